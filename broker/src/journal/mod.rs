@@ -1,0 +1,164 @@
+//! Where facts are kept: the seam between workspaces and storage.
+//!
+//! A workspace's writer opens its journal, reads what is there, and appends records in order.
+//! Appending is pipelined: [`Writer::append`] only queues; the [`Outcome`] comes later to the
+//! listener that the writer was opened with, once for every commit that held its records.
+//!
+//! **Invariants**
+//! - **J1** A record's sequence is the one before plus one; its `previous` is that one's hash.
+//! - **J2** [`Outcome::Durable`] says that everything up to that sequence survives a power cut.
+//! - **J3** Opening a workspace fences every writer opened before: its appends have no effect.
+//! - **J4** A body is written in the same commit as the record that names it, all or none.
+//! - **J5** What was written is what is read, or the reader gets [`JournalError::Damaged`].
+//!
+//! Not here: what records mean. To this module a record is bytes.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use tasuki_proto::id::{Sequence, WorkspaceId};
+
+/// 16 bytes of BLAKE3.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash(pub [u8; 16]);
+
+impl Hash {
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut hash = [0; 16];
+        hash.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
+        Self(hash)
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// One record to append, with the bodies it names.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// The sequence this record takes (J1).
+    pub sequence: Sequence,
+    pub record: Bytes,
+    pub bodies: Vec<(BodyKey, Bytes)>,
+}
+
+/// Names a body within its workspace, e.g. `loop/main/7/text`. At most 200 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BodyKey(pub String);
+
+/// What became of records handed to [`Writer::append`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All records up to this one survive a power cut (J2).
+    Durable { through: Sequence },
+    /// Another writer owns the workspace (J3); none of the records not yet durable ever will be.
+    Fenced,
+    /// Nobody knows; read back before anything else.
+    Ambiguous,
+    /// The disk failed. The process must end: nothing after this can be trusted.
+    Failed,
+}
+
+/// Gets the outcomes, in order. Called from the storage's own thread: be brief.
+pub type Listener = Arc<dyn Fn(Outcome) + Send + Sync>;
+
+/// What a workspace's writer starts from.
+pub struct Opened {
+    pub writer: Box<dyn Writer>,
+    /// The latest snapshot and the sequence it includes.
+    pub snapshot: Option<(Sequence, Bytes)>,
+    /// The newest durable record; [`Sequence::NONE`] when there is none.
+    pub last: Sequence,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+/// One stored record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRecord {
+    pub sequence: Sequence,
+    pub record: Bytes,
+}
+
+/// Storage for all workspaces of a broker. Cheap to clone behind an `Arc`.
+pub trait Journal: fmt::Debug + Send + Sync + 'static {
+    /// Begins to write a workspace, fencing whoever did before (J3). `listener` gets the
+    /// outcomes of this writer's appends.
+    fn open(
+        &self,
+        workspace: &WorkspaceId,
+        listener: Listener,
+    ) -> BoxFuture<'_, Result<Opened, JournalError>>;
+
+    /// Durable records from `from` on, in order, at most `records_max`; fewer or none at the end.
+    ///
+    /// # Errors
+    /// [`JournalError::Compacted`] when `from` is older than what is kept.
+    fn read(
+        &self,
+        workspace: &WorkspaceId,
+        from: Sequence,
+        records_max: usize,
+    ) -> Result<Vec<StoredRecord>, JournalError>;
+
+    /// A body, verified against its hash; `None` when none was ever written under this key.
+    fn body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<Option<Bytes>, JournalError>;
+
+    /// All workspaces that have records or a snapshot.
+    fn workspaces(&self) -> Vec<WorkspaceId>;
+
+    /// Workspaces whose oldest needed record keeps more than a bounded number of commits from
+    /// being dropped. Writing a snapshot of each frees them.
+    fn pinning(&self) -> Vec<WorkspaceId>;
+
+    /// Of the database, made when it was. Fencing tokens of an older one are void.
+    fn incarnation(&self) -> [u8; 16];
+
+    /// Makes one durable write and says whether it succeeded: a health probe.
+    fn probe(&self) -> BoxFuture<'_, Result<(), JournalError>>;
+
+    /// Resolves once everything queued before is durable, and then the storage is closed.
+    fn close(&self) -> BoxFuture<'_, Result<(), JournalError>>;
+}
+
+/// Appends to one workspace.
+pub trait Writer: fmt::Debug + Send + Sync + 'static {
+    /// Queues a record behind those queued before. Never blocks; the caller bounds how much it
+    /// has in flight.
+    fn append(&mut self, append: Append);
+
+    /// Queues a snapshot of the state after `sequence`, behind the records queued before. Once it
+    /// is durable, records up to `keep_from` (exclusive) may be dropped.
+    fn snapshot(&mut self, sequence: Sequence, state: Bytes, keep_from: Sequence);
+}
+
+/// A failure of the storage, or what is wrong with what it holds.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum JournalError {
+    /// Another process has the data directory.
+    #[error("{0} is in use by another broker")]
+    InUse(String),
+    /// The disk or the engine failed.
+    #[error("storage failed: {0}")]
+    Storage(String),
+    /// What is there is not what was written: where, what was expected, what was found.
+    #[error("storage is damaged at {place}: {what}")]
+    Damaged { place: String, what: String },
+    /// Written by a newer release.
+    #[error("{place} was written by a newer release: {what}")]
+    Newer { place: String, what: String },
+    /// Records asked for were dropped after a snapshot.
+    #[error("records before {oldest} are no longer kept")]
+    Compacted { oldest: Sequence },
+    /// The storage was closed.
+    #[error("storage is closed")]
+    Closed,
+}

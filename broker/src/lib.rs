@@ -1,0 +1,2 @@
+//! The broker: one journal, one writer per workspace, many nodes.
+pub mod journal;

@@ -1,0 +1,2 @@
+//! A node: agent roles as actors, MCP on the inside, the broker on the outside.
+pub mod role;

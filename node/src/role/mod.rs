@@ -1,0 +1,87 @@
+//! One role of this node: what an agent that plays it can ask for.
+//!
+//! [`Actions`] is the seam between the MCP side, which words questions and answers, and the
+//! broker side, which gets them answered. The node keeps no truth of its own: every answer is
+//! the broker's.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tasuki_proto::{
+    id::{LoopId, RoleId, Turn},
+    reason::Reason,
+    wire,
+};
+
+/// Why an action did not happen, or may not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    pub reason: Reason,
+    /// What happened, what holds, what to do: one or two sentences for an agent.
+    pub message: String,
+}
+
+/// A handover as the agent worded it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandOver {
+    pub loop_id: LoopId,
+    pub summary: String,
+    pub instruction: String,
+    pub is_task_complete: bool,
+    /// Who is next; `None` is the next participant in order.
+    pub to: Option<RoleId>,
+    /// The turn being ended; `None` is the one held.
+    pub turn: Option<Turn>,
+}
+
+/// What the agent that plays a role can ask for.
+#[async_trait]
+pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
+    fn role(&self) -> &RoleId;
+
+    /// Waits until it is this role's turn, the loop is finished, or `hold` is over. Dropping the
+    /// future removes the wait; nothing is lost. A newer call for the same loop supersedes an
+    /// older one, which then answers `superseded`.
+    async fn await_turn(
+        &self,
+        loop_id: &LoopId,
+        hold: Duration,
+    ) -> Result<wire::TurnAnswer, Refusal>;
+
+    /// Ends the turn. Once begun it is carried through even when the future is dropped.
+    async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal>;
+
+    async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal>;
+
+    /// The answer that told of `turn` was written to a live connection of the agent. Reported in
+    /// the background.
+    fn mark_handed(&self, loop_id: &LoopId, turn: Turn);
+
+    /// The agent named `turn` in a later call. Reported in the background.
+    fn mark_seen(&self, loop_id: &LoopId, turn: Turn);
+
+    /// A call of `client` (name and version, for people) came in.
+    fn called(&self, client: &str);
+
+    /// A connection of `client` is open for as long as the guard lives.
+    fn connected(&self, client: &str) -> Connected;
+}
+
+/// Keeps a role present until dropped.
+#[derive(Debug)]
+pub struct Connected(Option<tokio::sync::oneshot::Sender<()>>);
+
+impl Connected {
+    /// A guard, and what resolves when it is dropped.
+    pub fn new() -> (Self, tokio::sync::oneshot::Receiver<()>) {
+        let (guard, dropped) = tokio::sync::oneshot::channel();
+        (Self(Some(guard)), dropped)
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}

@@ -1,0 +1,24 @@
+//! Compiles the .proto files beside this script, without `protoc`.
+
+use std::{env, error::Error, fs, path::PathBuf};
+
+use prost::Message as _;
+
+const API: [&str; 4] = [
+    "tasuki/v1/turn_loop.proto",
+    "tasuki/v1/directory.proto",
+    "tasuki/v1/waits.proto",
+    "tasuki/v1/feed.proto",
+];
+const JOURNAL: &str = "tasuki/journal/v1/journal.proto";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=tasuki");
+    let api = protox::compile(API, ["."])?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("descriptors.bin"), api.encode_to_vec())?;
+    let mut all = api;
+    all.file.extend(protox::compile([JOURNAL], ["."])?.file);
+    tonic_prost_build::configure().bytes(".tasuki.journal.v1").compile_fds(all)?;
+    Ok(())
+}

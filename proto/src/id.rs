@@ -1,0 +1,204 @@
+//! Names and numbers of the domain, valid by construction.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use crate::limits::ID_BYTES_MAX;
+
+/// Why a text is not an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidId {
+    #[error("is empty")]
+    Empty,
+    #[error("is {0} bytes long; the limit is {ID_BYTES_MAX}")]
+    TooLong(usize),
+    #[error("begins with {0:?}; an id begins with a letter or a digit")]
+    BadStart(char),
+    #[error("contains {0:?}; an id is made of letters, digits, '_', '.' and '-'")]
+    BadCharacter(char),
+}
+
+fn check(id: &str) -> Result<(), InvalidId> {
+    if ID_BYTES_MAX < id.len() {
+        return Err(InvalidId::TooLong(id.len()));
+    }
+    let Some(first) = id.chars().next() else { return Err(InvalidId::Empty) };
+    if let Some(c) = id.chars().find(|c| !(c.is_ascii_alphanumeric() || "_.-".contains(*c))) {
+        return Err(InvalidId::BadCharacter(c));
+    }
+    if !first.is_ascii_alphanumeric() {
+        return Err(InvalidId::BadStart(first));
+    }
+    Ok(())
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(s: &str) -> Result<Self, InvalidId> {
+                check(s)?;
+                Ok(Self(s.into()))
+            }
+        }
+
+        impl $name {
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// A unit of isolation and of order: one journal, one writer.
+    WorkspaceId
+);
+name!(
+    /// A named part that an agent plays.
+    RoleId
+);
+name!(
+    /// A process that hosts roles on a developer's machine.
+    NodeId
+);
+name!(
+    /// A line of work that roles take turns at.
+    LoopId
+);
+name!(
+    /// Whoever chose an idempotency key; durable at a node.
+    ClientId
+);
+name!(
+    /// A person who acts without a role, by name.
+    PersonId
+);
+name!(
+    /// A named group of tools.
+    Toolset
+);
+
+/// One intent of one client, however often it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdempotencyKey {
+    pub client: ClientId,
+    /// From 1; each new intent takes the next.
+    pub counter: u64,
+}
+
+impl fmt::Display for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.client, self.counter)
+    }
+}
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// Before the first.
+            pub const NONE: Self = Self(0);
+
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+        }
+
+        impl From<u64> for $name {
+            fn from(number: u64) -> Self {
+                Self(number)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+number!(
+    /// One role's uninterrupted work in a loop. Fences: a write under an older turn is refused.
+    Turn
+);
+number!(
+    /// Position in a workspace's journal: from 1, no gaps.
+    Sequence
+);
+number!(
+    /// Era of a node's registration; a newer one fences the older connection.
+    Epoch
+);
+
+/// Milliseconds since the Unix epoch, as the broker's clock had it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms)
+    }
+
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    #[must_use]
+    pub const fn plus_millis(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+
+    #[must_use]
+    pub const fn minus_millis(self, ms: u64) -> Self {
+        Self(self.0.saturating_sub(ms))
+    }
+
+    /// How long after `earlier` this is; 0 when it is not.
+    #[must_use]
+    pub const fn millis_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_id_may_be() {
+        for good in ["A", "b.1", "0x_Y-z", &"a".repeat(ID_BYTES_MAX)] {
+            assert!(good.parse::<RoleId>().is_ok(), "{good}");
+        }
+        for (bad, why) in [
+            ("", InvalidId::Empty),
+            ("-a", InvalidId::BadStart('-')),
+            ("_system", InvalidId::BadStart('_')),
+            ("a b", InvalidId::BadCharacter(' ')),
+            ("ä", InvalidId::BadCharacter('ä')),
+            ("../x", InvalidId::BadCharacter('/')),
+            (&"a".repeat(65), InvalidId::TooLong(65)),
+        ] {
+            assert_eq!(bad.parse::<RoleId>(), Err(why), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The words nodes and broker say to each other.
+//!
+//! Four layers, each knowing only the ones before:
+//!
+//! - [`wire`]: the API as generated; strings and optional fields, nothing promised.
+//! - [`stored`]: the journal's format as generated. It outlives any release.
+//! - [`id`] and [`limits`]: the vocabulary; a value of one of these types is already valid.
+//! - [`reason`]: why a call was refused, carried in `google.rpc.ErrorInfo`.
+//!
+//! **Invariant:** past the edges of broker and node nothing handles a raw string id.
+
+pub mod id;
+pub mod limits;
+pub mod reason;
+
+/// Generated from `tasuki/v1/*.proto`.
+#[allow(
+    missing_debug_implementations,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::restriction,
+    clippy::pedantic,
+    rustdoc::all,
+    reason = "generated"
+)]
+pub mod wire {
+    tonic::include_proto!("tasuki.v1");
+}
+
+/// Generated from `tasuki/journal/v1/journal.proto`.
+#[allow(
+    missing_debug_implementations,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::restriction,
+    clippy::pedantic,
+    rustdoc::all,
+    reason = "generated"
+)]
+pub mod stored {
+    tonic::include_proto!("tasuki.journal.v1");
+}
+
+/// Descriptors of everything in `tasuki.v1`, for gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -1,0 +1,54 @@
+//! Every bound that both sides of the wire know, with its unit and its reason.
+
+/// An id, in bytes. Ids are parts of keys in the journal and of file names.
+pub const ID_BYTES_MAX: usize = 64;
+
+/// One text of a handover, in bytes. An agent reads it whole, in one tool result.
+pub const TEXT_BYTES_MAX: usize = 256 * 1024;
+
+/// A reason given for a reclaim, in bytes. It is kept inside the record.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+/// One gRPC message, in bytes: two texts and their frame, with room to spare.
+pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Participants of one loop.
+pub const PARTICIPANTS_MAX: usize = 64;
+
+/// Roles of one node.
+pub const ROLES_MAX: usize = 64;
+
+/// Toolsets of one role.
+pub const TOOLSETS_MAX: usize = 16;
+
+/// Loops of one workspace. Each stays in memory while the workspace is awake.
+pub const LOOPS_MAX: usize = 20_000;
+
+/// How far below a client's highest counter a key is still answered.
+pub const KEY_WINDOW: u64 = 256;
+
+/// The longest hold of one wait, in milliseconds: clients that wait longer ask again.
+pub const HOLD_MS_MAX: u64 = 30 * 60 * 1000;
+
+/// Waits open on one stream. One HTTP/2 connection broke down somewhere between 2,000 and
+/// 4,000 concurrent streams; these share one, and the bound keeps a broken client small.
+pub const WAITS_PER_STREAM_MAX: usize = 4096;
+
+/// Entries in one page of a history.
+pub const HISTORY_PAGE_MAX: u32 = 100;
+
+/// Between two heartbeats of a node, in milliseconds.
+pub const HEARTBEAT_MS: u64 = 10_000;
+
+/// Silence after which a node is taken to be away, in milliseconds: four heartbeats and a half.
+pub const NODE_SILENT_MS_MAX: u64 = 45_000;
+
+/// The lease of a held turn unless configured, and how long after its last sign of life a role
+/// counts as present, in milliseconds.
+pub const LEASE_MS: u64 = 15 * 60 * 1000;
+
+/// The workspace of a caller that names none.
+pub const WORKSPACE_DEFAULT: &str = "default";
+
+/// The loop every workspace starts with.
+pub const LOOP_DEFAULT: &str = "main";

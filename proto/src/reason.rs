@@ -1,0 +1,166 @@
+//! Why the answer is no, in a form a program can match on.
+//!
+//! A gRPC code tells a client what to *do*; a [`Reason`] tells it what *happened*. Broker, node
+//! and MCP tools use this one table, so no two of them can drift apart.
+
+use std::fmt;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+/// `ErrorInfo.domain` of every refusal Tasuki sends.
+pub const DOMAIN: &str = "tasuki";
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident $text:literal $code:ident $retryable:literal $maybe:literal;)*) => {
+        /// Why a call was refused or failed.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason { $($(#[$doc])* $variant,)* }
+
+        impl Reason {
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The stable name that callers match on.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            pub const fn code(self) -> Code {
+                match self { $(Self::$variant => Code::$code,)* }
+            }
+
+            /// Whether the same request, sent again under the same key, may succeed.
+            pub const fn is_retryable(self) -> bool {
+                match self { $(Self::$variant => $retryable,)* }
+            }
+
+            /// Whether the request may have taken effect although this was the answer.
+            pub const fn is_maybe_applied(self) -> bool {
+                match self { $(Self::$variant => $maybe,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    // reason            name                code              retryable  maybe applied
+    /// A field is missing, malformed or contradicts another.
+    InvalidArgument     "invalid_argument"   InvalidArgument    false false;
+    /// A text is over its limit; nothing of it was taken.
+    TooLarge            "too_large"          InvalidArgument    false false;
+    /// No such role here.
+    UnknownRole         "unknown_role"       NotFound           false false;
+    /// No such loop in this workspace.
+    UnknownLoop         "unknown_loop"       NotFound           false false;
+    /// A parameter names another role than the connection's.
+    RoleForbidden       "role_forbidden"     PermissionDenied   false false;
+    /// Nothing says which role is meant.
+    RoleRequired        "role_required"      InvalidArgument    false false;
+    /// A live node hosts the role already.
+    RoleInUse           "role_in_use"        FailedPrecondition true  false;
+    /// Another role holds the turn.
+    NotYourTurn         "not_your_turn"      FailedPrecondition true  false;
+    /// The loop has no turn any more.
+    LoopCompleted       "loop_completed"     FailedPrecondition false false;
+    /// A turn is held, so no new round can begin.
+    LoopActive          "loop_active"        FailedPrecondition false false;
+    /// The loop is there with other participants.
+    LoopExists          "loop_exists"        AlreadyExists      false false;
+    /// The turn's lease runs, so only a person may take it.
+    TurnHeld            "turn_held"          FailedPrecondition true  false;
+    /// The fencing token is older than the latest grant.
+    StaleToken          "stale_token"        Aborted            false false;
+    /// The node's registration is not the latest.
+    StaleEpoch          "stale_epoch"        Aborted            false false;
+    /// The idempotency key stands for another request.
+    KeyReused           "key_reused"         AlreadyExists      false false;
+    /// The idempotency key is below the window that is remembered.
+    KeyExpired          "key_expired"        OutOfRange         false true;
+    /// A named bound is reached.
+    Overloaded          "overloaded"         ResourceExhausted  true  false;
+    /// Records asked for are no longer kept.
+    Compacted           "compacted"          OutOfRange         false false;
+    /// The reader fell behind and resumes after the last sequence it saw.
+    Lagged              "lagged"             Aborted            true  false;
+    /// The broker cannot be reached, or is stopping; nothing happened.
+    Unavailable         "unavailable"        Unavailable        true  false;
+    /// No answer came; ask again under the same key.
+    OutcomeUnknown      "outcome_unknown"    Unknown            true  true;
+    /// What is on disk is not what was written.
+    Damaged             "damaged"            DataLoss           false false;
+}
+
+impl Reason {
+    /// The gRPC form of a refusal.
+    pub fn status(self, message: impl Into<String>) -> Status {
+        self.status_with(message, [])
+    }
+
+    /// The same with metadata for programs.
+    pub fn status_with<const N: usize>(
+        self,
+        message: impl Into<String>,
+        metadata: [(&str, String); N],
+    ) -> Status {
+        let metadata = metadata.into_iter().map(|(k, v)| (k.to_owned(), v));
+        let details = ErrorDetails::with_error_info(
+            self.as_str(),
+            DOMAIN,
+            metadata.collect::<std::collections::HashMap<_, _>>(),
+        );
+        Status::with_error_details(self.code(), message, details)
+    }
+
+    /// `None`: not one of ours; a proxy, a deadline or a newer broker spoke.
+    pub fn of(status: &Status) -> Option<Self> {
+        let info = status.get_details_error_info()?;
+        if info.domain != DOMAIN {
+            return None;
+        }
+        Self::parse(&info.reason)
+    }
+
+    /// The reason with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_survives_the_wire() {
+        for reason in Reason::ALL.iter().copied() {
+            let status = reason.status("because");
+            assert_eq!(Reason::of(&status), Some(reason));
+            assert_eq!(status.code(), reason.code());
+        }
+    }
+
+    #[test]
+    fn strangers_have_no_reason() {
+        assert_eq!(Reason::of(&Status::aborted("a proxy")), None);
+    }
+
+    /// The contract with every client there is. Adding a line is fine; changing one is not.
+    #[test]
+    fn the_refusal_table() {
+        let table: String = Reason::ALL
+            .iter()
+            .map(|r| {
+                let retry = if r.is_retryable() { " retry" } else { "" };
+                let maybe = if r.is_maybe_applied() { " maybe-applied" } else { "" };
+                format!("{:?} {r}{retry}{maybe}\n", r.code())
+            })
+            .collect();
+        assert_eq!(table, include_str!("reason.golden.txt"));
+    }
+}
