@@ -10,6 +10,9 @@
 //!
 //! **Invariant:** nothing leaves the broker before what it rests on is durable.
 
+pub mod clock;
+pub mod grpc;
 pub mod hash;
 pub mod journal;
 pub mod rules;
+pub mod workspace;

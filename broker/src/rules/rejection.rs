@@ -56,6 +56,8 @@ pub enum Rejection {
     KeyExpired { key: IdempotencyKey, highest: u64 },
     #[error("this workspace remembers as many clients as it can; try again later")]
     TooManyClients,
+    #[error("this workspace has as many waits parked as it can; try again later")]
+    TooManyWaits,
     #[error("this workspace has {LOOPS_MAX} loops, which is the limit")]
     TooManyLoops,
 }
@@ -78,7 +80,7 @@ impl Rejection {
             Self::RoleInUse { .. } => Reason::RoleInUse,
             Self::KeyReused { .. } => Reason::KeyReused,
             Self::KeyExpired { .. } => Reason::KeyExpired,
-            Self::TooManyClients | Self::TooManyLoops => Reason::Overloaded,
+            Self::TooManyClients | Self::TooManyLoops | Self::TooManyWaits => Reason::Overloaded,
         }
     }
 }

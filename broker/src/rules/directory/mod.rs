@@ -64,7 +64,7 @@ impl Directory {
     }
 
     /// Whether this connection may act, and as this role (D1).
-    pub(super) fn check(&self, caller: &Caller, role: Option<&RoleId>) -> Result<(), Rejection> {
+    pub fn check(&self, caller: &Caller, role: Option<&RoleId>) -> Result<(), Rejection> {
         let Some((id, epoch)) = &caller.node else { return Ok(()) };
         let current = self.nodes.get(id).map_or(Epoch::NONE, |node| node.epoch);
         let Some(node) = self.nodes.get(id).filter(|_| *epoch == current) else {
