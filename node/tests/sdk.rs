@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines},
-    process::{Child, ChildStdout, Command},
+    process::{Child, ChildStderr, ChildStdout, Command},
     time::timeout,
 };
 
@@ -90,7 +90,7 @@ fn turn(answer: &Value) -> u64 {
 }
 
 /// What the client printed.
-async fn result(client: Child, stderr: Option<Lines<BufReader<impl AsyncRead + Unpin>>>) -> Value {
+async fn result(client: Child, stderr: Option<Lines<BufReader<ChildStderr>>>) -> Value {
     let rest = async {
         let Some(mut stderr) = stderr else { return Vec::new() };
         let mut said = Vec::new();
