@@ -2,6 +2,8 @@
 //!
 //! `make test` puts the SDKs into `target/sdk` first; the clients are in `tests/sdk`.
 
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
 use std::{
     path::{Path, PathBuf},
     process::Stdio,

@@ -13,10 +13,10 @@ use tonic::{
 };
 
 use super::{Failure, keys};
-use crate::{config::Config, paths::NodeFile};
-
-/// Where the broker is unless anyone says so.
-const DEFAULT: &str = "http://127.0.0.1:7420";
+use crate::{
+    config::{BROKER_DEFAULT, Config},
+    paths::NodeFile,
+};
 
 /// To open a connection: it is on this machine.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ impl Broker {
         let told = config.broker.value.clone();
         let data = config.data.value.clone();
         let url = told.or_else(|| NodeFile::read(&data).map(|file| file.broker));
-        let url = url.unwrap_or_else(|| DEFAULT.to_owned());
+        let url = url.unwrap_or_else(|| BROKER_DEFAULT.to_owned());
         Self { url, workspace: config.workspace.value.clone(), data }
     }
 

@@ -28,6 +28,9 @@ use crate::paths;
 /// The name of the configuration file.
 pub const FILE: &str = "tasuki.toml";
 
+/// Where the broker is unless anyone says so.
+pub const BROKER_DEFAULT: &str = "http://127.0.0.1:7420";
+
 /// A configuration file, in bytes; a larger one is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -86,7 +89,7 @@ pub struct Config {
     pub workspace: Sourced<WorkspaceId>,
     pub listen: Sourced<SocketAddr>,
     pub broker_listen: Sourced<SocketAddr>,
-    /// `None`: ask the node's address file, else the default port.
+    /// `None`: ask the node's address file, else [`BROKER_DEFAULT`].
     pub broker: Sourced<Option<String>>,
     pub lease: Sourced<Duration>,
     /// `None`: by the table of clients.
@@ -141,6 +144,11 @@ impl Config {
         let layers = [flags, env, contents.layer];
         let config = Self::parse(path, &layers, &contents.toolsets, &mut problems);
         if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    /// The broker of a node that is started with this.
+    pub fn broker_url(&self) -> &str {
+        self.broker.value.as_deref().unwrap_or(BROKER_DEFAULT)
     }
 
     fn parse(
