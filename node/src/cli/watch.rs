@@ -70,16 +70,18 @@ impl Watch {
             }
             match end {
                 End::Failed(failure) => return Err(failure),
-                End::Resume => {}
-                End::Broken(why) => {
-                    let missing =
-                        if self.next == 0 { "; what happens until then is not shown" } else { "" };
-                    output.note(&format!("{why}; connecting again{missing}"));
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
+                End::Resume if self.next != before => {}
+                End::Resume => self.rest(&mut pause, "The feed ended at once", output).await,
+                End::Broken(why) => self.rest(&mut pause, &why, output).await,
             }
         }
+    }
+
+    async fn rest(&self, pause: &mut Duration, why: &str, output: &mut Output) {
+        let missing = if self.next == 0 { "; what happens until then is not shown" } else { "" };
+        output.note(&format!("{why}; connecting again{missing}"));
+        tokio::time::sleep(*pause).await;
+        *pause = (*pause * 2).min(PAUSE_MAX);
     }
 
     async fn read(&mut self, output: &mut Output) -> End {

@@ -73,6 +73,15 @@ fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
 }
 
 #[test]
+fn every_toolset_has_a_name_the_broker_takes() {
+    let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor,runs,board,gateway:full";
+    let role: Role = format!("A={all}").parse().unwrap();
+    let sets: Vec<String> = role.sets().iter().map(ToString::to_string).collect();
+    assert_eq!(sets.join(","), all.trim_end_matches(":full"));
+    assert_eq!(role.to_string(), format!("A={all}"));
+}
+
+#[test]
 fn every_problem_of_a_file_is_found_with_its_line() {
     assert_eq!(
         problems("lisen = \"x\"\nlease = 15\n\nlisten = \"0.0.0.0:1\"\nworkspace = \"a b\"\n"),

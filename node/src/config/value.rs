@@ -7,7 +7,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use http::Uri;
 use tasuki_proto::{
-    id::{InvalidId, RoleId},
+    id::{InvalidId, RoleId, Toolset},
     limits::{HOLD_MS_MAX, ROLES_MAX, TOOLSETS_MAX},
 };
 
@@ -67,6 +67,12 @@ pub struct Role {
 }
 
 impl Role {
+    /// The names of its toolsets, as the broker keeps them.
+    pub fn sets(&self) -> Vec<Toolset> {
+        let name = |choice: &ToolsetChoice| choice.set.parse().expect("a toolset's name is an id");
+        self.toolsets.iter().map(name).collect()
+    }
+
     /// What a role of this name gets that was given no toolsets.
     pub fn usual_toolsets(&self) -> Vec<ToolsetChoice> {
         let own = match self.name.as_str() {
