@@ -13,29 +13,13 @@
 //!
 //! Not here: what records mean. To this module a record is bytes.
 
+pub mod codec;
+
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tasuki_proto::id::{Sequence, WorkspaceId};
-
-/// 16 bytes of BLAKE3.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Hash(pub [u8; 16]);
-
-impl Hash {
-    pub fn of(bytes: &[u8]) -> Self {
-        let mut hash = [0; 16];
-        hash.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
-        Self(hash)
-    }
-}
-
-impl fmt::Debug for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
 
 /// One record to append, with the bodies it names.
 #[derive(Debug, Clone)]
