@@ -59,7 +59,7 @@ pub enum NodeError {
     Actors(#[from] SpawnErr),
 }
 
-/// A node until [`Node::shutdown`].
+/// A running node.
 pub struct Node {
     settings: Settings,
     identity: Arc<Identity>,
@@ -67,7 +67,7 @@ pub struct Node {
     state: watch::Receiver<LinkState>,
     handles: Vec<Arc<Handle>>,
     supervisor: ActorRef<()>,
-    supervision: JoinHandle<()>,
+    supervision: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for Node {
@@ -117,6 +117,7 @@ impl Node {
             .map(|(hosted, actor)| Arc::new(Handle::new(hosted.role, hosted.presence, actor)))
             .collect();
         let state = link.state();
+        let supervision = Some(supervision);
         Ok(Self { settings, identity, link, state, handles, supervisor, supervision })
     }
 
@@ -150,12 +151,22 @@ impl Node {
 
     /// Answers waits with `still_waiting`, takes on nothing new, gives commands and receipts
     /// until `within` to end, and gives the data directory free.
-    pub async fn shutdown(self, within: Duration) {
+    pub async fn shutdown(mut self, within: Duration) {
         self.link.shutdown(within).await;
         self.supervisor.stop(None);
-        if let Err(error) = self.supervision.await {
+        if let Some(supervision) = self.supervision.take()
+            && let Err(error) = supervision.await
+        {
             tracing::warn!(%error, "the supervisor of the roles had failed");
         }
+    }
+}
+
+impl Drop for Node {
+    /// A node that is dropped without [`Node::shutdown`] leaves nothing running.
+    fn drop(&mut self) {
+        self.link.abandon();
+        self.supervisor.stop(None);
     }
 }
 

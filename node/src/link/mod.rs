@@ -95,6 +95,7 @@ struct Shared {
     /// Nothing is sent any more.
     ended: CancellationToken,
     tasks: TaskTracker,
+    session: TaskTracker,
 }
 
 impl Link {
@@ -111,10 +112,11 @@ impl Link {
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            session: TaskTracker::new(),
         });
         let waits = Waits::start(&shared);
         let receipts = Receipts::start(&shared);
-        tokio::spawn(session::run(shared.clone()));
+        shared.session.spawn(session::run(shared.clone()));
         Ok(Self { shared, waits, receipts, calls: Arc::new(Semaphore::new(CALLS_MAX)) })
     }
 
@@ -123,9 +125,15 @@ impl Link {
         self.shared.state.subscribe()
     }
 
-    /// Work that [`Link::shutdown`] gives time to end.
-    pub fn tasks(&self) -> &TaskTracker {
-        &self.shared.tasks
+    /// Runs work that [`Link::shutdown`] gives time to end, and ends when its time is over.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.shared.spawn(work);
+    }
+
+    /// Ends everything at once, as a crash would.
+    pub fn abandon(&self) {
+        self.shared.closing.cancel();
+        self.shared.ended.cancel();
     }
 
     /// Answers waits with `still_waiting`, takes on nothing new, and gives what was begun until
@@ -138,10 +146,18 @@ impl Link {
             tracing::warn!(left, "stopping although calls are under way");
         }
         self.shared.ended.cancel();
+        self.shared.tasks.wait().await;
+        self.shared.session.close();
+        self.shared.session.wait().await;
     }
 }
 
 impl Shared {
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.ended.clone();
+        self.tasks.spawn(async move { ended.run_until_cancelled_owned(work).await });
+    }
+
     fn directory(&self) -> DirectoryClient<Channel> {
         channel::directory(self.channel.clone())
     }

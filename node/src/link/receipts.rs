@@ -48,7 +48,7 @@ struct Queue {
 impl Receipts {
     pub(super) fn start(shared: &Arc<Shared>) -> Self {
         let receipts = Self::default();
-        shared.tasks.spawn(run(shared.clone(), receipts.queue.clone()));
+        shared.spawn(run(shared.clone(), receipts.queue.clone()));
         receipts
     }
 

@@ -110,7 +110,7 @@ impl Waits {
             backoff: Backoff::default(),
             not_before: Instant::now(),
         };
-        shared.tasks.spawn(multiplexer.run());
+        shared.spawn(multiplexer.run());
         Self {
             asks,
             room: Arc::new(Semaphore::new(WAITS_PER_STREAM_MAX)),

@@ -130,7 +130,7 @@ impl Running {
         let (supersede, superseded) = oneshot::channel();
         self.superseded.insert(wait, supersede);
         let Surroundings { role, presence, link } = self.around.clone();
-        self.around.link.tasks().spawn(async move {
+        self.around.link.spawn(async move {
             let open = presence.open();
             let answer = tokio::select! {
                 answer = link.await_turn(&role, &loop_id, hold) => Some(answer),
@@ -154,7 +154,7 @@ impl Running {
         permit: OwnedSemaphorePermit,
     ) {
         let Surroundings { role, link, .. } = self.around.clone();
-        self.around.link.tasks().spawn(async move {
+        self.around.link.spawn(async move {
             let answer = link.hand_over(&role, &handover).await;
             drop(permit);
             drop(reply.send(answer));
@@ -168,7 +168,7 @@ impl Running {
         permit: OwnedSemaphorePermit,
     ) {
         let link = self.around.link.clone();
-        self.around.link.tasks().spawn(async move {
+        self.around.link.spawn(async move {
             let answer = tokio::select! {
                 answer = link.loop_status(&loop_id) => answer,
                 () = reply.closed() => return,

@@ -78,3 +78,58 @@ async fn spawn(
     let (actor, _running) = Actor::spawn_linked(None, RoleActor, around.clone(), cell).await?;
     Ok(actor)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::{
+        identity::Identity,
+        link::{self, Link},
+        role::{Actions as _, handle::Handle, presence::Presence},
+    };
+
+    #[tokio::test]
+    async fn an_actor_that_ends_is_started_anew_behind_the_same_handle() {
+        let data = tempfile::tempdir().expect("a directory");
+        let identity = Arc::new(Identity::open(data.path()).expect("free"));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        drop(listener);
+        let settings = link::Settings {
+            broker: format!("http://{address}"),
+            workspace: "default".parse().expect("an id"),
+            node: identity.node().clone(),
+            roles: Vec::new(),
+            take_over: false,
+        };
+        let link = Link::start(settings, identity).expect("an address");
+        let role: tasuki_proto::id::RoleId = "A".parse().expect("an id");
+        let presence = Presence::default();
+        let around =
+            Surroundings { role: role.clone(), presence: presence.clone(), link: link.clone() };
+        let (started, actors) = oneshot::channel();
+        let (supervisor, supervision) =
+            Supervisor::spawn(None, Supervisor, (vec![around], started)).await.expect("started");
+        let mut actor = actors.await.expect("started").remove(0);
+        let handle = Arc::new(Handle::new(role, presence, actor.clone()));
+
+        let main = "main".parse().expect("an id");
+        let waiting = {
+            let (handle, main) = (handle.clone(), tasuki_proto::id::LoopId::clone(&main));
+            tokio::spawn(async move { handle.await_turn(&main, Duration::from_secs(60)).await })
+        };
+        let first = actor.borrow_and_update().clone();
+        first.kill();
+        actor.changed().await.expect("another actor");
+        assert_ne!(actor.borrow().get_id(), first.get_id());
+        handle.mark_seen(&main, 1.into());
+
+        link.shutdown(Duration::from_secs(20)).await;
+        let answer = waiting.await.expect("ran").expect("answered, whichever actor took it");
+        assert!(answer.still_waiting, "{answer:?}");
+        supervisor.stop(None);
+        supervision.await.expect("stopped");
+    }
+}
