@@ -1,5 +1,9 @@
 //! A node: agent roles as actors, MCP on the inside, the broker on the outside.
 pub mod cli;
+pub mod clock;
 pub mod config;
+pub mod identity;
+pub mod link;
+pub mod node;
 pub mod paths;
 pub mod role;
