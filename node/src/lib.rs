@@ -4,6 +4,7 @@ pub mod clock;
 pub mod config;
 pub mod identity;
 pub mod link;
+pub mod mcp;
 pub mod node;
 pub mod paths;
 pub mod role;
