@@ -60,7 +60,7 @@ fn event_text(event: &wire::Event) -> String {
         }
         Kind::TurnLapsed(e) => {
             let what = format!("{} stalled", line(&e.r#loop));
-            format!("{}: the lease of turn {} of {} lapsed", what.red(), e.turn, line(&e.holder))
+            format!("{}: the lease of turn {} lapsed", what.red(), e.turn)
         }
         Kind::LeaseRenewed(e) => {
             let why = if e.is_grace { ", a grace after the broker was down" } else { "" };

@@ -161,12 +161,7 @@ fn event(of: &wire::Event) -> Value {
             "turn": e.turn,
             "receipt": e.receipt,
         }),
-        Kind::TurnLapsed(e) => json!({
-            "kind": "turn_lapsed",
-            "loop": e.r#loop,
-            "turn": e.turn,
-            "holder": e.holder,
-        }),
+        Kind::TurnLapsed(e) => json!({"kind": "turn_lapsed", "loop": e.r#loop, "turn": e.turn}),
         Kind::LeaseRenewed(e) => json!({
             "kind": "lease_renewed",
             "loop": e.r#loop,
