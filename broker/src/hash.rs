@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bytes::Bytes;
+
 /// 16 bytes of BLAKE3.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash(pub [u8; 16]);
@@ -19,6 +21,10 @@ impl Hash {
             hasher.update(field.as_bytes());
         }
         Self::cut(hasher.finalize())
+    }
+
+    pub fn to_bytes(self) -> Bytes {
+        Bytes::copy_from_slice(&self.0)
     }
 
     fn cut(hash: blake3::Hash) -> Self {

@@ -15,4 +15,5 @@ pub mod grpc;
 pub mod hash;
 pub mod journal;
 pub mod rules;
+pub mod server;
 pub mod workspace;

@@ -212,7 +212,9 @@ impl TurnLoop for Service {
         let (workspace, _) = parse::caller(it.caller.as_ref())?;
         let loop_id = parse::loop_id(&it.r#loop)?;
         let (_, latest) = self.loop_state(&workspace, loop_id.clone()).await?;
-        let Some(latest) = latest else { return Ok(Response::new(wire::HistoryResponse::default())) };
+        let Some(latest) = latest else {
+            return Ok(Response::new(wire::HistoryResponse::default()));
+        };
         let limit = match it.limit {
             0 => HISTORY_PAGE_MAX,
             limit => limit.min(HISTORY_PAGE_MAX),

@@ -200,10 +200,6 @@ fn hash(field: &'static str, bytes: &[u8]) -> Result<Hash, CodecError> {
     Ok(Hash(bytes.try_into().map_err(invalid)?))
 }
 
-fn bytes(hash: Hash) -> Bytes {
-    Bytes::copy_from_slice(&hash.0)
-}
-
 fn readable(min_reader: u32) -> Result<(), CodecError> {
     if FORMAT < min_reader { Err(CodecError::Newer(min_reader)) } else { Ok(()) }
 }

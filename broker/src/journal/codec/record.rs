@@ -7,7 +7,7 @@ use tasuki_proto::{
     stored,
 };
 
-use super::{CodecError, FORMAT, bytes, decode_next, hash, id, ids, optional, readable, text};
+use super::{CodecError, FORMAT, decode_next, hash, id, ids, optional, readable, text};
 use crate::rules::{
     Event, Principal, Record, Reply, TurnMoment,
     directory::{NodeRegistered, RoleSpec},
@@ -33,7 +33,7 @@ pub fn encode_record(record: &Record, incarnation: &[u8; 16]) -> Bytes {
             client_id: key.client.to_string(),
             counter: key.counter,
         }),
-        request_hash: key.map_or_else(Bytes::new, |(_, request)| bytes(*request)),
+        request_hash: key.map_or_else(Bytes::new, |(_, request)| request.to_bytes()),
         incarnation: Bytes::copy_from_slice(incarnation),
         events: record.events.iter().map(encode_event).collect(),
         reply: Some(encode_reply(&record.reply)),
@@ -98,7 +98,7 @@ fn encode_event(event: &Event) -> stored::Event {
             turn: it.next.as_ref().map_or(0, |next| next.turn.get()),
             from: it.from.to_string(),
             to: text(it.next.as_ref().map(|next| &next.to)),
-            content: bytes(it.content),
+            content: it.content.to_bytes(),
             lapses_ms: it.next.as_ref().map_or(0, |next| next.lapses.as_millis()),
         }),
         Event::TurnReclaimed(it) => Kind::TurnReclaimed(stored::TurnReclaimed {
@@ -109,7 +109,7 @@ fn encode_event(event: &Event) -> stored::Event {
             from: it.from.to_string(),
             to: it.next.to.to_string(),
             reason: it.reason.clone(),
-            content: bytes(it.content),
+            content: it.content.to_bytes(),
             lapses_ms: it.next.lapses.as_millis(),
         }),
         Event::RoundStarted(it) => Kind::RoundStarted(stored::RoundStarted {
@@ -118,7 +118,7 @@ fn encode_event(event: &Event) -> stored::Event {
             entry: it.entry,
             turn: it.next.turn.get(),
             to: it.next.to.to_string(),
-            content: bytes(it.content),
+            content: it.content.to_bytes(),
             lapses_ms: it.next.lapses.as_millis(),
             has_text: it.has_text,
         }),

@@ -10,8 +10,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    CodecError, FORMAT, bytes, decode_facts, decode_next, encode_facts, hash, id, ids, optional,
-    readable,
+    CodecError, FORMAT, decode_facts, decode_next, encode_facts, hash, id, ids, optional, readable,
     record::{decode_reply, decode_roles, encode_reply, encode_roles},
     text,
 };
@@ -33,7 +32,7 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
             .iter()
             .map(|(counter, answer)| snapshot::Answer {
                 counter: *counter,
-                request_hash: bytes(answer.request),
+                request_hash: answer.request.to_bytes(),
                 sequence: answer.sequence.get(),
                 reply: Some(encode_reply(&answer.reply)),
             })
@@ -140,7 +139,7 @@ fn encode_loop((id, it): (&LoopId, &Loop)) -> snapshot::LoopState {
                 from: ended.from.to_string(),
                 to: text(ended.next.as_ref().map(|(_, to)| to)),
                 next_turn: ended.next.as_ref().map_or(0, |(turn, _)| turn.get()),
-                content: bytes(ended.content),
+                content: ended.content.to_bytes(),
             })
             .collect(),
         is_open_to_join: it.is_open_to_join,
