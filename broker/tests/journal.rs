@@ -5,9 +5,9 @@ mod common;
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
-use common::{Heard, id, listener, open};
+use common::{Heard, id, open};
 use tasuki_broker::journal::{
-    Append, BodyKey, Hash, Journal, JournalError, Outcome, Writer,
+    Append, BodyKey, Journal, JournalError, Outcome, Writer,
     memory::MemoryJournal,
     sled::{Durability, Options, SledJournal, repair_mark, verify},
 };
@@ -314,7 +314,7 @@ async fn a_lost_mark_or_database_is_refused_and_a_lost_mark_can_be_repaired() {
     torn = mark;
     (torn[20], torn[532]) = (0, 0);
     std::fs::write(dir.path().join("mark"), &torn).expect("writes");
-    assert!(refusal(dir.path()).contains("neither") || refusal(dir.path()).contains("slots"));
+    assert!(refusal(dir.path()).contains("slots"), "{}", refusal(dir.path()));
     repair_mark(dir.path()).expect("repairs");
 
     std::fs::remove_dir_all(dir.path().join("db")).expect("removes");
@@ -376,11 +376,4 @@ async fn two_checks_of_the_same_content_have_the_same_digest() {
     append_all(&mut opened.writer, &mut heard, 4..=4).await;
     journal.close().await.expect("closes");
     assert_ne!(verify(dir.path()).expect("is whole"), first);
-}
-
-#[test]
-fn a_hash_is_sixteen_bytes_of_blake3() {
-    assert_eq!(format!("{:?}", Hash::of(b"tasuki")).len(), 32);
-    let (_, hear) = listener();
-    hear(Outcome::Fenced);
 }

@@ -23,13 +23,13 @@ use super::{
 use crate::journal::{Hash, JournalError};
 
 /// The format this release writes, and the newest it reads.
-pub const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 
 /// What a check found when all is well.
 #[derive(Debug)]
-pub struct Checked {
-    pub index: Index,
-    pub incarnation: [u8; 16],
+pub(super) struct Checked {
+    pub(super) index: Index,
+    pub(super) incarnation: [u8; 16],
 }
 
 /// A workspace while the commits go by.
@@ -44,7 +44,7 @@ struct Passing {
 }
 
 /// Verifies everything but the bodies. `visit` gets each record that is kept.
-pub fn check(
+pub(super) fn check(
     db: &Db,
     mark: Option<&HighWater>,
     mut visit: impl FnMut(&WorkspaceId, u64, &[u8]),
@@ -62,11 +62,9 @@ pub fn check(
         return Err(damaged("the mark", what));
     }
     let mut passing = heads(db)?;
-    let mut index = Index {
-        first_commit: meta.first_commit,
-        first_previous: hash("the meta record", &meta.first_previous)?,
-        ..Index::default()
-    };
+    let mut index = Index::default();
+    index.first_commit = meta.first_commit;
+    index.first_previous = hash("the meta record", &meta.first_previous)?;
     let mut last = (meta.first_commit.saturating_sub(1), index.first_previous);
     let mut commits = Commits::all(db);
     check_mark(mark, last)?;

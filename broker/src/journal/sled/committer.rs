@@ -46,24 +46,24 @@ const REQUEST_BYTES: usize = 128;
 /// else to do. Fewer wait for the next commit.
 const DROP_COMMITS_MIN: u64 = 64;
 
-pub enum Request {
+pub(super) enum Request {
     Write(Write),
     Control(Control),
 }
 
 /// What becomes part of a commit.
-pub struct Write {
-    pub owner: Arc<Owner>,
-    pub what: What,
+pub(super) struct Write {
+    pub(super) owner: Arc<Owner>,
+    pub(super) what: What,
 }
 
-pub enum What {
+pub(super) enum What {
     Append(Append),
     Snapshot { sequence: Sequence, state: Bytes, keep_from: Sequence },
 }
 
 /// What is done alone, in its turn.
-pub enum Control {
+pub(super) enum Control {
     Open { workspace: WorkspaceId, listener: Listener, reply: Reply<Begun> },
     Probe(Reply<()>),
     Close(Reply<()>),
@@ -77,15 +77,15 @@ enum Turn {
 type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
 
 /// A workspace's writer and where it begins.
-pub struct Begun {
-    pub owner: Arc<Owner>,
-    pub last: u64,
-    pub snapshot: Option<SnapshotAt>,
+pub(super) struct Begun {
+    pub(super) owner: Arc<Owner>,
+    pub(super) last: u64,
+    pub(super) snapshot: Option<SnapshotAt>,
 }
 
 /// Who writes a workspace, until the next opens it.
-pub struct Owner {
-    pub workspace: WorkspaceId,
+pub(super) struct Owner {
+    pub(super) workspace: WorkspaceId,
     listener: Listener,
     is_fenced: AtomicBool,
 }
@@ -117,7 +117,7 @@ impl Write {
     }
 }
 
-pub struct Committer {
+pub(super) struct Committer {
     shared: Arc<Shared>,
     mark: MarkFile,
     requests: Receiver<Request>,
@@ -127,12 +127,12 @@ pub struct Committer {
 }
 
 impl Committer {
-    pub fn new(shared: Arc<Shared>, mark: MarkFile, requests: Receiver<Request>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, mark: MarkFile, requests: Receiver<Request>) -> Self {
         Self { shared, mark, requests, carried: None, owners: BTreeMap::new() }
     }
 
     /// Works until it is closed, or nobody is left who could ask for anything.
-    pub fn run(mut self) {
+    pub(super) fn run(mut self) {
         while let Some(turn) = self.collect() {
             match turn {
                 Turn::Commit(group) => self.commit(group),

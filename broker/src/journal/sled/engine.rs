@@ -26,7 +26,7 @@ const CACHE_BYTES: u64 = 128 * 1024 * 1024;
 const OPEN_TIME_MAX: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
-pub struct Engine {
+pub(super) struct Engine {
     db: Db,
     /// Opened apart from sled's own handle, for the sync that sled leaves out.
     data: File,
@@ -34,13 +34,13 @@ pub struct Engine {
 }
 
 /// The folder that sled owns.
-pub fn folder(dir: &Path) -> PathBuf {
+pub(super) fn folder(dir: &Path) -> PathBuf {
     dir.join("db")
 }
 
 impl Engine {
     /// Opens or creates the database in [`folder`]. What is read afterwards is on disk.
-    pub fn open(dir: &Path, durability: Durability) -> Result<Self, JournalError> {
+    pub(super) fn open(dir: &Path, durability: Durability) -> Result<Self, JournalError> {
         let folder = folder(dir);
         let failed = |error| storage("opening the database", &error);
         remove_unfinished_snapshots(&folder).map_err(failed)?;
@@ -54,12 +54,12 @@ impl Engine {
         Ok(engine)
     }
 
-    pub fn db(&self) -> &Db {
+    pub(super) fn db(&self) -> &Db {
         &self.db
     }
 
     /// Writes a batch, all or nothing. When this returns it survives a power cut.
-    pub fn commit(&self, batch: Batch) -> Result<(), JournalError> {
+    pub(super) fn commit(&self, batch: Batch) -> Result<(), JournalError> {
         guarded(Path::new("the newest commit"), || {
             let failed = |error| JournalError::Storage(format!("writing: {error}"));
             self.db.apply_batch(batch).map_err(failed)?;
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Drops sled and waits until its last thread let go of the file.
-    pub fn close(self) -> io::Result<()> {
+    pub(super) fn close(self) -> io::Result<()> {
         let Self { db, data, .. } = self;
         drop(db);
         // sled holds the same kind of lock on the same file as long as any thread of it lives.
@@ -84,7 +84,7 @@ impl Engine {
 }
 
 /// What `work` returns; a panic inside sled is damage.
-pub fn guarded<T>(
+pub(super) fn guarded<T>(
     place: &Path,
     work: impl FnOnce() -> Result<T, JournalError>,
 ) -> Result<T, JournalError> {
@@ -96,17 +96,17 @@ pub fn guarded<T>(
     })
 }
 
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
 }
 
-pub fn storage(doing: &str, error: &io::Error) -> JournalError {
+pub(super) fn storage(doing: &str, error: &io::Error) -> JournalError {
     JournalError::Storage(format!("{doing}: {error}"))
 }
 
 /// An error of sled while reading or opening: the system's own are failures, others damage.
-pub fn from_sled(place: &Path, error: sled::Error) -> JournalError {
+pub(super) fn from_sled(place: &Path, error: sled::Error) -> JournalError {
     match error {
         sled::Error::Io(error) if error.raw_os_error().is_some() => storage("reading", &error),
         error @ (sled::Error::Io(_)
@@ -121,7 +121,7 @@ pub fn from_sled(place: &Path, error: sled::Error) -> JournalError {
 }
 
 /// Makes names in a directory durable.
-pub fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 

@@ -12,52 +12,52 @@ use crate::journal::Hash;
 
 /// Records of one workspace inside one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
-    pub commit: u64,
+pub(super) struct Run {
+    pub(super) commit: u64,
     /// The sequence of the first, and how many there are.
-    pub first: u64,
-    pub count: u32,
+    pub(super) first: u64,
+    pub(super) count: u32,
     /// Where they lie in the commit's bytes.
-    pub offset: u32,
-    pub length: u32,
+    pub(super) offset: u32,
+    pub(super) length: u32,
 }
 
 impl Run {
     /// The sequence after the last.
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.first + u64::from(self.count)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SnapshotAt {
-    pub sequence: u64,
-    pub parts: u16,
-    pub hash: Hash,
+pub(super) struct SnapshotAt {
+    pub(super) sequence: u64,
+    pub(super) parts: u16,
+    pub(super) hash: Hash,
     /// Of the record at `sequence`.
-    pub record_hash: Hash,
+    pub(super) record_hash: Hash,
 }
 
 /// Where one workspace's journal stands.
 #[derive(Debug, Clone, Default)]
-pub struct Standing {
+pub(super) struct Standing {
     /// The newest durable record; 0 without one.
-    pub last: u64,
-    pub last_hash: Hash,
-    pub snapshot: Option<SnapshotAt>,
+    pub(super) last: u64,
+    pub(super) last_hash: Hash,
+    pub(super) snapshot: Option<SnapshotAt>,
     /// Records before this one may be gone.
-    pub oldest: u64,
-    pub runs: VecDeque<Run>,
+    pub(super) oldest: u64,
+    pub(super) runs: VecDeque<Run>,
 }
 
 impl Standing {
     /// The commit of the oldest record kept, if any is.
-    pub fn oldest_commit(&self) -> Option<u64> {
+    pub(super) fn oldest_commit(&self) -> Option<u64> {
         self.runs.front().map(|run| run.commit)
     }
 
     /// Lets go of records before `oldest`.
-    pub fn keep_from(&mut self, oldest: u64) {
+    pub(super) fn keep_from(&mut self, oldest: u64) {
         self.oldest = self.oldest.max(oldest);
         while self.runs.front().is_some_and(|run| run.end() <= self.oldest) {
             self.runs.pop_front();
@@ -68,32 +68,32 @@ impl Standing {
     }
 
     /// The run that holds `sequence`, and those after it.
-    pub fn runs_from(&self, sequence: u64) -> impl Iterator<Item = &Run> {
+    pub(super) fn runs_from(&self, sequence: u64) -> impl Iterator<Item = &Run> {
         let at = self.runs.partition_point(|run| run.end() <= sequence);
         self.runs.range(at..)
     }
 }
 
 #[derive(Debug, Default)]
-pub struct Index {
+pub(super) struct Index {
     workspaces: BTreeMap<WorkspaceId, Standing>,
     /// Each workspace that needs commits, by the oldest it needs.
     needed: BTreeSet<(u64, WorkspaceId)>,
     /// The oldest commit kept, and the hash of the one before it.
-    pub first_commit: u64,
-    pub first_previous: Hash,
+    pub(super) first_commit: u64,
+    pub(super) first_previous: Hash,
     /// The newest durable commit.
-    pub last_commit: u64,
-    pub last_hash: Hash,
+    pub(super) last_commit: u64,
+    pub(super) last_hash: Hash,
 }
 
 impl Index {
-    pub fn get(&self, workspace: &WorkspaceId) -> Option<&Standing> {
+    pub(super) fn get(&self, workspace: &WorkspaceId) -> Option<&Standing> {
         self.workspaces.get(workspace)
     }
 
     /// Changes a workspace's standing in place; one that is not there begins empty.
-    pub fn update(&mut self, workspace: &WorkspaceId, change: impl FnOnce(&mut Standing)) {
+    pub(super) fn update(&mut self, workspace: &WorkspaceId, change: impl FnOnce(&mut Standing)) {
         let mut standing = self.workspaces.remove(workspace).unwrap_or_default();
         let before = standing.oldest_commit();
         change(&mut standing);
@@ -109,17 +109,17 @@ impl Index {
         self.workspaces.insert(workspace.clone(), standing);
     }
 
-    pub fn workspaces(&self) -> impl Iterator<Item = (&WorkspaceId, &Standing)> {
+    pub(super) fn workspaces(&self) -> impl Iterator<Item = (&WorkspaceId, &Standing)> {
         self.workspaces.iter()
     }
 
     /// Commits before this one are of no use. The newest always stays.
-    pub fn needed_from(&self) -> u64 {
+    pub(super) fn needed_from(&self) -> u64 {
         self.needed.first().map_or(self.last_commit, |(commit, _)| *commit)
     }
 
     /// Workspaces that need a commit older than `commit`.
-    pub fn needing_before(&self, commit: u64) -> impl Iterator<Item = &WorkspaceId> {
+    pub(super) fn needing_before(&self, commit: u64) -> impl Iterator<Item = &WorkspaceId> {
         self.needed.iter().take_while(move |(oldest, _)| *oldest < commit).map(|(_, id)| id)
     }
 }

@@ -12,14 +12,14 @@ use crate::journal::JournalError;
 
 /// Held as long as this lives.
 #[derive(Debug)]
-pub struct Lock {
+pub(super) struct Lock {
     _file: File,
 }
 
 impl Lock {
     /// # Errors
     /// [`JournalError::InUse`] names the directory and, when it said so, the holder.
-    pub fn take(dir: &Path) -> Result<Self, JournalError> {
+    pub(super) fn take(dir: &Path) -> Result<Self, JournalError> {
         let path = dir.join("lock");
         let failed = |error| JournalError::Storage(format!("locking {}: {error}", path.display()));
         let mut options = OpenOptions::new();

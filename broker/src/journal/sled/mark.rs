@@ -19,31 +19,31 @@ use tasuki_proto::stored::Mark;
 use crate::journal::{Hash, JournalError};
 
 /// One slot, in bytes: a sector, which a disk writes whole or not at all.
-pub const SLOT_BYTES: usize = 512;
+pub(super) const SLOT_BYTES: usize = 512;
 
 /// Length (2) and CRC-32C (4) of the encoded mark.
 const SLOT_HEADER_BYTES: usize = 6;
 
 /// What the mark says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HighWater {
-    pub incarnation: [u8; 16],
-    pub commit: u64,
-    pub hash: Hash,
+pub(super) struct HighWater {
+    pub(super) incarnation: [u8; 16],
+    pub(super) commit: u64,
+    pub(super) hash: Hash,
 }
 
 #[derive(Debug)]
-pub struct MarkFile {
+pub(super) struct MarkFile {
     file: File,
 }
 
-pub fn path(dir: &Path) -> PathBuf {
+pub(super) fn path(dir: &Path) -> PathBuf {
     dir.join("mark")
 }
 
 impl MarkFile {
     /// Makes the file or opens it, and makes what it says durable.
-    pub fn write_anew(dir: &Path, mark: &HighWater) -> io::Result<Self> {
+    pub(super) fn write_anew(dir: &Path, mark: &HighWater) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path(dir))?;
         let written = Self { file };
         let slot = encode(mark);
@@ -54,7 +54,7 @@ impl MarkFile {
     }
 
     /// Writes the mark into the slot whose turn it is.
-    pub fn write(&self, mark: &HighWater) -> io::Result<()> {
+    pub(super) fn write(&self, mark: &HighWater) -> io::Result<()> {
         let at = (mark.commit % 2) * SLOT_BYTES as u64;
         self.file.write_all_at(&encode(mark), at)
     }
@@ -64,7 +64,7 @@ impl MarkFile {
 ///
 /// # Errors
 /// [`JournalError::Damaged`] when neither slot holds a whole mark.
-pub fn read(dir: &Path) -> Result<Option<HighWater>, JournalError> {
+pub(super) fn read(dir: &Path) -> Result<Option<HighWater>, JournalError> {
     let bytes = match std::fs::read(path(dir)) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -80,7 +80,7 @@ pub fn read(dir: &Path) -> Result<Option<HighWater>, JournalError> {
     })
 }
 
-pub fn encode(mark: &HighWater) -> [u8; SLOT_BYTES] {
+pub(super) fn encode(mark: &HighWater) -> [u8; SLOT_BYTES] {
     let stored = Mark {
         incarnation: mark.incarnation.to_vec().into(),
         commit: mark.commit,

@@ -23,15 +23,15 @@ use super::{
 };
 use crate::journal::{Hash, JournalError};
 
-pub struct Open {
-    pub lock: Lock,
-    pub engine: Engine,
-    pub mark: MarkFile,
-    pub checked: Checked,
+pub(super) struct Open {
+    pub(super) lock: Lock,
+    pub(super) engine: Engine,
+    pub(super) mark: MarkFile,
+    pub(super) checked: Checked,
 }
 
 /// Opens what is in `dir` and checks it, after making it when there is nothing.
-pub fn open(dir: &Path, durability: Durability) -> Result<Open, JournalError> {
+pub(super) fn open(dir: &Path, durability: Durability) -> Result<Open, JournalError> {
     let failed = |error| storage(&format!("making {}", dir.display()), &error);
     std::fs::create_dir_all(dir).map_err(failed)?;
     let lock = Lock::take(dir)?;
@@ -58,7 +58,7 @@ fn finish(dir: &Path, lock: Lock, engine: Engine) -> Result<Open, JournalError> 
 }
 
 /// Sets the mark to the newest commit found.
-pub fn write_mark(dir: &Path, checked: &Checked) -> Result<MarkFile, JournalError> {
+pub(super) fn write_mark(dir: &Path, checked: &Checked) -> Result<MarkFile, JournalError> {
     let mark = HighWater {
         incarnation: checked.incarnation,
         commit: checked.index.last_commit,

@@ -23,11 +23,11 @@ use crate::journal::{BodyKey, Hash, JournalError, StoredRecord};
 const STEP_ROWS_MAX: u64 = 8;
 
 /// A value of the database.
-pub fn get(db: &Db, key: &[u8], place: &str) -> Result<Option<IVec>, JournalError> {
+pub(super) fn get(db: &Db, key: &[u8], place: &str) -> Result<Option<IVec>, JournalError> {
     db.get(key).map_err(|error| from_sled(Path::new(place), error))
 }
 
-pub fn damaged(place: impl Into<String>, what: impl Into<String>) -> JournalError {
+pub(super) fn damaged(place: impl Into<String>, what: impl Into<String>) -> JournalError {
     JournalError::Damaged { place: place.into(), what: what.into() }
 }
 
@@ -39,22 +39,22 @@ fn row(
 }
 
 /// All commits, oldest first, each whole and hashing right.
-pub struct Commits {
+pub(super) struct Commits {
     rows: Iter,
 }
 
-pub struct StoredCommit {
-    pub number: u64,
-    pub hash: Hash,
-    pub bytes: Bytes,
+pub(super) struct StoredCommit {
+    pub(super) number: u64,
+    pub(super) hash: Hash,
+    pub(super) bytes: Bytes,
 }
 
 impl Commits {
-    pub fn all(db: &Db) -> Self {
+    pub(super) fn all(db: &Db) -> Self {
         Self { rows: db.scan_prefix([COMMITS]) }
     }
 
-    pub fn next(&mut self) -> Result<Option<StoredCommit>, JournalError> {
+    pub(super) fn next(&mut self) -> Result<Option<StoredCommit>, JournalError> {
         let Some((key, value)) = row(self.rows.next(), "the commits")? else { return Ok(None) };
         let Some(layout::Key::Commit { commit: number, part: 0 }) = layout::Key::parse(&key) else {
             return Err(damaged("the commits", format!("expected part 0 of one, found {key:?}")));
@@ -146,7 +146,7 @@ impl Parts<'_> {
 
 /// Up to `records_max` records of `workspace` from `from` on, out of these runs; `None` when a
 /// commit is gone.
-pub fn records(
+pub(super) fn records(
     db: &Db,
     workspace: &WorkspaceId,
     from: u64,
@@ -175,7 +175,7 @@ pub fn records(
 }
 
 /// The hash of an entry's record, once the entry is what was expected here.
-pub fn check_entry(
+pub(super) fn check_entry(
     entry: &Entry,
     workspace: &WorkspaceId,
     sequence: u64,
@@ -201,7 +201,11 @@ pub fn check_entry(
 }
 
 /// A snapshot's bytes, whole and hashing right.
-pub fn snapshot(db: &Db, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<Bytes, JournalError> {
+pub(super) fn snapshot(
+    db: &Db,
+    workspace: &WorkspaceId,
+    at: &SnapshotAt,
+) -> Result<Bytes, JournalError> {
     let place = format!("{workspace}, snapshot {}", at.sequence);
     let mut state = Vec::new();
     for part in 0..at.parts {
@@ -219,7 +223,7 @@ pub fn snapshot(db: &Db, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<Byt
 }
 
 /// A body, whole and hashing right; `None` when there is none.
-pub fn body(
+pub(super) fn body(
     db: &Db,
     workspace: &WorkspaceId,
     key: &BodyKey,

@@ -22,7 +22,7 @@ use crate::journal::{Append, BodyKey, Hash, JournalError};
 const DROP_PARTS_MAX: usize = 512;
 
 /// Collects what one commit writes. It reads the index as it was after the commit before.
-pub struct Stage<'a> {
+pub(super) struct Stage<'a> {
     db: &'a Db,
     index: &'a Index,
     incarnation: [u8; 16],
@@ -46,30 +46,30 @@ struct Snapshot {
 }
 
 /// A commit ready to be written.
-pub struct Ready {
-    pub batch: Batch,
-    pub outcome: Committed,
+pub(super) struct Ready {
+    pub(super) batch: Batch,
+    pub(super) outcome: Committed,
 }
 
 /// What a commit changes in the index.
-pub struct Committed {
-    pub number: u64,
-    pub hash: Hash,
-    pub changes: Vec<Change>,
+pub(super) struct Committed {
+    pub(super) number: u64,
+    pub(super) hash: Hash,
+    pub(super) changes: Vec<Change>,
     /// The oldest commit left, and the hash of the one before it.
     first: (u64, Hash),
 }
 
-pub struct Change {
-    pub workspace: WorkspaceId,
-    pub last: u64,
-    pub last_hash: Hash,
-    pub run: Option<Run>,
+pub(super) struct Change {
+    pub(super) workspace: WorkspaceId,
+    pub(super) last: u64,
+    pub(super) last_hash: Hash,
+    pub(super) run: Option<Run>,
     snapshot: Option<(SnapshotAt, u64)>,
 }
 
 impl<'a> Stage<'a> {
-    pub fn new(db: &'a Db, index: &'a Index, incarnation: [u8; 16]) -> Self {
+    pub(super) fn new(db: &'a Db, index: &'a Index, incarnation: [u8; 16]) -> Self {
         let (workspaces, bodies) = (BTreeMap::new(), BTreeMap::new());
         Self { db, index, incarnation, batch: Batch::default(), workspaces, bodies }
     }
@@ -87,7 +87,11 @@ impl<'a> Stage<'a> {
         })
     }
 
-    pub fn append(&mut self, workspace: &WorkspaceId, append: Append) -> Result<(), JournalError> {
+    pub(super) fn append(
+        &mut self,
+        workspace: &WorkspaceId,
+        append: Append,
+    ) -> Result<(), JournalError> {
         for (key, body) in append.bodies {
             self.body(workspace, key, &body)?;
         }
@@ -139,7 +143,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    pub fn snapshot(
+    pub(super) fn snapshot(
         &mut self,
         workspace: &WorkspaceId,
         sequence: u64,
@@ -190,7 +194,7 @@ impl<'a> Stage<'a> {
     }
 
     /// The batch of everything staged, with commits that nobody needs dropped.
-    pub fn finish(mut self) -> Result<Ready, JournalError> {
+    pub(super) fn finish(mut self) -> Result<Ready, JournalError> {
         let number = self.index.last_commit + 1;
         let mut bytes = Commit {
             number,
@@ -270,7 +274,11 @@ impl<'a> Stage<'a> {
     }
 }
 
-pub fn encode_meta(incarnation: [u8; 16], first_commit: u64, first_previous: Hash) -> Vec<u8> {
+pub(super) fn encode_meta(
+    incarnation: [u8; 16],
+    first_commit: u64,
+    first_previous: Hash,
+) -> Vec<u8> {
     Meta {
         format: FORMAT,
         incarnation: incarnation.to_vec().into(),
@@ -289,7 +297,7 @@ fn encode_run(bytes: &mut Vec<u8>, commit: u64, entries: Vec<Entry>) -> Option<R
 
 impl Committed {
     /// Brings the index up to this commit, once it is durable.
-    pub fn apply(&self, index: &mut Index) {
+    pub(super) fn apply(&self, index: &mut Index) {
         (index.last_commit, index.last_hash) = (self.number, self.hash);
         (index.first_commit, index.first_previous) = self.first;
         for change in &self.changes {
