@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tasuki_proto::{id::RoleId, reason::Reason};
 
-use super::{Failure, Flags, filebox};
+use super::{Failure, Flags, filebox, hosting};
 use crate::{
     config::{Config, Key, Surroundings},
+    mcp::bridge::{Error, bridge},
     paths::NodeFile,
 };
 
@@ -88,7 +89,16 @@ fn resolve(
 }
 
 /// Carries MCP between standard input and output and the node until either ends.
-#[expect(clippy::unused_async, reason = "the part that is started here is asynchronous")]
-async fn serve(bridge: Bridge) -> Result<(), Failure> {
-    Err(Failure::local(format!("`tasuki mcp` is not wired to {} in this build.", bridge.node)))
+async fn serve(to: Bridge) -> Result<(), Failure> {
+    let hold = to.hold.map(|hold| hold.as_secs());
+    let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+    bridge(&to.node, Some(&to.role), hold, stdin, stdout).await.map_err(|why| {
+        let text = hosting::sentence(&why);
+        match why {
+            Error::Address(_) => Failure::usage(text),
+            Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
+            Error::Refused { .. } => Failure::reason(Reason::UnknownRole, text),
+            Error::Agent(_) => Failure::local(text),
+        }
+    })
 }

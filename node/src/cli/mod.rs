@@ -10,6 +10,7 @@ mod config_check;
 mod events;
 mod failure;
 mod filebox;
+mod hosting;
 mod json;
 mod keys;
 mod logs;

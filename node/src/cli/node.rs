@@ -1,6 +1,10 @@
 //! `tasuki node`: roles here, the broker elsewhere.
 
-use super::{Failure, Flags, Output};
+use super::{
+    Failure, Flags, Output,
+    hosting::{self, Hosting},
+    stopped,
+};
 use crate::config::{Config, Key};
 
 /// Run a node that uses a broker elsewhere.
@@ -39,9 +43,16 @@ impl Args {
     }
 }
 
-/// Runs until [`super::stopped`]; every setting but `--take-over` is in `config`.
-#[expect(clippy::unused_async, reason = "the parts that are started here are asynchronous")]
+/// Runs until [`stopped`]; every setting but `--take-over` is in `config`.
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    output.note(&format!("taking over: {}; {:?}", args.take_over, config.broker.value));
-    Err(Failure::local("`tasuki node` is not wired to its parts in this build."))
+    let listener = hosting::listen("--listen", config.listen.value).await?;
+    let broker = config.broker_url().to_owned();
+    let mut hosting = Hosting::start(config, broker, args.take_over, listener, output).await?;
+    tokio::select! {
+        failure = hosting.ended() => Err(failure),
+        () = stopped() => {
+            hosting.shut_down(config).await;
+            Ok(())
+        }
+    }
 }

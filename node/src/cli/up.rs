@@ -1,6 +1,12 @@
 //! `tasuki up`: broker and node in one process.
 
-use super::{Failure, Flags, Output};
+use tasuki_broker::server::{Broker, Settings};
+
+use super::{
+    Failure, Flags, Output,
+    hosting::{self, Hosting},
+    stopped,
+};
 use crate::config::{Config, Key};
 
 /// Run broker and node in one process: all that one machine needs.
@@ -46,9 +52,43 @@ impl Args {
     }
 }
 
-/// Runs until [`super::stopped`]; every setting is in `config`.
-#[expect(clippy::unused_async, reason = "the parts that are started here are asynchronous")]
+/// The broker's part of the data directory.
+const BROKER_DATA: &str = "broker";
+
+/// Runs until [`stopped`]; every setting is in `config`.
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
-    output.note(&format!("data is in {}", config.data.value.display()));
-    Err(Failure::local("`tasuki up` is not wired to its parts in this build."))
+    let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
+    let settings = Settings {
+        lease_ms,
+        ..Settings::new(config.data.value.join(BROKER_DATA), config.broker_listen.value)
+    };
+    let broker = Broker::start(settings).await;
+    let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
+    let url = format!("http://{}", broker.address());
+    let result = host(config, &broker, &url, output).await;
+    let closed = broker.stop().await.map_err(|why| Failure::local(hosting::sentence(&why)));
+    result.and(closed)
+}
+
+async fn host(
+    config: &Config,
+    broker: &Broker,
+    url: &str,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let listener = hosting::listen("--listen", config.listen.value).await?;
+    // The roles are nobody else's: a node of an earlier start that died is not waited for.
+    let mut hosting = Hosting::start(config, url.to_owned(), true, listener, output).await?;
+    output.line(&format!("listening on {url} (broker gRPC)"))?;
+    tokio::select! {
+        why = broker.failed() => Err(Failure::local(format!(
+            "The storage failed: {why}. Acknowledged work is on disk; start again once the disk \
+             is well."
+        ))),
+        failure = hosting.ended() => Err(failure),
+        () = stopped() => {
+            hosting.shut_down(config).await;
+            Ok(())
+        }
+    }
 }

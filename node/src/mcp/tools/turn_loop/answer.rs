@@ -55,6 +55,7 @@ impl<'a> Awaited<'a> {
             turn,
             holder,
             latest,
+            reclaim,
             lease_lapses_ms: _,
             sequence: _,
         } = answer;
@@ -88,7 +89,7 @@ impl<'a> Awaited<'a> {
             from: words.map_or("", author),
             summary: words.map(|it| it.summary.as_str()),
             instruction: words.map(|it| it.instruction.as_str()),
-            reclaimed: latest.filter(|it| it.kind() == EntryKind::Reclaim).map(|it| Reclaimed {
+            reclaimed: reclaim.as_ref().filter(|_| *can_start).map(|it| Reclaimed {
                 from: &it.from,
                 by: if it.person.is_empty() { &it.to } else { &it.person },
                 reason: &it.reason,
