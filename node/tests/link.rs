@@ -4,13 +4,16 @@ mod fake;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use tasuki_node::{
-    link::Phase,
+    identity::Identity,
+    link::{self, Link, Phase},
     node::{Node, RoleSpec, Settings},
     role::{Actions, HandOver},
 };
 use tasuki_proto::{
     id::{LoopId, RoleId},
+    limits::WAITS_PER_STREAM_MAX,
     reason::Reason,
     wire::mark_turn_request::Mark,
 };
@@ -320,6 +323,35 @@ async fn calls_under_way_are_bounded() {
     let refusal = call().await.expect("ran").expect_err("too many");
     assert_eq!(refusal.reason, Reason::Overloaded);
     calls.drain(..).for_each(|call| call.abort());
+}
+
+#[tokio::test]
+async fn waits_are_bounded() {
+    let fake = Fake::new();
+    let data = tempfile::tempdir().expect("a directory");
+    let identity = Arc::new(Identity::open(data.path()).expect("free"));
+    let settings = link::Settings {
+        broker: fake.url(),
+        workspace: "default".parse().expect("an id"),
+        node: identity.node().clone(),
+        roles: Vec::new(),
+        take_over: false,
+    };
+    let link = Link::start(settings, identity).expect("an address");
+    let (role, main): (RoleId, _) = ("A".parse().expect("an id"), main_loop());
+    let mut open = Vec::new();
+    for _ in 0..WAITS_PER_STREAM_MAX {
+        let mut wait = Box::pin(link.await_turn(&role, &main, LONG));
+        assert!(wait.as_mut().now_or_never().is_none(), "nobody answers yet");
+        open.push(wait);
+    }
+    let refusal = link.await_turn(&role, &main, LONG).await.expect_err("too many");
+    assert_eq!(refusal.reason, Reason::Overloaded);
+    drop(open.pop());
+    let mut wait = Box::pin(link.await_turn(&role, &main, LONG));
+    assert!(wait.as_mut().now_or_never().is_none(), "there is room again");
+    drop((open, wait));
+    link.shutdown(SOON).await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
+    reason::Reason,
     wire::{self, turn_loop_client::TurnLoopClient},
 };
 use tokio::time::{self, Instant};
@@ -98,7 +99,7 @@ impl Link {
                 Err(_) => Failure::Lost(format!("no answer within {ATTEMPT_MS_MAX} ms")),
             };
             tracing::debug!(?failure, "a call failed");
-            if matches!(failure, Failure::NotTaken(_) | Failure::Lost(_)) {
+            if failure.is_of_connection() {
                 self.shared.suspect.notify_one();
             }
             match attempts.next(began.elapsed(), chance(), self.worded(failure)) {
@@ -116,9 +117,7 @@ impl Link {
     /// The system's bare words, said so that an agent knows what to do.
     fn worded(&self, failure: Failure) -> Failure {
         match failure {
-            Failure::NotTaken(refusal)
-                if refusal.reason == tasuki_proto::reason::Reason::Unavailable =>
-            {
+            Failure::NotTaken(refusal) if refusal.reason == Reason::Unavailable => {
                 let message = unreachable(&self.shared.settings.broker, &refusal.message);
                 Failure::NotTaken(Refusal { message, ..refusal })
             }

@@ -174,6 +174,12 @@ impl Shared {
         }
     }
 
+    /// The caller of what is asked without a registration that holds.
+    fn stranger(&self) -> wire::Caller {
+        let workspace = self.settings.workspace.to_string();
+        wire::Caller { workspace, ..wire::Caller::default() }
+    }
+
     /// The roles that gave a sign of life since this node started.
     fn presences(&self, now: Moment) -> Vec<wire::RolePresence> {
         let roles = self.settings.roles.iter();

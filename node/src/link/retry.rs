@@ -72,7 +72,14 @@ pub enum Failure {
 impl Failure {
     pub fn of(status: &Status) -> Self {
         let message = status.message().to_owned();
-        let Some(reason) = Reason::of(status) else { return Self::of_stranger(status) };
+        match Reason::of(status) {
+            Some(reason) => Self::of_refusal(reason, message),
+            None => Self::of_stranger(status),
+        }
+    }
+
+    /// The broker spoke.
+    pub fn of_refusal(reason: Reason, message: String) -> Self {
         match reason {
             Reason::StaleEpoch => Self::StaleEpoch(message),
             Reason::Unavailable | Reason::Overloaded => Self::NotTaken(Refusal { reason, message }),
@@ -95,6 +102,15 @@ impl Failure {
             | Reason::Compacted
             | Reason::Lagged
             | Reason::Damaged => Self::Refused(Refusal { reason, message }),
+        }
+    }
+
+    /// Whether the connection may be dead. A broker that has too much to do is not.
+    pub fn is_of_connection(&self) -> bool {
+        match self {
+            Self::NotTaken(refusal) => refusal.reason == Reason::Unavailable,
+            Self::Lost(_) => true,
+            Self::StaleEpoch(_) | Self::Refused(_) => false,
         }
     }
 

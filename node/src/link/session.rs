@@ -83,10 +83,7 @@ impl Session {
         let key = self.shared.keys.next().await?;
         let settings = &self.shared.settings;
         let request = wire::RegisterRequest {
-            caller: Some(wire::Caller {
-                workspace: settings.workspace.to_string(),
-                ..wire::Caller::default()
-            }),
+            caller: Some(self.shared.stranger()),
             key: Some(key.wire()),
             node: settings.node.to_string(),
             roles: settings.roles.iter().map(super::HostedRole::spec).collect(),
@@ -143,7 +140,7 @@ impl Session {
         if settings.take_over {
             return None;
         }
-        let request = wire::ListNodesRequest { caller: Some(self.shared.caller()) };
+        let request = wire::ListNodesRequest { caller: Some(self.shared.stranger()) };
         let listed = within(self.directory.list_nodes(request)).await.ok()?;
         let newer = listed.nodes.into_iter().find(|node| {
             node.node == settings.node.as_str() && self.epoch.get() < node.epoch && node.is_present

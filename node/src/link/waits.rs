@@ -176,7 +176,7 @@ enum Responses {
 
 enum Heard {
     Opened,
-    Response(wire::ParkResponse),
+    Response(Box<wire::ParkResponse>),
     Broken(String),
 }
 
@@ -273,6 +273,7 @@ impl Multiplexer {
                 }
                 if self.stream.is_none() {
                     self.backoff.reset();
+                    self.not_before = Instant::now();
                 }
             }
             Phase::Connecting | Phase::Down(_) => {}
@@ -332,21 +333,21 @@ impl Multiplexer {
         let wire::Refusal { reason, message } = refusal;
         // A reason that only a newer broker knows: nothing happened, as with every wait.
         let reason = Reason::parse(&reason).unwrap_or(Reason::Unavailable);
-        match reason {
-            Reason::StaleEpoch => {
+        let refusal = match Failure::of_refusal(reason, message) {
+            Failure::StaleEpoch(_) => {
                 if let Some(stream) = self.stream.take() {
                     self.stale = stream.epoch;
                     self.shared.report_stale(stream.epoch);
                 }
+                return;
             }
-            Reason::Unavailable if self.table.has_left(wait, EARLY_MS) => {
-                self.lose_stream(&message);
-            }
-            _ => {
-                if let Some(open) = self.table.remove(wait) {
-                    open.answer(Err(Refusal { reason, message }));
-                }
-            }
+            Failure::NotTaken(refusal) | Failure::Refused(refusal) => refusal,
+            Failure::Lost(message) => Refusal { reason: Reason::Unavailable, message },
+        };
+        if refusal.reason == Reason::Unavailable && self.table.has_left(wait, EARLY_MS) {
+            self.lose_stream(&refusal.message);
+        } else if let Some(open) = self.table.remove(wait) {
+            open.answer(Err(refusal));
         }
     }
 
@@ -394,7 +395,7 @@ async fn hear(stream: &mut Option<Stream>) -> Heard {
             Err(status) => broken(status),
         },
         Responses::Open(open) => match open.message().await {
-            Ok(Some(response)) => Heard::Response(response),
+            Ok(Some(response)) => Heard::Response(Box::new(response)),
             Ok(None) => Heard::Broken("the broker ended the stream".to_owned()),
             Err(status) => broken(status),
         },

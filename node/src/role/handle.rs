@@ -66,7 +66,7 @@ impl Handle {
         self.presence.called("");
         let (reply, answer) = oneshot::channel();
         self.deliver(message(reply)).await?;
-        let lost = |_| Err(outcome_unknown("the role's actor failed"));
+        let lost = |_| Err(outcome_unknown("the node stopped or failed before it came"));
         answer.await.unwrap_or_else(lost)
     }
 

@@ -1,13 +1,17 @@
 //! What a role's actor keeps. Pure: time comes in as an argument.
 //!
 //! **R1** At most one wait per loop is open; a newer one supersedes the older.
-//! **R2** A receipt for a turn is reported once, and never after a later turn's.
+//! **R2** A receipt is not reported twice in a row, nor a weaker one after a stronger of its turn.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tasuki_proto::id::{LoopId, Turn};
 
 use crate::clock::Moment;
+
+/// Loops whose latest report is remembered. An agent names loops as it likes; what is forgotten is
+/// reported again at worst, which changes nothing at the broker.
+const REPORTED_MAX: usize = 1_024;
 
 /// One call that waits, numbered by this actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,14 +51,14 @@ impl State {
 
     /// Whether `receipt` of `turn` is news to the broker.
     pub fn report(&mut self, loop_id: &LoopId, turn: Turn, receipt: Receipt) -> bool {
-        let news = (turn, receipt);
         match self.reported.get(loop_id) {
-            Some(latest) if news <= *latest => false,
-            Some(_) | None => {
-                self.reported.insert(loop_id.clone(), news);
-                true
-            }
+            Some((latest, known)) if *latest == turn && receipt <= *known => return false,
+            Some(_) => {}
+            None if self.reported.len() < REPORTED_MAX => {}
+            None => drop(self.reported.pop_first()),
         }
+        self.reported.insert(loop_id.clone(), (turn, receipt));
+        true
     }
 }
 
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn receipts_go_forward_and_are_told_once() {
+    fn receipts_of_a_turn_go_forward_and_are_told_once() {
         use Receipt::{Handed, Seen};
         let main = "main".parse().expect("id");
         let mut state = State::default();
@@ -172,12 +176,22 @@ mod tests {
             (1, Handed, false),
             (1, Seen, false),
             (3, Seen, true),
-            (2, Seen, false),
             (3, Handed, false),
+            (2, Seen, true),
             (4, Handed, true),
         ] {
             let said = state.report(&main, Turn::from(turn), receipt);
             assert_eq!(said, is_news, "{turn} {receipt:?}");
         }
+    }
+
+    #[test]
+    fn what_was_reported_is_forgotten_before_it_fills_the_memory() {
+        let mut state = State::default();
+        for i in 0..2 * REPORTED_MAX {
+            let loop_id = format!("l{i}").parse().expect("id");
+            assert!(state.report(&loop_id, Turn::from(1), Receipt::Seen));
+        }
+        assert_eq!(state.reported.len(), REPORTED_MAX);
     }
 }
