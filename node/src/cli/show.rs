@@ -33,7 +33,9 @@ pub(crate) fn of_loop(of: &wire::Loop) -> String {
         row("waiting", &line(&of.waiting.join(", ")));
     }
     if of.status() != LoopStatus::Completed {
-        row("turn since", &time(of.turn_began_ms));
+        if of.turn_began_ms != 0 {
+            row("turn since", &time(of.turn_began_ms));
+        }
         if of.lease_lapses_ms != 0 {
             row("lease until", &time(of.lease_lapses_ms));
         }

@@ -78,8 +78,10 @@ fn person(named: Option<PersonId>) -> Result<PersonId, Failure> {
         return Ok(named);
     }
     let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME")).unwrap_or_default();
-    as_person(&user).map_err(|_| {
-        Failure::usage("Nothing says who asks: give --by NAME, since $USER makes no name.")
+    // A service or a container often has no name for whom it runs as.
+    let number = || format!("uid-{}", rustix::process::getuid().as_raw());
+    as_person(&user).or_else(|_| as_person(&number())).map_err(|why| {
+        Failure::usage(format!("Nothing says who asks: give --by NAME, since $USER {why}."))
     })
 }
 

@@ -23,7 +23,7 @@ pub struct Args {
     /// Why; kept in the history
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// The person who asks [default: $USER]
+    /// The person who asks [default: $USER, else the number of the user]
     #[arg(long, value_name = "NAME")]
     by: Option<PersonId>,
     /// The role that asks, where it is not a person

@@ -36,7 +36,7 @@ pub struct Args {
     /// What to do, for whoever begins the new round
     #[arg(long, value_name = "TEXT")]
     instruction: Option<String>,
-    /// The person who asks [default: $USER]
+    /// The person who asks [default: $USER, else the number of the user]
     #[arg(long, value_name = "NAME")]
     by: Option<PersonId>,
 }
