@@ -67,11 +67,14 @@ impl Engine {
             Ok(())
         })?;
         match self.durability {
-            Durability::Synced => {
-                self.data.sync_data().map_err(|error| storage("syncing the database", &error))
-            }
+            Durability::Synced => self.sync(),
             Durability::Unsynced => Ok(()),
         }
+    }
+
+    /// What sled's flush leaves out.
+    pub(super) fn sync(&self) -> Result<(), JournalError> {
+        self.data.sync_data().map_err(|error| storage("syncing the database", &error))
     }
 
     /// Drops sled and waits until its last thread let go of the file.

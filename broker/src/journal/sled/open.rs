@@ -102,6 +102,7 @@ fn create(dir: &Path, durability: Durability) -> Result<Engine, JournalError> {
     let mut batch = Batch::default();
     batch.insert(layout::META, encode_meta(incarnation, 1, Hash::default()));
     engine.commit(batch)?;
+    engine.sync()?;
     let mark = HighWater { incarnation, commit: 0, hash: Hash::default() };
     MarkFile::write_anew(dir, &mark).map_err(failed)?;
     sync_dir(dir).map_err(failed)?;
