@@ -1,2 +1,19 @@
 //! The broker: one journal, one writer per workspace, many nodes.
+//!
+//! ```text
+//!   grpc ──Request──▶ workspace actor ──decide──▶ rules      (pure, sync)
+//!                        │  ▲    ◀──events──
+//!                        │  └──Durable──┐
+//!                        └──record────▶ journal               (sled, one commit for all)
+//!   grpc ◀──answer── released once its sequence is durable
+//! ```
+//!
+//! **Invariant:** nothing leaves the broker before what it rests on is durable.
+
+pub mod clock;
+pub mod grpc;
+pub mod hash;
 pub mod journal;
+pub mod rules;
+pub mod server;
+pub mod workspace;

@@ -13,29 +13,17 @@
 //!
 //! Not here: what records mean. To this module a record is bytes.
 
+pub mod codec;
+pub mod memory;
+pub mod sled;
+
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tasuki_proto::id::{Sequence, WorkspaceId};
 
-/// 16 bytes of BLAKE3.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Hash(pub [u8; 16]);
-
-impl Hash {
-    pub fn of(bytes: &[u8]) -> Self {
-        let mut hash = [0; 16];
-        hash.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
-        Self(hash)
-    }
-}
-
-impl fmt::Debug for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
+pub use crate::hash::Hash;
 
 /// One record to append, with the bodies it names.
 #[derive(Debug, Clone)]
@@ -46,7 +34,11 @@ pub struct Append {
     pub bodies: Vec<(BodyKey, Bytes)>,
 }
 
-/// Names a body within its workspace, e.g. `loop/main/7/text`. At most 200 bytes.
+/// A body's key, in bytes: part of a database key, as a workspace's id is.
+pub const BODY_KEY_BYTES_MAX: usize = 200;
+
+/// Names a body within its workspace, e.g. `loop/main/7/text`. At most
+/// [`BODY_KEY_BYTES_MAX`], and no zero byte.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BodyKey(pub String);
 
@@ -79,6 +71,23 @@ impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened").field("last", &self.last).finish_non_exhaustive()
     }
+}
+
+/// An append follows the one before, and its bodies have names that every storage can hold.
+fn assert_appendable(append: &Append, queued: u64) {
+    let sequence = append.sequence.get();
+    assert!(sequence == queued + 1, "J1: appended {sequence} after {queued}");
+    for (BodyKey(key), _) in &append.bodies {
+        let fits = (1..=BODY_KEY_BYTES_MAX).contains(&key.len()) && !key.contains('\0');
+        assert!(fits, "a body key has 1 to {BODY_KEY_BYTES_MAX} bytes, none of them zero: {key:?}");
+    }
+}
+
+/// A snapshot is of records that were queued, and never older than the one before.
+fn assert_snapshot(sequence: Sequence, before: u64, queued: u64) {
+    let sequence = sequence.get();
+    let fits = 0 < sequence && (before..=queued).contains(&sequence);
+    assert!(fits, "snapshot of {sequence}, after one of {before} and record {queued}");
 }
 
 /// One stored record.

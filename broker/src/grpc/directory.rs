@@ -1,0 +1,168 @@
+//! `Directory`: nodes, roles, presence.
+
+use tasuki_proto::{
+    id::NodeId,
+    limits::{HEARTBEAT_MS, LEASE_MS, ROLES_MAX, TOOLSETS_MAX},
+    wire::{self, directory_server::Directory},
+};
+use tonic::{Request, Response, Status};
+
+use super::{Service, parse, refuse, render};
+use crate::{
+    rules::{
+        self, Command, Reply,
+        directory::{Register, RoleSpec},
+    },
+    workspace::{Executed, View},
+};
+
+#[tonic::async_trait]
+impl Directory for Service {
+    async fn register(
+        &self,
+        request: Request<wire::RegisterRequest>,
+    ) -> Result<Response<wire::RegisterResponse>, Status> {
+        let mut it = request.into_inner();
+        let (workspace, _) = parse::caller(it.caller.take().as_ref())?;
+        let key = parse::key(it.key.take(), &it)?;
+        if ROLES_MAX < it.roles.len() {
+            let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
+            return Err(refuse::invalid("roles", &why));
+        }
+        let mut roles: Vec<RoleSpec> = Vec::with_capacity(it.roles.len());
+        for spec in &it.roles {
+            let spec = role_spec(spec)?;
+            if roles.iter().any(|other| other.role == spec.role) {
+                return Err(refuse::invalid("roles", &format!("names {} twice", spec.role)));
+            }
+            roles.push(spec);
+        }
+        let register = Register {
+            node: parse::id("node", &it.node)?,
+            roles,
+            take_over: it.take_over,
+            software: parse::label("software", &it.software)?,
+        };
+        let request = rules::Request {
+            // A node that registers has no epoch yet.
+            caller: rules::Caller::default(),
+            key: Some(key),
+            command: Command::Register(register),
+        };
+        let Executed { reply, sequence, .. } = self.execute(&workspace, request).await?;
+        let Reply::Registered { epoch } = reply else {
+            unreachable!("a node is registered or refused")
+        };
+        Ok(Response::new(wire::RegisterResponse {
+            epoch: epoch.get(),
+            heartbeat_ms: HEARTBEAT_MS,
+            sequence: sequence.get(),
+        }))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<wire::HeartbeatRequest>,
+    ) -> Result<Response<wire::HeartbeatResponse>, Status> {
+        let it = request.into_inner();
+        let (workspace, caller) = parse::caller(it.caller.as_ref())?;
+        if ROLES_MAX < it.roles.len() {
+            let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
+            return Err(refuse::invalid("roles", &why));
+        }
+        let mut signs = Vec::with_capacity(it.roles.len());
+        for role in &it.roles {
+            let client = parse::label("client", &role.client)?;
+            signs.push((parse::id("role", &role.role)?, role.quiet_ms, client));
+        }
+        let node = caller.node.as_ref().map(|(node, _)| node.clone());
+        let checked = self.workspaces.look(&workspace, move |view| {
+            view.workspace.directory.check(&caller, None).map(|()| view.now)
+        });
+        let now = checked.await.map_err(refuse::executing)?;
+        let now = now.map_err(|rejection| refuse::rejected(&rejection))?;
+        self.workspaces.seen(&workspace, node, signs).await.map_err(refuse::executing)?;
+        Ok(Response::new(wire::HeartbeatResponse { now_ms: now.as_millis() }))
+    }
+
+    async fn list_roles(
+        &self,
+        request: Request<wire::ListRolesRequest>,
+    ) -> Result<Response<wire::ListRolesResponse>, Status> {
+        let (workspace, _) = parse::caller(request.into_inner().caller.as_ref())?;
+        let roles = self.workspaces.look(&workspace, roles).await.map_err(refuse::executing)?;
+        Ok(Response::new(wire::ListRolesResponse { roles }))
+    }
+
+    async fn list_nodes(
+        &self,
+        request: Request<wire::ListNodesRequest>,
+    ) -> Result<Response<wire::ListNodesResponse>, Status> {
+        let (workspace, _) = parse::caller(request.into_inner().caller.as_ref())?;
+        let nodes = self.workspaces.look(&workspace, |view| {
+            let nodes = view.workspace.directory.nodes.iter();
+            nodes.map(|(id, it)| node(id, it, view)).collect()
+        });
+        let nodes = nodes.await.map_err(refuse::executing)?;
+        Ok(Response::new(wire::ListNodesResponse { nodes }))
+    }
+}
+
+fn node(id: &NodeId, it: &rules::directory::Node, view: &View<'_>) -> wire::Node {
+    let seen = view.context.presence.node(id);
+    let is_live = view.context.presence.is_node_live(id, view.now);
+    wire::Node {
+        node: id.to_string(),
+        epoch: it.epoch.get(),
+        roles: it.roles.iter().map(|spec| spec.role.to_string()).collect(),
+        is_present: seen.is_some() && is_live,
+        last_seen_ms: render::ms(seen),
+        software: it.software.clone(),
+        registered_ms: it.registered.as_millis(),
+    }
+}
+
+fn role_spec(spec: &wire::RoleSpec) -> Result<RoleSpec, Status> {
+    if TOOLSETS_MAX < spec.toolsets.len() {
+        let why = format!("has {} entries; at most {TOOLSETS_MAX}", spec.toolsets.len());
+        return Err(refuse::invalid("toolsets", &why));
+    }
+    let toolsets = spec.toolsets.iter().map(|set| parse::id("toolset", set));
+    Ok(RoleSpec {
+        role: parse::id("role", &spec.role)?,
+        toolsets: toolsets.collect::<Result<_, _>>()?,
+    })
+}
+
+/// Roles that a node hosts, then those that only take part in a loop.
+fn roles(view: &View<'_>) -> Vec<wire::Role> {
+    let mut roles: Vec<wire::Role> = Vec::new();
+    for (id, node) in &view.workspace.directory.nodes {
+        roles.extend(node.roles.iter().map(|spec| wire::Role {
+            role: spec.role.to_string(),
+            node: id.to_string(),
+            toolsets: spec.toolsets.iter().map(ToString::to_string).collect(),
+            ..wire::Role::default()
+        }));
+    }
+    for state in view.workspace.loops.by_id.values() {
+        for role in &state.participants {
+            if !roles.iter().any(|it| it.role == role.as_str()) {
+                roles.push(wire::Role { role: role.to_string(), ..wire::Role::default() });
+            }
+        }
+    }
+    for role in &mut roles {
+        let waits = view.waits.questions().filter(|it| it.role.as_str() == role.role);
+        role.waits = waits.map(|it| format!("turn of {}", it.loop_id)).collect();
+        let id = role.role.parse().expect("it was an id");
+        if let Some(sign) = view.context.presence.role(&id) {
+            role.last_seen_ms = sign.at.as_millis();
+            role.client.clone_from(&sign.client);
+            role.is_present = view.now.millis_since(sign.at) < LEASE_MS;
+        }
+        role.is_present |= !role.waits.is_empty();
+    }
+    roles.sort_by(|a, b| a.role.cmp(&b.role));
+    roles
+}

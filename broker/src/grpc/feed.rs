@@ -1,0 +1,150 @@
+//! `Feed`: what happens in a workspace, live and resumable.
+//!
+//! A reader is told durable records only. One that falls behind the live channel is caught up
+//! from the journal; one that does not read at all holds no more than its own bounded channel.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use futures::Stream;
+use tasuki_proto::{
+    id::{Sequence, WorkspaceId},
+    reason::Reason,
+    wire::{self, feed_server::Feed},
+};
+use tokio::sync::{
+    broadcast::{self, error::RecvError},
+    mpsc,
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::{Service, parse, refuse, render};
+use crate::{
+    journal::{JournalError, codec},
+    rules::Record,
+};
+
+/// Records sent and not yet read by one subscriber.
+const UNREAD_MAX: usize = 256;
+
+/// How long a subscriber may not read before it is cut off, to resume when it likes.
+const STUCK: Duration = Duration::from_secs(30);
+
+/// Records read back at once.
+const READ_RECORDS: usize = 256;
+
+type Items = Pin<Box<dyn Stream<Item = Result<wire::FeedItem, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Feed for Service {
+    type SubscribeStream = Items;
+
+    async fn subscribe(
+        &self,
+        request: Request<wire::SubscribeRequest>,
+    ) -> Result<Response<Items>, Status> {
+        let it = request.into_inner();
+        let (workspace, _) = parse::caller(it.caller.as_ref())?;
+        // Live first, then what lies before: nothing can fall between.
+        let live = self.workspaces.subscribe(&workspace).await.map_err(refuse::executing)?;
+        let newest = self.workspaces.look(&workspace, |view| view.workspace.sequence);
+        let newest = newest.await.map_err(refuse::executing)?;
+        let next = match it.from_sequence {
+            0 => newest.next(),
+            from => Sequence::from(from),
+        };
+        if next <= newest {
+            // A reader too far behind is told at once, not by a broken stream.
+            let first = self.workspaces.journal().read(&workspace, next, 1);
+            first.map_err(|e| refuse::reading(&e))?;
+        }
+        let (items, stream) = mpsc::channel(UNREAD_MAX);
+        let reader = Reader { service: self.clone(), workspace, next, items };
+        tokio::spawn(reader.run(live));
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+}
+
+struct Reader {
+    service: Service,
+    workspace: WorkspaceId,
+    /// The sequence to send next.
+    next: Sequence,
+    items: mpsc::Sender<Result<wire::FeedItem, Status>>,
+}
+
+/// The subscriber is gone, or was told why the stream ends.
+struct Done;
+
+impl Reader {
+    async fn run(mut self, live: broadcast::Receiver<Arc<Record>>) {
+        let stopping = self.service.stopping.clone();
+        tokio::select! {
+            Err(Done) = self.follow(live) => {}
+            () = stopping.cancelled() => {}
+        }
+    }
+
+    async fn follow(&mut self, mut live: broadcast::Receiver<Arc<Record>>) -> Result<(), Done> {
+        self.catch_up().await?;
+        loop {
+            let received = tokio::select! {
+                received = live.recv() => received,
+                () = self.items.closed() => return Err(Done),
+            };
+            match received {
+                Ok(record) if record.sequence < self.next => {}
+                Ok(record) if record.sequence == self.next => self.send(&record).await?,
+                Ok(_) | Err(RecvError::Lagged(_)) => self.catch_up().await?,
+                Err(RecvError::Closed) => {
+                    let text = "the workspace was restarted; resume after the last sequence seen";
+                    return Err(self.end(Reason::Lagged.status(text)).await);
+                }
+            }
+        }
+    }
+
+    /// Sends what the journal has from `next` on.
+    async fn catch_up(&mut self) -> Result<(), Done> {
+        loop {
+            let journal = self.service.workspaces.journal();
+            let records = match journal.read(&self.workspace, self.next, READ_RECORDS) {
+                Ok(records) if records.is_empty() => return Ok(()),
+                Ok(records) => records,
+                Err(error) => return Err(self.end(refuse::reading(&error)).await),
+            };
+            for stored in records {
+                match codec::decode_record(stored.record) {
+                    Ok(record) => self.send(&record).await?,
+                    Err(error) => {
+                        let error = JournalError::Damaged {
+                            place: format!("workspace {}, {}", self.workspace, stored.sequence),
+                            what: error.to_string(),
+                        };
+                        return Err(self.end(refuse::reading(&error)).await);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, record: &Record) -> Result<(), Done> {
+        let item = wire::FeedItem {
+            sequence: record.sequence.get(),
+            at_ms: record.time.as_millis(),
+            node: render::text(record.principal.node.as_ref()),
+            role: render::text(record.principal.role.as_ref()),
+            person: render::text(record.principal.person.as_ref()),
+            events: record.events.iter().map(render::event).collect(),
+        };
+        self.next = record.sequence.next();
+        self.items.send_timeout(Ok(item), STUCK).await.map_err(|_| Done)
+    }
+
+    /// Tells why the stream ends.
+    async fn end(&self, status: Status) -> Done {
+        // A subscriber that does not even read this is cut off without a word.
+        let _ = self.items.send_timeout(Err(status), STUCK).await;
+        Done
+    }
+}

@@ -1,0 +1,66 @@
+//! The wire, in and out. A handler parses, asks a workspace, and renders; it decides nothing.
+//!
+//! One file per service; [`parse`] turns messages into values that are already valid, [`render`]
+//! the other way, [`refuse`] names why not.
+
+mod directory;
+mod feed;
+mod health;
+mod parse;
+mod refuse;
+mod render;
+mod turn_loop;
+mod waits;
+
+use tasuki_proto::{
+    DESCRIPTORS,
+    limits::MESSAGE_BYTES_MAX,
+    wire::{
+        directory_server::DirectoryServer, feed_server::FeedServer,
+        turn_loop_server::TurnLoopServer, waits_server::WaitsServer,
+    },
+};
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+use crate::workspace::Workspaces;
+
+/// What every service shares.
+#[derive(Debug, Clone)]
+struct Service {
+    workspaces: Workspaces,
+    /// Ends streams when the broker stops.
+    stopping: CancellationToken,
+}
+
+/// All services of the broker.
+///
+/// # Errors
+/// When the descriptors built into this program are not readable.
+pub fn routes(
+    workspaces: &Workspaces,
+    stopping: &CancellationToken,
+) -> Result<Routes, tonic_reflection::server::Error> {
+    let service = Service { workspaces: workspaces.clone(), stopping: stopping.clone() };
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+    let turn_loop = TurnLoopServer::new(service.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let directory = DirectoryServer::new(service.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let waits = WaitsServer::new(service.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let feed = FeedServer::new(service.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    Ok(Routes::new(turn_loop)
+        .add_service(directory)
+        .add_service(waits)
+        .add_service(feed)
+        .add_service(health::server(service))
+        .add_service(reflection.build_v1()?))
+}

@@ -1,0 +1,128 @@
+//! Messages to values that are already valid.
+
+use std::{fmt::Display, str::FromStr};
+
+use prost::Message;
+use tasuki_proto::{
+    id::{IdempotencyKey, InvalidId, LoopId, RoleId, WorkspaceId},
+    limits::{
+        HOLD_MS_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX,
+        WORKSPACE_DEFAULT,
+    },
+    wire,
+};
+use tonic::Status;
+
+use super::refuse::{invalid, too_large};
+use crate::{
+    hash::Hash,
+    rules::{Caller, turn::Actor},
+};
+
+pub(super) fn id<T: FromStr<Err = InvalidId>>(field: &str, value: &str) -> Result<T, Status> {
+    value.parse().map_err(|e: InvalidId| invalid(field, &e))
+}
+
+/// `None` for an empty field.
+pub(super) fn optional<T: FromStr<Err = InvalidId>>(
+    field: &str,
+    value: &str,
+) -> Result<Option<T>, Status> {
+    if value.is_empty() { Ok(None) } else { id(field, value).map(Some) }
+}
+
+/// Where, and over which connection.
+pub(super) fn caller(caller: Option<&wire::Caller>) -> Result<(WorkspaceId, Caller), Status> {
+    let Some(it) = caller else {
+        return Ok((id("workspace", WORKSPACE_DEFAULT)?, Caller::default()));
+    };
+    let workspace = if it.workspace.is_empty() { WORKSPACE_DEFAULT } else { &it.workspace };
+    let node = optional("node", &it.node)?.map(|node| (node, it.epoch.into()));
+    Ok((id("workspace", workspace)?, Caller { node }))
+}
+
+/// The key of a mutating call, with the hash of everything but the connection it came over.
+pub(super) fn key<M: Message>(
+    key: Option<wire::IdempotencyKey>,
+    request: &M,
+) -> Result<(IdempotencyKey, Hash), Status> {
+    let Some(key) = key else {
+        return Err(invalid("key", &"is missing: every mutating call carries an idempotency key"));
+    };
+    if key.counter == 0 || key.counter == u64::MAX {
+        return Err(invalid("key.counter", &"is out of range; counters begin at 1"));
+    }
+    let client = id("key.client_id", &key.client_id)?;
+    let hash = Hash::of(&request.encode_to_vec());
+    Ok((IdempotencyKey { client, counter: key.counter }, hash))
+}
+
+pub(super) fn loop_id(value: &str) -> Result<LoopId, Status> {
+    id("loop", if value.is_empty() { LOOP_DEFAULT } else { value })
+}
+
+pub(super) fn participants(values: &[String]) -> Result<Vec<RoleId>, Status> {
+    if values.is_empty() || PARTICIPANTS_MAX < values.len() {
+        let why = format!("has {} names; 1 to {PARTICIPANTS_MAX} are possible", values.len());
+        return Err(invalid("participants", &why));
+    }
+    let mut roles: Vec<RoleId> = Vec::with_capacity(values.len());
+    for value in values {
+        let role = id("participants", value)?;
+        if roles.contains(&role) {
+            return Err(invalid("participants", &format!("names {role} twice")));
+        }
+        roles.push(role);
+    }
+    Ok(roles)
+}
+
+/// A text of a handover: refused whole when too long, never cut.
+pub(super) fn text(field: &str, value: String) -> Result<String, Status> {
+    if TEXT_BYTES_MAX < value.len() {
+        return Err(too_large(field, value.len(), TEXT_BYTES_MAX));
+    }
+    Ok(value)
+}
+
+/// A text that must say something.
+pub(super) fn words(field: &str, value: String) -> Result<String, Status> {
+    if value.trim().is_empty() {
+        return Err(invalid(field, &"is empty; say what the next agent needs to know"));
+    }
+    text(field, value)
+}
+
+pub(super) fn reason(value: String) -> Result<String, Status> {
+    if value.trim().is_empty() {
+        return Err(invalid("reason", &"is empty; say why, it is kept in the history"));
+    }
+    if REASON_BYTES_MAX < value.len() {
+        return Err(too_large("reason", value.len(), REASON_BYTES_MAX));
+    }
+    Ok(value)
+}
+
+/// A role or a person, exactly one of them.
+pub(super) fn actor(role: &str, person: &str) -> Result<Actor, Status> {
+    match (role.is_empty(), person.is_empty()) {
+        (false, true) => Ok(Actor::Role(id("role", role)?)),
+        (true, false) => Ok(Actor::Person(id("person", person)?)),
+        (true, true) => Err(invalid("role", &"and person are both empty; say who asks")),
+        (false, false) => Err(invalid("role", &"and person are both given; only one can ask")),
+    }
+}
+
+pub(super) fn hold(hold_ms: u64) -> u64 {
+    hold_ms.min(HOLD_MS_MAX)
+}
+
+/// Short text for people: program names and versions.
+pub(super) fn label(field: &str, value: &str) -> Result<String, Status> {
+    const LABEL_BYTES_MAX: usize = 200;
+    if LABEL_BYTES_MAX < value.len() || value.chars().any(char::is_control) {
+        let why: &dyn Display = &format!("is not a printable text of {LABEL_BYTES_MAX} bytes");
+        return Err(invalid(field, why));
+    }
+    Ok(value.to_owned())
+}

@@ -1,0 +1,270 @@
+//! Values of the domain to messages.
+
+use tasuki_proto::{
+    id::{LoopId, Timestamp, WorkspaceId},
+    wire,
+};
+use tonic::Status;
+
+use super::{Service, refuse};
+use crate::{
+    journal::{JournalError, codec},
+    rules::{
+        Event,
+        directory::RoleSpec,
+        turn::{EntryFacts, EntryKind, Loop, Receipts, Standing},
+    },
+    workspace::{Told, View},
+};
+
+pub(super) fn ms(at: Option<Timestamp>) -> u64 {
+    at.map_or(0, Timestamp::as_millis)
+}
+
+pub(super) fn text<T: ToString>(id: Option<&T>) -> String {
+    id.map_or_else(String::new, ToString::to_string)
+}
+
+fn receipts(it: &Receipts) -> wire::Receipts {
+    wire::Receipts {
+        stored_ms: ms(it.stored),
+        handed_ms: ms(it.handed),
+        seen_ms: ms(it.seen),
+        acted_ms: ms(it.acted),
+        failed_ms: ms(it.failed),
+        lapsed_ms: ms(it.lapsed),
+    }
+}
+
+pub(super) fn loop_state(id: &LoopId, it: &Loop, view: &View<'_>) -> wire::Loop {
+    let status = match (&it.holder, it.lease) {
+        (None, _) => wire::LoopStatus::Completed,
+        (Some(_), None) => wire::LoopStatus::Idle,
+        (Some(_), Some(lease)) if lease.is_lapsed => wire::LoopStatus::Stalled,
+        (Some(_), Some(_)) => wire::LoopStatus::Working,
+    };
+    wire::Loop {
+        r#loop: id.to_string(),
+        participants: it.participants.iter().map(ToString::to_string).collect(),
+        round: it.round,
+        turn: it.turn.get(),
+        status: status.into(),
+        holder: text(it.holder.as_ref()),
+        turn_began_ms: it.began.as_millis(),
+        lease_lapses_ms: it.lease.map_or(0, |lease| lease.lapses.as_millis()),
+        quiet_since_ms: quiet_since(it, view),
+        receipts: it.latest.as_ref().map(|latest| receipts(&latest.receipts)),
+        entries: it.entries,
+        waiting: view.waits.roles(id).map(ToString::to_string).collect(),
+    }
+}
+
+/// Since when a turn's holder gave no sign of life; 0 while it does.
+fn quiet_since(it: &Loop, view: &View<'_>) -> u64 {
+    /// Signs of a connected agent come with the node's heartbeats; two may be missed.
+    const QUIET_MS_MIN: u64 = 30_000;
+    let Some(holder) = it.holder.as_ref().filter(|_| it.lease.is_some()) else { return 0 };
+    if view.waits.questions().any(|question| question.role == *holder) {
+        return 0;
+    }
+    let sign = view.context.presence.role(holder).map_or(it.began, |sign| sign.at.max(it.began));
+    if view.now.millis_since(sign) < QUIET_MS_MIN { 0 } else { sign.as_millis() }
+}
+
+impl Service {
+    /// A history entry with its words.
+    pub(super) fn entry(
+        &self,
+        workspace: &WorkspaceId,
+        facts: &EntryFacts,
+    ) -> Result<wire::Entry, Status> {
+        let (mut summary, mut instruction) = (String::new(), String::new());
+        if facts.has_text {
+            let key = codec::text_key(&facts.loop_id, facts.number);
+            let damaged = |what: String| JournalError::Damaged {
+                place: format!("workspace {workspace}, body {}", key.0),
+                what,
+            };
+            let body = self.workspaces.journal().body(workspace, &key);
+            let body = body.and_then(|body| body.ok_or_else(|| damaged("missing".to_owned())));
+            let words = body.and_then(|bytes| {
+                codec::decode_text(&facts.loop_id, facts.number, bytes)
+                    .map_err(|e| damaged(e.to_string()))
+            });
+            let words = words.map_err(|e| refuse::reading(&e))?;
+            (summary, instruction) = (words.summary, words.instruction);
+        }
+        Ok(wire::Entry {
+            number: facts.number,
+            kind: match facts.kind {
+                EntryKind::Handover => wire::EntryKind::Handover,
+                EntryKind::Reclaim => wire::EntryKind::Reclaim,
+                EntryKind::RoundStart => wire::EntryKind::RoundStart,
+            }
+            .into(),
+            round: facts.round,
+            ended_turn: facts.ended.get(),
+            turn: facts.next.as_ref().map_or(0, |(turn, _)| turn.get()),
+            from: text(facts.from.as_ref()),
+            to: text(facts.next.as_ref().map(|(_, to)| to)),
+            summary,
+            instruction,
+            is_task_complete: facts.next.is_none(),
+            reason: facts.reason.clone(),
+            person: text(facts.person.as_ref()),
+            node: text(facts.node.as_ref()),
+            at_ms: ms(facts.receipts.stored),
+            receipts: Some(receipts(&facts.receipts)),
+        })
+    }
+
+    /// The facts of entry `number` of a loop whose newest is `latest`.
+    pub(super) fn facts(
+        &self,
+        workspace: &WorkspaceId,
+        loop_id: &LoopId,
+        number: u64,
+        latest: &EntryFacts,
+    ) -> Result<EntryFacts, Status> {
+        if number == latest.number {
+            return Ok(latest.clone());
+        }
+        let key = codec::facts_key(loop_id, number);
+        let damaged = |what: String| JournalError::Damaged {
+            place: format!("workspace {workspace}, body {}", key.0),
+            what,
+        };
+        let body = self.workspaces.journal().body(workspace, &key);
+        let body = body.and_then(|body| body.ok_or_else(|| damaged("missing".to_owned())));
+        let facts = body.and_then(|bytes| {
+            codec::decode_facts_body(loop_id, bytes).map_err(|e| damaged(e.to_string()))
+        });
+        facts.map_err(|e| refuse::reading(&e))
+    }
+
+    /// The latest entry of `loop_id` that has words, from `latest` back: a reclaim has none, and
+    /// who takes a turn over works from what its last holder was told.
+    pub(super) fn latest_words(
+        &self,
+        workspace: &WorkspaceId,
+        latest: &EntryFacts,
+    ) -> Result<(EntryFacts, Option<EntryFacts>), Status> {
+        /// Reclaims in a row that are looked behind.
+        const RECLAIMS_MAX: usize = 64;
+        let mut facts = latest.clone();
+        for _ in 0..RECLAIMS_MAX {
+            if facts.kind != EntryKind::Reclaim || facts.number == 1 {
+                break;
+            }
+            facts = self.facts(workspace, &facts.loop_id.clone(), facts.number - 1, latest)?;
+        }
+        let reclaim = (latest.kind == EntryKind::Reclaim).then(|| latest.clone());
+        Ok((facts, reclaim))
+    }
+
+    /// What a wait ended with.
+    pub(super) fn turn_answer(
+        &self,
+        workspace: &WorkspaceId,
+        told: &Told,
+    ) -> Result<wire::TurnAnswer, Status> {
+        let it = &told.answer;
+        let can_start = it.standing == Standing::CanStart;
+        let is_finished = it.standing == Standing::Finished;
+        let mut answer = wire::TurnAnswer {
+            can_start,
+            is_finished,
+            still_waiting: !can_start && !is_finished,
+            superseded: told.is_superseded,
+            r#loop: it.loop_id.to_string(),
+            round: it.round,
+            turn: it.turn.get(),
+            holder: text(it.holder.as_ref()),
+            latest: None,
+            reclaim: None,
+            lease_lapses_ms: ms(it.lapses),
+            sequence: told.sequence.get(),
+        };
+        if !answer.still_waiting
+            && let Some(latest) = &it.latest
+        {
+            let (words, reclaim) = self.latest_words(workspace, latest)?;
+            answer.latest = Some(self.entry(workspace, &words)?);
+            answer.reclaim = reclaim.map(|facts| self.entry(workspace, &facts)).transpose()?;
+        }
+        Ok(answer)
+    }
+}
+
+pub(super) fn role_spec(it: &RoleSpec) -> wire::RoleSpec {
+    wire::RoleSpec {
+        role: it.role.to_string(),
+        toolsets: it.toolsets.iter().map(ToString::to_string).collect(),
+    }
+}
+
+pub(super) fn event(event: &Event) -> wire::Event {
+    use wire::event::Kind;
+    let marked = |it: &crate::rules::TurnMoment, receipt: &str| {
+        Kind::TurnMarked(wire::TurnMarked {
+            r#loop: it.loop_id.to_string(),
+            turn: it.turn.get(),
+            receipt: receipt.to_owned(),
+        })
+    };
+    let kind = match event {
+        Event::NodeRegistered(it) => Kind::NodeRegistered(wire::NodeRegistered {
+            node: it.node.to_string(),
+            epoch: it.epoch.get(),
+            roles: it.roles.iter().map(role_spec).collect(),
+            software: it.software.clone(),
+        }),
+        Event::LoopOpened(it) => Kind::LoopOpened(wire::LoopOpened {
+            r#loop: it.loop_id.to_string(),
+            participants: it.participants.iter().map(ToString::to_string).collect(),
+        }),
+        Event::ParticipantsSet(it) => Kind::ParticipantsSet(wire::ParticipantsSet {
+            r#loop: it.loop_id.to_string(),
+            participants: it.participants.iter().map(ToString::to_string).collect(),
+        }),
+        Event::HandedOver(it) => Kind::HandedOver(wire::HandedOver {
+            r#loop: it.loop_id.to_string(),
+            round: it.round,
+            entry: it.entry,
+            ended_turn: it.ended.get(),
+            turn: it.next.as_ref().map_or(0, |next| next.turn.get()),
+            from: it.from.to_string(),
+            to: text(it.next.as_ref().map(|next| &next.to)),
+            is_task_complete: it.next.is_none(),
+        }),
+        Event::TurnReclaimed(it) => Kind::TurnReclaimed(wire::TurnReclaimed {
+            r#loop: it.loop_id.to_string(),
+            entry: it.entry,
+            ended_turn: it.ended.get(),
+            turn: it.next.turn.get(),
+            from: it.from.to_string(),
+            to: it.next.to.to_string(),
+            reason: it.reason.clone(),
+        }),
+        Event::RoundStarted(it) => Kind::RoundStarted(wire::RoundStarted {
+            r#loop: it.loop_id.to_string(),
+            round: it.round,
+            entry: it.entry,
+            turn: it.next.turn.get(),
+            to: it.next.to.to_string(),
+        }),
+        Event::TurnHanded(it) => marked(it, "handed"),
+        Event::TurnSeen(it) => marked(it, "seen"),
+        Event::TurnLapsed(it) => Kind::TurnLapsed(wire::TurnLapsed {
+            r#loop: it.loop_id.to_string(),
+            turn: it.turn.get(),
+        }),
+        Event::LeaseRenewed(it) => Kind::LeaseRenewed(wire::LeaseRenewed {
+            r#loop: it.loop_id.to_string(),
+            turn: it.turn.get(),
+            lapses_ms: it.lapses.as_millis(),
+            is_grace: it.is_grace,
+        }),
+    };
+    wire::Event { kind: Some(kind) }
+}

@@ -1,0 +1,289 @@
+//! `TurnLoop`: turns, rounds, history.
+
+use tasuki_proto::{
+    id::{RoleId, Turn, WorkspaceId},
+    limits::HISTORY_PAGE_MAX,
+    wire::{self, turn_loop_server::TurnLoop},
+};
+use tokio::sync::oneshot;
+use tonic::{Request, Response, Status};
+
+use super::{Service, parse, refuse, render};
+use crate::{
+    rules::{self, Command, Mark, Reply, turn},
+    workspace::{Executed, Handle, Question, WaitId},
+};
+
+/// Text of one page of a history, in bytes: half of what one message may carry.
+const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+#[tonic::async_trait]
+impl TurnLoop for Service {
+    async fn create_loop(
+        &self,
+        request: Request<wire::CreateLoopRequest>,
+    ) -> Result<Response<wire::CreateLoopResponse>, Status> {
+        let mut it = request.into_inner();
+        let (workspace, caller) = parse::caller(it.caller.take().as_ref())?;
+        let key = parse::key(it.key.take(), &it)?;
+        let loop_id = parse::id("loop", &it.r#loop)?;
+        let create = turn::CreateLoop {
+            loop_id: Clone::clone(&loop_id),
+            participants: parse::participants(&it.participants)?,
+        };
+        let command = Command::CreateLoop(create);
+        self.execute(&workspace, rules::Request { caller, key: Some(key), command }).await?;
+        let state = self.loop_state(&workspace, loop_id).await?.0;
+        Ok(Response::new(wire::CreateLoopResponse { r#loop: Some(state) }))
+    }
+
+    async fn start_round(
+        &self,
+        request: Request<wire::StartRoundRequest>,
+    ) -> Result<Response<wire::StartRoundResponse>, Status> {
+        let mut it = request.into_inner();
+        let (workspace, caller) = parse::caller(it.caller.take().as_ref())?;
+        let key = parse::key(it.key.take(), &it)?;
+        let start = turn::StartRound {
+            loop_id: parse::loop_id(&it.r#loop)?,
+            by: parse::actor(&it.role, &it.person)?,
+            to: parse::optional("to", &it.to)?,
+            summary: parse::text("summary", it.summary)?,
+            instruction: parse::text("instruction", it.instruction)?,
+        };
+        let command = Command::StartRound(start);
+        let request = rules::Request { caller, key: Some(key), command };
+        let Executed { reply, sequence, .. } = self.execute(&workspace, request).await?;
+        let Reply::Started { round, turn, holder } = reply else {
+            unreachable!("a round is started or refused")
+        };
+        Ok(Response::new(wire::StartRoundResponse {
+            round,
+            turn: turn.get(),
+            holder: holder.to_string(),
+            sequence: sequence.get(),
+        }))
+    }
+
+    async fn await_turn(
+        &self,
+        request: Request<wire::AwaitTurnRequest>,
+    ) -> Result<Response<wire::AwaitTurnResponse>, Status> {
+        let it = request.into_inner();
+        let (workspace, caller) = parse::caller(it.caller.as_ref())?;
+        let question =
+            Question { loop_id: parse::loop_id(&it.r#loop)?, role: parse::id("role", &it.role)? };
+        self.check(&workspace, caller, question.role.clone()).await?;
+        let (reply, told) = oneshot::channel();
+        let sink = Box::new(move |told| {
+            // The caller may be gone; the answer is still there for its next call.
+            let _ = reply.send(told);
+        });
+        let hold_ms = parse::hold(it.hold_ms);
+        let parked = self.workspaces.park(&workspace, question.clone(), hold_ms, sink).await;
+        let (handle, id) = parked.map_err(refuse::executing)?;
+        let mut guard = CancelOnDrop(Some((handle, question, id)));
+        let told = told.await;
+        guard.0 = None;
+        let told = told.map_err(|_| {
+            tasuki_proto::reason::Reason::Unavailable.status("the wait was lost; ask again")
+        })?;
+        let told = told.map_err(|rejection| refuse::rejected(&rejection))?;
+        let answer = self.turn_answer(&workspace, &told)?;
+        Ok(Response::new(wire::AwaitTurnResponse { answer: Some(answer) }))
+    }
+
+    async fn hand_over(
+        &self,
+        request: Request<wire::HandOverRequest>,
+    ) -> Result<Response<wire::HandOverResponse>, Status> {
+        let mut it = request.into_inner();
+        let (workspace, caller) = parse::caller(it.caller.take().as_ref())?;
+        let key = parse::key(it.key.take(), &it)?;
+        let instruction = if it.is_task_complete {
+            parse::text("instruction", it.instruction)?
+        } else {
+            parse::words("instruction", it.instruction)?
+        };
+        let handover = turn::HandOver {
+            loop_id: parse::loop_id(&it.r#loop)?,
+            role: parse::id("role", &it.role)?,
+            summary: parse::words("summary", it.summary)?,
+            instruction,
+            is_task_complete: it.is_task_complete,
+            to: parse::optional("to", &it.to)?,
+            turn: (it.turn != 0).then(|| Turn::from(it.turn)),
+        };
+        let command = Command::HandOver(handover);
+        let request = rules::Request { caller, key: Some(key), command };
+        let Executed { reply, is_repeat, sequence } = self.execute(&workspace, request).await?;
+        let Reply::Handed { ended, next } = reply else {
+            unreachable!("a turn is handed over or refused")
+        };
+        Ok(Response::new(wire::HandOverResponse {
+            ended_turn: ended.get(),
+            turn: next.as_ref().map_or(0, |(turn, _)| turn.get()),
+            to: render::text(next.as_ref().map(|(_, to)| to)),
+            is_finished: next.is_none(),
+            repeated: is_repeat,
+            sequence: sequence.get(),
+        }))
+    }
+
+    async fn mark_turn(
+        &self,
+        request: Request<wire::MarkTurnRequest>,
+    ) -> Result<Response<wire::MarkTurnResponse>, Status> {
+        use wire::mark_turn_request::Mark as Wire;
+        let it = request.into_inner();
+        let (workspace, caller) = parse::caller(it.caller.as_ref())?;
+        let mark = match it.mark() {
+            Wire::Handed => Mark::Handed,
+            Wire::Seen => Mark::Seen,
+            Wire::Unspecified => return Err(refuse::invalid("mark", &"is missing")),
+        };
+        let (loop_id, role) = (parse::loop_id(&it.r#loop)?, parse::id("role", &it.role)?);
+        let mark = turn::MarkTurn::new(loop_id, role, it.turn.into(), mark);
+        let command = Command::Mark(mark);
+        self.execute(&workspace, rules::Request { caller, key: None, command }).await?;
+        Ok(Response::new(wire::MarkTurnResponse {}))
+    }
+
+    async fn get_loop(
+        &self,
+        request: Request<wire::GetLoopRequest>,
+    ) -> Result<Response<wire::GetLoopResponse>, Status> {
+        let it = request.into_inner();
+        let (workspace, _) = parse::caller(it.caller.as_ref())?;
+        let (state, latest) = self.loop_state(&workspace, parse::loop_id(&it.r#loop)?).await?;
+        let latest = latest.map(|facts| self.entry(&workspace, &facts)).transpose()?;
+        Ok(Response::new(wire::GetLoopResponse { r#loop: Some(state), latest }))
+    }
+
+    async fn list_loops(
+        &self,
+        request: Request<wire::ListLoopsRequest>,
+    ) -> Result<Response<wire::ListLoopsResponse>, Status> {
+        let it = request.into_inner();
+        let (workspace, _) = parse::caller(it.caller.as_ref())?;
+        let loops = self.workspaces.look(&workspace, |view| {
+            let loops = view.workspace.loops.by_id.iter();
+            loops.map(|(id, state)| render::loop_state(id, state, view)).collect()
+        });
+        let loops = loops.await.map_err(refuse::executing)?;
+        Ok(Response::new(wire::ListLoopsResponse { loops }))
+    }
+
+    async fn reclaim(
+        &self,
+        request: Request<wire::ReclaimRequest>,
+    ) -> Result<Response<wire::ReclaimResponse>, Status> {
+        let mut it = request.into_inner();
+        let (workspace, caller) = parse::caller(it.caller.take().as_ref())?;
+        let key = parse::key(it.key.take(), &it)?;
+        let reclaim = turn::Reclaim {
+            loop_id: parse::loop_id(&it.r#loop)?,
+            by: parse::actor(&it.role, &it.person)?,
+            to: parse::optional("to", &it.to)?,
+            reason: parse::reason(it.reason)?,
+            turn: (it.turn != 0).then(|| Turn::from(it.turn)),
+        };
+        let command = Command::Reclaim(reclaim);
+        let request = rules::Request { caller, key: Some(key), command };
+        let Executed { reply, is_repeat, sequence } = self.execute(&workspace, request).await?;
+        let Reply::Reclaimed { ended, turn, from, to } = reply else {
+            unreachable!("a turn is reclaimed or refused")
+        };
+        Ok(Response::new(wire::ReclaimResponse {
+            ended_turn: ended.get(),
+            turn: turn.get(),
+            from: from.to_string(),
+            to: to.to_string(),
+            repeated: is_repeat,
+            sequence: sequence.get(),
+        }))
+    }
+
+    async fn history(
+        &self,
+        request: Request<wire::HistoryRequest>,
+    ) -> Result<Response<wire::HistoryResponse>, Status> {
+        let it = request.into_inner();
+        let (workspace, _) = parse::caller(it.caller.as_ref())?;
+        let loop_id = parse::loop_id(&it.r#loop)?;
+        let (_, latest) = self.loop_state(&workspace, loop_id.clone()).await?;
+        let Some(latest) = latest else {
+            return Ok(Response::new(wire::HistoryResponse::default()));
+        };
+        let limit = match it.limit {
+            0 => HISTORY_PAGE_MAX,
+            limit => limit.min(HISTORY_PAGE_MAX),
+        };
+        let from = it.from.max(1);
+        let mut page = wire::HistoryResponse::default();
+        let mut bytes = 0;
+        for number in from..=latest.number.min(from.saturating_add(u64::from(limit) - 1)) {
+            let facts = self.facts(&workspace, &loop_id, number, &latest)?;
+            let entry = self.entry(&workspace, &facts)?;
+            bytes += entry.summary.len() + entry.instruction.len();
+            if PAGE_BYTES_MAX < bytes && !page.entries.is_empty() {
+                break;
+            }
+            page.entries.push(entry);
+        }
+        let read = from + page.entries.len() as u64;
+        page.next = if read <= latest.number { read } else { 0 };
+        Ok(Response::new(page))
+    }
+}
+
+/// Removes a parked wait when its caller goes away.
+struct CancelOnDrop(Option<(Handle, Question, WaitId)>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some((handle, question, id)) = self.0.take() {
+            handle.cancel(question, id);
+        }
+    }
+}
+
+impl Service {
+    pub(super) async fn execute(
+        &self,
+        workspace: &WorkspaceId,
+        request: rules::Request,
+    ) -> Result<Executed, Status> {
+        self.workspaces.execute(workspace, request).await.map_err(refuse::executing)
+    }
+
+    /// Whether this connection may ask as `role`.
+    pub(super) async fn check(
+        &self,
+        workspace: &WorkspaceId,
+        caller: rules::Caller,
+        role: RoleId,
+    ) -> Result<(), Status> {
+        if caller.node.is_none() {
+            return Ok(());
+        }
+        let checked = self
+            .workspaces
+            .look(workspace, move |view| view.workspace.directory.check(&caller, Some(&role)));
+        let checked = checked.await.map_err(refuse::executing)?;
+        checked.map_err(|rejection| refuse::rejected(&rejection))
+    }
+
+    async fn loop_state(
+        &self,
+        workspace: &WorkspaceId,
+        loop_id: tasuki_proto::id::LoopId,
+    ) -> Result<(wire::Loop, Option<turn::EntryFacts>), Status> {
+        let seen = self.workspaces.look(workspace, move |view| {
+            let state = view.workspace.loops.get(&loop_id)?;
+            Ok((render::loop_state(&loop_id, state, view), state.latest.clone()))
+        });
+        let seen = seen.await.map_err(refuse::executing)?;
+        seen.map_err(|rejection| refuse::rejected(&rejection))
+    }
+}

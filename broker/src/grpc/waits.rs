@@ -1,0 +1,203 @@
+//! `Waits`: all waits of a client over one stream.
+//!
+//! Each wait reserves its place in the stream's channel when it is parked, so an answer always
+//! has room and a client that does not read cannot make the broker hold more than its bound.
+
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::Stream;
+use tasuki_proto::{
+    id::WorkspaceId,
+    limits::WAITS_PER_STREAM_MAX,
+    reason::Reason,
+    wire::{self, park_request::Ask, park_response::Outcome, waits_server::Waits},
+};
+use tokio::sync::mpsc::{self, OwnedPermit};
+use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Service, parse, refuse};
+use crate::{
+    rules::Rejection,
+    workspace::{Handle, Question, Told, WaitId},
+};
+
+/// Refusals that may wait for a slow reader beside the answers of its waits.
+const REFUSALS_MAX: usize = 64;
+
+type Responses = Pin<Box<dyn Stream<Item = Result<wire::ParkResponse, Status>> + Send>>;
+
+/// What became of one wait, on its way to the stream.
+struct Ended {
+    wait: u64,
+    outcome: Result<(WorkspaceId, Told), Refused>,
+}
+
+enum Refused {
+    Rejected(Rejection),
+    Status(Status),
+}
+
+#[tonic::async_trait]
+impl Waits for Service {
+    type ParkStream = Responses;
+
+    async fn park(
+        &self,
+        request: Request<Streaming<wire::ParkRequest>>,
+    ) -> Result<Response<Responses>, Status> {
+        let (ended, outcomes) = mpsc::channel(WAITS_PER_STREAM_MAX + REFUSALS_MAX);
+        tokio::spawn(self.clone().read_asks(request.into_inner(), ended));
+        let service = self.clone();
+        let responses = ReceiverStream::new(outcomes).map(move |ended| Ok(service.render(ended)));
+        Ok(Response::new(Box::pin(responses)))
+    }
+}
+
+impl Service {
+    /// Parks what the client asks for until its side of the stream ends, then removes the rest.
+    async fn read_asks(self, mut asks: Streaming<wire::ParkRequest>, ended: mpsc::Sender<Ended>) {
+        let open = Open::default();
+        loop {
+            let ask = tokio::select! {
+                ask = asks.next() => ask,
+                () = ended.closed() => break,
+                () = self.stopping.cancelled() => break,
+            };
+            let Some(Ok(wire::ParkRequest { wait, ask })) = ask else { break };
+            // A client that neither reads nor keeps to the bound loses its stream.
+            let Ok(permit) = ended.clone().try_reserve_owned() else { break };
+            match ask {
+                Some(Ask::Cancel(_)) => open.cancel(wait),
+                Some(Ask::Turn(question)) => self.park_turn(wait, question, permit, &open).await,
+                None => {
+                    let status = refuse::invalid("ask", &"is missing");
+                    permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
+                }
+            }
+        }
+        // A stopping broker answers the waits that are parked; a client that is gone wants none.
+        if !self.stopping.is_cancelled() {
+            open.cancel_all();
+        }
+    }
+
+    async fn park_turn(
+        &self,
+        wait: u64,
+        asked: wire::TurnQuestion,
+        permit: OwnedPermit<Ended>,
+        open: &Open,
+    ) {
+        let parsed = async {
+            let (workspace, caller) = parse::caller(asked.caller.as_ref())?;
+            let question = Question {
+                loop_id: parse::loop_id(&asked.r#loop)?,
+                role: parse::id("role", &asked.role)?,
+            };
+            self.check(&workspace, caller, question.role.clone()).await?;
+            open.may_add(wait)?;
+            Ok((workspace, question))
+        };
+        let (workspace, question) = match parsed.await {
+            Ok(parsed) => parsed,
+            Err(status) => {
+                permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
+                return;
+            }
+        };
+        open.add(wait, permit);
+        let sink = {
+            let (open, workspace) = (open.clone(), workspace.clone());
+            Box::new(move |told: Result<Told, Rejection>| {
+                let outcome = told.map(|told| (workspace, told)).map_err(Refused::Rejected);
+                open.end(wait, outcome);
+            })
+        };
+        let hold_ms = parse::hold(asked.hold_ms);
+        match self.workspaces.park(&workspace, question.clone(), hold_ms, sink).await {
+            Ok((handle, id)) => open.parked(wait, handle, question, id),
+            Err(error) => open.end(wait, Err(Refused::Status(refuse::executing(error)))),
+        }
+    }
+
+    fn render(&self, ended: Ended) -> wire::ParkResponse {
+        let rendered = match ended.outcome {
+            Ok((workspace, told)) => self.turn_answer(&workspace, &told),
+            Err(Refused::Rejected(rejection)) => Err(refuse::rejected(&rejection)),
+            Err(Refused::Status(status)) => Err(status),
+        };
+        let outcome = match rendered {
+            Ok(answer) => Outcome::Turn(answer),
+            Err(status) => Outcome::Refusal(wire::Refusal {
+                reason: Reason::of(&status).unwrap_or(Reason::Unavailable).to_string(),
+                message: status.message().to_owned(),
+            }),
+        };
+        wire::ParkResponse { wait: ended.wait, outcome: Some(outcome) }
+    }
+}
+
+/// The open waits of one stream.
+#[derive(Clone, Default)]
+struct Open(Arc<Mutex<BTreeMap<u64, Wait>>>);
+
+struct Wait {
+    permit: OwnedPermit<Ended>,
+    /// Where it is parked; `None` for the moment it takes to get there.
+    parked: Option<(Handle, Question, WaitId)>,
+}
+
+impl Open {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Wait>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn may_add(&self, wait: u64) -> Result<(), Status> {
+        let waits = self.lock();
+        if waits.contains_key(&wait) {
+            return Err(refuse::invalid("wait", &format!("{wait} is open already")));
+        }
+        if WAITS_PER_STREAM_MAX <= waits.len() {
+            let text = format!("{WAITS_PER_STREAM_MAX} waits are open on this stream already");
+            return Err(Reason::Overloaded.status(text));
+        }
+        Ok(())
+    }
+
+    fn add(&self, wait: u64, permit: OwnedPermit<Ended>) {
+        self.lock().insert(wait, Wait { permit, parked: None });
+    }
+
+    /// Notes where a wait is parked, unless it was answered meanwhile.
+    fn parked(&self, wait: u64, handle: Handle, question: Question, id: WaitId) {
+        if let Some(it) = self.lock().get_mut(&wait) {
+            it.parked = Some((handle, question, id));
+        }
+    }
+
+    fn end(&self, wait: u64, outcome: Result<(WorkspaceId, Told), Refused>) {
+        let ended = self.lock().remove(&wait);
+        if let Some(it) = ended {
+            it.permit.send(Ended { wait, outcome });
+        }
+    }
+
+    fn cancel(&self, wait: u64) {
+        let cancelled = self.lock().remove(&wait);
+        if let Some((handle, question, id)) = cancelled.and_then(|it| it.parked) {
+            handle.cancel(question, id);
+        }
+    }
+
+    fn cancel_all(&self) {
+        let all = std::mem::take(&mut *self.lock());
+        for (handle, question, id) in all.into_values().filter_map(|it| it.parked) {
+            handle.cancel(question, id);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The one hash: 16 bytes of BLAKE3, for chains, bodies and content.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+/// 16 bytes of BLAKE3.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash(pub [u8; 16]);
+
+impl Hash {
+    pub fn of(bytes: &[u8]) -> Self {
+        Self::cut(blake3::hash(bytes))
+    }
+
+    /// Of several fields; where one ends and the next begins is part of what is hashed.
+    pub fn of_fields<'a>(fields: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for field in fields {
+            hasher.update(&(field.len() as u64).to_be_bytes());
+            hasher.update(field.as_bytes());
+        }
+        Self::cut(hasher.finalize())
+    }
+
+    pub fn to_bytes(self) -> Bytes {
+        Bytes::copy_from_slice(&self.0)
+    }
+
+    fn cut(hash: blake3::Hash) -> Self {
+        let mut cut = [0; 16];
+        cut.copy_from_slice(&hash.as_bytes()[..16]);
+        Self(cut)
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

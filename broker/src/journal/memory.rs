@@ -1,0 +1,242 @@
+//! A journal in memory, for tests: the same contract, no disk.
+//!
+//! A clone holds the same records, so that a test can "restart" on it. Outcomes come from
+//! within [`Writer::append`] unless they are held back; appends can be made to fail.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use tasuki_proto::id::{Sequence, WorkspaceId};
+
+use super::{
+    Append, BodyKey, Journal, JournalError, Listener, Opened, Outcome, StoredRecord, Writer,
+};
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryJournal {
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    workspaces: BTreeMap<WorkspaceId, Kept>,
+    is_failing: bool,
+    /// Writes whose outcome waits, in order; `None` when nothing is held back.
+    waiting: Option<Vec<(Arc<Owner>, What)>>,
+    owners: u64,
+}
+
+#[derive(Default)]
+struct Kept {
+    last: u64,
+    /// Records before this one were dropped.
+    oldest: u64,
+    records: BTreeMap<u64, Bytes>,
+    bodies: BTreeMap<BodyKey, Bytes>,
+    snapshot: Option<(Sequence, Bytes)>,
+    owner: u64,
+}
+
+struct Owner {
+    workspace: WorkspaceId,
+    number: u64,
+    listener: Listener,
+}
+
+#[derive(Clone)]
+enum What {
+    Append(Append),
+    Snapshot { sequence: Sequence, state: Bytes, keep_from: Sequence },
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("workspaces", &self.workspaces.len()).finish_non_exhaustive()
+    }
+}
+
+impl MemoryJournal {
+    /// From here on every append fails, as if the disk had; or works again.
+    pub fn fail_appends(&self, is_failing: bool) {
+        self.held().is_failing = is_failing;
+    }
+
+    /// From here on appends are queued only: neither durable nor answered.
+    pub fn hold(&self) {
+        self.held().waiting.get_or_insert_default();
+    }
+
+    /// Makes durable and answers what was held back, and holds nothing back any more.
+    pub fn release(&self) {
+        let waiting = self.held().waiting.take();
+        for (owner, what) in waiting.into_iter().flatten() {
+            self.write(owner, what);
+        }
+    }
+
+    /// Forgets what was held back, as a crash does.
+    pub fn forget_held(&self) {
+        self.held().waiting = None;
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, owner: Arc<Owner>, what: What) {
+        let outcome = self.held().write(&owner, what);
+        // The lock is free: a listener may call back.
+        if let Some(outcome) = outcome {
+            (owner.listener)(outcome);
+        }
+    }
+}
+
+impl Held {
+    fn write(&mut self, owner: &Arc<Owner>, what: What) -> Option<Outcome> {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.push((Arc::clone(owner), what));
+            return None;
+        }
+        if self.is_failing {
+            return Some(Outcome::Failed);
+        }
+        let kept = self.workspaces.get_mut(&owner.workspace)?;
+        if kept.owner != owner.number {
+            return Some(Outcome::Fenced);
+        }
+        match what {
+            What::Append(append) => {
+                let sequence = append.sequence.get();
+                assert!(sequence == kept.last + 1, "J1: {sequence} after {}", kept.last);
+                kept.last = sequence;
+                kept.records.insert(sequence, append.record);
+                kept.bodies.extend(append.bodies);
+                Some(Outcome::Durable { through: append.sequence })
+            }
+            What::Snapshot { sequence, state, keep_from } => {
+                kept.snapshot = Some((sequence, state));
+                kept.oldest = kept.oldest.max(keep_from.get().min(sequence.get() + 1));
+                kept.records = kept.records.split_off(&kept.oldest);
+                None
+            }
+        }
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn open(
+        &self,
+        workspace: &WorkspaceId,
+        listener: Listener,
+    ) -> BoxFuture<'_, Result<Opened, JournalError>> {
+        let workspace = workspace.clone();
+        async move {
+            let mut held = self.held();
+            held.owners += 1;
+            let owner = Arc::new(Owner { workspace, number: held.owners, listener });
+            let kept = held.workspaces.entry(owner.workspace.clone()).or_default();
+            kept.owner = owner.number;
+            kept.oldest = kept.oldest.max(1);
+            let (last, snapshot) = (kept.last, kept.snapshot.clone());
+            drop(held);
+            let writer = Box::new(MemoryWriter {
+                journal: self.clone(),
+                owner,
+                queued: last,
+                snapshot: snapshot.as_ref().map_or(0, |(sequence, _)| sequence.get()),
+            });
+            Ok(Opened { writer, snapshot, last: last.into() })
+        }
+        .boxed()
+    }
+
+    fn read(
+        &self,
+        workspace: &WorkspaceId,
+        from: Sequence,
+        records_max: usize,
+    ) -> Result<Vec<StoredRecord>, JournalError> {
+        let held = self.held();
+        let Some(kept) = held.workspaces.get(workspace) else { return Ok(Vec::new()) };
+        if from.get().max(1) < kept.oldest {
+            return Err(JournalError::Compacted { oldest: kept.oldest.into() });
+        }
+        let records = kept.records.range(from.get()..).take(records_max);
+        let record = |(sequence, record): (&u64, &Bytes)| StoredRecord {
+            sequence: (*sequence).into(),
+            record: record.clone(),
+        };
+        Ok(records.map(record).collect())
+    }
+
+    fn body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<Option<Bytes>, JournalError> {
+        let held = self.held();
+        Ok(held.workspaces.get(workspace).and_then(|kept| kept.bodies.get(key)).cloned())
+    }
+
+    fn workspaces(&self) -> Vec<WorkspaceId> {
+        let held = self.held();
+        let written = held.workspaces.iter().filter(|(_, kept)| 0 < kept.last);
+        written.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn pinning(&self) -> Vec<WorkspaceId> {
+        Vec::new()
+    }
+
+    fn incarnation(&self) -> [u8; 16] {
+        *b"a memory journal"
+    }
+
+    fn probe(&self) -> BoxFuture<'_, Result<(), JournalError>> {
+        let is_failing = self.held().is_failing;
+        async move {
+            if is_failing {
+                return Err(JournalError::Storage("made to fail".into()));
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    /// Releases what is held back. The records stay, for the next that opens a clone.
+    fn close(&self) -> BoxFuture<'_, Result<(), JournalError>> {
+        self.release();
+        async { Ok(()) }.boxed()
+    }
+}
+
+struct MemoryWriter {
+    journal: MemoryJournal,
+    owner: Arc<Owner>,
+    queued: u64,
+    snapshot: u64,
+}
+
+impl fmt::Debug for MemoryWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryWriter").field("queued", &self.queued).finish_non_exhaustive()
+    }
+}
+
+impl Writer for MemoryWriter {
+    fn append(&mut self, append: Append) {
+        super::assert_appendable(&append, self.queued);
+        self.queued = append.sequence.get();
+        self.journal.write(Arc::clone(&self.owner), What::Append(append));
+    }
+
+    fn snapshot(&mut self, sequence: Sequence, state: Bytes, keep_from: Sequence) {
+        super::assert_snapshot(sequence, self.snapshot, self.queued);
+        self.snapshot = sequence.get();
+        let what = What::Snapshot { sequence, state, keep_from };
+        self.journal.write(Arc::clone(&self.owner), what);
+    }
+}

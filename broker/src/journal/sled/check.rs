@@ -1,0 +1,308 @@
+//! What start-up verifies: that the database holds everything that was ever acknowledged and
+//! is still needed, unchanged.
+//!
+//! It streams over the commits and keeps only the index. The first thing that is wrong ends
+//! it: nothing is skipped, nothing is cut off, no state is guessed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use prost::{Message, length_delimiter_len};
+use sled::Db;
+use tasuki_proto::{
+    id::WorkspaceId,
+    stored::{Commit, Entry, Head, Meta},
+};
+
+use super::{
+    engine::from_sled,
+    index::{Index, Run, SnapshotAt, Standing},
+    layout::{self, HEADS},
+    mark::HighWater,
+    read::{self, Commits, StoredCommit, damaged},
+};
+use crate::journal::{Hash, JournalError};
+
+/// The format this release writes, and the newest it reads.
+pub(super) const FORMAT: u32 = 1;
+
+/// What a check found when all is well.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) index: Index,
+    pub(super) incarnation: [u8; 16],
+}
+
+/// A workspace while the commits go by.
+struct Passing {
+    snapshot: Option<SnapshotAt>,
+    oldest: u64,
+    /// The commit that must hold the record `oldest`; 0 for any.
+    oldest_commit: u64,
+    /// The record seen last.
+    seen: Option<(u64, Hash)>,
+    runs: VecDeque<Run>,
+}
+
+/// Verifies everything but the bodies. `visit` gets each record that is kept.
+pub(super) fn check(
+    db: &Db,
+    mark: Option<&HighWater>,
+    mut visit: impl FnMut(&WorkspaceId, u64, &[u8]),
+) -> Result<Checked, JournalError> {
+    let meta = meta(db)?;
+    let incarnation = hash("the meta record", &meta.incarnation)?.0;
+    if let Some(mark) = mark
+        && mark.incarnation != incarnation
+    {
+        let what = format!(
+            "the database is {:?}, the mark's {:?}",
+            Hash(incarnation),
+            Hash(mark.incarnation)
+        );
+        return Err(damaged("the mark", what));
+    }
+    let mut passing = heads(db)?;
+    let mut index = Index::default();
+    index.first_commit = meta.first_commit;
+    index.first_previous = hash("the meta record", &meta.first_previous)?;
+    let mut last = (meta.first_commit.saturating_sub(1), index.first_previous);
+    let mut commits = Commits::all(db);
+    check_mark(mark, last)?;
+    while let Some(stored) = commits.next()? {
+        let commit = open_commit(&stored, last, &incarnation)?;
+        last = (stored.number, stored.hash);
+        check_mark(mark, last)?;
+        pass(&mut passing, &stored, &commit, &mut visit)?;
+    }
+    if let Some(mark) = mark
+        && last.0 < mark.commit
+    {
+        let what = format!(
+            "expected commit {} as the mark says, found {} as the last",
+            mark.commit, last.0
+        );
+        return Err(damaged("the end of the commits", what));
+    }
+    (index.last_commit, index.last_hash) = last;
+    for (workspace, passed) in passing {
+        if let Some(at) = &passed.snapshot {
+            check_snapshot(db, &workspace, at)?;
+        }
+        let standing = settle(&workspace, passed)?;
+        index.update(&workspace, |was| *was = standing);
+    }
+    Ok(Checked { index, incarnation })
+}
+
+fn meta(db: &Db) -> Result<Meta, JournalError> {
+    let place = "the meta record";
+    let Some(meta) = read::get(db, layout::META, place)? else {
+        return Err(damaged(place, "it is missing"));
+    };
+    let meta = Meta::decode(&meta[..]).map_err(|error| damaged(place, error.to_string()))?;
+    if FORMAT < meta.format {
+        return Err(JournalError::Newer {
+            place: "the database".into(),
+            what: format!("it has format {}, this release reads up to {FORMAT}", meta.format),
+        });
+    }
+    if meta.format == 0 || meta.first_commit == 0 {
+        return Err(damaged(place, format!("expected a format and a first commit: {meta:?}")));
+    }
+    Ok(meta)
+}
+
+fn heads(db: &Db) -> Result<BTreeMap<WorkspaceId, Passing>, JournalError> {
+    let mut heads = BTreeMap::new();
+    for row in db.scan_prefix([HEADS]) {
+        let (key, value) = row.map_err(|error| from_sled("the heads".as_ref(), error))?;
+        let Some(layout::Key::Head { workspace }) = layout::Key::parse(&key) else {
+            return Err(damaged("the heads", format!("unknown key {key:?}")));
+        };
+        let place = format!("{workspace}, head");
+        let head = Head::decode(&value[..]).map_err(|error| damaged(&place, error.to_string()))?;
+        let parts = u16::try_from(head.snapshot_parts).ok().filter(|parts| 0 < *parts);
+        let (Some(parts), 1..) = (parts, head.snapshot_sequence) else {
+            return Err(damaged(place, format!("it names no snapshot: {head:?}")));
+        };
+        let snapshot = Some(SnapshotAt {
+            sequence: head.snapshot_sequence,
+            parts,
+            hash: hash(&place, &head.snapshot_hash)?,
+            record_hash: hash(&place, &head.record_hash)?,
+        });
+        let (oldest, oldest_commit) = (head.oldest_sequence, head.oldest_commit);
+        let passed = Passing { snapshot, oldest, oldest_commit, seen: None, runs: VecDeque::new() };
+        heads.insert(workspace, passed);
+    }
+    Ok(heads)
+}
+
+fn open_commit(
+    stored: &StoredCommit,
+    last: (u64, Hash),
+    incarnation: &[u8; 16],
+) -> Result<Commit, JournalError> {
+    let place = format!("commit {}", stored.number);
+    if stored.number != last.0 + 1 {
+        return Err(damaged(place, format!("expected commit {} here", last.0 + 1)));
+    }
+    let commit = Commit::decode(stored.bytes.clone())
+        .map_err(|error| damaged(&place, format!("it does not decode: {error}")))?;
+    if commit.encoded_len() != stored.bytes.len() {
+        let what = "it holds fields that this release does not know".into();
+        return Err(JournalError::Newer { place, what });
+    }
+    if commit.number != stored.number || commit.incarnation[..] != incarnation[..] {
+        let what = format!("it says it is commit {} of another database", commit.number);
+        return Err(damaged(place, what));
+    }
+    if commit.previous[..] != last.1.0 {
+        let found = hash(&place, &commit.previous)?;
+        let what =
+            format!("expected {:?} as the hash of the commit before, found {found:?}", last.1);
+        return Err(damaged(place, what));
+    }
+    Ok(commit)
+}
+
+/// The commit that the mark names must be the one it saw.
+fn check_mark(mark: Option<&HighWater>, last: (u64, Hash)) -> Result<(), JournalError> {
+    if let Some(mark) = mark
+        && mark.commit == last.0
+        && mark.hash != last.1
+    {
+        let what = format!("the mark expects hash {:?}, found {:?}", mark.hash, last.1);
+        return Err(damaged(format!("commit {}", last.0), what));
+    }
+    Ok(())
+}
+
+/// Takes one commit's entries into the workspaces they belong to.
+fn pass(
+    passing: &mut BTreeMap<WorkspaceId, Passing>,
+    stored: &StoredCommit,
+    commit: &Commit,
+    visit: &mut impl FnMut(&WorkspaceId, u64, &[u8]),
+) -> Result<(), JournalError> {
+    let all: usize = commit.entries.iter().map(encoded_len).sum();
+    let mut offset = stored.bytes.len() - all;
+    for entries in commit.entries.chunk_by(|a, b| a.workspace == b.workspace) {
+        let length = entries.iter().map(encoded_len).sum();
+        let name = &entries[0].workspace;
+        let workspace: WorkspaceId = name.parse().map_err(|error| {
+            damaged(format!("commit {}", stored.number), format!("workspace {name:?} {error}"))
+        })?;
+        let passed = passing.entry(workspace.clone()).or_insert_with(|| Passing {
+            snapshot: None,
+            oldest: 1,
+            oldest_commit: 0,
+            seen: None,
+            runs: VecDeque::new(),
+        });
+        for entry in entries {
+            pass_entry(passed, &workspace, entry, stored.number)?;
+            if passed.oldest <= entry.sequence {
+                visit(&workspace, entry.sequence, &entry.record);
+            }
+        }
+        let small = |bytes: usize| u32::try_from(bytes).expect("its length was checked");
+        let run = Run {
+            commit: stored.number,
+            first: entries[0].sequence,
+            count: small(entries.len()),
+            offset: small(offset),
+            length: small(length),
+        };
+        if passed.oldest < run.end() {
+            passed.runs.push_back(run);
+        }
+        offset += length;
+    }
+    Ok(())
+}
+
+/// How much of a commit an entry takes.
+fn encoded_len(entry: &Entry) -> usize {
+    let length = entry.encoded_len();
+    1 + length_delimiter_len(length) + length
+}
+
+fn pass_entry(
+    passed: &mut Passing,
+    workspace: &WorkspaceId,
+    entry: &Entry,
+    commit: u64,
+) -> Result<(), JournalError> {
+    let (sequence, before) = match (&passed.seen, &passed.snapshot) {
+        (Some((seen, hash)), _) => (seen + 1, Some(*hash)),
+        (None, None) => (1, Some(Hash::default())),
+        (None, Some(at)) if entry.sequence == at.sequence + 1 => {
+            (passed.oldest, Some(at.record_hash))
+        }
+        // Older records may still be there, kept by other workspaces.
+        (None, Some(_)) => (entry.sequence.min(passed.oldest), None),
+    };
+    let hash = read::check_entry(entry, workspace, sequence, commit, before)?;
+    let place = || format!("{workspace}, record {sequence}, commit {commit}");
+    if let Some(at) = &passed.snapshot
+        && at.sequence == sequence
+        && at.record_hash != hash
+    {
+        let what = format!("the snapshot expects hash {:?}, found {hash:?}", at.record_hash);
+        return Err(damaged(place(), what));
+    }
+    if sequence == passed.oldest && ![0, commit].contains(&passed.oldest_commit) {
+        return Err(damaged(
+            place(),
+            format!("the head expects it in commit {}", passed.oldest_commit),
+        ));
+    }
+    passed.seen = Some((sequence, hash));
+    Ok(())
+}
+
+fn check_snapshot(db: &Db, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<(), JournalError> {
+    let place = format!("{workspace}, snapshot {}", at.sequence);
+    let mut hasher = blake3::Hasher::new();
+    let mut parts = 0;
+    for row in db.scan_prefix(layout::snapshots_prefix(workspace)) {
+        let (key, value) = row.map_err(|error| from_sled(place.as_ref(), error))?;
+        if *key != layout::snapshot_key(workspace, at.sequence, parts) {
+            return Err(damaged(place, format!("expected part {parts}, found {key:?}")));
+        }
+        hasher.update(&value);
+        parts += 1;
+    }
+    let found = hasher.finalize();
+    if parts != at.parts || found.as_bytes()[..16] != at.hash.0 {
+        let what = format!("expected {} parts with hash {:?}", at.parts, at.hash);
+        return Err(damaged(place, format!("{what}, found {parts} with another")));
+    }
+    Ok(())
+}
+
+/// Where a workspace stands once all commits went by.
+fn settle(workspace: &WorkspaceId, passed: Passing) -> Result<Standing, JournalError> {
+    let Passing { snapshot, oldest, oldest_commit, seen, runs } = passed;
+    let (last, last_hash) = match (seen, &snapshot) {
+        (Some((seen, hash)), Some(at)) if at.sequence <= seen => (seen, hash),
+        (Some(seen), None) => seen,
+        (None, Some(at)) if oldest_commit == 0 => (at.sequence, at.record_hash),
+        (seen, _) => {
+            let expected = snapshot.map_or(0, |at| at.sequence);
+            let found = seen.map_or_else(|| "none".into(), |(seen, _)| seen.to_string());
+            let place = format!("{workspace}, record {expected}");
+            let what = format!(
+                "expected it in commit {oldest_commit} or later, found {found} as the last"
+            );
+            return Err(damaged(place, what));
+        }
+    };
+    Ok(Standing { last, last_hash, snapshot, oldest, runs })
+}
+
+fn hash(place: &str, bytes: &[u8]) -> Result<Hash, JournalError> {
+    let hash = bytes.try_into().map(Hash);
+    hash.map_err(|_| damaged(place, format!("expected a hash of 16 bytes, found {}", bytes.len())))
+}

@@ -1,0 +1,285 @@
+//! The one thread that writes: group commit for all workspaces.
+//!
+//! It takes everything that arrived while the disk was busy and writes it as one commit:
+//! batch, flush, `fdatasync`, mark, and only then the listeners. Appends never wait for it;
+//! whoever queues them bounds how many it has in flight.
+//!
+//! **Invariants**
+//! - Nobody is told [`Outcome::Durable`] before the mark of that commit is written.
+//! - After any error nothing is written and nothing acknowledged: an fsync that failed once
+//!   may succeed on the next try with the data gone.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, TryRecvError},
+    },
+};
+
+use bytes::Bytes;
+use sled::Batch;
+use tasuki_proto::id::{Sequence, WorkspaceId};
+use tokio::sync::oneshot;
+
+use super::{
+    Shared,
+    engine::{panic_text, storage},
+    index::SnapshotAt,
+    layout,
+    mark::{HighWater, MarkFile},
+    stage::Stage,
+};
+use crate::journal::{Append, JournalError, Listener, Outcome};
+
+/// Records and bodies of one commit, in bytes, except that one append always fits. More would
+/// make early callers wait for late ones.
+const COMMIT_BYTES_MAX: usize = 1024 * 1024;
+
+/// What an append or snapshot takes besides its own bytes, roughly: entry, header and keys.
+const REQUEST_BYTES: usize = 128;
+
+/// With this many droppable commits the committer drops them by itself when it has nothing
+/// else to do. Fewer wait for the next commit.
+const DROP_COMMITS_MIN: u64 = 64;
+
+pub(super) enum Request {
+    Write(Write),
+    Control(Control),
+}
+
+/// What becomes part of a commit.
+pub(super) struct Write {
+    pub(super) owner: Arc<Owner>,
+    pub(super) what: What,
+}
+
+pub(super) enum What {
+    Append(Append),
+    Snapshot { sequence: Sequence, state: Bytes, keep_from: Sequence },
+}
+
+/// What is done alone, in its turn.
+pub(super) enum Control {
+    Open { workspace: WorkspaceId, listener: Listener, reply: Reply<Begun> },
+    Probe(Reply<()>),
+    Close(Reply<()>),
+}
+
+enum Turn {
+    Commit(Vec<Write>),
+    Alone(Control),
+}
+
+type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
+
+/// A workspace's writer and where it begins.
+pub(super) struct Begun {
+    pub(super) owner: Arc<Owner>,
+    pub(super) last: u64,
+    pub(super) snapshot: Option<SnapshotAt>,
+}
+
+/// Who writes a workspace, until the next opens it.
+pub(super) struct Owner {
+    pub(super) workspace: WorkspaceId,
+    listener: Listener,
+    is_fenced: AtomicBool,
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").field("workspace", &self.workspace).finish_non_exhaustive()
+    }
+}
+
+impl Owner {
+    fn fence(&self) {
+        if !self.is_fenced.swap(true, Ordering::Relaxed) {
+            (self.listener)(Outcome::Fenced);
+        }
+    }
+}
+
+impl Write {
+    fn bytes(&self) -> usize {
+        let own = match &self.what {
+            What::Append(append) => {
+                let bodies = append.bodies.iter().map(|(_, body)| REQUEST_BYTES + body.len());
+                append.record.len() + bodies.sum::<usize>()
+            }
+            What::Snapshot { state, .. } => state.len(),
+        };
+        REQUEST_BYTES + own
+    }
+}
+
+pub(super) struct Committer {
+    shared: Arc<Shared>,
+    mark: MarkFile,
+    requests: Receiver<Request>,
+    /// Taken from the queue and left for the next turn.
+    carried: Option<Request>,
+    owners: BTreeMap<WorkspaceId, Weak<Owner>>,
+}
+
+impl Committer {
+    pub(super) fn new(shared: Arc<Shared>, mark: MarkFile, requests: Receiver<Request>) -> Self {
+        Self { shared, mark, requests, carried: None, owners: BTreeMap::new() }
+    }
+
+    /// Works until it is closed, or nobody is left who could ask for anything.
+    pub(super) fn run(mut self) {
+        while let Some(turn) = self.collect() {
+            match turn {
+                Turn::Commit(group) => self.commit(group),
+                Turn::Alone(Control::Open { workspace, listener, reply }) => {
+                    // Whoever asked may have gone without waiting; so below.
+                    let _ = reply.send(self.open(workspace, listener));
+                }
+                Turn::Alone(Control::Probe(reply)) => {
+                    let _ = reply.send(self.probe());
+                }
+                Turn::Alone(Control::Close(reply)) => {
+                    let _ = reply.send(self.shared.close());
+                    return;
+                }
+            }
+        }
+        if let Err(error) = self.shared.close() {
+            tracing::error!(%error, "the journal did not close");
+        }
+    }
+
+    /// What the next turn is about; `None` at the end. An empty commit only drops old ones.
+    fn collect(&mut self) -> Option<Turn> {
+        let first = match self.carried.take() {
+            Some(request) => request,
+            None => match self.requests.try_recv() {
+                Ok(request) => request,
+                Err(TryRecvError::Empty) if self.has_much_to_drop() => {
+                    return Some(Turn::Commit(Vec::new()));
+                }
+                Err(TryRecvError::Empty) => self.requests.recv().ok()?,
+                Err(TryRecvError::Disconnected) => return None,
+            },
+        };
+        let first = match first {
+            Request::Write(write) => write,
+            Request::Control(control) => return Some(Turn::Alone(control)),
+        };
+        let mut bytes = first.bytes();
+        let mut group = vec![first];
+        while let Ok(next) = self.requests.try_recv() {
+            match next {
+                Request::Write(write) if bytes + write.bytes() <= COMMIT_BYTES_MAX => {
+                    bytes += write.bytes();
+                    group.push(write);
+                }
+                next => {
+                    self.carried = Some(next);
+                    break;
+                }
+            }
+        }
+        Some(Turn::Commit(group))
+    }
+
+    fn has_much_to_drop(&self) -> bool {
+        let index = self.shared.index();
+        self.shared.failure().is_none()
+            && index.first_commit + DROP_COMMITS_MIN <= index.needed_from()
+    }
+
+    fn open(&mut self, workspace: WorkspaceId, listener: Listener) -> Result<Begun, JournalError> {
+        self.shared.engine()?;
+        let is_fenced = AtomicBool::new(false);
+        let owner = Arc::new(Owner { workspace: workspace.clone(), listener, is_fenced });
+        let before = self.owners.insert(workspace, Arc::downgrade(&owner));
+        if let Some(before) = before.and_then(|before| before.upgrade()) {
+            before.fence();
+        }
+        let index = self.shared.index();
+        let standing = index.get(&owner.workspace);
+        let last = standing.map_or(0, |standing| standing.last);
+        let snapshot = standing.and_then(|standing| standing.snapshot);
+        drop(index);
+        Ok(Begun { owner, last, snapshot })
+    }
+
+    fn probe(&mut self) -> Result<(), JournalError> {
+        let mut batch = Batch::default();
+        batch.insert(layout::PROBE, &[]);
+        let written = self.shared.engine().and_then(|engine| engine.commit(batch));
+        if let Err(error) = &written
+            && self.shared.failure().is_none()
+        {
+            self.fail(error);
+        }
+        written
+    }
+
+    fn commit(&mut self, group: Vec<Write>) {
+        if self.shared.failure().is_some() {
+            return;
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| self.try_commit(group)));
+        let result = result.unwrap_or_else(|panic| {
+            Err(JournalError::Storage(format!("panicked: {}", panic_text(panic.as_ref()))))
+        });
+        if let Err(error) = result {
+            self.fail(&error);
+        }
+    }
+
+    fn try_commit(&mut self, group: Vec<Write>) -> Result<(), JournalError> {
+        let engine = self.shared.engine()?;
+        let mut writers: BTreeMap<WorkspaceId, Arc<Owner>> = BTreeMap::new();
+        let index = self.shared.index();
+        let mut stage = Stage::new(engine.db(), &index, self.shared.incarnation);
+        for Write { owner, what } in group {
+            let current = self.owners.get(&owner.workspace);
+            if !current.is_some_and(|current| current.as_ptr() == Arc::as_ptr(&owner)) {
+                owner.fence();
+                continue;
+            }
+            match what {
+                What::Append(append) => {
+                    stage.append(&owner.workspace, append)?;
+                    writers.insert(owner.workspace.clone(), owner);
+                }
+                What::Snapshot { sequence, state, keep_from } => {
+                    stage.snapshot(&owner.workspace, sequence.get(), state, keep_from.get())?;
+                }
+            }
+        }
+        let ready = stage.finish()?;
+        drop(index);
+        engine.commit(ready.batch)?;
+        let mark = HighWater {
+            incarnation: self.shared.incarnation,
+            commit: ready.outcome.number,
+            hash: ready.outcome.hash,
+        };
+        self.mark.write(&mark).map_err(|error| storage("writing the mark", &error))?;
+        ready.outcome.apply(&mut self.shared.index_mut());
+        for change in &ready.outcome.changes {
+            if let Some(owner) = writers.get(&change.workspace) {
+                (owner.listener)(Outcome::Durable { through: change.last.into() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Latches the failure and tells everyone who writes. There is no way back.
+    fn fail(&mut self, error: &JournalError) {
+        tracing::error!(%error, "the journal failed");
+        self.shared.fail(error);
+        for owner in self.owners.values().filter_map(Weak::upgrade) {
+            (owner.listener)(Outcome::Failed);
+        }
+    }
+}

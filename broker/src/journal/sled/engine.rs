@@ -1,0 +1,179 @@
+//! sled, held the only way it keeps its word.
+//!
+//! Three things it does not do by itself: a flush that reaches the disk ([`Engine::commit`]
+//! adds the `fdatasync`), an open that survives a kill during the one before (the left-over
+//! snapshot is removed), and errors instead of panics on damaged files ([`guarded`]).
+
+use std::{
+    fs::File,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::mpsc,
+    time::Duration,
+};
+
+use sled::{Batch, Config, Db, Mode};
+
+use super::Durability;
+use crate::journal::JournalError;
+
+/// Pages sled keeps in memory, in bytes. Recent commits are read while they are in it.
+const CACHE_BYTES: u64 = 128 * 1024 * 1024;
+
+/// How long sled may take to open. It recovers about 2 GB a second from memory and the disk's
+/// own speed from cold; on some damage it never ends.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(120);
+
+#[derive(Debug)]
+pub(super) struct Engine {
+    db: Db,
+    /// Opened apart from sled's own handle, for the sync that sled leaves out.
+    data: File,
+    durability: Durability,
+}
+
+/// The folder that sled owns.
+pub(super) fn folder(dir: &Path) -> PathBuf {
+    dir.join("db")
+}
+
+impl Engine {
+    /// Opens or creates the database in [`folder`]. What is read afterwards is on disk.
+    pub(super) fn open(dir: &Path, durability: Durability) -> Result<Self, JournalError> {
+        let folder = folder(dir);
+        let failed = |error| storage("opening the database", &error);
+        remove_unfinished_snapshots(&folder).map_err(failed)?;
+        let db = open_apart(&folder)?;
+        let data = File::open(folder.join("db")).map_err(failed)?;
+        let engine = Self { db, data, durability };
+        guarded(&folder, || engine.db.flush().map_err(|error| from_sled(&folder, error)))?;
+        engine.data.sync_all().map_err(failed)?;
+        sync_files(&folder).map_err(failed)?;
+        sync_dir(dir).map_err(failed)?;
+        Ok(engine)
+    }
+
+    pub(super) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Writes a batch, all or nothing. When this returns it survives a power cut.
+    pub(super) fn commit(&self, batch: Batch) -> Result<(), JournalError> {
+        guarded(Path::new("the newest commit"), || {
+            let failed = |error| JournalError::Storage(format!("writing: {error}"));
+            self.db.apply_batch(batch).map_err(failed)?;
+            self.db.flush().map_err(failed)?;
+            Ok(())
+        })?;
+        match self.durability {
+            Durability::Synced => self.sync(),
+            Durability::Unsynced => Ok(()),
+        }
+    }
+
+    /// What sled's flush leaves out.
+    pub(super) fn sync(&self) -> Result<(), JournalError> {
+        self.data.sync_data().map_err(|error| storage("syncing the database", &error))
+    }
+
+    /// Drops sled and waits until its last thread let go of the file.
+    pub(super) fn close(self) -> io::Result<()> {
+        let Self { db, data, .. } = self;
+        drop(db);
+        // sled holds the same kind of lock on the same file as long as any thread of it lives.
+        data.lock()
+    }
+}
+
+/// What `work` returns; a panic inside sled is damage.
+pub(super) fn guarded<T>(
+    place: &Path,
+    work: impl FnOnce() -> Result<T, JournalError>,
+) -> Result<T, JournalError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(JournalError::Damaged {
+            place: place.display().to_string(),
+            what: format!("sled gave up: {}", panic_text(panic.as_ref())),
+        })
+    })
+}
+
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
+}
+
+pub(super) fn storage(doing: &str, error: &io::Error) -> JournalError {
+    JournalError::Storage(format!("{doing}: {error}"))
+}
+
+/// An error of sled while reading or opening: the system's own are failures, others damage.
+pub(super) fn from_sled(place: &Path, error: sled::Error) -> JournalError {
+    match error {
+        sled::Error::Io(error) if error.raw_os_error().is_some() => storage("reading", &error),
+        error @ (sled::Error::Io(_)
+        | sled::Error::Corruption { .. }
+        | sled::Error::CollectionNotFound(_)
+        | sled::Error::Unsupported(_)
+        | sled::Error::ReportableBug(_)) => JournalError::Damaged {
+            place: place.display().to_string(),
+            what: format!("sled reports: {error}"),
+        },
+    }
+}
+
+/// Makes names in a directory durable.
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// sled writes its settings and its page table without syncing the directory.
+fn sync_files(folder: &Path) -> io::Result<()> {
+    for entry in folder.read_dir()? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    sync_dir(folder)
+}
+
+/// A kill during open leaves one, and sled then refuses to open.
+fn remove_unfinished_snapshots(folder: &Path) -> io::Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    for entry in folder.read_dir()? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("snap.") && name.ends_with(".generating") {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// On a thread of its own: sled may panic, or never return.
+fn open_apart(folder: &Path) -> Result<Db, JournalError> {
+    let (done, opened) = mpsc::sync_channel(1);
+    let config = Config::new()
+        .path(folder)
+        .mode(Mode::HighThroughput)
+        .flush_every_ms(None)
+        .cache_capacity(CACHE_BYTES);
+    let place = folder.to_owned();
+    let thread = std::thread::Builder::new().name("sled-open".into()).spawn(move || {
+        let result = guarded(&place, || config.open().map_err(|error| from_sled(&place, error)));
+        // Nobody waits for it any more: it took too long.
+        let _ = done.send(result);
+    });
+    thread.map_err(|error| storage("opening the database", &error))?;
+    opened.recv_timeout(OPEN_TIME_MAX).unwrap_or_else(|_| {
+        Err(JournalError::Damaged {
+            place: folder.display().to_string(),
+            what: format!("sled did not open it within {} s", OPEN_TIME_MAX.as_secs()),
+        })
+    })
+}

@@ -1,0 +1,185 @@
+//! Keys and values of the database: what lies where, and how long bytes are cut into parts.
+//!
+//! ```text
+//! J commit(8) part(2)                 a commit
+//! S workspace 0 sequence(8) part(2)   a snapshot
+//! H workspace                         a workspace's head
+//! B workspace 0 key 0 part(2)         a body
+//! M                                   meta
+//! Mp                                  what a health probe writes
+//! ```
+//!
+//! Numbers are big-endian, so that keys sort by them. Ids and body keys hold no zero byte.
+//!
+//! **Invariant:** no value is longer than [`PART_BYTES_MAX`]. sled keeps up to 16 values in one
+//! leaf, and a leaf above 128 KiB goes to a file of its own that sled never syncs.
+
+use prost::Message;
+use tasuki_proto::{
+    id::WorkspaceId,
+    stored::{BodyHeader, Commit},
+};
+
+use crate::journal::{BodyKey, Hash};
+
+/// The longest value, in bytes. Twenty of the largest still fit a leaf of 128 KiB.
+pub const PART_BYTES_MAX: usize = 6 * 1024;
+
+/// Before a commit's bytes: parts (2), length (4) and hash (16).
+pub(super) const COMMIT_HEADER_BYTES: usize = 22;
+
+pub(super) const META: &[u8] = b"M";
+pub(super) const PROBE: &[u8] = b"Mp";
+pub(super) const COMMITS: u8 = b'J';
+pub(super) const HEADS: u8 = b'H';
+pub(super) const SNAPSHOTS: u8 = b'S';
+pub(super) const BODIES: u8 = b'B';
+
+pub(super) fn commit_key(commit: u64, part: u16) -> [u8; 11] {
+    let mut key = [COMMITS; 11];
+    key[1..9].copy_from_slice(&commit.to_be_bytes());
+    key[9..].copy_from_slice(&part.to_be_bytes());
+    key
+}
+
+pub(super) fn head_key(workspace: &WorkspaceId) -> Vec<u8> {
+    [&[HEADS], workspace.as_str().as_bytes()].concat()
+}
+
+pub(super) fn snapshot_key(workspace: &WorkspaceId, sequence: u64, part: u16) -> Vec<u8> {
+    let workspace = workspace.as_str().as_bytes();
+    [&[SNAPSHOTS], workspace, &[0], &sequence.to_be_bytes(), &part.to_be_bytes()].concat()
+}
+
+/// Of all parts of all snapshots of a workspace.
+pub(super) fn snapshots_prefix(workspace: &WorkspaceId) -> Vec<u8> {
+    [&[SNAPSHOTS], workspace.as_str().as_bytes(), &[0]].concat()
+}
+
+pub(super) fn body_key(workspace: &WorkspaceId, key: &BodyKey, part: u16) -> Vec<u8> {
+    let workspace = workspace.as_str().as_bytes();
+    [&[BODIES], workspace, &[0], key.0.as_bytes(), &[0], &part.to_be_bytes()].concat()
+}
+
+/// A key of the database, taken apart; `None` for one that no part of this program writes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Meta,
+    Probe,
+    Commit { commit: u64, part: u16 },
+    Head { workspace: WorkspaceId },
+    Snapshot { workspace: WorkspaceId, sequence: u64, part: u16 },
+    Body { workspace: WorkspaceId, key: BodyKey, part: u16 },
+}
+
+impl Key {
+    pub(super) fn parse(key: &[u8]) -> Option<Self> {
+        match (key.split_first()?, key) {
+            (_, META) => Some(Self::Meta),
+            (_, PROBE) => Some(Self::Probe),
+            ((&COMMITS, rest), _) => {
+                let (commit, part) = rest.split_first_chunk()?;
+                Some(Self::Commit { commit: u64::from_be_bytes(*commit), part: number(part)? })
+            }
+            ((&HEADS, rest), _) => Some(Self::Head { workspace: workspace(rest)? }),
+            ((&SNAPSHOTS, rest), _) => {
+                let (name, rest) = until_zero(rest)?;
+                let (sequence, part) = rest.split_first_chunk()?;
+                let sequence = u64::from_be_bytes(*sequence);
+                Some(Self::Snapshot { workspace: workspace(name)?, sequence, part: number(part)? })
+            }
+            ((&BODIES, rest), _) => {
+                let (name, rest) = until_zero(rest)?;
+                let (key, part) = until_zero(rest)?;
+                let key = BodyKey(std::str::from_utf8(key).ok()?.to_owned());
+                Some(Self::Body { workspace: workspace(name)?, key, part: number(part)? })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn workspace(bytes: &[u8]) -> Option<WorkspaceId> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+fn number(bytes: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.try_into().ok()?))
+}
+
+fn until_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|&byte| byte == 0)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+/// What comes before the bytes of a commit, in its part 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CommitHeader {
+    pub(super) parts: u16,
+    pub(super) length: u32,
+    pub(super) hash: Hash,
+}
+
+impl CommitHeader {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let parts = parts_of(COMMIT_HEADER_BYTES + bytes.len());
+        let length = u32::try_from(bytes.len()).expect("a commit is far below 4 GiB");
+        Self { parts, length, hash: Hash::of(bytes) }
+    }
+
+    /// The header and what follows it; `None` when there is too little for one.
+    pub(super) fn split(part: &[u8]) -> Option<(Self, &[u8])> {
+        let (parts, rest) = part.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (hash, rest) = rest.split_first_chunk()?;
+        let (parts, length) = (u16::from_be_bytes(*parts), u32::from_be_bytes(*length));
+        Some((Self { parts, length, hash: Hash(*hash) }, rest))
+    }
+
+    /// Header and bytes, as they are cut into parts.
+    pub(super) fn before(&self, bytes: &[u8]) -> Vec<u8> {
+        [&self.parts.to_be_bytes(), &self.length.to_be_bytes()[..], &self.hash.0, bytes].concat()
+    }
+}
+
+/// A run of one workspace's records inside a commit's bytes. It is itself an encoded `Commit`
+/// with these entries and nothing else, so that reading one workspace decodes only its own.
+pub(super) fn encode_entries(commit: &mut Vec<u8>, run: Commit) -> (u32, u32) {
+    let at = commit.len();
+    run.encode(commit).expect("a vector grows");
+    let small = |bytes| u32::try_from(bytes).expect("a commit is far below 4 GiB");
+    (small(at), small(commit.len() - at))
+}
+
+/// A body as it is cut into parts: its header, length-delimited, and its bytes.
+pub(super) fn encode_body(body: &[u8]) -> Vec<u8> {
+    let header = BodyHeader { length: body.len() as u64, hash: Hash::of(body).to_bytes() };
+    let mut bytes = header.encode_length_delimited_to_vec();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// How many parts a body has, its header, and what of it is in its first part.
+pub(super) fn split_body(mut part: &[u8]) -> Option<(u16, BodyHeader, &[u8])> {
+    let whole = part.len();
+    let header = BodyHeader::decode_length_delimited(&mut part).ok()?;
+    let length = usize::try_from(header.length).ok()?.checked_add(whole - part.len())?;
+    let parts = u16::try_from(length.div_ceil(PART_BYTES_MAX).max(1)).ok()?;
+    Some((parts, header, part))
+}
+
+/// How many parts this many bytes make; at least one.
+///
+/// # Panics
+/// Above 384 MiB, which nothing that callers may store comes near.
+pub(super) fn parts_of(bytes: usize) -> u16 {
+    u16::try_from(bytes.div_ceil(PART_BYTES_MAX).max(1)).expect("at most 65,535 parts")
+}
+
+/// The parts of `bytes` with their numbers; one empty part of nothing.
+pub(super) fn parts(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    (0..parts_of(bytes.len())).map(move |part| {
+        let from = usize::from(part) * PART_BYTES_MAX;
+        (part, &bytes[from..bytes.len().min(from + PART_BYTES_MAX)])
+    })
+}

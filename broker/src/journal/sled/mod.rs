@@ -1,0 +1,328 @@
+//! The journal on sled: one database for all workspaces of a broker, and what sled does not
+//! promise added on top.
+//!
+//! - `layout`: keys, values, parts; `mark`, `lock`: the two files beside the database.
+//! - `engine`: sled opened and written so that it keeps its word; `open`: creating and opening.
+//! - `index`: what of the journal is in memory.
+//! - `stage`, `committer`: one commit, and the thread that writes them.
+//! - `read`, `check`, `verify`: reading back, what start-up verifies, and the deep check.
+//!
+//! **Invariants**
+//! - **D1** One thread writes, one batch per commit; what it acknowledged is on disk.
+//! - **D2** Commits are numbered without gaps and each carries the hash of the one before; so
+//!   do the records of a workspace. The newest number stands outside the database too.
+//! - **D3** Damage is refused with its place. Nothing is skipped, cut off or guessed.
+
+mod check;
+mod committer;
+mod engine;
+mod index;
+mod layout;
+mod lock;
+mod mark;
+mod open;
+mod read;
+mod stage;
+mod verify;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc},
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use tasuki_proto::id::{Sequence, WorkspaceId};
+use tokio::sync::{oneshot, watch};
+
+use self::{
+    committer::{Begun, Committer, Control, Owner, Request, What, Write},
+    engine::{Engine, guarded, storage},
+    index::{Index, Run},
+    lock::Lock,
+};
+pub use self::{
+    layout::PART_BYTES_MAX,
+    verify::{Report, WorkspaceReport, repair_mark, verify},
+};
+use super::{Append, BodyKey, Journal, JournalError, Listener, Opened, StoredRecord, Writer};
+
+/// A workspace is named by [`Journal::pinning`] once its oldest record keeps more commits than
+/// this from being dropped: about a minute of a busy broker, some 20 MB at start-up.
+pub const PIN_COMMITS_MAX: u64 = 20_000;
+
+/// Whether an acknowledged commit was synced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    #[default]
+    Synced,
+    /// Leaves the sync out. Only for a test that must see the loss.
+    Unsynced,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    pub durability: Durability,
+}
+
+/// A broker's journal in a data directory.
+#[derive(Debug, Clone)]
+pub struct SledJournal {
+    shared: Arc<Shared>,
+    requests: mpsc::Sender<Request>,
+}
+
+/// What the committer and the readers have in common.
+struct Shared {
+    dir: PathBuf,
+    incarnation: [u8; 16],
+    index: RwLock<Index>,
+    /// Gone once closed.
+    engine: RwLock<Option<Arc<Engine>>>,
+    lock: Mutex<Option<Lock>>,
+    failure: watch::Sender<Option<JournalError>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    // A panic while one of these is held leaves nothing half changed that is read afterwards:
+    // the committer latches its failure.
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failure(&self) -> Option<JournalError> {
+        self.failure.borrow().clone()
+    }
+
+    fn fail(&self, error: &JournalError) {
+        self.failure.send_replace(Some(error.clone()));
+    }
+
+    fn engine(&self) -> Result<Arc<Engine>, JournalError> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
+        engine.clone().ok_or(JournalError::Closed)
+    }
+
+    /// Gives the directory back. Readers still at work keep the engine until they are done.
+    fn close(&self) -> Result<(), JournalError> {
+        let engine = self.engine.write().unwrap_or_else(PoisonError::into_inner).take();
+        let closed = match engine.map(Arc::try_unwrap) {
+            Some(Ok(engine)) => {
+                engine.close().map_err(|error| storage("closing the database", &error))
+            }
+            Some(Err(_)) | None => Ok(()),
+        };
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.failure().map_or(closed, Err)
+    }
+}
+
+impl SledJournal {
+    /// Opens the journal in `dir`, making it when there is none, and verifies it.
+    ///
+    /// # Errors
+    /// [`JournalError::InUse`] when another broker has the directory;
+    /// [`JournalError::Damaged`] or [`JournalError::Newer`] when it holds anything but what was
+    /// written to it.
+    pub fn open(dir: &Path, options: Options) -> Result<Self, JournalError> {
+        let open::Open { lock, engine, mark, checked } = open::open(dir, options.durability)?;
+        let shared = Arc::new(Shared {
+            dir: dir.to_owned(),
+            incarnation: checked.incarnation,
+            index: RwLock::new(checked.index),
+            engine: RwLock::new(Some(Arc::new(engine))),
+            lock: Mutex::new(Some(lock)),
+            failure: watch::Sender::new(None),
+        });
+        // Bounded by whoever appends: each writer limits what it has in flight.
+        let (requests, queue) = mpsc::channel();
+        let committer = Committer::new(Arc::clone(&shared), mark, queue);
+        std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(|| committer.run())
+            .map_err(|error| storage("starting the committer", &error))?;
+        Ok(Self { shared, requests })
+    }
+
+    /// Resolves when the storage failed, with what happened. The process must end then.
+    pub fn failed(&self) -> BoxFuture<'static, JournalError> {
+        let mut failure = self.shared.failure.subscribe();
+        async move {
+            let failed = failure.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
+            match failed {
+                Some(error) => error,
+                // Closed without a failure: there will be none.
+                None => std::future::pending().await,
+            }
+        }
+        .boxed()
+    }
+
+    /// How many commits were written since the database was made.
+    pub fn commits(&self) -> u64 {
+        self.shared.index().last_commit
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> Control,
+    ) -> impl Future<Output = Result<T, JournalError>> + Send + 'static {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.requests.send(Request::Control(request(reply)));
+        async move {
+            sent.map_err(|_| JournalError::Closed)?;
+            answer.await.unwrap_or(Err(JournalError::Closed))
+        }
+    }
+
+    fn runs(
+        &self,
+        workspace: &WorkspaceId,
+        from: u64,
+        records_max: usize,
+    ) -> Result<Vec<Run>, JournalError> {
+        let index = self.shared.index();
+        let Some(standing) = index.get(workspace) else { return Ok(Vec::new()) };
+        if from < standing.oldest {
+            return Err(JournalError::Compacted { oldest: standing.oldest.into() });
+        }
+        let mut runs = Vec::new();
+        for run in standing.runs_from(from) {
+            if from.saturating_add(records_max as u64) <= run.first {
+                break;
+            }
+            runs.push(*run);
+        }
+        Ok(runs)
+    }
+}
+
+impl Journal for SledJournal {
+    fn open(
+        &self,
+        workspace: &WorkspaceId,
+        listener: Listener,
+    ) -> BoxFuture<'_, Result<Opened, JournalError>> {
+        let workspace = workspace.clone();
+        let begun = self.ask(|reply| Control::Open { workspace, listener, reply });
+        async move {
+            let Begun { owner, last, snapshot } = begun.await?;
+            // Only this writer can replace the snapshot, so it is still there.
+            let state = match &snapshot {
+                Some(at) => {
+                    let engine = self.shared.engine()?;
+                    let read = || read::snapshot(engine.db(), &owner.workspace, at);
+                    Some((at.sequence.into(), guarded(&self.shared.dir, read)?))
+                }
+                None => None,
+            };
+            let writer = Box::new(SledWriter {
+                owner,
+                requests: self.requests.clone(),
+                queued: last,
+                snapshot: snapshot.map_or(0, |at| at.sequence),
+            });
+            Ok(Opened { writer, snapshot: state, last: last.into() })
+        }
+        .boxed()
+    }
+
+    fn read(
+        &self,
+        workspace: &WorkspaceId,
+        from: Sequence,
+        records_max: usize,
+    ) -> Result<Vec<StoredRecord>, JournalError> {
+        let from = from.get().max(1);
+        let engine = self.shared.engine()?;
+        loop {
+            let runs = self.runs(workspace, from, records_max)?;
+            let read = || read::records(engine.db(), workspace, from, records_max, &runs);
+            if let Some(records) = guarded(&self.shared.dir, read)? {
+                return Ok(records);
+            }
+            // A commit is gone. Dropped meanwhile, then the index says so too.
+            if self.runs(workspace, from, records_max)? == runs {
+                let place = format!("{workspace}, record {from}");
+                return Err(read::damaged(place, "a commit that holds it is missing"));
+            }
+        }
+    }
+
+    fn body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<Option<Bytes>, JournalError> {
+        let engine = self.shared.engine()?;
+        guarded(&self.shared.dir, || read::body(engine.db(), workspace, key))
+    }
+
+    fn workspaces(&self) -> Vec<WorkspaceId> {
+        self.shared.index().workspaces().map(|(id, _)| id.clone()).collect()
+    }
+
+    fn pinning(&self) -> Vec<WorkspaceId> {
+        let index = self.shared.index();
+        let newest = index.last_commit.saturating_sub(PIN_COMMITS_MAX);
+        index.needing_before(newest).cloned().collect()
+    }
+
+    fn incarnation(&self) -> [u8; 16] {
+        self.shared.incarnation
+    }
+
+    fn probe(&self) -> BoxFuture<'_, Result<(), JournalError>> {
+        self.ask(Control::Probe).boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), JournalError>> {
+        self.ask(Control::Close).boxed()
+    }
+}
+
+struct SledWriter {
+    owner: Arc<Owner>,
+    requests: mpsc::Sender<Request>,
+    /// The record queued last.
+    queued: u64,
+    snapshot: u64,
+}
+
+impl fmt::Debug for SledWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SledWriter").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+impl SledWriter {
+    fn write(&self, what: What) {
+        let write = Write { owner: Arc::clone(&self.owner), what };
+        // Closed: there will be no outcome, as with a process that ended.
+        let _ = self.requests.send(Request::Write(write));
+    }
+}
+
+impl Writer for SledWriter {
+    fn append(&mut self, append: Append) {
+        super::assert_appendable(&append, self.queued);
+        self.queued = append.sequence.get();
+        self.write(What::Append(append));
+    }
+
+    fn snapshot(&mut self, sequence: Sequence, state: Bytes, keep_from: Sequence) {
+        super::assert_snapshot(sequence, self.snapshot, self.queued);
+        self.snapshot = sequence.get();
+        self.write(What::Snapshot { sequence, state, keep_from });
+    }
+}

@@ -1,0 +1,119 @@
+//! Opening a data directory: the lock, creation that a crash cannot spoil, start-up's check.
+//!
+//! While a file `creating` is there nothing was ever acknowledged, and creation begins anew.
+//! Without it, database and mark are both there or neither is; anything else is damage.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use sled::Batch;
+
+use super::{
+    Durability,
+    check::{Checked, check},
+    engine::{Engine, folder, guarded, storage, sync_dir},
+    layout,
+    lock::Lock,
+    mark::{self, HighWater, MarkFile},
+    read::damaged,
+    stage::encode_meta,
+};
+use crate::journal::{Hash, JournalError};
+
+pub(super) struct Open {
+    pub(super) lock: Lock,
+    pub(super) engine: Engine,
+    pub(super) mark: MarkFile,
+    pub(super) checked: Checked,
+}
+
+/// Opens what is in `dir` and checks it, after making it when there is nothing.
+pub(super) fn open(dir: &Path, durability: Durability) -> Result<Open, JournalError> {
+    let failed = |error| storage(&format!("making {}", dir.display()), &error);
+    std::fs::create_dir_all(dir).map_err(failed)?;
+    let lock = Lock::take(dir)?;
+    if is_fresh(dir)? {
+        let engine = create(dir, durability)?;
+        return finish(dir, lock, engine);
+    }
+    if !folder(dir).join("db").exists() {
+        let place = folder(dir).display().to_string();
+        return Err(damaged(place, "expected the database that the mark belongs to, found none"));
+    }
+    let engine = Engine::open(dir, durability)?;
+    finish(dir, lock, engine)
+}
+
+fn finish(dir: &Path, lock: Lock, engine: Engine) -> Result<Open, JournalError> {
+    let Some(read) = mark::read(dir)? else {
+        let place = mark::path(dir).display().to_string();
+        return Err(damaged(place, "expected the mark that belongs to the database, found none"));
+    };
+    let checked = guarded(&folder(dir), || check(engine.db(), Some(&read), |_, _, _| {}))?;
+    let mark = write_mark(dir, &checked)?;
+    Ok(Open { lock, engine, mark, checked })
+}
+
+/// Sets the mark to the newest commit found.
+pub(super) fn write_mark(dir: &Path, checked: &Checked) -> Result<MarkFile, JournalError> {
+    let mark = HighWater {
+        incarnation: checked.incarnation,
+        commit: checked.index.last_commit,
+        hash: checked.index.last_hash,
+    };
+    MarkFile::write_anew(dir, &mark).map_err(|error| storage("writing the mark", &error))
+}
+
+fn creating(dir: &Path) -> PathBuf {
+    dir.join("creating")
+}
+
+/// Whether nothing was ever acknowledged here.
+fn is_fresh(dir: &Path) -> Result<bool, JournalError> {
+    if creating(dir).exists() {
+        return match mark::read(dir) {
+            Ok(Some(mark)) if 0 < mark.commit => {
+                let what = format!("expected a database, the mark knows commit {}", mark.commit);
+                Err(damaged(creating(dir).display().to_string(), what))
+            }
+            Ok(_) | Err(_) => Ok(true),
+        };
+    }
+    Ok(!folder(dir).exists() && !mark::path(dir).exists())
+}
+
+fn create(dir: &Path, durability: Durability) -> Result<Engine, JournalError> {
+    let failed = |error| storage(&format!("making the database in {}", dir.display()), &error);
+    File::create(creating(dir)).and_then(|file| file.sync_all()).map_err(failed)?;
+    sync_dir(dir).map_err(failed)?;
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        sync_dir(parent).map_err(failed)?;
+    }
+    remove(|| std::fs::remove_dir_all(folder(dir))).map_err(failed)?;
+    remove(|| std::fs::remove_file(mark::path(dir))).map_err(failed)?;
+
+    let mut incarnation = [0; 16];
+    getrandom::fill(&mut incarnation)
+        .map_err(|error| JournalError::Storage(format!("no randomness: {error}")))?;
+    let engine = Engine::open(dir, durability)?;
+    let mut batch = Batch::default();
+    batch.insert(layout::META, encode_meta(incarnation, 1, Hash::default()));
+    engine.commit(batch)?;
+    engine.sync()?;
+    let mark = HighWater { incarnation, commit: 0, hash: Hash::default() };
+    MarkFile::write_anew(dir, &mark).map_err(failed)?;
+    sync_dir(dir).map_err(failed)?;
+    std::fs::remove_file(creating(dir)).map_err(failed)?;
+    sync_dir(dir).map_err(failed)?;
+    Ok(engine)
+}
+
+fn remove(remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    match remove() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,252 @@
+//! Reading from the database: commits in order, records of one workspace, snapshots, bodies.
+//!
+//! **Invariant:** nothing is returned that was not checked against its checksum or hash.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use prost::Message;
+use sled::{Db, IVec, Iter};
+use tasuki_proto::{
+    id::{Sequence, WorkspaceId},
+    stored::{Commit, Entry},
+};
+
+use super::{
+    engine::from_sled,
+    index::{Run, SnapshotAt},
+    layout::{self, COMMIT_HEADER_BYTES, COMMITS, CommitHeader, PART_BYTES_MAX},
+};
+use crate::journal::{BodyKey, Hash, JournalError, StoredRecord};
+
+/// Rows to step over before seeking anew is cheaper.
+const STEP_ROWS_MAX: u64 = 8;
+
+/// A value of the database.
+pub(super) fn get(db: &Db, key: &[u8], place: &str) -> Result<Option<IVec>, JournalError> {
+    db.get(key).map_err(|error| from_sled(Path::new(place), error))
+}
+
+pub(super) fn damaged(place: impl Into<String>, what: impl Into<String>) -> JournalError {
+    JournalError::Damaged { place: place.into(), what: what.into() }
+}
+
+fn row(
+    row: Option<sled::Result<(IVec, IVec)>>,
+    place: &str,
+) -> Result<Option<(IVec, IVec)>, JournalError> {
+    row.transpose().map_err(|error| from_sled(Path::new(place), error))
+}
+
+/// All commits, oldest first, each whole and hashing right.
+pub(super) struct Commits {
+    rows: Iter,
+}
+
+pub(super) struct StoredCommit {
+    pub(super) number: u64,
+    pub(super) hash: Hash,
+    pub(super) bytes: Bytes,
+}
+
+impl Commits {
+    pub(super) fn all(db: &Db) -> Self {
+        Self { rows: db.scan_prefix([COMMITS]) }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<StoredCommit>, JournalError> {
+        let Some((key, value)) = row(self.rows.next(), "the commits")? else { return Ok(None) };
+        let Some(layout::Key::Commit { commit: number, part: 0 }) = layout::Key::parse(&key) else {
+            return Err(damaged("the commits", format!("expected part 0 of one, found {key:?}")));
+        };
+        let place = format!("commit {number}");
+        let Some((header, first)) = CommitHeader::split(&value) else {
+            return Err(damaged(place, format!("its header is cut off at {} bytes", value.len())));
+        };
+        let mut bytes = Vec::with_capacity(first.len());
+        bytes.extend_from_slice(first);
+        for part in 1..header.parts {
+            let next = row(self.rows.next(), &place)?;
+            match next {
+                Some((key, value)) if *key == layout::commit_key(number, part) => {
+                    bytes.extend_from_slice(&value);
+                }
+                other => {
+                    let found = other.map(|(key, _)| key);
+                    let what = format!("expected part {part} of {}, found {found:?}", header.parts);
+                    return Err(damaged(place, what));
+                }
+            }
+        }
+        let hash = Hash::of(&bytes);
+        if bytes.len() != header.length as usize || hash != header.hash {
+            let what = format!(
+                "expected {} bytes with hash {:?}, found {} with {hash:?}",
+                header.length,
+                header.hash,
+                bytes.len()
+            );
+            return Err(damaged(place, what));
+        }
+        Ok(Some(StoredCommit { number, hash, bytes: bytes.into() }))
+    }
+}
+
+/// Reads single parts of commits, mostly forwards.
+struct Parts<'a> {
+    db: &'a Db,
+    rows: Option<Iter>,
+    /// The commit of the row read last.
+    at: u64,
+}
+
+impl Parts<'_> {
+    fn part(&mut self, commit: u64, part: u16) -> Result<Option<IVec>, JournalError> {
+        let key = layout::commit_key(commit, part);
+        let place = format!("commit {commit}");
+        if commit.saturating_sub(self.at) <= STEP_ROWS_MAX
+            && let Some(rows) = &mut self.rows
+        {
+            for _ in 0..STEP_ROWS_MAX {
+                match row(rows.next(), &place)? {
+                    Some((found, value)) if *found == key => {
+                        self.at = commit;
+                        return Ok(Some(value));
+                    }
+                    Some((found, _)) if *found < key[..] => {}
+                    Some(_) | None => break,
+                }
+            }
+        }
+        let mut rows = self.db.range(&key[..]..&[COMMITS + 1][..]);
+        let found = row(rows.next(), &place)?;
+        self.rows = Some(rows);
+        self.at = commit;
+        Ok(found.filter(|(found, _)| **found == key).map(|(_, value)| value))
+    }
+
+    /// The entries of a run; `None` when a part of its commit is gone.
+    fn run(&mut self, run: &Run) -> Result<Option<Vec<Entry>>, JournalError> {
+        let from = COMMIT_HEADER_BYTES + run.offset as usize;
+        let to = from + run.length as usize;
+        let mut bytes = Vec::with_capacity(run.length as usize);
+        for part in from / PART_BYTES_MAX..=(to - 1) / PART_BYTES_MAX {
+            let number = u16::try_from(part).expect("an index entry lies within its commit");
+            let Some(value) = self.part(run.commit, number)? else { return Ok(None) };
+            let base = part * PART_BYTES_MAX;
+            let wanted = value.get(from.saturating_sub(base)..(to - base).min(value.len()));
+            bytes.extend_from_slice(wanted.unwrap_or_default());
+        }
+        let commit = Commit::decode(Bytes::from(bytes)).map_err(|error| {
+            damaged(format!("commit {}", run.commit), format!("entries do not decode: {error}"))
+        })?;
+        Ok(Some(commit.entries))
+    }
+}
+
+/// Up to `records_max` records of `workspace` from `from` on, out of these runs; `None` when a
+/// commit is gone.
+pub(super) fn records(
+    db: &Db,
+    workspace: &WorkspaceId,
+    from: u64,
+    records_max: usize,
+    runs: &[Run],
+) -> Result<Option<Vec<StoredRecord>>, JournalError> {
+    let mut parts = Parts { db, rows: None, at: 0 };
+    let mut records: Vec<StoredRecord> = Vec::new();
+    let mut before = None;
+    for run in runs {
+        let Some(entries) = parts.run(run)? else { return Ok(None) };
+        if entries.len() != run.count as usize {
+            let what = format!("expected {} records, found {}", run.count, entries.len());
+            return Err(damaged(format!("{workspace}, commit {}", run.commit), what));
+        }
+        for (entry, expected) in entries.into_iter().zip(run.first..) {
+            let hash = check_entry(&entry, workspace, expected, run.commit, before)?;
+            before = Some(hash);
+            if from <= expected && records.len() < records_max {
+                let sequence = Sequence::from(expected);
+                records.push(StoredRecord { sequence, record: entry.record });
+            }
+        }
+    }
+    Ok(Some(records))
+}
+
+/// The hash of an entry's record, once the entry is what was expected here.
+pub(super) fn check_entry(
+    entry: &Entry,
+    workspace: &WorkspaceId,
+    sequence: u64,
+    commit: u64,
+    before: Option<Hash>,
+) -> Result<Hash, JournalError> {
+    let refuse =
+        |what| Err(damaged(format!("{workspace}, record {sequence}, commit {commit}"), what));
+    if entry.workspace != workspace.as_str() || entry.sequence != sequence {
+        return refuse(format!("found record {} of {:?}", entry.sequence, entry.workspace));
+    }
+    if let Some(before) = before
+        && entry.previous[..] != before.0
+    {
+        let found = entry.previous.escape_ascii();
+        return refuse(format!("expected {before:?} as the hash before, found {found}"));
+    }
+    let checksum = crc32c::crc32c(&entry.record);
+    if checksum != entry.checksum {
+        return refuse(format!("expected checksum {:08x}, found {checksum:08x}", entry.checksum));
+    }
+    Ok(Hash::of(&entry.record))
+}
+
+/// A snapshot's bytes, whole and hashing right.
+pub(super) fn snapshot(
+    db: &Db,
+    workspace: &WorkspaceId,
+    at: &SnapshotAt,
+) -> Result<Bytes, JournalError> {
+    let place = format!("{workspace}, snapshot {}", at.sequence);
+    let mut state = Vec::new();
+    for part in 0..at.parts {
+        let key = layout::snapshot_key(workspace, at.sequence, part);
+        let Some(value) = get(db, &key, &place)? else {
+            return Err(damaged(place, format!("part {part} of {} is missing", at.parts)));
+        };
+        state.extend_from_slice(&value);
+    }
+    let hash = Hash::of(&state);
+    if hash != at.hash {
+        return Err(damaged(place, format!("expected hash {:?}, found {hash:?}", at.hash)));
+    }
+    Ok(state.into())
+}
+
+/// A body, whole and hashing right; `None` when there is none.
+pub(super) fn body(
+    db: &Db,
+    workspace: &WorkspaceId,
+    key: &BodyKey,
+) -> Result<Option<Bytes>, JournalError> {
+    let place = format!("{workspace}, body {:?}", key.0);
+    let Some(first) = get(db, &layout::body_key(workspace, key, 0), &place)? else {
+        return Ok(None);
+    };
+    let Some((parts, header, start)) = layout::split_body(&first) else {
+        return Err(damaged(place, "its header does not decode"));
+    };
+    let mut body = start.to_vec();
+    for part in 1..parts {
+        let Some(value) = get(db, &layout::body_key(workspace, key, part), &place)? else {
+            return Err(damaged(place, format!("part {part} of {parts} is missing")));
+        };
+        body.extend_from_slice(&value);
+    }
+    let hash = Hash::of(&body);
+    if body.len() as u64 != header.length || hash.0 != header.hash[..] {
+        let expected = header.hash.escape_ascii();
+        let what = format!("expected {} bytes with hash {expected}", header.length);
+        return Err(damaged(place, format!("{what}, found {} with {hash:?}", body.len())));
+    }
+    Ok(Some(body.into()))
+}

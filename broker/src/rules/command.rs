@@ -1,0 +1,86 @@
+//! What can be asked of a workspace. Imperative mood: it may be refused.
+
+use tasuki_proto::id::{Epoch, IdempotencyKey, LoopId, NodeId, PersonId, RoleId, Turn};
+
+use super::{directory::Register, turn};
+use crate::hash::Hash;
+
+/// A command and what came with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    pub caller: Caller,
+    /// The intent's name and the hash of the whole request; `None` for commands of the broker's
+    /// own and those that are idempotent by nature.
+    pub key: Option<(IdempotencyKey, Hash)>,
+    pub command: Command,
+}
+
+/// Which connection asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// A registered node and its epoch; `None` for any other client.
+    pub node: Option<(NodeId, Epoch)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Register(Register),
+    CreateLoop(turn::CreateLoop),
+    StartRound(turn::StartRound),
+    HandOver(turn::HandOver),
+    Reclaim(turn::Reclaim),
+    Mark(turn::MarkTurn),
+    /// What the passing of time alone brings.
+    Tick,
+}
+
+/// How far a handover got at its receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    Handed,
+    Seen,
+}
+
+impl Command {
+    /// The role that acts, where one does.
+    pub fn role(&self) -> Option<&RoleId> {
+        match self {
+            Self::HandOver(it) => Some(&it.role),
+            Self::Mark(it) => Some(&it.role),
+            Self::StartRound(it) => it.by.role(),
+            Self::Reclaim(it) => it.by.role(),
+            Self::Register(_) | Self::CreateLoop(_) | Self::Tick => None,
+        }
+    }
+
+    /// The person who acts, where one does.
+    pub fn person(&self) -> Option<&PersonId> {
+        match self {
+            Self::StartRound(it) => it.by.person(),
+            Self::Reclaim(it) => it.by.person(),
+            Self::Register(_)
+            | Self::CreateLoop(_)
+            | Self::HandOver(_)
+            | Self::Mark(_)
+            | Self::Tick => None,
+        }
+    }
+
+    /// The loop it is about, where there is one.
+    pub fn loop_id(&self) -> Option<&LoopId> {
+        match self {
+            Self::CreateLoop(it) => Some(&it.loop_id),
+            Self::StartRound(it) => Some(&it.loop_id),
+            Self::HandOver(it) => Some(&it.loop_id),
+            Self::Reclaim(it) => Some(&it.loop_id),
+            Self::Mark(it) => Some(&it.loop_id),
+            Self::Register(_) | Self::Tick => None,
+        }
+    }
+}
+
+impl turn::MarkTurn {
+    pub fn new(loop_id: LoopId, role: RoleId, turn: Turn, mark: Mark) -> Self {
+        Self { loop_id, role, turn, mark }
+    }
+}

@@ -1,0 +1,165 @@
+//! The broker's rules, and nothing else.
+//!
+//! [`Workspace`] is a deterministic state machine with two verbs:
+//!
+//! - [`Workspace::decide`] reads: what would this command do, or why not?
+//! - [`Workspace::apply`] writes: this happened. It cannot refuse.
+//!
+//! Whoever calls them puts the record on disk in between, or right behind, and lets nothing out
+//! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles);
+//! [`clients`] remembers answers, [`presence`] who gave a sign of life.
+//!
+//! # Invariants
+//!
+//! - **W1** Applying the records from the start gives the state that wrote them.
+//! - **W2** Sequences of applied records increase by one.
+//! - **W3** A command takes effect at most once per idempotency key (see [`clients`]).
+//! - **W4** A refused command changes nothing: `decide` borrows.
+//! - **T1…T4** of [`turn`], **D1** of [`directory`].
+//!
+//! **Architecture invariant:** no clock, no randomness, no IO and no `async` in this folder.
+//! `tests/tidy.rs` holds it to that.
+
+pub mod clients;
+mod command;
+pub mod directory;
+mod event;
+pub mod presence;
+mod rejection;
+pub mod turn;
+
+use tasuki_proto::id::{Sequence, Timestamp};
+
+use self::{clients::Clients, directory::Directory, presence::Presence, turn::Loops};
+pub use self::{
+    command::{Caller, Command, Mark, Request},
+    event::{Event, Principal, Record, Reply, TurnMoment},
+    rejection::Rejection,
+};
+
+/// Everything the broker knows of one workspace, derived from the records applied so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Workspace {
+    pub sequence: Sequence,
+    /// Of the latest record.
+    pub time: Timestamp,
+    pub clients: Clients,
+    pub directory: Directory,
+    pub loops: Loops,
+}
+
+/// What is true around a workspace and not in its journal.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub presence: Presence,
+    /// Of a held turn, in milliseconds.
+    pub lease_ms: u64,
+}
+
+/// What to put on disk, and what to say once it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct Decision {
+    /// Empty when the command asks for what is already so.
+    pub events: Vec<Event>,
+    /// What is too large for the record, kept beside it.
+    pub bodies: Vec<Body>,
+    pub reply: Reply,
+    /// The intent had been carried out before.
+    pub is_repeat: bool,
+    /// The record that first answered this key.
+    pub answered_by: Option<Sequence>,
+}
+
+/// A body that a record names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    Text(turn::EntryText),
+    /// Facts of an entry whose receipts are final.
+    Facts(turn::EntryFacts),
+}
+
+impl Decision {
+    fn new(events: Vec<Event>, reply: Reply) -> Self {
+        Self { events, bodies: Vec::new(), reply, is_repeat: false, answered_by: None }
+    }
+
+    fn repeat(reply: Reply) -> Self {
+        Self { is_repeat: true, ..Self::new(Vec::new(), reply) }
+    }
+}
+
+impl Workspace {
+    /// Says what `request` would do at `now`. Changes nothing (W4).
+    ///
+    /// # Errors
+    /// A [`Rejection`] says why it would do nothing.
+    pub fn decide(
+        &self,
+        now: Timestamp,
+        context: &Context,
+        request: &Request,
+    ) -> Result<Decision, Rejection> {
+        if let Some((key, hash)) = &request.key
+            && let Some(answer) = self.clients.answer(key, *hash, now)?
+        {
+            return Ok(Decision {
+                answered_by: Some(answer.sequence),
+                ..Decision::new(Vec::new(), answer.reply.clone())
+            });
+        }
+        self.directory.check(&request.caller, request.command.role())?;
+        match &request.command {
+            Command::Register(it) => {
+                let mut decision = self.directory.decide(now, context, it)?;
+                decision.events.extend(self.loops.decide_seats(&self.directory, it));
+                Ok(decision)
+            }
+            Command::CreateLoop(it) => self.loops.decide_create(it),
+            Command::StartRound(it) => self.loops.decide_start(now, context, it),
+            Command::HandOver(it) => self.loops.decide_hand_over(now, context, it),
+            Command::Reclaim(it) => self.loops.decide_reclaim(now, context, it),
+            Command::Mark(it) => self.loops.decide_mark(now, context, it),
+            Command::Tick => Ok(self.loops.decide_tick(now, context)),
+        }
+    }
+
+    /// Records that this happened.
+    pub fn apply(&mut self, record: &Record) {
+        assert!(
+            record.sequence == self.sequence.next(),
+            "W2: record {} after {}",
+            record.sequence,
+            self.sequence
+        );
+        self.sequence = record.sequence;
+        self.time = self.time.max(record.time);
+        for event in &record.events {
+            match event {
+                Event::NodeRegistered(it) => self.directory.apply(record.time, it),
+                Event::LoopOpened(_)
+                | Event::ParticipantsSet(_)
+                | Event::HandedOver(_)
+                | Event::TurnReclaimed(_)
+                | Event::RoundStarted(_)
+                | Event::TurnHanded(_)
+                | Event::TurnSeen(_)
+                | Event::TurnLapsed(_)
+                | Event::LeaseRenewed(_) => {
+                    self.loops.apply(record.time, &record.principal, event);
+                }
+            }
+        }
+        if let Some((key, hash)) = &record.key {
+            self.clients.remember(key, *hash, record.sequence, record.time, &record.reply);
+        }
+    }
+
+    /// The next moment at which [`Command::Tick`] may have something to do.
+    pub fn next_deadline(&self, now: Timestamp, lease_ms: u64) -> Option<Timestamp> {
+        self.loops.next_deadline(now, lease_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests;

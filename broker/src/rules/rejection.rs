@@ -1,0 +1,99 @@
+//! Why a workspace refuses a command: what happened, what holds, what to do.
+
+use tasuki_proto::{
+    id::{Epoch, IdempotencyKey, LoopId, NodeId, RoleId, Turn},
+    limits::{KEY_WINDOW, LOOPS_MAX},
+    reason::Reason,
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    #[error("{0}")]
+    Invalid(String),
+    #[error("there is no loop {loop_id} in this workspace; known loops: {known}")]
+    UnknownLoop { loop_id: LoopId, known: String },
+    #[error("{role} is not a participant of loop {loop_id}; participants: {known}")]
+    UnknownRole { role: RoleId, loop_id: LoopId, known: String },
+    #[error(
+        "it is not your turn: {holder} holds turn {turn} of loop {loop_id}; call await_my_turn \
+         and start when it says can_start"
+    )]
+    NotYourTurn { loop_id: LoopId, holder: RoleId, turn: Turn },
+    #[error(
+        "loop {loop_id} was completed with turn {turn}; a person can open a new round with \
+         'tasuki loop start'"
+    )]
+    LoopCompleted { loop_id: LoopId, turn: Turn },
+    #[error("loop {loop_id} is not completed: {holder} holds turn {turn}")]
+    LoopActive { loop_id: LoopId, holder: RoleId, turn: Turn },
+    #[error("loop {loop_id} exists with other participants: {participants}")]
+    LoopExists { loop_id: LoopId, participants: String },
+    #[error(
+        "{holder} holds turn {turn} of loop {loop_id} and its lease runs; a participant may \
+         reclaim it once the loop shows stalled, a person at any time"
+    )]
+    TurnHeld { loop_id: LoopId, holder: RoleId, turn: Turn },
+    #[error(
+        "turn {presented} of loop {loop_id} is over; the latest is turn {current}. Nothing was \
+         handed over; call await_my_turn for your next turn"
+    )]
+    StaleTurn { loop_id: LoopId, presented: Turn, current: Turn },
+    #[error("node {node} with epoch {presented} is not registered; its latest epoch is {current}")]
+    StaleEpoch { node: NodeId, presented: Epoch, current: Epoch },
+    #[error("node {node} does not host role {role}")]
+    RoleForbidden { node: NodeId, role: RoleId },
+    #[error(
+        "role {role} is hosted by node {node}, which is connected; stop it there, or start this \
+         one with --take-over"
+    )]
+    RoleInUse { role: RoleId, node: NodeId },
+    #[error("idempotency key {key} was used for another request")]
+    KeyReused { key: IdempotencyKey },
+    #[error(
+        "idempotency key {key} is too old to be remembered (more than {KEY_WINDOW} below {highest}); \
+         it was not executed now"
+    )]
+    KeyExpired { key: IdempotencyKey, highest: u64 },
+    #[error("this workspace remembers as many clients as it can; try again later")]
+    TooManyClients,
+    #[error("this workspace has as many waits parked as it can; try again later")]
+    TooManyWaits,
+    #[error("this workspace has {LOOPS_MAX} loops, which is the limit")]
+    TooManyLoops,
+}
+
+impl Rejection {
+    /// What a caller's program sees.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Invalid(_) => Reason::InvalidArgument,
+            Self::UnknownLoop { .. } => Reason::UnknownLoop,
+            Self::UnknownRole { .. } => Reason::UnknownRole,
+            Self::NotYourTurn { .. } => Reason::NotYourTurn,
+            Self::LoopCompleted { .. } => Reason::LoopCompleted,
+            Self::LoopActive { .. } => Reason::LoopActive,
+            Self::LoopExists { .. } => Reason::LoopExists,
+            Self::TurnHeld { .. } => Reason::TurnHeld,
+            Self::StaleTurn { .. } => Reason::StaleToken,
+            Self::StaleEpoch { .. } => Reason::StaleEpoch,
+            Self::RoleForbidden { .. } => Reason::RoleForbidden,
+            Self::RoleInUse { .. } => Reason::RoleInUse,
+            Self::KeyReused { .. } => Reason::KeyReused,
+            Self::KeyExpired { .. } => Reason::KeyExpired,
+            Self::TooManyClients | Self::TooManyLoops | Self::TooManyWaits => Reason::Overloaded,
+        }
+    }
+}
+
+/// Names for a sentence: `A, B, C`.
+pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const NAMES_MAX: usize = 20;
+    let mut names: Vec<&str> = names.take(NAMES_MAX + 1).collect();
+    let more = NAMES_MAX < names.len();
+    names.truncate(NAMES_MAX);
+    let mut text = names.join(", ");
+    if more {
+        text += ", …";
+    }
+    text
+}

@@ -1,0 +1,113 @@
+//! What can be asked of a loop.
+
+use tasuki_proto::id::{LoopId, PersonId, RoleId, Turn};
+
+use crate::{hash::Hash, rules::Mark};
+
+/// Who asks: a role, or a person who plays none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Actor {
+    Role(RoleId),
+    Person(PersonId),
+}
+
+impl Actor {
+    pub fn role(&self) -> Option<&RoleId> {
+        match self {
+            Self::Role(role) => Some(role),
+            Self::Person(_) => None,
+        }
+    }
+
+    pub fn person(&self) -> Option<&PersonId> {
+        match self {
+            Self::Role(_) => None,
+            Self::Person(person) => Some(person),
+        }
+    }
+}
+
+/// Open a loop; the first participant begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateLoop {
+    pub loop_id: LoopId,
+    /// At least one, each once.
+    pub participants: Vec<RoleId>,
+}
+
+/// Open a new round of a completed loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartRound {
+    pub loop_id: LoopId,
+    pub by: Actor,
+    /// `None` is the first participant.
+    pub to: Option<RoleId>,
+    pub summary: String,
+    pub instruction: String,
+}
+
+/// End a turn by giving the loop to another role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandOver {
+    pub loop_id: LoopId,
+    pub role: RoleId,
+    pub summary: String,
+    pub instruction: String,
+    pub is_task_complete: bool,
+    /// `None` is the next participant in order.
+    pub to: Option<RoleId>,
+    /// `None` is the turn held.
+    pub turn: Option<Turn>,
+}
+
+/// Take a turn from its holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reclaim {
+    pub loop_id: LoopId,
+    pub by: Actor,
+    /// `None` is the role that asks.
+    pub to: Option<RoleId>,
+    pub reason: String,
+    /// `None` is the latest turn.
+    pub turn: Option<Turn>,
+}
+
+/// Tell how far the handover that began `turn` got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkTurn {
+    pub loop_id: LoopId,
+    pub role: RoleId,
+    pub turn: Turn,
+    pub mark: Mark,
+}
+
+impl HandOver {
+    /// What is said, to recognise it when it is said again.
+    pub(super) fn content(&self) -> Hash {
+        let complete = if self.is_task_complete { "complete" } else { "" };
+        let to = self.to.as_ref().map_or("", RoleId::as_str);
+        Hash::of_fields([self.summary.as_str(), self.instruction.as_str(), complete, to])
+    }
+}
+
+impl StartRound {
+    pub(super) fn content(&self) -> Hash {
+        let to = self.to.as_ref().map_or("", RoleId::as_str);
+        Hash::of_fields([self.summary.as_str(), self.instruction.as_str(), to, by(&self.by)])
+    }
+}
+
+impl Reclaim {
+    pub(super) fn content(&self) -> Hash {
+        let to = self.to.as_ref().map_or("", RoleId::as_str);
+        let kind = if self.by.role().is_some() { "role" } else { "person" };
+        Hash::of_fields([kind, by(&self.by), to, self.reason.as_str()])
+    }
+}
+
+fn by(actor: &Actor) -> &str {
+    match actor {
+        Actor::Role(role) => role.as_str(),
+        Actor::Person(person) => person.as_str(),
+    }
+}

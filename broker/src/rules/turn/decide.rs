@@ -1,0 +1,330 @@
+//! How loops are opened, and how turns end.
+//!
+//! A command that a model repeats after a time-out is a new call under a new key, so each of
+//! these knows its own intent again and answers as it did the first time.
+
+use tasuki_proto::{
+    id::{LoopId, RoleId, Timestamp, Turn},
+    limits::{LOOP_DEFAULT, LOOPS_MAX},
+};
+
+use super::{
+    Actor, CreateLoop, Ended, EntryFacts, EntryText, HandOver, HandedOver, Loop, LoopOpened, Loops,
+    NextTurn, ParticipantsSet, Reclaim, RoundStarted, StartRound, TurnReclaimed,
+};
+use crate::rules::{
+    Body, Context, Decision, Event, Rejection, Reply,
+    directory::{Directory, Register},
+    rejection::listed,
+};
+
+impl Loops {
+    pub(in crate::rules) fn decide_create(&self, it: &CreateLoop) -> Result<Decision, Rejection> {
+        let reply = Reply::Opened { loop_id: it.loop_id.clone() };
+        let Some(existing) = self.by_id.get(&it.loop_id) else {
+            if LOOPS_MAX <= self.by_id.len() {
+                return Err(Rejection::TooManyLoops);
+            }
+            let opened =
+                LoopOpened { loop_id: it.loop_id.clone(), participants: it.participants.clone() };
+            return Ok(Decision::new(vec![Event::LoopOpened(opened)], reply));
+        };
+        if existing.participants == it.participants {
+            return Ok(Decision::repeat(reply));
+        }
+        if existing.is_untouched() {
+            let set = ParticipantsSet {
+                loop_id: it.loop_id.clone(),
+                participants: it.participants.clone(),
+            };
+            return Ok(Decision::new(vec![Event::ParticipantsSet(set)], reply));
+        }
+        Err(Rejection::LoopExists {
+            loop_id: it.loop_id.clone(),
+            participants: listed(existing.participants.iter().map(RoleId::as_str)),
+        })
+    }
+
+    /// Seats the roles of a node in the loop every workspace starts with, as long as nobody
+    /// handed over in it: `A` and `B`, unless other roles are given, then those, in order.
+    pub(in crate::rules) fn decide_seats(
+        &self,
+        directory: &Directory,
+        it: &Register,
+    ) -> Option<Event> {
+        let (id, main) = self.by_id.iter().find(|(id, _)| id.as_str() == LOOP_DEFAULT)?;
+        let is_given = |role: &RoleId| !matches!(role.as_str(), "A" | "B");
+        let joining = it.roles.iter().filter(|spec| spec.has_loop()).map(|spec| &spec.role);
+        if !main.is_open_to_join || !joining.clone().any(is_given) {
+            return None;
+        }
+        let is_hosted = |role: &RoleId| directory.host(role).is_some();
+        let mut participants: Vec<RoleId> = main
+            .participants
+            .iter()
+            .filter(|role| is_given(role) || is_hosted(role) || main.lease.is_some())
+            .cloned()
+            .collect();
+        for role in joining {
+            if !participants.contains(role) {
+                participants.push(role.clone());
+            }
+        }
+        if participants == main.participants {
+            return None;
+        }
+        Some(Event::ParticipantsSet(ParticipantsSet { loop_id: id.clone(), participants }))
+    }
+
+    pub(in crate::rules) fn decide_start(
+        &self,
+        now: Timestamp,
+        context: &Context,
+        it: &StartRound,
+    ) -> Result<Decision, Rejection> {
+        let state = self.get(&it.loop_id)?;
+        if let Actor::Role(role) = &it.by {
+            state.check_participant(&it.loop_id, role)?;
+        }
+        if let Some(holder) = &state.holder {
+            return Err(Rejection::LoopActive {
+                loop_id: it.loop_id.clone(),
+                holder: holder.clone(),
+                turn: state.turn,
+            });
+        }
+        let first = state.participants.first().expect("a loop has participants");
+        let to = it.to.as_ref().unwrap_or(first);
+        state.check_participant(&it.loop_id, to)?;
+        let next = state.next_turn(to, now, context);
+        let entry = state.entries + 1;
+        let round = state.round + 1;
+        let has_text = !(it.summary.is_empty() && it.instruction.is_empty());
+        let reply = Reply::Started { round, turn: next.turn, holder: to.clone() };
+        let started = RoundStarted {
+            loop_id: it.loop_id.clone(),
+            round,
+            entry,
+            content: it.content(),
+            has_text,
+            next,
+        };
+        let mut decision = Decision::new(vec![Event::RoundStarted(started)], reply);
+        decision.bodies.extend(state.latest.clone().map(Body::Facts));
+        if has_text {
+            decision.bodies.push(Body::Text(EntryText {
+                loop_id: it.loop_id.clone(),
+                number: entry,
+                summary: it.summary.clone(),
+                instruction: it.instruction.clone(),
+            }));
+        }
+        Ok(decision)
+    }
+
+    pub(in crate::rules) fn decide_hand_over(
+        &self,
+        now: Timestamp,
+        context: &Context,
+        it: &HandOver,
+    ) -> Result<Decision, Rejection> {
+        let state = self.get(&it.loop_id)?;
+        state.check_participant(&it.loop_id, &it.role)?;
+        if let Some(to) = &it.to {
+            state.check_participant(&it.loop_id, to)?;
+        }
+        if let Some(turn) = it.turn
+            && state.turn < turn
+        {
+            return Err(state.not_begun(&it.loop_id, turn));
+        }
+        let holds = state.holder.as_ref() == Some(&it.role);
+        if !holds || it.turn.is_some_and(|turn| turn != state.turn) {
+            return state.repeated_handover(it);
+        }
+
+        let content = it.content();
+        let next = (!it.is_task_complete).then(|| {
+            let to = it.to.as_ref().unwrap_or_else(|| state.after(&it.role));
+            state.next_turn(to, now, context)
+        });
+        let reply = Reply::Handed {
+            ended: state.turn,
+            next: next.as_ref().map(|next| (next.turn, next.to.clone())),
+        };
+        let handed = HandedOver {
+            loop_id: it.loop_id.clone(),
+            round: state.round,
+            entry: state.entries + 1,
+            ended: state.turn,
+            from: it.role.clone(),
+            content,
+            next,
+        };
+        let mut decision = Decision::new(vec![Event::HandedOver(handed)], reply);
+        decision.bodies.extend(state.latest_acted(now).map(Body::Facts));
+        decision.bodies.push(Body::Text(EntryText {
+            loop_id: it.loop_id.clone(),
+            number: state.entries + 1,
+            summary: it.summary.clone(),
+            instruction: it.instruction.clone(),
+        }));
+        Ok(decision)
+    }
+
+    pub(in crate::rules) fn decide_reclaim(
+        &self,
+        now: Timestamp,
+        context: &Context,
+        it: &Reclaim,
+    ) -> Result<Decision, Rejection> {
+        let state = self.get(&it.loop_id)?;
+        let to = match (&it.to, &it.by) {
+            (Some(to), _) => to,
+            (None, Actor::Role(role)) => role,
+            (None, Actor::Person(_)) => {
+                let text = "name the role that gets the turn: a person holds none (--to ROLE)";
+                return Err(Rejection::Invalid(text.to_owned()));
+            }
+        };
+        state.check_participant(&it.loop_id, to)?;
+        if let Actor::Role(role) = &it.by {
+            state.check_participant(&it.loop_id, role)?;
+        }
+        if let Some(repeat) = state.repeated_reclaim(it) {
+            return Ok(repeat);
+        }
+        if let Some(turn) = it.turn
+            && turn != state.turn
+        {
+            if state.turn < turn {
+                return Err(state.not_begun(&it.loop_id, turn));
+            }
+            return Err(state.stale(&it.loop_id, turn));
+        }
+        let Some(holder) = &state.holder else {
+            return Err(state.completed(&it.loop_id));
+        };
+        let is_lapsed = state.lease.is_some_and(|lease| lease.is_lapsed);
+        if it.by.role().is_some() && !is_lapsed {
+            return Err(Rejection::TurnHeld {
+                loop_id: it.loop_id.clone(),
+                holder: holder.clone(),
+                turn: state.turn,
+            });
+        }
+        let next = state.next_turn(to, now, context);
+        let reply = Reply::Reclaimed {
+            ended: state.turn,
+            turn: next.turn,
+            from: holder.clone(),
+            to: to.clone(),
+        };
+        let reclaimed = TurnReclaimed {
+            loop_id: it.loop_id.clone(),
+            entry: state.entries + 1,
+            ended: state.turn,
+            from: holder.clone(),
+            reason: it.reason.clone(),
+            content: it.content(),
+            next,
+        };
+        let mut decision = Decision::new(vec![Event::TurnReclaimed(reclaimed)], reply);
+        decision.bodies.extend(state.latest_failed(now).map(Body::Facts));
+        Ok(decision)
+    }
+}
+
+impl Loop {
+    /// Whether nothing happened in it yet.
+    fn is_untouched(&self) -> bool {
+        self.entries == 0 && self.lease.is_none()
+    }
+
+    fn next_turn(&self, to: &RoleId, now: Timestamp, context: &Context) -> NextTurn {
+        let lapses = now.plus_millis(context.lease_ms);
+        NextTurn { turn: self.turn.next(), to: to.clone(), lapses }
+    }
+
+    /// A handover by a role that does not hold the turn it names: said before, or refused.
+    fn repeated_handover(&self, it: &HandOver) -> Result<Decision, Rejection> {
+        let is_same = |ended: &Ended| {
+            !ended.is_reclaim && ended.from == it.role && ended.content == it.content()
+        };
+        let repeat = |ended: &Ended| {
+            Decision::repeat(Reply::Handed { ended: ended.turn, next: ended.next.clone() })
+        };
+        if let Some(turn) = it.turn.filter(|turn| *turn != self.turn || self.holder.is_none()) {
+            return match self.recent.iter().find(|ended| ended.turn == turn) {
+                Some(ended) if is_same(ended) => Ok(repeat(ended)),
+                Some(_) | None => Err(self.stale(&it.loop_id, turn)),
+            };
+        }
+        // The newest ended turn this role held, unless a later one came to it since.
+        let mut newest = None;
+        for ended in self.recent.iter().rev() {
+            if ended.from == it.role {
+                newest = Some(ended);
+                break;
+            }
+        }
+        match newest {
+            Some(ended) if is_same(ended) => return Ok(repeat(ended)),
+            Some(ended) if ended.is_reclaim => return Err(self.stale(&it.loop_id, ended.turn)),
+            Some(_) | None => {}
+        }
+        match &self.holder {
+            None => Err(self.completed(&it.loop_id)),
+            Some(holder) => Err(Rejection::NotYourTurn {
+                loop_id: it.loop_id.clone(),
+                holder: holder.clone(),
+                turn: self.turn,
+            }),
+        }
+    }
+
+    fn repeated_reclaim(&self, it: &Reclaim) -> Option<Decision> {
+        let ended = match it.turn {
+            Some(turn) => self.recent.iter().find(|ended| ended.turn == turn)?,
+            None => self.recent.back()?,
+        };
+        let (turn, to) = ended.next.clone()?;
+        let is_same = ended.is_reclaim && ended.content == it.content();
+        is_same.then(|| {
+            Decision::repeat(Reply::Reclaimed {
+                ended: ended.turn,
+                turn,
+                from: ended.from.clone(),
+                to,
+            })
+        })
+    }
+
+    fn latest_acted(&self, now: Timestamp) -> Option<EntryFacts> {
+        let mut facts = self.latest.clone()?;
+        facts.receipts.seen.get_or_insert(now);
+        facts.receipts.acted = Some(now);
+        Some(facts)
+    }
+
+    fn latest_failed(&self, now: Timestamp) -> Option<EntryFacts> {
+        let mut facts = self.latest.clone()?;
+        facts.receipts.failed = Some(now);
+        Some(facts)
+    }
+
+    fn stale(&self, loop_id: &LoopId, presented: Turn) -> Rejection {
+        Rejection::StaleTurn { loop_id: loop_id.clone(), presented, current: self.turn }
+    }
+
+    fn completed(&self, loop_id: &LoopId) -> Rejection {
+        Rejection::LoopCompleted { loop_id: loop_id.clone(), turn: self.turn }
+    }
+
+    fn not_begun(&self, loop_id: &LoopId, turn: Turn) -> Rejection {
+        Rejection::Invalid(format!(
+            "turn {turn} of loop {loop_id} has not begun; the latest is turn {}",
+            self.turn
+        ))
+    }
+}

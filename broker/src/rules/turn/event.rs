@@ -1,0 +1,67 @@
+//! What happened in a loop.
+
+use tasuki_proto::id::{LoopId, RoleId, Timestamp, Turn};
+
+use crate::hash::Hash;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopOpened {
+    pub loop_id: LoopId,
+    pub participants: Vec<RoleId>,
+}
+
+/// Who takes turns, settled before the first handover.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParticipantsSet {
+    pub loop_id: LoopId,
+    pub participants: Vec<RoleId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandedOver {
+    pub loop_id: LoopId,
+    pub round: u32,
+    pub entry: u64,
+    pub ended: Turn,
+    pub from: RoleId,
+    pub content: Hash,
+    /// `None` when it completed the loop.
+    pub next: Option<NextTurn>,
+}
+
+/// The turn that began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextTurn {
+    pub turn: Turn,
+    pub to: RoleId,
+    pub lapses: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnReclaimed {
+    pub loop_id: LoopId,
+    pub entry: u64,
+    pub ended: Turn,
+    pub from: RoleId,
+    pub reason: String,
+    pub content: Hash,
+    pub next: NextTurn,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoundStarted {
+    pub loop_id: LoopId,
+    pub round: u32,
+    pub entry: u64,
+    pub content: Hash,
+    pub has_text: bool,
+    pub next: NextTurn,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseRenewed {
+    pub loop_id: LoopId,
+    pub turn: Turn,
+    pub lapses: Timestamp,
+    pub is_grace: bool,
+}

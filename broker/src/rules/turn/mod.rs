@@ -1,0 +1,257 @@
+//! Loops: lines of work that roles take turns at.
+//!
+//! Whose turn it is, how a turn ends ([`decide`]), what its lease does ([`lease`]), what a role
+//! that asks is told ([`Loops::answer`]).
+//!
+//! - **T1** A loop has at most one holder, and it is a participant.
+//! - **T2** Turn numbers of a loop increase by one, across handovers, rounds and restarts.
+//! - **T3** History entries of a loop are numbered without gaps.
+//! - **T4** A turn ends once: by its holder, or by a reclaim.
+
+mod apply;
+mod command;
+mod decide;
+mod event;
+mod lease;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tasuki_proto::{
+    id::{LoopId, NodeId, PersonId, RoleId, Timestamp, Turn},
+    limits::LOOP_DEFAULT,
+};
+
+pub use self::{
+    command::{Actor, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound},
+    event::{
+        HandedOver, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet, RoundStarted,
+        TurnReclaimed,
+    },
+};
+use super::{Rejection, rejection::listed};
+use crate::hash::Hash;
+
+/// Ended turns kept per loop to recognise a repeated intent: four for each of 16 participants.
+pub const RECENT_MAX: usize = 64;
+
+/// All loops of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loops {
+    pub by_id: BTreeMap<LoopId, Loop>,
+    /// Derived: leases that run, by when they lapse.
+    leases: BTreeSet<(Timestamp, LoopId)>,
+    /// Derived: loops whose lease lapsed.
+    lapsed: BTreeSet<LoopId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loop {
+    /// In order.
+    pub participants: Vec<RoleId>,
+    /// From 1.
+    pub round: u32,
+    /// The latest turn, held or, once completed, over.
+    pub turn: Turn,
+    /// `None` once completed.
+    pub holder: Option<RoleId>,
+    pub began: Timestamp,
+    /// `None` while nobody has begun, and once completed.
+    pub lease: Option<Lease>,
+    /// History entries so far.
+    pub entries: u64,
+    /// The newest of them.
+    pub latest: Option<EntryFacts>,
+    /// How the latest turns ended, oldest first.
+    pub recent: VecDeque<Ended>,
+    /// Roles that register may still be seated in it.
+    pub is_open_to_join: bool,
+}
+
+/// The time limit on a held turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    pub lapses: Timestamp,
+    pub is_lapsed: bool,
+    /// The one grace after the broker was down was given.
+    pub had_grace: bool,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub turn: Turn,
+    pub is_reclaim: bool,
+    pub from: RoleId,
+    /// Who got the next turn; `None` when the loop was completed.
+    pub next: Option<(Turn, RoleId)>,
+    /// What was said, to recognise it.
+    pub content: Hash,
+}
+
+/// One entry of a loop's history, without its words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryFacts {
+    pub loop_id: LoopId,
+    /// From 1, no gaps (T3).
+    pub number: u64,
+    pub kind: EntryKind,
+    pub round: u32,
+    /// [`Turn::NONE`] for a round's start.
+    pub ended: Turn,
+    /// What began; `None` when the loop was completed.
+    pub next: Option<(Turn, RoleId)>,
+    pub from: Option<RoleId>,
+    /// Of a reclaim.
+    pub reason: String,
+    pub person: Option<PersonId>,
+    pub node: Option<NodeId>,
+    pub receipts: Receipts,
+    /// Whether words were said.
+    pub has_text: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    Handover,
+    Reclaim,
+    RoundStart,
+}
+
+/// The words of one history entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryText {
+    pub loop_id: LoopId,
+    pub number: u64,
+    pub summary: String,
+    pub instruction: String,
+}
+
+/// How far a handover got, each the time it happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Receipts {
+    pub stored: Option<Timestamp>,
+    pub handed: Option<Timestamp>,
+    pub seen: Option<Timestamp>,
+    pub acted: Option<Timestamp>,
+    pub failed: Option<Timestamp>,
+    pub lapsed: Option<Timestamp>,
+}
+
+/// What a role that asks "is it my turn" is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub standing: Standing,
+    pub loop_id: LoopId,
+    pub round: u32,
+    pub turn: Turn,
+    pub holder: Option<RoleId>,
+    pub lapses: Option<Timestamp>,
+    pub latest: Option<EntryFacts>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    CanStart,
+    Finished,
+    NotYet,
+}
+
+impl Default for Loops {
+    /// A workspace starts with one loop; turn 1 is with the first of its participants.
+    fn default() -> Self {
+        let role = |name: &str| name.parse::<RoleId>().expect("a valid id");
+        let participants = vec![role("A"), role("B")];
+        let main = Loop::opened(participants, Timestamp::default(), true);
+        let id = LOOP_DEFAULT.parse::<LoopId>().expect("a valid id");
+        Self::restored(BTreeMap::from([(id, main)]))
+    }
+}
+
+impl Loops {
+    /// From what a snapshot held.
+    pub fn restored(by_id: BTreeMap<LoopId, Loop>) -> Self {
+        let (mut leases, mut lapsed) = (BTreeSet::new(), BTreeSet::new());
+        for (id, it) in &by_id {
+            match it.lease {
+                Some(lease) if lease.is_lapsed => _ = lapsed.insert(id.clone()),
+                Some(lease) => _ = leases.insert((lease.lapses, id.clone())),
+                None => {}
+            }
+        }
+        Self { by_id, leases, lapsed }
+    }
+
+    /// The loop of this name.
+    ///
+    /// # Errors
+    /// [`Rejection::UnknownLoop`] names those there are.
+    pub fn get(&self, id: &LoopId) -> Result<&Loop, Rejection> {
+        self.by_id.get(id).ok_or_else(|| Rejection::UnknownLoop {
+            loop_id: id.clone(),
+            known: listed(self.by_id.keys().map(LoopId::as_str)),
+        })
+    }
+
+    /// What `role` is told about its turn. Shows state, changes nothing.
+    ///
+    /// # Errors
+    /// An unknown loop, or a role that does not take part in it.
+    pub fn answer(&self, id: &LoopId, role: &RoleId) -> Result<Answer, Rejection> {
+        let it = self.get(id)?;
+        it.check_participant(id, role)?;
+        let standing = match &it.holder {
+            None => Standing::Finished,
+            Some(holder) if holder == role => Standing::CanStart,
+            Some(_) => Standing::NotYet,
+        };
+        Ok(Answer {
+            standing,
+            loop_id: id.clone(),
+            round: it.round,
+            turn: it.turn,
+            holder: it.holder.clone(),
+            lapses: it.lease.map(|lease| lease.lapses),
+            latest: it.latest.clone(),
+        })
+    }
+}
+
+impl Loop {
+    fn opened(participants: Vec<RoleId>, now: Timestamp, is_open_to_join: bool) -> Self {
+        let holder = participants.first().cloned();
+        Self {
+            participants,
+            round: 1,
+            turn: Turn::NONE.next(),
+            holder,
+            began: now,
+            lease: None,
+            entries: 0,
+            latest: None,
+            recent: VecDeque::new(),
+            is_open_to_join,
+        }
+    }
+
+    fn check_participant(&self, id: &LoopId, role: &RoleId) -> Result<(), Rejection> {
+        if self.participants.contains(role) {
+            return Ok(());
+        }
+        Err(Rejection::UnknownRole {
+            role: role.clone(),
+            loop_id: id.clone(),
+            known: listed(self.participants.iter().map(RoleId::as_str)),
+        })
+    }
+
+    /// When the lease lapses, if one runs.
+    fn running_lease(&self) -> Option<Timestamp> {
+        self.lease.filter(|lease| !lease.is_lapsed).map(|lease| lease.lapses)
+    }
+
+    /// Who comes after `role`, in order.
+    fn after(&self, role: &RoleId) -> &RoleId {
+        let at = self.participants.iter().position(|it| it == role).map_or(0, |at| at + 1);
+        &self.participants[at % self.participants.len()]
+    }
+}

@@ -1,0 +1,127 @@
+//! How the rest of the broker talks to a workspace. Cheap to clone.
+//!
+//! ractor's mailboxes have no bound, so the handle has: a permit travels with every message and
+//! is given back when its answer left, not when its caller tired of waiting.
+
+use std::{sync::Arc, time::Duration};
+
+use ractor::ActorRef;
+use tasuki_proto::reason::Reason;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, broadcast, oneshot};
+
+use super::{
+    actor::{Executed, Msg, Release, View},
+    waits::{Question, Sink, WaitId},
+};
+use crate::rules::{Record, Rejection, Request};
+
+/// Commands and reads of one workspace admitted and not yet answered.
+pub const IN_FLIGHT_MAX: usize = 4096;
+
+/// How long a caller waits for an answer. Past it the outcome is unknown, not negative.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ExecuteError {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error("{IN_FLIGHT_MAX} requests of this workspace are under way already; try again shortly")]
+    Overloaded,
+    #[error("{0}; try again shortly")]
+    Unavailable(String),
+    #[error("{0}")]
+    Damaged(String),
+    #[error(
+        "no answer from the workspace; the command may or may not have taken effect: send it \
+         again under the same idempotency key"
+    )]
+    OutcomeUnknown,
+}
+
+impl ExecuteError {
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Rejected(rejection) => rejection.reason(),
+            Self::Overloaded => Reason::Overloaded,
+            Self::Unavailable(_) => Reason::Unavailable,
+            Self::Damaged(_) => Reason::Damaged,
+            Self::OutcomeUnknown => Reason::OutcomeUnknown,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Handle {
+    pub(super) actor: ActorRef<Msg>,
+    pub(super) admission: Arc<Semaphore>,
+    pub(super) feed: broadcast::Sender<Arc<Record>>,
+}
+
+impl Handle {
+    /// `None`: the actor is going to sleep; ask for the workspace again.
+    pub(super) fn admit(&self) -> Option<Result<OwnedSemaphorePermit, ExecuteError>> {
+        match self.admission.clone().try_acquire_owned() {
+            Ok(permit) => Some(Ok(permit)),
+            Err(TryAcquireError::NoPermits) => Some(Err(ExecuteError::Overloaded)),
+            Err(TryAcquireError::Closed) => None,
+        }
+    }
+
+    pub(super) async fn execute(
+        &self,
+        request: Request,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Executed, ExecuteError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Msg::Execute { request: Box::new(request), reply, permit })?;
+        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(answer)) => Ok(answer?),
+            Ok(Err(_)) | Err(_) => Err(ExecuteError::OutcomeUnknown),
+        }
+    }
+
+    /// Runs `look` on the state and returns what it made of it, once that state is durable.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&View<'_>) -> T + Send + 'static,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<T, ExecuteError> {
+        let (reply, answer) = oneshot::channel();
+        let look = Box::new(move |view: &View<'_>| -> Release {
+            let seen = look(view);
+            Box::new(move || {
+                drop(permit);
+                // The caller may have stopped waiting.
+                let _ = reply.send(seen);
+            })
+        });
+        self.send(Msg::Look(look))?;
+        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(seen)) => Ok(seen),
+            Ok(Err(_)) | Err(_) => {
+                Err(ExecuteError::Unavailable("the workspace did not answer".to_owned()))
+            }
+        }
+    }
+
+    pub(super) fn park(
+        &self,
+        question: Question,
+        id: WaitId,
+        hold_ms: u64,
+        sink: Sink,
+    ) -> Result<(), ExecuteError> {
+        self.send(Msg::Park { question, id, hold_ms, sink })
+    }
+
+    /// Removes a wait whose caller is gone.
+    pub fn cancel(&self, question: Question, id: WaitId) {
+        // An actor that is gone has no waits.
+        let _ = self.actor.send_message(Msg::Cancel { question, id });
+    }
+
+    fn send(&self, message: Msg) -> Result<(), ExecuteError> {
+        let gone = |_| ExecuteError::Unavailable("the workspace is not running".to_owned());
+        self.actor.send_message(message).map_err(gone)
+    }
+}

@@ -1,0 +1,24 @@
+//! The thin shell around [`crate::rules`]: one actor per workspace, its handle, its waits.
+//!
+//! An actor decides, applies in memory, queues the record, and goes on; it releases what rests on
+//! a sequence once the journal says that sequence is durable.
+//!
+//! **Invariants**
+//! - **S1** Only a workspace's actor changes its state or appends to its journal.
+//! - **S2** Answers, refusals, reads, woken waits and feeds leave only once the state they rest
+//!   on is durable.
+//! - **S3** A wait consumes nothing. Losing one loses nothing, the caller asks again.
+//!
+//! Not here: rules, bytes, the wire.
+
+mod actor;
+mod handle;
+mod supervisor;
+mod waits;
+
+pub use self::{
+    actor::{Executed, IDLE_MS, Settings, View},
+    handle::{ExecuteError, Handle, IN_FLIGHT_MAX},
+    supervisor::{WORKSPACES_AWAKE_MAX, Workspaces},
+    waits::{Question, Told, WAITS_MAX, WaitId, Waits},
+};

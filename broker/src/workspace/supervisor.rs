@@ -1,0 +1,339 @@
+//! Wakes workspaces on demand and notices when one ends.
+//!
+//! A workspace whose actor panics is lost to nobody: its callers are told that the outcome is
+//! unknown, and the next call wakes it again from the journal.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tasuki_proto::id::{NodeId, RoleId, Timestamp, WorkspaceId};
+use tokio::sync::{Semaphore, broadcast, oneshot};
+use tracing::{error, warn};
+
+use super::{
+    actor::{Arguments, Executed, Msg as WorkspaceMsg, Settings, Shell, View},
+    handle::{ExecuteError, Handle, IN_FLIGHT_MAX},
+    waits::{Question, Sink, WaitId},
+};
+use crate::{
+    clock::Clock,
+    journal::Journal,
+    rules::{Record, Request},
+};
+
+/// Workspaces in memory at once. Any name can be asked about, so there must be a bound.
+pub const WORKSPACES_AWAKE_MAX: usize = 10_000;
+
+/// Records a feed may fall behind before it has to read them back.
+const FEED_RECORDS: usize = 256;
+
+/// How often a call asks again for a workspace that just fell asleep.
+const WAKES_MAX: usize = 4;
+
+/// All workspaces of a broker. Cheap to clone.
+#[derive(Clone)]
+pub struct Workspaces {
+    shared: Arc<Shared>,
+    supervisor: ActorRef<Msg>,
+}
+
+struct Shared {
+    awake: RwLock<BTreeMap<WorkspaceId, Handle>>,
+    journal: Arc<dyn Journal>,
+    clock: Clock,
+    since: Timestamp,
+    settings: Settings,
+    fatal: Arc<dyn Fn(&str) + Send + Sync>,
+    next_wait: AtomicU64,
+}
+
+impl fmt::Debug for Workspaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workspaces").finish_non_exhaustive()
+    }
+}
+
+enum Msg {
+    Wake(WorkspaceId, oneshot::Sender<Result<Handle, ExecuteError>>),
+    Woken(WorkspaceId, Result<Handle, ExecuteError>),
+}
+
+struct Supervisor;
+
+#[derive(Default)]
+struct Waking(BTreeMap<WorkspaceId, Vec<oneshot::Sender<Result<Handle, ExecuteError>>>>);
+
+impl Workspaces {
+    /// `fatal` is called when the disk failed and the process must end.
+    ///
+    /// # Panics
+    /// When called outside an async runtime.
+    pub async fn start(
+        journal: Arc<dyn Journal>,
+        clock: Clock,
+        settings: Settings,
+        fatal: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            awake: RwLock::default(),
+            journal,
+            since: clock.now(),
+            clock,
+            settings,
+            fatal,
+            next_wait: AtomicU64::new(1),
+        });
+        let (supervisor, _) = Actor::spawn(None, Supervisor, shared.clone())
+            .await
+            .expect("starting the supervisor does nothing that can fail");
+        Self { shared, supervisor }
+    }
+
+    pub fn journal(&self) -> &Arc<dyn Journal> {
+        &self.shared.journal
+    }
+
+    /// Carries out a command.
+    ///
+    /// # Errors
+    /// A refusal, or why there is no answer.
+    pub async fn execute(
+        &self,
+        workspace: &WorkspaceId,
+        request: Request,
+    ) -> Result<Executed, ExecuteError> {
+        let (handle, permit) = self.admitted(workspace).await?;
+        handle.execute(request, permit).await
+    }
+
+    /// Runs `look` on a workspace's state; what it saw is durable when this returns.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        workspace: &WorkspaceId,
+        look: impl FnOnce(&View<'_>) -> T + Send + 'static,
+    ) -> Result<T, ExecuteError> {
+        let (handle, permit) = self.admitted(workspace).await?;
+        handle.look(look, permit).await
+    }
+
+    /// Parks a wait; `sink` gets its one outcome. The handle and id remove it again.
+    ///
+    /// # Errors
+    /// Why it could not be parked; then `sink` is never called.
+    pub(crate) async fn park(
+        &self,
+        workspace: &WorkspaceId,
+        question: Question,
+        hold_ms: u64,
+        sink: Sink,
+    ) -> Result<(Handle, WaitId), ExecuteError> {
+        let (handle, _permit) = self.admitted(workspace).await?;
+        let id = WaitId(self.shared.next_wait.fetch_add(1, Ordering::Relaxed));
+        handle.park(question, id, hold_ms, sink)?;
+        Ok((handle, id))
+    }
+
+    /// Signs of life: who, how many milliseconds ago, through which client.
+    ///
+    /// # Errors
+    /// Why they could not be told.
+    pub async fn seen(
+        &self,
+        workspace: &WorkspaceId,
+        node: Option<NodeId>,
+        roles: Vec<(RoleId, u64, String)>,
+    ) -> Result<(), ExecuteError> {
+        let (handle, _permit) = self.admitted(workspace).await?;
+        // An actor that just ended forgets presence anyway.
+        let _ = handle.actor.send_message(WorkspaceMsg::Seen { node, roles });
+        Ok(())
+    }
+
+    /// Records as they become durable, from here on.
+    ///
+    /// # Errors
+    /// Why the workspace cannot be woken.
+    pub async fn subscribe(
+        &self,
+        workspace: &WorkspaceId,
+    ) -> Result<broadcast::Receiver<Arc<Record>>, ExecuteError> {
+        let (handle, _permit) = self.admitted(workspace).await?;
+        Ok(handle.feed.subscribe())
+    }
+
+    /// Has every workspace that keeps old commits from being dropped take a snapshot.
+    pub async fn unpin(&self) {
+        for workspace in self.shared.journal.pinning() {
+            match self.admitted(&workspace).await {
+                Ok((handle, _permit)) => {
+                    let _ = handle.actor.send_message(WorkspaceMsg::Snapshot);
+                }
+                Err(error) => warn!(%workspace, %error, "cannot take a snapshot"),
+            }
+        }
+    }
+
+    /// Answers every parked wait with what holds: the broker is stopping.
+    pub fn end_waits(&self) {
+        let awake = self.shared.awake.read().unwrap_or_else(|e| e.into_inner());
+        for handle in awake.values() {
+            let _ = handle.actor.send_message(WorkspaceMsg::EndWaits);
+        }
+    }
+
+    /// How many workspaces are in memory.
+    pub fn awake(&self) -> usize {
+        self.shared.awake.read().unwrap_or_else(|e| e.into_inner()).len()
+    }
+
+    async fn admitted(
+        &self,
+        workspace: &WorkspaceId,
+    ) -> Result<(Handle, tokio::sync::OwnedSemaphorePermit), ExecuteError> {
+        for _ in 0..WAKES_MAX {
+            let handle = self.wake(workspace).await?;
+            if let Some(permit) = handle.admit() {
+                return Ok((handle, permit?));
+            }
+            self.shared.forget(workspace, Some(&handle));
+        }
+        Err(ExecuteError::Unavailable("the workspace keeps falling asleep".to_owned()))
+    }
+
+    async fn wake(&self, workspace: &WorkspaceId) -> Result<Handle, ExecuteError> {
+        if let Some(handle) = self.shared.awake(workspace) {
+            return Ok(handle);
+        }
+        let (reply, answer) = oneshot::channel();
+        let down = || ExecuteError::Unavailable("the broker is stopping".to_owned());
+        self.supervisor.send_message(Msg::Wake(workspace.clone(), reply)).map_err(|_| down())?;
+        answer.await.map_err(|_| down())?
+    }
+}
+
+impl Shared {
+    fn awake(&self, workspace: &WorkspaceId) -> Option<Handle> {
+        let awake = self.awake.read().unwrap_or_else(|e| e.into_inner());
+        awake.get(workspace).filter(|handle| !handle.admission.is_closed()).cloned()
+    }
+
+    /// Forgets a workspace that left memory; `only` this actor of it, if given.
+    fn forget(&self, workspace: &WorkspaceId, only: Option<&Handle>) {
+        let mut awake = self.awake.write().unwrap_or_else(|e| e.into_inner());
+        let is_it = awake.get(workspace).is_some_and(|handle| {
+            only.is_none_or(|only| only.actor.get_id() == handle.actor.get_id())
+        });
+        if is_it {
+            awake.remove(workspace);
+        }
+    }
+
+    async fn spawn(
+        &self,
+        workspace: WorkspaceId,
+        supervisor: ActorRef<Msg>,
+    ) -> Result<Handle, ExecuteError> {
+        if WORKSPACES_AWAKE_MAX <= self.awake.read().unwrap_or_else(|e| e.into_inner()).len() {
+            return Err(ExecuteError::Overloaded);
+        }
+        let admission = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+        let (feed, _) = broadcast::channel(FEED_RECORDS);
+        let arguments = Arguments {
+            id: workspace.clone(),
+            journal: self.journal.clone(),
+            clock: self.clock.clone(),
+            since: self.since,
+            settings: self.settings.clone(),
+            admission: admission.clone(),
+            feed: feed.clone(),
+            fatal: self.fatal.clone(),
+        };
+        let spawned = Actor::spawn_linked(None, Shell, arguments, supervisor.get_cell()).await;
+        let (actor, _) = spawned.map_err(|error| {
+            error!(%workspace, %error, "a workspace cannot be woken");
+            ExecuteError::Damaged(format!("workspace {workspace} cannot be read: {error}"))
+        })?;
+        Ok(Handle { actor, admission, feed })
+    }
+}
+
+impl Actor for Supervisor {
+    type Msg = Msg;
+    type State = (Arc<Shared>, Waking);
+    type Arguments = Arc<Shared>;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Msg>,
+        shared: Arc<Shared>,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok((shared, Waking::default()))
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Msg>,
+        message: Msg,
+        (shared, waking): &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            Msg::Wake(workspace, reply) => {
+                if let Some(handle) = shared.awake(&workspace) {
+                    let _ = reply.send(Ok(handle));
+                    return Ok(());
+                }
+                let others = waking.0.entry(workspace.clone()).or_default();
+                others.push(reply);
+                if others.len() == 1 {
+                    // Reading a journal takes a while; other workspaces need not wait for it.
+                    let shared = shared.clone();
+                    tokio::spawn(async move {
+                        let woken = shared.spawn(workspace.clone(), myself.clone()).await;
+                        let _ = myself.send_message(Msg::Woken(workspace, woken));
+                    });
+                }
+            }
+            Msg::Woken(workspace, woken) => {
+                if let Ok(handle) = &woken {
+                    let mut awake = shared.awake.write().unwrap_or_else(|e| e.into_inner());
+                    awake.insert(workspace.clone(), handle.clone());
+                }
+                for reply in waking.0.remove(&workspace).unwrap_or_default() {
+                    let _ = reply.send(woken.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _myself: ActorRef<Msg>,
+        event: SupervisionEvent,
+        (shared, _): &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let ended = match event {
+            SupervisionEvent::ActorTerminated(actor, ..) => actor,
+            SupervisionEvent::ActorFailed(actor, error) => {
+                error!(%error, "a workspace failed; the next call wakes it from the journal");
+                actor
+            }
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {
+                return Ok(());
+            }
+        };
+        let mut awake = shared.awake.write().unwrap_or_else(|e| e.into_inner());
+        awake.retain(|_, handle| handle.actor.get_id() != ended.get_id());
+        Ok(())
+    }
+}

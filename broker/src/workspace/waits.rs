@@ -1,0 +1,158 @@
+//! Waits parked until the state says what a caller asked for.
+//!
+//! One wait per role and loop: a newer one supersedes the older, which is told so.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use tasuki_proto::id::{LoopId, RoleId, Sequence, Timestamp};
+
+use crate::rules::{Rejection, turn::Answer};
+
+/// Waits parked in one workspace. At about half a KiB each this is some 10 MiB.
+pub const WAITS_MAX: usize = 20_000;
+
+/// Names one wait within the broker process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WaitId(pub u64);
+
+/// "Is it this role's turn in this loop?"
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Question {
+    pub loop_id: LoopId,
+    pub role: RoleId,
+}
+
+/// What a wait ends with.
+#[derive(Debug, Clone)]
+pub struct Told {
+    pub answer: Answer,
+    pub is_superseded: bool,
+    /// The record the answer rests on.
+    pub sequence: Sequence,
+}
+
+/// Takes the one outcome of a wait.
+pub(crate) type Sink = Box<dyn FnOnce(Result<Told, Rejection>) + Send>;
+
+pub(super) struct Parked {
+    pub id: WaitId,
+    pub sink: Sink,
+    deadline: Timestamp,
+}
+
+/// The waits of one workspace.
+#[derive(Default)]
+pub struct Waits {
+    parked: BTreeMap<Question, Parked>,
+    deadlines: BTreeSet<(Timestamp, Question)>,
+}
+
+impl fmt::Debug for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waits").field("parked", &self.parked.len()).finish_non_exhaustive()
+    }
+}
+
+impl Waits {
+    /// Parks a wait and returns the one it supersedes.
+    pub(super) fn park(
+        &mut self,
+        question: Question,
+        id: WaitId,
+        deadline: Timestamp,
+        sink: Sink,
+    ) -> Option<Parked> {
+        let older = self.take(&question);
+        self.deadlines.insert((deadline, question.clone()));
+        self.parked.insert(question, Parked { id, sink, deadline });
+        older
+    }
+
+    /// Removes the wait of this question.
+    pub(super) fn take(&mut self, question: &Question) -> Option<Parked> {
+        let parked = self.parked.remove(question)?;
+        self.deadlines.remove(&(parked.deadline, question.clone()));
+        Some(parked)
+    }
+
+    /// Removes a wait whose caller is gone, unless a newer one took its place.
+    pub(super) fn cancel(&mut self, question: &Question, id: WaitId) {
+        if self.parked.get(question).is_some_and(|parked| parked.id == id) {
+            self.take(question);
+        }
+    }
+
+    /// Removes the waits whose hold is over.
+    pub(super) fn take_due(&mut self, now: Timestamp) -> Vec<(Question, Parked)> {
+        let mut due = Vec::new();
+        while let Some((deadline, question)) = self.deadlines.first()
+            && *deadline <= now
+        {
+            let question = question.clone();
+            let parked = self.take(&question).expect("every deadline has its wait");
+            due.push((question, parked));
+        }
+        due
+    }
+
+    /// Roles with a wait parked on this loop.
+    pub fn roles<'a>(&'a self, loop_id: &'a LoopId) -> impl Iterator<Item = &'a RoleId> {
+        let first = Question { loop_id: loop_id.clone(), role: smallest_role() };
+        let of_loop = self.parked.range(first..);
+        of_loop.take_while(move |(it, _)| it.loop_id == *loop_id).map(|(it, _)| &it.role)
+    }
+
+    pub fn questions(&self) -> impl Iterator<Item = &Question> {
+        self.parked.keys()
+    }
+
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    pub fn len(&self) -> usize {
+        self.parked.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+}
+
+fn smallest_role() -> RoleId {
+    "0".parse().expect("a valid id")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(loop_id: &str, role: &str) -> Question {
+        Question { loop_id: loop_id.parse().unwrap(), role: role.parse().unwrap() }
+    }
+
+    fn park(waits: &mut Waits, question: &Question, id: u64, deadline: u64) -> Option<WaitId> {
+        let deadline = Timestamp::from_millis(deadline);
+        waits.park(question.clone(), WaitId(id), deadline, Box::new(|_| {})).map(|it| it.id)
+    }
+
+    #[test]
+    fn a_newer_wait_supersedes_and_only_its_own_caller_cancels_it() {
+        let mut waits = Waits::default();
+        let (a, b) = (question("main", "A"), question("main", "B"));
+        assert_eq!(park(&mut waits, &a, 1, 50), None);
+        assert_eq!(park(&mut waits, &b, 2, 40), None);
+        assert_eq!(park(&mut waits, &a, 3, 60), Some(WaitId(1)));
+        waits.cancel(&a, WaitId(1));
+        assert_eq!(waits.len(), 2, "a cancel of the superseded wait leaves the newer one");
+        assert_eq!(waits.roles(&a.loop_id).map(RoleId::as_str).collect::<Vec<_>>(), ["A", "B"]);
+        let due = waits.take_due(Timestamp::from_millis(50));
+        assert_eq!(due.iter().map(|(it, _)| it).collect::<Vec<_>>(), [&b]);
+        assert_eq!(waits.next_deadline(), Some(Timestamp::from_millis(60)));
+        waits.cancel(&a, WaitId(3));
+        assert!(waits.is_empty() && waits.next_deadline().is_none());
+    }
+}

@@ -1,0 +1,8 @@
+//! The broker as its callers meet it, and the rules as a model.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+mod api;
+mod model;
+mod support;
+mod tidy;

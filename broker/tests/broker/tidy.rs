@@ -1,0 +1,70 @@
+//! Rules about the source itself, checked like any other.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A file that is longer no longer reads in one sitting.
+const LINES_MAX: usize = 600;
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn all_sources() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found = Vec::new();
+    for folder in ["proto/src", "broker/src", "node/src"] {
+        sources(&root.join(folder), &mut found);
+    }
+    found
+}
+
+/// `rules` decides; it does not ask the world anything.
+#[test]
+fn the_rules_are_pure() {
+    let banned = [
+        "tokio", "tonic", "ractor", "sled", "async fn", ".await", "std::fs", "std::net",
+        "Instant", "SystemTime", "HashMap", "HashSet", "rand",
+    ];
+    let mut found = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rules"), &mut found);
+    assert!(5 < found.len());
+    for path in found {
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for word in banned {
+                assert!(!line.contains(word), "{}: {word} in the rules: {line}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_module_says_what_it_is_and_reads_in_one_sitting() {
+    for path in all_sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("//!"), "{} has no header", path.display());
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
+    }
+}
+
+/// Only the clock modules ask what time it is.
+#[test]
+fn time_is_asked_in_one_place() {
+    for path in all_sources().iter().filter(|path| !path.ends_with("clock.rs")) {
+        let text = fs::read_to_string(path).unwrap();
+        for ask in ["SystemTime::now", "std::time::Instant::now", "clock_gettime"] {
+            assert!(!text.contains(ask), "{} asks {ask}", path.display());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Damage: whatever happens to a byte on disk, the journal refuses by name or serves exactly
+//! what was written. Never something else, never a crash, never a hang.
+
+mod common;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use common::{Dice, Lines, child, id, open, say};
+use tasuki_broker::journal::{
+    Append, BodyKey, Journal, JournalError,
+    sled::{Options, SledJournal, verify},
+};
+
+/// Trials, each a seed.
+const TRIALS: u64 = 200;
+
+/// One trial, which takes a tenth of a second on an idle machine.
+const TRIAL_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Names the directory to the child.
+const DIR: &str = "TASUKI_TEST_DAMAGED_DIR";
+
+/// Writes a journal with some of everything, in two sittings.
+async fn write(dir: &Path) {
+    for sitting in 0..2 {
+        let journal = SledJournal::open(dir, Options::default()).expect("opens");
+        for workspace in ["a", "b"] {
+            let (mut opened, mut heard) = open(&journal, workspace).await;
+            let first = sitting * 60 + 1;
+            for sequence in first..first + 60 {
+                let size = usize::try_from(sequence % 20 * 400).expect("small");
+                let bodies =
+                    vec![(BodyKey(format!("body/{}", sequence % 25)), vec![3; size].into())];
+                let record = vec![b'r'; size + 10].into();
+                opened.writer.append(Append { sequence: sequence.into(), record, bodies });
+                if sequence == 50 && workspace == "a" {
+                    opened.writer.snapshot(50.into(), vec![b's'; 20_000].into(), 40.into());
+                }
+                heard.durable(sequence).await;
+            }
+        }
+        journal.close().await.expect("closes");
+    }
+}
+
+#[derive(Debug)]
+enum Damage {
+    Flip { at: usize, bit: u64 },
+    Cut { to: usize },
+    Zero { from: usize, to: usize },
+}
+
+/// Spoils one file of the journal in `dir` and says how.
+fn spoil(dir: &Path, dice: &mut Dice) -> String {
+    let path = pick(dir, dice);
+    let mut bytes = std::fs::read(&path).expect("reads");
+    let used: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] != 0).collect();
+    let roll = |dice: &mut Dice, limit: usize| -> usize {
+        usize::try_from(dice.roll(limit as u64)).expect("it is below a usize")
+    };
+    let at = match dice.roll(5) {
+        0 => roll(dice, bytes.len()),
+        _ => used[roll(dice, used.len())],
+    };
+    let damage = match dice.roll(4) {
+        0 => Damage::Cut { to: at },
+        1 => Damage::Zero { from: at, to: bytes.len().min(at + [1, 512, 4096][roll(dice, 3)]) },
+        _ => Damage::Flip { at, bit: dice.roll(8) },
+    };
+    match damage {
+        Damage::Flip { at, bit } => bytes[at] ^= 1 << bit,
+        Damage::Cut { to } => bytes.truncate(to),
+        Damage::Zero { from, to } => bytes[from..to].fill(0),
+    }
+    std::fs::write(&path, bytes).expect("writes");
+    format!("{}: {damage:?}", path.strip_prefix(dir).unwrap_or(&path).display())
+}
+
+/// Mostly the data; sometimes the mark or sled's other files.
+fn pick(dir: &Path, dice: &mut Dice) -> PathBuf {
+    match dice.roll(8) {
+        0 => dir.join("mark"),
+        1 => dir.join("db/conf"),
+        2 => {
+            let entries =
+                dir.join("db").read_dir().expect("a folder").map(|e| e.expect("an entry"));
+            let is_page_table = |path: &PathBuf| {
+                path.file_name().is_some_and(|it| it.to_string_lossy().starts_with("snap."))
+            };
+            entries.map(|entry| entry.path()).find(is_page_table).expect("sled writes one")
+        }
+        _ => dir.join("db/db"),
+    }
+}
+
+fn digest(dir: &Path) -> Result<String, JournalError> {
+    let report = verify(dir)?;
+    Ok(report.workspaces.iter().map(|(id, found)| format!("{id} {:?} ", found)).collect())
+}
+
+/// Runs in a process of its own: opens the spoilt journal and says what came of it.
+#[tokio::test]
+async fn a_spoilt_journal_is_opened() {
+    let Some(dir) = std::env::var_os(DIR) else { return };
+    let dir = Path::new(&dir);
+    let opened = match SledJournal::open(dir, Options::default()) {
+        Ok(journal) => {
+            let read = journal.read(&id("a"), 40.into(), 1000);
+            let closed = journal.close().await;
+            read.map(|_| ()).and(closed)
+        }
+        Err(error) => Err(error),
+    };
+    match opened.and_then(|()| digest(dir)) {
+        Ok(digest) => say(format!("\nwhole {digest}")),
+        Err(error) => say(format!("\nrefused {error:?}")),
+    }
+}
+
+#[tokio::test]
+async fn damage_is_refused_or_harmless() {
+    let whole = tempfile::tempdir().expect("a directory");
+    write(whole.path()).await;
+    let expected = format!("whole {}", digest(whole.path()).expect("is whole"));
+    let (mut refused, mut harmless, mut wrong) = (0, 0, Vec::new());
+    for seed in 1..=TRIALS {
+        let dir = tempfile::tempdir().expect("a directory");
+        common::copy(whole.path(), dir.path());
+        let damage = spoil(dir.path(), &mut Dice::new(seed));
+        let mut command = child("a_spoilt_journal_is_opened");
+        command.env(DIR, dir.path());
+        let mut lines = Lines::of(command, TRIAL_TIME_MAX);
+        let verdict = loop {
+            match lines.next() {
+                Ok(Some(line)) if line.starts_with("whole ") || line.starts_with("refused ") => {
+                    break line;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break "it crashed".into(),
+                Err(silent) => break silent,
+            }
+        };
+        lines.kill();
+        if verdict.starts_with("refused Damaged") || verdict.starts_with("refused Newer") {
+            refused += 1;
+        } else if verdict == expected {
+            harmless += 1;
+        } else {
+            wrong.push(format!("seed {seed}, {damage}: {verdict}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {TRIALS} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    // Both must happen, or the trials try nothing.
+    assert!(20 < refused && 0 < harmless, "{refused} refused, {harmless} harmless");
+}

@@ -1,0 +1,379 @@
+//! The contract of a journal, kept by each implementation; and what only the one on disk has.
+
+mod common;
+
+use std::{path::Path, sync::Arc};
+
+use bytes::Bytes;
+use common::{Heard, id, open};
+use tasuki_broker::journal::{
+    Append, BodyKey, Journal, JournalError, Outcome, Writer,
+    memory::MemoryJournal,
+    sled::{Durability, Options, SledJournal, repair_mark, verify},
+};
+use tasuki_proto::id::Sequence;
+
+fn record(sequence: u64) -> Bytes {
+    format!("record {sequence}").into()
+}
+
+fn append(sequence: u64) -> Append {
+    Append { sequence: sequence.into(), record: record(sequence), bodies: Vec::new() }
+}
+
+fn with_body(sequence: u64, key: &str, body: impl Into<Bytes>) -> Append {
+    Append { bodies: vec![(BodyKey(key.into()), body.into())], ..append(sequence) }
+}
+
+fn on_disk(dir: &Path) -> SledJournal {
+    SledJournal::open(dir, Options::default()).expect("opens")
+}
+
+/// A place where a journal can be opened, closed and opened again.
+trait Place {
+    fn journal(&self) -> Arc<dyn Journal>;
+}
+
+impl Place for MemoryJournal {
+    fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Place for tempfile::TempDir {
+    fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(on_disk(self.path()))
+    }
+}
+
+/// Runs a story against every implementation.
+async fn on_each<F: Future<Output = ()>>(story: impl Fn(Box<dyn Place>) -> F) {
+    story(Box::new(MemoryJournal::default())).await;
+    story(Box::new(tempfile::tempdir().expect("a directory"))).await;
+}
+
+async fn append_all(
+    writer: &mut Box<dyn Writer>,
+    heard: &mut Heard,
+    records: std::ops::RangeInclusive<u64>,
+) {
+    let last = *records.end();
+    records.for_each(|sequence| writer.append(append(sequence)));
+    heard.durable(last).await;
+}
+
+fn sequences(journal: &dyn Journal, from: u64, max: usize) -> Vec<u64> {
+    let records = journal.read(&id("w"), from.into(), max).expect("reads");
+    for stored in &records {
+        assert_eq!(stored.record, record(stored.sequence.get()));
+    }
+    records.iter().map(|stored| stored.sequence.get()).collect()
+}
+
+#[tokio::test]
+async fn records_are_read_back_in_order_after_reopening() {
+    on_each(|place| async move {
+        let journal = place.journal();
+        let (mut opened, mut heard) = open(&*journal, "w").await;
+        assert_eq!((opened.last, opened.snapshot), (Sequence::NONE, None));
+        append_all(&mut opened.writer, &mut heard, 1..=20).await;
+        assert_eq!(sequences(&*journal, 0, 100), (1..=20).collect::<Vec<_>>());
+        journal.close().await.expect("closes");
+
+        let journal = place.journal();
+        assert_eq!(journal.workspaces(), [id("w")]);
+        let (mut opened, mut heard) = open(&*journal, "w").await;
+        assert_eq!(opened.last, Sequence::from(20));
+        append_all(&mut opened.writer, &mut heard, 21..=22).await;
+        assert_eq!(sequences(&*journal, 19, 3), [19, 20, 21]);
+        assert_eq!(sequences(&*journal, 23, 3), [0; 0]);
+        assert_eq!(journal.read(&id("other"), 1.into(), 9).expect("reads"), []);
+        journal.close().await.expect("closes");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_newer_writer_fences_the_older() {
+    on_each(|place| async move {
+        let journal = place.journal();
+        let (mut old, mut heard_old) = open(&*journal, "w").await;
+        append_all(&mut old.writer, &mut heard_old, 1..=1).await;
+        let (mut new, mut heard_new) = open(&*journal, "w").await;
+        old.writer.append(append(2));
+        append_all(&mut new.writer, &mut heard_new, 2..=2).await;
+        assert_eq!(heard_old.next().await, Outcome::Fenced);
+        assert_eq!(sequences(&*journal, 1, 9), [1, 2]);
+        journal.close().await.expect("closes");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_snapshot_lets_records_go() {
+    on_each(|place| async move {
+        let journal = place.journal();
+        let (mut opened, mut heard) = open(&*journal, "w").await;
+        append_all(&mut opened.writer, &mut heard, 1..=10).await;
+        // Of a state before the newest record; and more than the state may not let go.
+        opened.writer.snapshot(8.into(), "eight".into(), 7.into());
+        append_all(&mut opened.writer, &mut heard, 11..=11).await;
+        let refused = journal.read(&id("w"), 6.into(), 9).expect_err("it is compacted");
+        assert!(matches!(refused, JournalError::Compacted { oldest } if oldest.get() == 7));
+        assert_eq!(sequences(&*journal, 7, 9), [7, 8, 9, 10, 11]);
+        journal.close().await.expect("closes");
+
+        let journal = place.journal();
+        let (mut opened, mut heard) = open(&*journal, "w").await;
+        assert_eq!(opened.snapshot, Some((8.into(), "eight".into())));
+        assert_eq!(sequences(&*journal, 7, 9), [7, 8, 9, 10, 11]);
+        opened.writer.snapshot(11.into(), Bytes::new(), 1000.into());
+        append_all(&mut opened.writer, &mut heard, 12..=12).await;
+        assert_eq!(sequences(&*journal, 12, 9), [12]);
+        let refused = journal.read(&id("w"), 11.into(), 9).expect_err("it is compacted");
+        assert!(matches!(refused, JournalError::Compacted { oldest } if oldest.get() == 12));
+        journal.close().await.expect("closes");
+
+        let journal = place.journal();
+        let (opened, _heard) = open(&*journal, "w").await;
+        assert_eq!(opened.snapshot, Some((11.into(), Bytes::new())));
+        assert_eq!(opened.last, Sequence::from(12));
+        journal.close().await.expect("closes");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bodies_outlive_the_records_that_named_them() {
+    on_each(|place| async move {
+        let journal = place.journal();
+        let (mut opened, mut heard) = open(&*journal, "w").await;
+        let large: Bytes = (0..512 * 1024u32).map(|i| i.to_le_bytes()[i as usize % 4]).collect();
+        opened.writer.append(with_body(1, "large", large.clone()));
+        opened.writer.append(with_body(2, "small", "x"));
+        opened.writer.append(with_body(3, "empty", ""));
+        opened.writer.append(with_body(4, "twice", vec![1; 20_000]));
+        // Shorter than before, in the same commit and in one of its own.
+        opened.writer.append(with_body(5, "twice", vec![2; 10_000]));
+        heard.durable(5).await;
+        opened.writer.append(with_body(6, "twice", vec![3; 10]));
+        opened.writer.snapshot(6.into(), "six".into(), 7.into());
+        heard.durable(6).await;
+        journal.probe().await.expect("is well");
+        journal.close().await.expect("closes");
+
+        let journal = place.journal();
+        let body = |key: &str| journal.body(&id("w"), &BodyKey(key.into())).expect("reads");
+        assert_eq!(body("large"), Some(large));
+        assert_eq!(body("small"), Some("x".into()));
+        assert_eq!(body("empty"), Some(Bytes::new()));
+        assert_eq!(body("twice"), Some(vec![3; 10].into()));
+        assert_eq!(body("none"), None);
+        journal.close().await.expect("closes");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_held_back_in_memory_is_neither_told_nor_kept() {
+    let memory = MemoryJournal::default();
+    let (mut opened, mut heard) = open(&memory, "w").await;
+    memory.hold();
+    opened.writer.append(append(1));
+    assert_eq!(sequences(&memory, 1, 9), [0; 0]);
+    memory.release();
+    heard.durable(1).await;
+    memory.hold();
+    opened.writer.append(append(2));
+    memory.forget_held();
+    assert_eq!(sequences(&memory, 1, 9), [1]);
+    memory.fail_appends(true);
+    opened.writer.append(append(3));
+    assert_eq!(heard.next().await, Outcome::Failed);
+}
+
+#[tokio::test]
+async fn one_commit_serves_many_appends() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = on_disk(dir.path());
+    let mut opened = Vec::new();
+    for number in 0..20 {
+        opened.push(open(&journal, &format!("w{number}")).await);
+    }
+    for sequence in 1..=100 {
+        opened.iter_mut().for_each(|(opened, _)| opened.writer.append(append(sequence)));
+    }
+    for (_, heard) in &mut opened {
+        heard.durable(100).await;
+    }
+    assert!(journal.commits() < 200, "{} commits for 2000 appends", journal.commits());
+    journal.close().await.expect("closes");
+    assert_eq!(verify(dir.path()).expect("is whole").records(), 2000);
+    let blobs = dir.path().join("db/blobs").read_dir().expect("a folder");
+    assert_eq!(blobs.count(), 0);
+}
+
+#[tokio::test]
+async fn values_stay_small_enough_for_sled() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = on_disk(dir.path());
+    let (mut opened, mut heard) = open(&journal, "w").await;
+    for sequence in 1..=300u64 {
+        let record = vec![7; 5000 + 40 * usize::try_from(sequence).expect("small")].into();
+        let bodies = vec![(BodyKey(format!("{:0>200}", sequence % 50)), vec![8; 70_000].into())];
+        opened.writer.append(Append { sequence: sequence.into(), record, bodies });
+        if sequence % 100 == 0 {
+            opened.writer.snapshot(
+                sequence.into(),
+                vec![9; 100_000].into(),
+                (sequence - 10).into(),
+            );
+        }
+    }
+    heard.durable(300).await;
+    journal.close().await.expect("closes");
+    let blobs = dir.path().join("db/blobs").read_dir().expect("a folder");
+    assert_eq!(blobs.count(), 0);
+    let report = verify(dir.path()).expect("is whole");
+    assert_eq!((report.records(), report.bodies()), (11, 50));
+}
+
+#[tokio::test]
+async fn commits_that_nobody_needs_are_dropped() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = on_disk(dir.path());
+    let (mut idle, mut heard_idle) = open(&journal, "idle").await;
+    append_all(&mut idle.writer, &mut heard_idle, 1..=1).await;
+    let (mut opened, mut heard) = open(&journal, "w").await;
+    for sequence in 1..=300 {
+        append_all(&mut opened.writer, &mut heard, sequence..=sequence).await;
+    }
+    opened.writer.snapshot(300.into(), "state".into(), 300.into());
+    append_all(&mut opened.writer, &mut heard, 301..=301).await;
+    journal.probe().await.expect("is well");
+    journal.close().await.expect("closes");
+    // The idle one's only record pins everything after it.
+    assert_eq!(verify(dir.path()).expect("is whole").first_commit, 1);
+
+    let journal = on_disk(dir.path());
+    let (mut idle, mut heard_idle) = open(&journal, "idle").await;
+    idle.writer.snapshot(1.into(), "idle".into(), 2.into());
+    append_all(&mut idle.writer, &mut heard_idle, 2..=2).await;
+    let (mut opened, mut heard) = open(&journal, "w").await;
+    append_all(&mut opened.writer, &mut heard, 302..=303).await;
+    assert_eq!(sequences(&journal, 300, 9), [300, 301, 302, 303]);
+    journal.close().await.expect("closes");
+    let report = verify(dir.path()).expect("is whole");
+    assert!(250 < report.first_commit, "{report:?}");
+    assert_eq!(on_disk(dir.path()).workspaces(), [id("idle"), id("w")]);
+}
+
+#[tokio::test]
+async fn a_second_broker_is_refused_by_the_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = on_disk(dir.path());
+    for refused in [
+        SledJournal::open(dir.path(), Options::default()).map(|_| ()),
+        verify(dir.path()).map(|_| ()),
+    ] {
+        let expected = format!("{} (process {})", dir.path().display(), std::process::id());
+        assert!(matches!(refused, Err(JournalError::InUse(place)) if place == expected));
+    }
+    journal.close().await.expect("closes");
+    assert!(matches!(journal.probe().await, Err(JournalError::Closed)));
+    assert!(matches!(journal.read(&id("w"), 1.into(), 1), Err(JournalError::Closed)));
+    on_disk(dir.path());
+}
+
+async fn written(dir: &Path) {
+    let journal = on_disk(dir);
+    let (mut opened, mut heard) = open(&journal, "w").await;
+    append_all(&mut opened.writer, &mut heard, 1..=3).await;
+    journal.close().await.expect("closes");
+}
+
+fn refusal(dir: &Path) -> String {
+    SledJournal::open(dir, Options::default()).expect_err("is refused").to_string()
+}
+
+#[tokio::test]
+async fn a_lost_mark_or_database_is_refused_and_a_lost_mark_can_be_repaired() {
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
+    let mark = std::fs::read(dir.path().join("mark")).expect("a mark");
+
+    std::fs::remove_file(dir.path().join("mark")).expect("removes");
+    assert!(refusal(dir.path()).contains("mark"), "{}", refusal(dir.path()));
+    repair_mark(dir.path()).expect("repairs");
+    on_disk(dir.path()).close().await.expect("closes");
+
+    let mut torn = mark.clone();
+    torn[20] ^= 1;
+    std::fs::write(dir.path().join("mark"), &torn).expect("writes");
+    on_disk(dir.path()).close().await.expect("one good slot will do");
+    torn = mark;
+    (torn[20], torn[532]) = (0, 0);
+    std::fs::write(dir.path().join("mark"), &torn).expect("writes");
+    assert!(refusal(dir.path()).contains("slots"), "{}", refusal(dir.path()));
+    repair_mark(dir.path()).expect("repairs");
+
+    std::fs::remove_dir_all(dir.path().join("db")).expect("removes");
+    assert!(refusal(dir.path()).contains("database"), "{}", refusal(dir.path()));
+    std::fs::create_dir_all(dir.path().join("db")).expect("creates");
+    std::fs::write(dir.path().join("db/db"), b"").expect("writes");
+    assert!(refusal(dir.path()).contains("meta"), "{}", refusal(dir.path()));
+}
+
+#[tokio::test]
+async fn an_older_database_under_a_newer_mark_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
+    let old = tempfile::tempdir().expect("a directory");
+    common::copy(dir.path(), old.path());
+    let journal = on_disk(dir.path());
+    let (mut opened, mut heard) = open(&journal, "w").await;
+    append_all(&mut opened.writer, &mut heard, 4..=4).await;
+    journal.close().await.expect("closes");
+    std::fs::copy(dir.path().join("mark"), old.path().join("mark")).expect("copies");
+    let refusal = refusal(old.path());
+    assert!(refusal.contains("as the mark says"), "{refusal}");
+}
+
+#[tokio::test]
+async fn creation_that_was_cut_short_begins_anew() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("creating"), b"").expect("writes");
+    std::fs::create_dir_all(dir.path().join("db")).expect("creates");
+    std::fs::write(dir.path().join("db/db"), vec![7; 5000]).expect("writes");
+    on_disk(dir.path()).close().await.expect("closes");
+    assert!(!dir.path().join("creating").exists());
+
+    // But not when something was acknowledged.
+    written(dir.path()).await;
+    std::fs::write(dir.path().join("creating"), b"").expect("writes");
+    assert!(refusal(dir.path()).contains("the mark knows commit"));
+}
+
+#[tokio::test]
+async fn an_unfinished_page_table_of_sled_is_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
+    std::fs::write(dir.path().join("db/snap.0000000000000000.generating"), b"x").expect("writes");
+    on_disk(dir.path()).close().await.expect("closes");
+}
+
+#[tokio::test]
+async fn two_checks_of_the_same_content_have_the_same_digest() {
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
+    let first = verify(dir.path()).expect("is whole");
+    assert_eq!(verify(dir.path()).expect("is whole"), first);
+    let report = &first.workspaces[&id("w")];
+    assert_eq!((report.last, report.records, report.snapshot), (3, 3, 0));
+    let journal = SledJournal::open(dir.path(), Options { durability: Durability::Unsynced });
+    let journal = journal.expect("opens");
+    let (mut opened, mut heard) = open(&journal, "w").await;
+    append_all(&mut opened.writer, &mut heard, 4..=4).await;
+    journal.close().await.expect("closes");
+    assert_ne!(verify(dir.path()).expect("is whole"), first);
+}

@@ -1,0 +1,257 @@
+//! Power cuts: a child appends on a disk that forgets what was not synced, and is killed at a
+//! random moment. What it had acknowledged must be in what the disk kept.
+//!
+//! The disk is `power_cut/shim.c`. That the check bites is checked too: without the sync that
+//! sled leaves out, it must find losses.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use common::{Dice, Lines, child, id, say};
+use tasuki_broker::journal::{
+    Append, BodyKey, Journal, Outcome,
+    sled::{Durability, Options, SledJournal, verify},
+};
+use tokio::sync::Notify;
+
+/// Power cuts, each a seed.
+const ROUNDS: u64 = 40;
+
+/// Between two acknowledgements of a child on a busy machine.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Records of one workspace that a child has in flight: enough for commits of several parts.
+const IN_FLIGHT: u64 = 12;
+
+/// A snapshot is written after so many records, and the latest so many are kept before it.
+const SNAPSHOT_EVERY: u64 = 40;
+const KEEP: u64 = 10;
+
+const WORKSPACES: [&str; 3] = ["a", "b", "c"];
+
+const DIR: &str = "TASUKI_TEST_CUT_DIR";
+const UNSYNCED: &str = "TASUKI_TEST_CUT_UNSYNCED";
+
+/// What a record is, by where it stands: from a few bytes to several parts.
+fn record(workspace: &str, sequence: u64) -> Bytes {
+    let mut dice = Dice::new(sequence * 31 + u64::from(workspace.as_bytes()[0]));
+    let size = if dice.roll(10) == 0 { dice.roll(15_000) } else { dice.roll(900) };
+    let fill = (0..size).map(|_| u8::try_from(dice.roll(256)).expect("a byte"));
+    format!("{workspace} {sequence} ").into_bytes().into_iter().chain(fill).collect()
+}
+
+fn append(workspace: &str, sequence: u64) -> Append {
+    let record = record(workspace, sequence);
+    let mut bodies = Vec::new();
+    if sequence % 5 == 0 {
+        bodies.push((BodyKey(format!("body/{sequence}")), [&record[..], b" body"].concat().into()));
+    }
+    Append { sequence: sequence.into(), record, bodies }
+}
+
+/// Runs in a process of its own: appends for ever, and says what is durable.
+#[tokio::test]
+async fn a_child_appends() {
+    let Some(dir) = std::env::var_os(DIR) else { return };
+    say("\nbegins");
+    let durability = match std::env::var_os(UNSYNCED) {
+        Some(_) => Durability::Unsynced,
+        None => Durability::Synced,
+    };
+    let journal = SledJournal::open(Path::new(&dir), Options { durability }).expect("opens");
+    let moved = Arc::new(Notify::new());
+    let mut writers = Vec::new();
+    for workspace in WORKSPACES {
+        let durable = Arc::new(AtomicU64::new(0));
+        let (count, moved) = (Arc::clone(&durable), Arc::clone(&moved));
+        let listener = Arc::new(move |outcome| {
+            let Outcome::Durable { through } = outcome else {
+                say(format!("failed {outcome:?}"));
+                std::process::exit(3);
+            };
+            say(format!("durable {workspace} {through}"));
+            count.store(through.get(), Ordering::Release);
+            moved.notify_one();
+        });
+        let opened = journal.open(&id(workspace), listener).await.expect("opens");
+        writers.push((workspace, opened.writer, durable, 1));
+    }
+    loop {
+        let moving = moved.notified();
+        for (workspace, writer, durable, next) in &mut writers {
+            while *next <= durable.load(Ordering::Acquire) + IN_FLIGHT {
+                writer.append(append(workspace, *next));
+                if *next % SNAPSHOT_EVERY == 0 {
+                    let state = format!("{workspace} at {next}").repeat(800).into();
+                    writer.snapshot((*next).into(), state, (*next - KEEP).into());
+                }
+                *next += 1;
+            }
+        }
+        moving.await;
+    }
+}
+
+fn shim(dir: &Path) -> PathBuf {
+    let shim = dir.join("shim.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/power_cut/shim.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-O1", "-pthread", "-o"]).arg(&shim).arg(source).arg("-ldl");
+    assert!(cc.status().expect("cc runs").success(), "the shim compiles");
+    shim
+}
+
+/// Directories of one round: what the child sees, and what a power cut leaves.
+struct Round {
+    _base: tempfile::TempDir,
+    seen: PathBuf,
+    image: PathBuf,
+    /// The newest record acknowledged, by workspace.
+    durable: BTreeMap<String, u64>,
+    has_failed: bool,
+}
+
+impl Round {
+    fn hear(&mut self, line: &str) {
+        let mut words = line.split(' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("durable"), Some(workspace), Some(through)) => {
+                let through = through.parse().expect("a sequence");
+                self.durable.insert(workspace.to_owned(), through);
+            }
+            (Some("failed"), ..) => self.has_failed = true,
+            _ => {}
+        }
+    }
+
+    /// Lets a child append until it has said `acks` lines or ended, then kills it.
+    fn run(shim: &Path, acks: u64, settings: &[(&str, String)]) -> Self {
+        let base = tempfile::tempdir().expect("a directory");
+        let (seen, image) = (base.path().join("seen"), base.path().join("image"));
+        std::fs::create_dir(&seen).expect("creates");
+        std::fs::create_dir(&image).expect("creates");
+        let mut command = child("a_child_appends");
+        command.env(DIR, &seen).env("LD_PRELOAD", shim);
+        command.env("CUT_FROM", &seen).env("CUT_TO", &image);
+        command.envs(settings.iter().map(|(name, value)| (name, value)));
+        let mut lines = Lines::of(command, SILENCE_MAX);
+        let (durable, has_failed) = (BTreeMap::new(), false);
+        let mut round = Self { _base: base, seen, image, durable, has_failed };
+        let mut heard = 0;
+        while let Some(line) = lines.next().expect("the child goes on") {
+            heard += u64::from(line.starts_with("durable "));
+            round.hear(&line);
+            if acks <= heard && line != "" && !line.starts_with("running") {
+                break;
+            }
+        }
+        // What it said before it died counts too.
+        lines.kill().iter().for_each(|line| round.hear(line));
+        round
+    }
+
+    /// What is wrong with what is left in `dir`.
+    fn check(&self, dir: &Path) -> Result<(), String> {
+        let fault = |error| format!("{error}");
+        let journal = SledJournal::open(dir, Options::default()).map_err(fault)?;
+        let checked = self.check_records(&journal);
+        futures::executor::block_on(journal.close()).map_err(fault)?;
+        checked?;
+        let report = verify(dir).map_err(fault)?;
+        for (workspace, acknowledged) in &self.durable {
+            let last = report.workspaces.get(&id(workspace)).map_or(0, |found| found.last);
+            if last < *acknowledged {
+                return Err(format!("{workspace} ends at {last}, {acknowledged} was acknowledged"));
+            }
+        }
+        let blobs = dir.join("db/blobs").read_dir().map_err(|error| error.to_string())?;
+        match blobs.count() {
+            0 => Ok(()),
+            some => Err(format!("{some} blobs")),
+        }
+    }
+
+    fn check_records(&self, journal: &SledJournal) -> Result<(), String> {
+        let fault = |error| format!("{error}");
+        for (workspace, acknowledged) in &self.durable {
+            let name = id(workspace);
+            // The newest snapshot may be one that nobody was told of.
+            let newest = acknowledged + IN_FLIGHT;
+            let kept = (newest / SNAPSHOT_EVERY * SNAPSHOT_EVERY).saturating_sub(KEEP).max(1);
+            let records = journal.read(&name, kept.into(), 1000).map_err(fault)?;
+            for stored in &records {
+                if stored.record != record(workspace, stored.sequence.get()) {
+                    return Err(format!("{workspace} {} is another record", stored.sequence));
+                }
+            }
+            let last = records.last().map_or(0, |stored| stored.sequence.get());
+            if last < *acknowledged && kept <= *acknowledged {
+                return Err(format!("{workspace} ends at {last}, {acknowledged} was acknowledged"));
+            }
+            for sequence in (5..=*acknowledged).step_by(5) {
+                let key = BodyKey(format!("body/{sequence}"));
+                let body = journal.body(&name, &key).map_err(fault)?;
+                if body.as_ref() != append(workspace, sequence).bodies.first().map(|it| &it.1) {
+                    return Err(format!("{workspace} {key:?} is not what was acknowledged"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_power_cut_loses_nothing_that_was_acknowledged() {
+    let base = tempfile::tempdir().expect("a directory");
+    let shim = shim(base.path());
+    for seed in 0..ROUNDS {
+        let mut dice = Dice::new(seed + 1);
+        // In every fourth round during creation.
+        let acks = if seed % 4 == 0 { dice.roll(2) } else { dice.roll(300) };
+        let torn = (seed % 2 == 1).then(|| ("CUT_TORN", seed.to_string()));
+        let round = Round::run(&shim, acks, torn.as_slice());
+        for dir in [&round.image, &round.seen] {
+            let checked = round.check(dir);
+            assert_eq!(checked, Ok(()), "seed {seed}, {acks} acks, {:?}", round.durable);
+        }
+    }
+}
+
+#[test]
+fn without_the_sync_a_power_cut_loses_records() {
+    let base = tempfile::tempdir().expect("a directory");
+    let shim = shim(base.path());
+    for acks in [30, 60, 90] {
+        let round = Round::run(&shim, acks, &[(UNSYNCED, "1".into())]);
+        let checked = round.check(&round.image);
+        let is_loss = checked.as_ref().is_err_and(|what| what.contains("was acknowledged"));
+        assert!(is_loss, "expected a loss after {acks} acks, got {checked:?}");
+        assert_eq!(round.check(&round.seen), Ok(()));
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_failure_and_never_acknowledged() {
+    let base = tempfile::tempdir().expect("a directory");
+    let shim = shim(base.path());
+    for room in [2_000_000, 3_333_333] {
+        let round = Round::run(&shim, u64::MAX, &[("CUT_FULL", room.to_string())]);
+        assert!(round.has_failed && !round.durable.is_empty(), "{:?}", round.durable);
+        for dir in [&round.image, &round.seen] {
+            assert_eq!(round.check(dir), Ok(()), "{room} bytes");
+        }
+    }
+}
