@@ -5,6 +5,8 @@
 //! **N1** No counter is handed out twice, crashes included: a block of counters is durably
 //! reserved before its first is used, and a start goes on above everything ever reserved. One
 //! process at a time uses a data directory; a second one gets an error, not the same counters.
+//! Only a data directory that was copied, or restored from a backup, can break this from outside;
+//! the broker notices, and the node [becomes a new client](Identity::renew_client).
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -14,7 +16,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_proto::id::{ClientId, InvalidId, NodeId};
+use tasuki_proto::id::{ClientId, IdempotencyKey, InvalidId, NodeId};
 
 /// Counters reserved by one durable write: a thousand commands for one fsync.
 const BLOCK: u64 = 1_000;
@@ -52,7 +54,6 @@ struct Stored {
 #[derive(Debug)]
 pub struct Identity {
     node: NodeId,
-    client: ClientId,
     data: PathBuf,
     counters: Mutex<Counters>,
     _lock: File,
@@ -60,6 +61,7 @@ pub struct Identity {
 
 #[derive(Debug)]
 struct Counters {
+    client: ClientId,
     /// The latest that was handed out.
     last: u64,
     reserved: u64,
@@ -92,33 +94,30 @@ impl Identity {
             Err(source) => return Err(at(&path)(source)),
         };
         let Stored { node, client, reserved } = stored;
-        Ok(Self {
+        let client = client.parse().map_err(|e: InvalidId| damaged(&path, &e))?;
+        let identity = Self {
             node: node.parse().map_err(|e: InvalidId| damaged(&path, &e))?,
-            client: client.parse().map_err(|e: InvalidId| damaged(&path, &e))?,
             data: data.to_owned(),
-            counters: Mutex::new(Counters { last: reserved, reserved }),
+            counters: Mutex::new(Counters { client, last: reserved, reserved }),
             _lock: file,
-        })
-        .and_then(|identity| identity.reserve().map(|()| identity))
+        };
+        identity.reserve()?;
+        Ok(identity)
     }
 
     pub const fn node(&self) -> &NodeId {
         &self.node
     }
 
-    pub const fn client(&self) -> &ClientId {
-        &self.client
-    }
-
-    /// The next counter, or `None` when a block has to be [reserved](Self::reserve) first.
-    pub fn next_counter(&self) -> Option<u64> {
+    /// A key that was never used, or `None` when counters have to be [reserved](Self::reserve).
+    pub fn next_key(&self) -> Option<IdempotencyKey> {
         let mut counters = self.counters();
         if counters.last == counters.reserved {
             return None;
         }
         counters.last += 1;
         assert!(counters.last <= counters.reserved, "N1: {counters:?}");
-        Some(counters.last)
+        Some(IdempotencyKey { client: counters.client.clone(), counter: counters.last })
     }
 
     /// Durably reserves another block once the last one is used up. Blocks on the disk.
@@ -128,13 +127,25 @@ impl Identity {
             return Ok(());
         }
         let reserved = counters.reserved + BLOCK;
-        let stored =
-            Stored { node: self.node.to_string(), client: self.client.to_string(), reserved };
-        let path = self.data.join(FILE);
-        write_durably(&self.data, &path, &stored)
-            .map_err(|source| IdentityError::Io { path, source })?;
+        self.write(&counters.client, reserved)?;
         counters.reserved = reserved;
         Ok(())
+    }
+
+    /// Counts anew, as a client that nobody has seen. Blocks on the disk.
+    pub fn renew_client(&self) -> Result<(), IdentityError> {
+        let mut counters = self.counters();
+        let client = client_name()?.parse().expect("a client's name is an id");
+        self.write(&client, BLOCK)?;
+        *counters = Counters { client, last: 0, reserved: BLOCK };
+        Ok(())
+    }
+
+    fn write(&self, client: &ClientId, reserved: u64) -> Result<(), IdentityError> {
+        let stored = Stored { node: self.node.to_string(), client: client.to_string(), reserved };
+        let path = self.data.join(FILE);
+        write_durably(&self.data, &path, &stored)
+            .map_err(|source| IdentityError::Io { path, source })
     }
 
     fn counters(&self) -> MutexGuard<'_, Counters> {
@@ -148,12 +159,15 @@ fn damaged(path: &Path, what: &dyn std::error::Error) -> IdentityError {
 
 fn fresh() -> Result<Stored, IdentityError> {
     let suffix = getrandom::u64()?;
-    let client = getrandom::u64()?;
     Ok(Stored {
         node: format!("{}-{:08x}", host_part(&host_name()), suffix >> 32),
-        client: format!("node-{client:016x}"),
+        client: client_name()?,
         reserved: 0,
     })
+}
+
+fn client_name() -> Result<String, IdentityError> {
+    Ok(format!("node-{:016x}", getrandom::u64()?))
 }
 
 fn host_name() -> String {
@@ -197,29 +211,26 @@ fn sync_directory(_data: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn next(identity: &Identity) -> u64 {
+    fn next(identity: &Identity) -> IdempotencyKey {
         loop {
-            if let Some(counter) = identity.next_counter() {
-                return counter;
+            if let Some(key) = identity.next_key() {
+                return key;
             }
             identity.reserve().expect("the disk works");
         }
     }
 
     #[test]
-    fn no_counter_comes_twice_over_restarts_and_blocks() {
+    fn no_key_comes_twice_over_restarts_and_blocks() {
         let data = tempfile::tempdir().expect("a directory");
-        let mut last = 0;
-        let first = Identity::open(data.path()).expect("free");
-        let (node, client) = (first.node().clone(), first.client().clone());
-        drop(first);
+        let mut last = next(&Identity::open(data.path()).expect("free"));
         for used in [1, BLOCK - 1, BLOCK, BLOCK + 1, 0, 3] {
             let identity = Identity::open(data.path()).expect("free");
-            assert_eq!((identity.node(), identity.client()), (&node, &client));
             for _ in 0..used {
-                let counter = next(&identity);
-                assert!(last < counter, "N1: {counter} after {last}");
-                last = counter;
+                let key = next(&identity);
+                assert_eq!(key.client, last.client);
+                assert!(last.counter < key.counter, "N1: {key} after {last}");
+                last = key;
             }
         }
     }
@@ -229,8 +240,23 @@ mod tests {
         let data = tempfile::tempdir().expect("a directory");
         let identity = Identity::open(data.path()).expect("free");
         for counter in 1..=2 * BLOCK + 1 {
-            assert_eq!(next(&identity), counter);
+            assert_eq!(next(&identity).counter, counter);
         }
+    }
+
+    #[test]
+    fn a_new_client_of_the_same_node_counts_anew_and_stays() {
+        let data = tempfile::tempdir().expect("a directory");
+        let identity = Identity::open(data.path()).expect("free");
+        let (node, before) = (identity.node().clone(), next(&identity));
+        identity.renew_client().expect("the disk works");
+        let after = next(&identity);
+        assert!(after.client != before.client && after.counter == 1, "{before} {after}");
+        drop(identity);
+        let identity = Identity::open(data.path()).expect("free");
+        let restarted = next(&identity);
+        assert!(restarted.client == after.client && after.counter < restarted.counter);
+        assert_eq!(identity.node(), &node);
     }
 
     #[test]

@@ -310,6 +310,18 @@ async fn no_key_is_used_twice_over_a_restart() {
 }
 
 #[tokio::test]
+async fn a_node_on_a_restored_data_directory_becomes_a_new_client() {
+    let Bench { fake, node, data } = start(Fake::new()).await;
+    let id = node.id().clone();
+    node.shutdown(SOON).await;
+    fake.change(|world| world.counters.values_mut().for_each(|newest| *newest += 1_000_000));
+    let node = Node::start(settings(&fake, data.path())).await.expect("started");
+    connected(&node).await;
+    assert_eq!(node.id(), &id);
+    assert_eq!(fake.world.borrow().counters.len(), 2);
+}
+
+#[tokio::test]
 async fn calls_under_way_are_bounded() {
     let bench = start(Fake::new()).await;
     bench.fake.change(|world| world.is_mute = true);
@@ -361,11 +373,13 @@ async fn a_broker_that_is_not_there_is_named_soon_and_found_when_it_comes() {
     let node = Node::start(settings(&fake, data.path())).await.expect("started all the same");
     until(&node, "down", |phase| matches!(phase, Phase::Down(_))).await;
     let role = node.actions(&"A".parse().expect("an id")).expect("hosted");
-    let refusal = role.hand_over(to("B")).await.expect_err("nobody there");
-    assert_eq!(refusal.reason, Reason::Unavailable);
-    assert!(refusal.message.contains(&fake.url()), "{refusal}");
-    let refusal = role.await_turn(&main_loop(), Duration::ZERO).await.expect_err("nobody there");
-    assert_eq!(refusal.reason, Reason::Unavailable);
+    let main = main_loop();
+    let (handed, turn) =
+        tokio::join!(role.hand_over(to("B")), role.await_turn(&main, Duration::ZERO));
+    for refusal in [handed.expect_err("nobody there"), turn.expect_err("nobody there")] {
+        assert_eq!(refusal.reason, Reason::Unavailable);
+        assert!(refusal.message.contains(&fake.url()), "{refusal}");
+    }
     fake.serve();
     role.await_turn(&main_loop(), LONG).await.expect("answered");
     role.hand_over(to("B")).await.expect("carried out");
@@ -386,4 +400,16 @@ async fn a_node_that_stops_answers_its_waits() {
     let refusal = role.hand_over(to("B")).await.expect_err("stopped");
     assert_eq!(refusal.reason, Reason::Unavailable);
     Node::start(settings(&fake, data.path())).await.expect("the directory is free");
+}
+
+#[tokio::test]
+async fn a_command_that_outlasts_the_node_is_not_called_undone() {
+    let bench = start(Fake::new()).await;
+    bench.fake.change(|world| world.is_mute = true);
+    let role = bench.role("A");
+    let handing = tokio::spawn(async move { role.hand_over(to("B")).await });
+    bench.fake.until("carried out", |world| world.turn == 2).await;
+    bench.node.shutdown(Duration::from_millis(1)).await;
+    let refusal = handing.await.expect("ran").expect_err("nobody answered");
+    assert_eq!(refusal.reason, Reason::OutcomeUnknown);
 }

@@ -9,10 +9,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tasuki_proto::{limits::KEY_WINDOW, reason::Reason, wire};
+use tasuki_proto::{id::IdempotencyKey, limits::KEY_WINDOW, reason::Reason, wire};
 use tokio::sync::Notify;
 
-use crate::{identity::Identity, role::Refusal};
+use crate::{
+    identity::{Identity, IdentityError},
+    role::Refusal,
+};
 
 /// Between the oldest key in use and the newest: half the broker's window.
 pub const SPAN_MAX: u64 = KEY_WINDOW / 2;
@@ -40,7 +43,7 @@ struct InUse {
 #[derive(Debug)]
 pub struct Key {
     shared: Arc<Shared>,
-    counter: u64,
+    key: IdempotencyKey,
 }
 
 impl Keys {
@@ -54,19 +57,25 @@ impl Keys {
         loop {
             let freed = self.shared.freed.notified();
             match self.shared.take() {
-                Taken::Key(counter) => {
-                    return Ok(Key { shared: self.shared.clone(), counter });
-                }
+                Taken::Key(key) => return Ok(Key { shared: self.shared.clone(), key }),
                 Taken::TooFar => freed.await,
-                Taken::NoneReserved => self.reserve().await?,
+                Taken::NoneReserved => self.on_disk(Identity::reserve).await?,
             }
         }
     }
 
-    async fn reserve(&self) -> Result<(), Refusal> {
+    /// For a client whose counters the broker has seen from somebody else.
+    pub async fn renew_client(&self) -> Result<(), Refusal> {
+        self.on_disk(Identity::renew_client).await
+    }
+
+    async fn on_disk(
+        &self,
+        change: fn(&Identity) -> Result<(), IdentityError>,
+    ) -> Result<(), Refusal> {
         let identity = self.shared.identity.clone();
-        let reserved = tokio::task::spawn_blocking(move || identity.reserve()).await;
-        let why = match reserved {
+        let changed = tokio::task::spawn_blocking(move || change(&identity)).await;
+        let why = match changed {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
@@ -79,7 +88,7 @@ impl Keys {
 }
 
 enum Taken {
-    Key(u64),
+    Key(IdempotencyKey),
     TooFar,
     NoneReserved,
 }
@@ -88,14 +97,14 @@ impl Shared {
     fn take(&self) -> Taken {
         let mut in_use = self.in_use();
         if let Some(oldest) = in_use.counters.first()
-            && SPAN_MAX <= in_use.newest + 1 - oldest
+            && SPAN_MAX <= (in_use.newest + 1).saturating_sub(*oldest)
         {
             return Taken::TooFar;
         }
-        let Some(counter) = self.identity.next_counter() else { return Taken::NoneReserved };
-        in_use.counters.insert(counter);
-        in_use.newest = counter;
-        Taken::Key(counter)
+        let Some(key) = self.identity.next_key() else { return Taken::NoneReserved };
+        in_use.counters.insert(key.counter);
+        in_use.newest = key.counter;
+        Taken::Key(key)
     }
 
     fn in_use(&self) -> MutexGuard<'_, InUse> {
@@ -105,14 +114,14 @@ impl Shared {
 
 impl Key {
     pub fn wire(&self) -> wire::IdempotencyKey {
-        let client_id = self.shared.identity.client().to_string();
-        wire::IdempotencyKey { client_id, counter: self.counter }
+        let IdempotencyKey { client, counter } = &self.key;
+        wire::IdempotencyKey { client_id: client.to_string(), counter: *counter }
     }
 }
 
 impl Drop for Key {
     fn drop(&mut self) {
-        self.shared.in_use().counters.remove(&self.counter);
+        self.shared.in_use().counters.remove(&self.key.counter);
         self.shared.freed.notify_waiters();
     }
 }

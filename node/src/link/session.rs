@@ -94,7 +94,13 @@ impl Session {
         loop {
             let why = match within(self.directory.register(request.clone())).await {
                 Ok(registered) => return Ok(registered),
-                Err(Failure::Refused(refusal)) => return Err(self.explain(refusal)),
+                Err(Failure::Refused(refusal)) => {
+                    if matches!(refusal.reason, Reason::KeyExpired | Reason::KeyReused) {
+                        tracing::warn!(%refusal, "the data directory was copied or is an old one");
+                        self.shared.keys.renew_client().await?;
+                    }
+                    return Err(self.explain(refusal));
+                }
                 Err(Failure::NotTaken(refusal)) => refusal.message,
                 Err(Failure::Lost(why) | Failure::StaleEpoch(why)) => why,
             };

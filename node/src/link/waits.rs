@@ -226,14 +226,13 @@ impl Multiplexer {
             return;
         }
         drop(state);
-        let request = self.question(ask.wait, &ask.open);
-        self.table.insert(ask.wait, ask.open);
+        let Ask { wait, mut open } = ask;
         if let Some(stream) = &self.stream {
+            open.is_parked = matches!(stream.responses, Responses::Open(_));
+            let request = self.question(wait, &open);
             self.table.unsent.push_back(request);
-            if matches!(stream.responses, Responses::Open(_)) {
-                self.table.mark_parked();
-            }
         }
+        self.table.insert(wait, open);
     }
 
     fn cancel_dropped(&mut self) {

@@ -1,4 +1,4 @@
-//! The actor of one role: a shell around [`State`](super::state::State).
+//! The actor of one role: a shell around [`State`].
 //!
 //! What a call needs of the broker runs beside the actor, so that a wait of ten minutes holds
 //! nobody up, and a handover that was begun is carried through whatever becomes of the caller.

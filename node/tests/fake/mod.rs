@@ -36,6 +36,8 @@ pub(crate) struct World {
     /// Another process that registered the same node.
     pub(crate) rival: Option<u64>,
     pub(crate) refuse_roles: bool,
+    /// The highest counter of each client that registered.
+    pub(crate) counters: BTreeMap<String, u64>,
     pub(crate) heartbeats: VecDeque<wire::HeartbeatRequest>,
     pub(crate) holder: String,
     pub(crate) turn: u64,
@@ -154,6 +156,12 @@ impl directory_server::Directory for Service {
             if world.refuse_roles && !request.take_over {
                 return Err(Reason::RoleInUse.status("node other hosts role A"));
             }
+            let key = request.key.clone().unwrap_or_default();
+            let newest = world.counters.entry(key.client_id).or_default();
+            if key.counter <= *newest {
+                return Err(Reason::KeyExpired.status("the key is too old"));
+            }
+            *newest = key.counter;
             world.registrations.push(request);
             world.epochs += 1;
             world.epoch = world.epochs;
