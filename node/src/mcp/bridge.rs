@@ -62,6 +62,8 @@ pub enum Error {
     Agent(#[source] io::Error),
 }
 
+type Returning = Pin<Box<dyn Future<Output = Result<Node, Error>> + Send>>;
+
 /// Carries lines until the agent closes its side. `hold` is in seconds.
 pub async fn bridge(
     node_url: &str,
@@ -74,7 +76,7 @@ pub async fn bridge(
     let mut node = Some(address.connect().await?);
     let mut agent = Reader::new(BufReader::new(stdin));
     let mut conversation = Conversation::default();
-    let mut returning: Option<Pin<Box<dyn Future<Output = Result<Node, Error>>>>> = None;
+    let mut returning: Option<Returning> = None;
     let mut agent_left: Option<Instant> = None;
     loop {
         tokio::select! {

@@ -297,7 +297,20 @@ impl SessionStore for Files {
 
 #[cfg(test)]
 mod tests {
+    use tasuki_proto::limits::HOLD_MS_MAX;
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+
+    /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
+    #[test]
+    fn a_session_outlives_any_hold() {
+        let host = Arc::new(Host::new(Vec::new(), CancellationToken::new()));
+        let config = Sessions::new(host, Scope::All).local.session_config;
+        assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
+        assert_eq!(config.sse_retry, None);
+        assert_eq!(config.channel_capacity, CHANNEL_CAPACITY);
+    }
 
     #[tokio::test]
     async fn files_are_bounded_and_only_ours() {

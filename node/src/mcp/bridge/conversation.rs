@@ -42,7 +42,7 @@ impl Conversation {
         match (method, message.get("id")) {
             (Some(method), Some(id)) => {
                 if OPEN_MAX <= self.open.len() {
-                    let why = format!("{OPEN_MAX} requests are not answered yet");
+                    let why = format!("{OPEN_MAX} requests are not answered yet; nothing happened");
                     return ToDo::Answer(failure(id, &why));
                 }
                 let request = Request { id: id.clone(), line: line.clone() };
@@ -93,7 +93,8 @@ impl Conversation {
 
     /// What to tell the agent when the node does not come back.
     pub(super) fn give_up(&mut self, why: &str) -> Vec<String> {
-        self.open.drain(..).map(|request| failure(&request.id, why)).collect()
+        let why = format!("{why}; the call may or may not have taken effect");
+        self.open.drain(..).map(|request| failure(&request.id, &why)).collect()
     }
 
     pub(super) fn is_answered(&self) -> bool {
@@ -101,8 +102,7 @@ impl Conversation {
     }
 }
 
-fn failure(id: &Value, why: &str) -> String {
-    let message = format!("{why}; it may or may not have taken effect");
+fn failure(id: &Value, message: &str) -> String {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message } })
         .to_string()
 }
