@@ -56,7 +56,7 @@ fn record(workspace: &str, sequence: u64) -> Bytes {
 fn append(workspace: &str, sequence: u64) -> Append {
     let record = record(workspace, sequence);
     let mut bodies = Vec::new();
-    if sequence % 5 == 0 {
+    if sequence.is_multiple_of(5) {
         bodies.push((BodyKey(format!("body/{sequence}")), [&record[..], b" body"].concat().into()));
     }
     Append { sequence: sequence.into(), record, bodies }
@@ -94,7 +94,7 @@ async fn a_child_appends() {
         for (workspace, writer, durable, next) in &mut writers {
             while *next <= durable.load(Ordering::Acquire) + IN_FLIGHT {
                 writer.append(append(workspace, *next));
-                if *next % SNAPSHOT_EVERY == 0 {
+                if next.is_multiple_of(SNAPSHOT_EVERY) {
                     let state = format!("{workspace} at {next}").repeat(800).into();
                     writer.snapshot((*next).into(), state, (*next - KEEP).into());
                 }
@@ -154,7 +154,7 @@ impl Round {
         while let Some(line) = lines.next().expect("the child goes on") {
             heard += u64::from(line.starts_with("durable "));
             round.hear(&line);
-            if acks <= heard && line != "" && !line.starts_with("running") {
+            if acks <= heard && !line.is_empty() && !line.starts_with("running") {
                 break;
             }
         }

@@ -22,12 +22,10 @@ impl Heard {
     /// Waits until everything up to `sequence` is durable.
     pub(crate) async fn durable(&mut self, sequence: u64) {
         loop {
-            match self.next().await {
-                Outcome::Durable { through } if through.get() < sequence => {}
-                outcome => {
-                    assert_eq!(outcome, Outcome::Durable { through: sequence.into() });
-                    return;
-                }
+            let outcome = self.next().await;
+            if !matches!(outcome, Outcome::Durable { through } if through.get() < sequence) {
+                assert_eq!(outcome, Outcome::Durable { through: sequence.into() });
+                return;
             }
         }
     }

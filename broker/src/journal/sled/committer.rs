@@ -179,7 +179,7 @@ impl Committer {
                     bytes += write.bytes();
                     group.push(write);
                 }
-                next => {
+                next @ (Request::Write(_) | Request::Control(_)) => {
                     self.carried = Some(next);
                     break;
                 }
@@ -242,7 +242,7 @@ impl Committer {
         let mut stage = Stage::new(engine.db(), &index, self.shared.incarnation);
         for Write { owner, what } in group {
             let current = self.owners.get(&owner.workspace);
-            if !current.is_some_and(|current| current.as_ptr() == Arc::as_ptr(&owner)) {
+            if current.is_none_or(|current| current.as_ptr() != Arc::as_ptr(&owner)) {
                 owner.fence();
                 continue;
             }
