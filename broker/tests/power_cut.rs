@@ -231,6 +231,25 @@ fn a_power_cut_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
+fn creation_may_end_at_any_call() {
+    let base = tempfile::tempdir().expect("a directory");
+    let shim = shim(base.path());
+    let mut calls = 0;
+    // Call by call until creation is over and the first records are acknowledged.
+    loop {
+        calls += 1;
+        let round = Round::run(&shim, u64::MAX, &[("CUT_KILL", calls.to_string())]);
+        for dir in [&round.image, &round.seen] {
+            assert_eq!(round.check(dir), Ok(()), "killed before call {calls}");
+        }
+        if !round.durable.is_empty() {
+            break;
+        }
+    }
+    assert!(20 < calls, "creation makes more than {calls} calls");
+}
+
+#[test]
 fn without_the_sync_a_power_cut_loses_records() {
     let base = tempfile::tempdir().expect("a directory");
     let shim = shim(base.path());

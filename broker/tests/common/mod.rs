@@ -89,7 +89,8 @@ pub(crate) fn child(name: &str) -> std::process::Command {
     let mut command = std::process::Command::new(std::env::current_exe().expect("a path"));
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
-    command.stderr(std::process::Stdio::null());
+    // A backtrace that nobody reads takes longer than the rest.
+    command.stderr(std::process::Stdio::null()).env("RUST_BACKTRACE", "0");
     command
 }
 

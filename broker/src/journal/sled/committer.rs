@@ -238,6 +238,7 @@ impl Committer {
     fn try_commit(&mut self, group: Vec<Write>) -> Result<(), JournalError> {
         let engine = self.shared.engine()?;
         let mut writers: BTreeMap<WorkspaceId, Arc<Owner>> = BTreeMap::new();
+        let was_asked = !group.is_empty();
         let index = self.shared.index();
         let mut stage = Stage::new(engine.db(), &index, self.shared.incarnation);
         for Write { owner, what } in group {
@@ -255,6 +256,10 @@ impl Committer {
                     stage.snapshot(&owner.workspace, sequence.get(), state, keep_from.get())?;
                 }
             }
+        }
+        if was_asked && stage.is_empty() {
+            // All of it came from writers that are fenced.
+            return Ok(());
         }
         let ready = stage.finish()?;
         drop(index);

@@ -74,6 +74,10 @@ impl<'a> Stage<'a> {
         Self { db, index, incarnation, batch: Batch::default(), workspaces, bodies }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.workspaces.is_empty()
+    }
+
     fn staged(&mut self, workspace: &WorkspaceId) -> &mut Staged {
         let index = self.index;
         self.workspaces.entry(workspace.clone()).or_insert_with(|| {
