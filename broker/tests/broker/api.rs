@@ -107,8 +107,14 @@ async fn bad_input_is_refused_by_name_and_the_next_good_call_works() {
         (a.handover("no such id", "s"), "invalid_argument"),
         (a.handover("A", ""), "invalid_argument"),
         (a.handover("A", &long), "too_large"),
-        (wire::HandOverRequest { instruction: "  ".to_owned(), ..a.handover("A", "s") }, "invalid_argument"),
-        (wire::HandOverRequest { r#loop: "none".to_owned(), ..a.handover("A", "s") }, "unknown_loop"),
+        (
+            wire::HandOverRequest { instruction: "  ".to_owned(), ..a.handover("A", "s") },
+            "invalid_argument",
+        ),
+        (
+            wire::HandOverRequest { r#loop: "none".to_owned(), ..a.handover("A", "s") },
+            "unknown_loop",
+        ),
         (wire::HandOverRequest { turn: 9, ..a.handover("A", "s") }, "invalid_argument"),
         (wire::HandOverRequest { key: None, ..a.handover("A", "s") }, "invalid_argument"),
     ];
@@ -177,15 +183,14 @@ async fn roles_are_hosted_by_one_node_and_an_old_epoch_is_fenced() {
     let data = tempfile::tempdir().unwrap();
     let broker = start(data.path()).await;
     let mut client = connect(&broker, "a").await;
-    let register = |node: &str, take_over: bool, client: &mut crate::support::Client| {
-        wire::RegisterRequest {
+    let register =
+        |node: &str, take_over: bool, client: &mut crate::support::Client| wire::RegisterRequest {
             key: client.key(),
             node: node.to_owned(),
             roles: vec![wire::RoleSpec { role: "A".to_owned(), toolsets: Vec::new() }],
             take_over,
             ..wire::RegisterRequest::default()
-        }
-    };
+        };
     let request = register("n1", false, &mut client);
     let first = client.directory.register(request).await.unwrap().into_inner();
     assert_eq!(first.epoch, 1);

@@ -32,8 +32,19 @@ fn all_sources() -> Vec<PathBuf> {
 #[test]
 fn the_rules_are_pure() {
     let banned = [
-        "tokio", "tonic", "ractor", "sled", "async fn", ".await", "std::fs", "std::net",
-        "Instant", "SystemTime", "HashMap", "HashSet", "rand",
+        "tokio",
+        "tonic",
+        "ractor",
+        "sled",
+        "async fn",
+        ".await",
+        "std::fs",
+        "std::net",
+        "Instant",
+        "SystemTime",
+        "HashMap",
+        "HashSet",
+        "rand",
     ];
     let mut found = Vec::new();
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rules"), &mut found);
