@@ -62,12 +62,16 @@ impl Handle {
         }
     }
 
-    async fn call<T>(&self, message: impl FnOnce(Reply<T>) -> Msg) -> Result<T, Refusal> {
+    /// `lost` is said when the node stopped, or the actor failed, before the answer came.
+    async fn call<T>(
+        &self,
+        message: impl FnOnce(Reply<T>) -> Msg,
+        lost: impl FnOnce() -> Refusal,
+    ) -> Result<T, Refusal> {
         self.presence.called("");
         let (reply, answer) = oneshot::channel();
         self.deliver(message(reply)).await?;
-        let lost = |_| Err(outcome_unknown("the node stopped or failed before it came"));
-        answer.await.unwrap_or_else(lost)
+        answer.await.unwrap_or_else(|_| Err(lost()))
     }
 
     /// Hands a message over, to the next actor if this one just failed.
@@ -111,18 +115,19 @@ impl Actions for Handle {
     ) -> Result<wire::TurnAnswer, Refusal> {
         let permit = admit(&self.waits, "waits", WAITS_PER_ROLE_MAX)?;
         let loop_id = loop_id.clone();
-        self.call(|reply| Msg::AwaitTurn { loop_id, hold, reply, permit }).await
+        self.call(|reply| Msg::AwaitTurn { loop_id, hold, reply, permit }, gone).await
     }
 
     async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal> {
         let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
-        self.call(|reply| Msg::HandOver { handover, reply, permit }).await
+        let lost = || outcome_unknown("the node stopped or failed before it came");
+        self.call(|reply| Msg::HandOver { handover, reply, permit }, lost).await
     }
 
     async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
         let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
         let loop_id = loop_id.clone();
-        self.call(|reply| Msg::LoopStatus { loop_id, reply, permit }).await
+        self.call(|reply| Msg::LoopStatus { loop_id, reply, permit }, gone).await
     }
 
     fn mark_handed(&self, loop_id: &LoopId, turn: Turn) {
@@ -160,9 +165,11 @@ fn admit(room: &Arc<Semaphore>, what: &str, limit: usize) -> Result<OwnedSemapho
     })
 }
 
+/// The refusal of what has no effect, or was never taken.
 fn gone() -> Refusal {
     Refusal {
         reason: Reason::Unavailable,
-        message: "This node is stopping; nothing was sent. Call again once it is back.".to_owned(),
+        message: "This node is stopping; nothing was changed. Call again once it is back."
+            .to_owned(),
     }
 }
