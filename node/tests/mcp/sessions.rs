@@ -102,14 +102,15 @@ async fn answers_are_not_held_back() {
     let world = World::new().await;
     let a = Client::new(world.addr, "/mcp/A").await;
     let mut http = Http::connect(world.addr).await;
-    let mut quickest = Duration::MAX;
+    let mut took = Vec::new();
     for _ in 0..30 {
         let began = tokio::time::Instant::now();
         a.post_on(&mut http, &call(1, "loop_status", json!({}))).await;
         http.answer().await;
-        quickest = quickest.min(began.elapsed());
+        took.push(began.elapsed());
         http.text().await;
     }
-    // Nagle's algorithm and delayed acknowledgements together cost 40 ms, each time.
-    assert!(quickest < Duration::from_millis(20), "{quickest:?}");
+    // Nagle's algorithm and delayed acknowledgements together cost 40 ms, nearly each time.
+    took.sort();
+    assert!(took[took.len() / 4] < Duration::from_millis(20), "{took:?}");
 }
