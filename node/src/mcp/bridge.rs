@@ -82,7 +82,7 @@ pub async fn bridge(
         tokio::select! {
             read = agent.next(), if agent_left.is_none() => {
                 let to_do = match read.map_err(Error::Agent)? {
-                    Read::Line(line) => conversation.from_agent(line),
+                    Read::Line(line) => conversation.agent_said(line),
                     Read::TooLong => ToDo::Answer(too_long()),
                     Read::End => {
                         agent_left =
@@ -103,7 +103,7 @@ pub async fn bridge(
             }
             read = read(&mut node) => match read {
                 Ok(Read::Line(line)) => {
-                    if let Some(line) = conversation.from_node(line) {
+                    if let Some(line) = conversation.node_said(line) {
                         say(&mut stdout, &line).await?;
                     }
                 }

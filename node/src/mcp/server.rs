@@ -3,7 +3,9 @@
 //! Stopping goes in an order: no new connections; waits are answered; what is being answered is
 //! written; streams end; what is left is cut. All of it is over within five seconds.
 
-use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, future::poll_fn, io, path::PathBuf, pin::Pin, sync::Arc, time::Duration,
+};
 
 use axum::{
     Json, Router,
@@ -13,6 +15,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::{any, get, post},
 };
+use bytes::BytesMut;
 use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
 use http_body::Body as _;
 use serde_json::json;
@@ -166,15 +169,13 @@ pub(super) async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, 
         Box::new(refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
     };
     let told = headers.get(CONTENT_LENGTH).and_then(|told| told.to_str().ok()?.parse().ok());
-    if told.is_some_and(|told: u64| BODY_BYTES_MAX as u64 <= told.saturating_sub(1))
-        || BODY_BYTES_MAX as u64 <= body.size_hint().lower().saturating_sub(1)
-    {
+    if told.is_some_and(|told: u64| (BODY_BYTES_MAX as u64) < told) {
         return Err(too_large());
     }
-    let reading = axum::body::to_bytes(body, BODY_BYTES_MAX);
+    let reading = collect(body);
     match tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(error)) if is_too_large(&error) => Err(too_large()),
+        Ok(Ok(Some(body))) => Ok(body),
+        Ok(Ok(None)) => Err(too_large()),
         Ok(Err(error)) => {
             let message = format!("the body could not be read: {error}");
             Err(Box::new(refuse(StatusCode::BAD_REQUEST, "bad_request", message)))
@@ -186,7 +187,15 @@ pub(super) async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, 
     }
 }
 
-/// Whether reading stopped at the limit; axum says so only by the type of the cause.
-fn is_too_large(error: &axum::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.to_string().contains("limit"))
+/// `None`: over the limit.
+async fn collect(mut body: Body) -> Result<Option<Bytes>, axum::Error> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if BODY_BYTES_MAX - whole.len() < data.len() {
+            return Ok(None);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(Some(whole.freeze()))
 }

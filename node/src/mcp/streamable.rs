@@ -52,7 +52,13 @@ impl Streamable {
 
     pub(super) async fn handle(&self, request: Request) -> Response {
         if request.method() != Method::POST {
-            return self.service.handle(request).await.map(Body::new);
+            let is_delete = request.method() == Method::DELETE;
+            let mut response = self.service.handle(request).await.map(Body::new);
+            if is_delete && response.status() == StatusCode::ACCEPTED {
+                // The session is ended, not about to be; some clients complain otherwise.
+                *response.status_mut() = StatusCode::NO_CONTENT;
+            }
+            return response;
         }
         if self.host.stopping.is_cancelled() {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the node is stopping");

@@ -12,10 +12,10 @@ use crate::world::soon;
 
 /// One connection.
 #[derive(Debug)]
-pub struct Http {
-    pub stream: BufReader<TcpStream>,
-    pub status: u16,
-    pub headers: BTreeMap<String, String>,
+pub(crate) struct Http {
+    pub(crate) stream: BufReader<TcpStream>,
+    pub(crate) status: u16,
+    pub(crate) headers: BTreeMap<String, String>,
     left: usize,
     is_chunked: bool,
     body: Vec<u8>,
@@ -23,20 +23,20 @@ pub struct Http {
 
 /// One event of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
-    pub name: String,
-    pub id: String,
-    pub data: String,
+pub(crate) struct Event {
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) data: String,
 }
 
 impl Event {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.data).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 }
 
 impl Http {
-    pub async fn connect(addr: SocketAddr) -> Self {
+    pub(crate) async fn connect(addr: SocketAddr) -> Self {
         let stream = TcpStream::connect(addr).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Self {
@@ -50,7 +50,7 @@ impl Http {
     }
 
     /// Sends a request and reads the answer's head.
-    pub async fn send(&mut self, request: &str, headers: &[(&str, &str)], body: &[u8]) {
+    pub(crate) async fn send(&mut self, request: &str, headers: &[(&str, &str)], body: &[u8]) {
         let mut head = format!("{request} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             head += "Host: localhost\r\n";
@@ -68,7 +68,7 @@ impl Http {
         self.head().await;
     }
 
-    pub async fn head(&mut self) {
+    pub(crate) async fn head(&mut self) {
         let mut line = String::new();
         soon(self.stream.read_line(&mut line)).await.unwrap();
         self.status = line.split(' ').nth(1).unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
@@ -103,13 +103,13 @@ impl Http {
         size != 0
     }
 
-    pub async fn text(&mut self) -> String {
+    pub(crate) async fn text(&mut self) -> String {
         while soon(self.more()).await {}
         String::from_utf8(std::mem::take(&mut self.body)).unwrap()
     }
 
     /// The next event; `None` at the end of the stream. Waits as long as it takes.
-    pub async fn next_event(&mut self) -> Option<Event> {
+    pub(crate) async fn next_event(&mut self) -> Option<Event> {
         loop {
             let end = self.body.windows(2).position(|two| two == b"\n\n");
             let Some(end) = end else {
@@ -139,12 +139,12 @@ impl Http {
         }
     }
 
-    pub async fn event(&mut self) -> Event {
+    pub(crate) async fn event(&mut self) -> Event {
         soon(self.next_event()).await.expect("an event")
     }
 
     /// The next event that answers a request.
-    pub async fn answer(&mut self) -> Value {
+    pub(crate) async fn answer(&mut self) -> Value {
         loop {
             let message = self.event().await.json();
             if message.get("id").is_some() {
@@ -154,27 +154,27 @@ impl Http {
     }
 }
 
-pub const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
-pub const JSON: (&str, &str) = ("Content-Type", "application/json");
+pub(crate) const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
+pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-pub fn initialize(version: &str, client: &str) -> Value {
+pub(crate) fn initialize(version: &str, client: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": version, "capabilities": {},
         "clientInfo": { "name": client, "version": "9.9" } } })
 }
 
-pub fn call(id: u64, tool: &str, arguments: Value) -> Value {
+pub(crate) fn call(id: u64, tool: &str, arguments: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
         "name": tool, "arguments": arguments } })
 }
 
-pub fn with_progress(mut call: Value) -> Value {
+pub(crate) fn with_progress(mut call: Value) -> Value {
     call["params"]["_meta"]["progressToken"] = "p".into();
     call
 }
 
 /// The same call as 2026-07-28 words it.
-pub fn modern(mut call: Value, client: &str) -> Value {
+pub(crate) fn modern(mut call: Value, client: &str) -> Value {
     call["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
     call["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
     call["params"]["_meta"]["io.modelcontextprotocol/clientInfo"] =
@@ -184,19 +184,19 @@ pub fn modern(mut call: Value, client: &str) -> Value {
 
 /// A session of a client from before 2026-07-28, or a client of that version without one.
 #[derive(Debug, Clone)]
-pub struct Client {
-    pub addr: SocketAddr,
-    pub path: String,
-    pub session: String,
-    pub headers: Vec<(String, String)>,
+pub(crate) struct Client {
+    pub(crate) addr: SocketAddr,
+    pub(crate) path: String,
+    pub(crate) session: String,
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 impl Client {
-    pub async fn new(addr: SocketAddr, path: &str) -> Self {
+    pub(crate) async fn new(addr: SocketAddr, path: &str) -> Self {
         Self::of(addr, path, "test").await
     }
 
-    pub async fn of(addr: SocketAddr, path: &str, client: &str) -> Self {
+    pub(crate) async fn of(addr: SocketAddr, path: &str, client: &str) -> Self {
         let mut it =
             Self { addr, path: path.to_owned(), session: String::new(), headers: Vec::new() };
         let mut http = it.post(&initialize("2025-06-18", client)).await;
@@ -210,7 +210,7 @@ impl Client {
     }
 
     /// Of version 2026-07-28, for one tool.
-    pub fn modern(addr: SocketAddr, path: &str, tool: &str) -> Self {
+    pub(crate) fn modern(addr: SocketAddr, path: &str, tool: &str) -> Self {
         let headers = [
             ("MCP-Protocol-Version", "2026-07-28"),
             ("Mcp-Method", "tools/call"),
@@ -220,20 +220,20 @@ impl Client {
         Self { addr, path: path.to_owned(), session: String::new(), headers }
     }
 
-    pub async fn post(&self, message: &Value) -> Http {
+    pub(crate) async fn post(&self, message: &Value) -> Http {
         let mut http = Http::connect(self.addr).await;
         self.post_on(&mut http, message).await;
         http
     }
 
-    pub async fn post_on(&self, http: &mut Http, message: &Value) {
+    pub(crate) async fn post_on(&self, http: &mut Http, message: &Value) {
         let mut headers = vec![BOTH, JSON];
         headers.extend(self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let request = format!("POST {}", self.path);
         http.send(&request, &headers, message.to_string().as_bytes()).await;
     }
 
-    pub async fn get(&self, last_event: Option<&str>) -> Http {
+    pub(crate) async fn get(&self, last_event: Option<&str>) -> Http {
         let mut http = Http::connect(self.addr).await;
         let mut headers = vec![("Accept", "text/event-stream")];
         headers.extend(self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
@@ -243,7 +243,7 @@ impl Client {
     }
 
     /// The result of a tool call.
-    pub async fn call(&self, tool: &str, arguments: Value) -> Value {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
         let mut http = self.post(&call(7, tool, arguments)).await;
         assert_eq!(http.status, 200);
         let answer = http.answer().await;
@@ -252,6 +252,6 @@ impl Client {
     }
 }
 
-pub fn text(result: &Value) -> &str {
+pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
 }

@@ -31,7 +31,7 @@ async fn no_stream_begins_with_an_empty_event() {
         let mut ended = Http::connect(world.addr).await;
         let session = a.headers[0].1.as_str();
         ended.send("DELETE /mcp/A", &[("Mcp-Session-Id", session)], b"").await;
-        assert!((200..300).contains(&ended.status));
+        assert_eq!(ended.status, 204);
         assert!(soon(standalone.next_event()).await.is_none());
     }
 }
@@ -74,7 +74,7 @@ async fn a_session_outlives_the_node() {
 
     let mut http = Http::connect(second.addr).await;
     http.send("DELETE /mcp/A", &[("Mcp-Session-Id", &a.session)], b"").await;
-    assert_eq!(http.status, 202);
+    assert_eq!(http.status, 204);
     assert_eq!(a.post(&call(1, "loop_status", json!({}))).await.status, 404);
     a.headers[0].1 = "../../../../etc/passwd".to_owned();
     assert_eq!(a.post(&call(1, "loop_status", json!({}))).await.status, 404);
@@ -102,14 +102,15 @@ async fn answers_are_not_held_back() {
     let world = World::new().await;
     let a = Client::new(world.addr, "/mcp/A").await;
     let mut http = Http::connect(world.addr).await;
-    let mut quickest = Duration::MAX;
+    let mut took = Vec::new();
     for _ in 0..30 {
         let began = tokio::time::Instant::now();
         a.post_on(&mut http, &call(1, "loop_status", json!({}))).await;
         http.answer().await;
-        quickest = quickest.min(began.elapsed());
+        took.push(began.elapsed());
         http.text().await;
     }
-    // Nagle's algorithm and delayed acknowledgements together cost 40 ms, each time.
-    assert!(quickest < Duration::from_millis(20), "{quickest:?}");
+    // Nagle's algorithm and delayed acknowledgements together cost 40 ms, nearly each time.
+    took.sort();
+    assert!(took[took.len() / 4] < Duration::from_millis(20), "{took:?}");
 }

@@ -21,36 +21,37 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// Fails a test that would hang.
-pub async fn soon<F: Future>(future: F) -> F::Output {
+pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time")
 }
 
 /// What is true of the one loop there is.
 #[derive(Debug, Clone, Default)]
-pub struct State {
-    pub turn: u64,
-    pub holder: String,
-    pub is_finished: bool,
-    pub latest: Option<wire::Entry>,
-    pub handed: Vec<u64>,
-    pub waiting: usize,
-    pub connected: usize,
-    pub clients: Vec<String>,
+pub(crate) struct State {
+    pub(crate) turn: u64,
+    pub(crate) holder: String,
+    pub(crate) is_finished: bool,
+    pub(crate) latest: Option<wire::Entry>,
+    pub(crate) handed: Vec<u64>,
+    pub(crate) waiting: usize,
+    pub(crate) connected: usize,
+    pub(crate) clients: Vec<String>,
     /// The hold each wait came with, in seconds.
-    pub holds: Vec<f64>,
-    newest_wait: u64,
+    pub(crate) holds: Vec<f64>,
+    /// By role.
+    newest_wait: std::collections::BTreeMap<String, u64>,
 }
 
 #[derive(Debug)]
-pub struct Loop(pub watch::Sender<State>);
+pub(crate) struct Loop(pub(crate) watch::Sender<State>);
 
 impl Loop {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let state = State { turn: 1, holder: "A".to_owned(), ..State::default() };
         Arc::new(Self(watch::Sender::new(state)))
     }
 
-    pub async fn until(&self, what: &str, is_so: impl Fn(&State) -> bool) -> State {
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&State) -> bool) -> State {
         let mut states = self.0.subscribe();
         let waited =
             tokio::time::timeout(Duration::from_secs(20), states.wait_for(|state| is_so(state)));
@@ -60,7 +61,7 @@ impl Loop {
         }
     }
 
-    pub fn give_to(&self, holder: &str, entry: wire::Entry) {
+    pub(crate) fn give_to(&self, holder: &str, entry: wire::Entry) {
         self.0.send_modify(|state| {
             state.turn += 1;
             state.holder = holder.to_owned();
@@ -102,16 +103,18 @@ impl Actions for Fake {
         let mut number = 0;
         self.shared.0.send_modify(|state| {
             state.waiting += 1;
-            state.newest_wait += 1;
-            number = state.newest_wait;
+            let newest = state.newest_wait.entry(self.role.to_string()).or_default();
+            *newest += 1;
+            number = *newest;
             state.holds.push(hold.as_secs_f64());
         });
         let _counted = Counted(Arc::clone(&self.shared));
         let mut states = self.shared.0.subscribe();
+        let is_newest = |state: &State| state.newest_wait[self.role.as_str()] == number;
         let is_mine = |state: &State| state.is_finished || state.holder == self.role.as_str();
         let woken = tokio::time::timeout(
             hold,
-            states.wait_for(|state| is_mine(state) || state.newest_wait != number),
+            states.wait_for(|state| is_mine(state) || !is_newest(state)),
         )
         .await;
         let state = match woken {
@@ -122,8 +125,8 @@ impl Actions for Fake {
         Ok(wire::TurnAnswer {
             can_start: can_start && !state.is_finished,
             is_finished: state.is_finished,
-            still_waiting: !can_start && state.newest_wait == number,
-            superseded: !can_start && state.newest_wait != number,
+            still_waiting: !can_start && is_newest(&state),
+            superseded: !can_start && !is_newest(&state),
             r#loop: loop_id.to_string(),
             round: 1,
             turn: state.turn,
@@ -139,7 +142,7 @@ impl Actions for Fake {
             let message = format!("it is {}'s turn, not {}'s", state.holder, self.role);
             return Err(Refusal { reason: Reason::NotYourTurn, message });
         }
-        let to = handover.to.map_or("B".to_owned(), |to| to.to_string());
+        let to = handover.to.map_or_else(|| "B".to_owned(), |to| to.to_string());
         let entry = wire::Entry {
             kind: wire::EntryKind::Handover.into(),
             from: self.role.to_string(),
@@ -204,19 +207,19 @@ impl Actions for Fake {
 }
 
 /// A server for A and B, until dropped.
-pub struct World {
-    pub addr: SocketAddr,
-    pub shared: Arc<Loop>,
+pub(crate) struct World {
+    pub(crate) addr: SocketAddr,
+    pub(crate) shared: Arc<Loop>,
     stop: CancellationToken,
     running: JoinHandle<std::io::Result<()>>,
 }
 
 impl World {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::start("127.0.0.1:0", Loop::new(), None).await
     }
 
-    pub async fn start(addr: &str, shared: Arc<Loop>, sessions: Option<&Path>) -> Self {
+    pub(crate) async fn start(addr: &str, shared: Arc<Loop>, sessions: Option<&Path>) -> Self {
         let roles = ["A", "B"]
             .map(|role| {
                 let shared = Arc::clone(&shared);
@@ -232,13 +235,8 @@ impl World {
         Self { addr, shared, stop, running }
     }
 
-    /// Begins to stop.
-    pub fn stop(&self) {
-        self.stop.cancel();
-    }
-
     /// Stops, and says how long that took.
-    pub async fn stopped(mut self) -> Duration {
+    pub(crate) async fn stopped(mut self) -> Duration {
         let began = tokio::time::Instant::now();
         self.stop.cancel();
         soon(&mut self.running).await.unwrap().unwrap();

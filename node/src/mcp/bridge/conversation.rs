@@ -33,7 +33,7 @@ struct Request {
 }
 
 impl Conversation {
-    pub(super) fn from_agent(&mut self, line: Vec<u8>) -> ToDo {
+    pub(super) fn agent_said(&mut self, line: Vec<u8>) -> ToDo {
         let message: Value = match serde_json::from_slice(&line) {
             Ok(message) => message,
             Err(error) => return ToDo::Answer(complaint(&line, &error)),
@@ -62,7 +62,7 @@ impl Conversation {
     }
 
     /// The line, unless the agent has had it before.
-    pub(super) fn from_node(&mut self, line: Vec<u8>) -> Option<Vec<u8>> {
+    pub(super) fn node_said(&mut self, line: Vec<u8>) -> Option<Vec<u8>> {
         let message: Option<Value> = serde_json::from_slice(&line).ok();
         let answered = message.as_ref().filter(|it| it.get("method").is_none());
         if let Some(id) = answered.and_then(|message| message.get("id")) {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn said(conversation: &mut Conversation, line: &str) {
-        assert_eq!(conversation.from_agent(line.into()), ToDo::Forward(line.into()));
+        assert_eq!(conversation.agent_said(line.into()), ToDo::Forward(line.into()));
     }
 
     #[test]
@@ -123,15 +123,15 @@ mod tests {
         let wait = r#"{"jsonrpc":"2.0","id":"w","method":"tools/call"}"#;
         let gone = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call"}"#;
         said(&mut it, hello);
-        assert!(it.from_node(r#"{"id":1,"result":{}}"#.into()).is_some());
+        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_some());
         said(&mut it, ready);
         said(&mut it, wait);
         said(&mut it, gone);
         said(&mut it, r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#);
         let again: Vec<Vec<u8>> = [hello, ready, wait].map(Into::into).into();
         assert_eq!(it.again(), again);
-        assert!(it.from_node(r#"{"id":1,"result":{}}"#.into()).is_none());
-        assert!(it.from_node(r#"{"id":"w","result":{}}"#.into()).is_some());
+        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_none());
+        assert!(it.node_said(r#"{"id":"w","result":{}}"#.into()).is_some());
         assert!(it.is_answered());
     }
 
@@ -141,13 +141,13 @@ mod tests {
         let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
         said(&mut it, hello);
         assert_eq!(it.again(), [Vec::from(hello)]);
-        assert!(it.from_node(r#"{"id":1,"result":{}}"#.into()).is_some());
+        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_some());
     }
 
     #[test]
     fn garbage_is_answered_here() {
         let mut it = Conversation::default();
-        let ToDo::Answer(told) = it.from_agent(b"garbage".to_vec()) else { panic!() };
+        let ToDo::Answer(told) = it.agent_said(b"garbage".to_vec()) else { panic!() };
         assert!(told.contains("-32700"));
     }
 }
