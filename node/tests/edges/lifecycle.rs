@@ -1,0 +1,1 @@
+//! Starts, stops, and what holds between them.
