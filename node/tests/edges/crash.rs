@@ -15,6 +15,9 @@ use crate::{
 /// Acknowledged steps between two kills, at most.
 const STEPS_MAX: u64 = 12;
 
+/// Tests that share the rounds.
+const SCENARIOS: u64 = 4;
+
 const HISTORY: &str = "loop history --from 1 --limit 100000";
 
 /// What all agents of a game saw.
@@ -35,9 +38,22 @@ struct Seen {
 struct Trouble {
     /// Of any node.
     node_kills: u64,
+    is_node_down: bool,
     is_broker_down: bool,
     /// The next turn is to be the last.
     is_last: bool,
+}
+
+impl Trouble {
+    fn comes(&mut self, to_broker: bool, to_node: bool) {
+        self.is_broker_down = to_broker;
+        self.is_node_down = to_node;
+        self.node_kills += u64::from(to_node);
+    }
+
+    fn goes(&mut self) {
+        (self.is_broker_down, self.is_node_down) = (false, false);
+    }
 }
 
 #[derive(Clone)]
@@ -74,13 +90,10 @@ async fn everything_in_one_process_is_killed_and_goes_on() {
     }
     for _ in 0..rounds() {
         game.go_on(&mut chance, &mut agents).await;
-        troubles.send_modify(|it| {
-            it.node_kills += 1;
-            it.is_broker_down = true;
-        });
+        troubles.send_modify(|it| it.comes(true, true));
         up.kill().await;
         up.start().await;
-        troubles.send_modify(|it| it.is_broker_down = false);
+        troubles.send_modify(Trouble::goes);
     }
     game.end(&troubles, agents).await;
     game.check(&up.json(HISTORY).await);
@@ -108,10 +121,7 @@ async fn two_nodes(a: Transport, b: Transport, salt: u64) {
         // One bit each for the broker and the two nodes; never none.
         let whom = chance.below(7) + 1;
         let is_hit = |bit: u64| whom & (1 << bit) != 0;
-        troubles.send_modify(|it| {
-            it.node_kills += u64::from(is_hit(1) || is_hit(2));
-            it.is_broker_down = is_hit(0);
-        });
+        troubles.send_modify(|it| it.comes(is_hit(0), is_hit(1) || is_hit(2)));
         let [node_a, node_b] = &mut nodes;
         for (bit, process) in [&mut broker, node_a, node_b].into_iter().enumerate() {
             if is_hit(bit as u64) {
@@ -129,7 +139,7 @@ async fn two_nodes(a: Transport, b: Transport, salt: u64) {
                 process.start().await;
             }
         }
-        troubles.send_modify(|it| it.is_broker_down = false);
+        troubles.send_modify(Trouble::goes);
     }
     game.end(&troubles, agents).await;
     let history = nodes[0].json(HISTORY).await;
@@ -142,7 +152,7 @@ async fn two_nodes(a: Transport, b: Transport, salt: u64) {
 
 fn rounds() -> u64 {
     let rounds = std::env::var("TASUKI_ROUNDS").map_or(20, |it| it.parse::<u64>().unwrap());
-    rounds.div_ceil(4)
+    rounds.div_ceil(SCENARIOS)
 }
 
 impl Game {
@@ -178,8 +188,11 @@ impl Game {
         self.seen.send_modify(|seen| seen.steps += 1);
     }
 
-    fn again(&self) {
+    /// Before a call is made again.
+    async fn again(&self) {
         self.seen.send_modify(|seen| seen.again += 1);
+        let mut trouble = self.trouble.clone();
+        soon(trouble.wait_for(|it| !it.is_node_down)).await.unwrap();
     }
 
     async fn wait(&self, agent: &mut Agent) -> Value {
@@ -193,10 +206,14 @@ impl Game {
                     return answer;
                 }
                 // A broker that goes and comes back is no news to whoever waits already.
-                Err(why) if !before.is_broker_down && before.node_kills == after.node_kills => {
+                Err(why)
+                    if !before.is_broker_down
+                        && !before.is_node_down
+                        && before.node_kills == after.node_kills =>
+                {
                     panic!("{} was told of trouble that is not its own: {why}", agent.role)
                 }
-                Err(_) => self.again(),
+                Err(_) => self.again().await,
             }
         }
     }
@@ -219,7 +236,7 @@ impl Game {
                 }
                 Err(why) => assert!(!why.is_refusal, "turn {turn} of {}: {why}", agent.role),
             }
-            self.again();
+            self.again().await;
             // Without the turn's number only a look tells whether the words were taken.
             if !names_turn && self.wait_again(agent, turn).await {
                 break;
@@ -238,6 +255,7 @@ impl Game {
             if let Ok(answer) = accepted(agent.call("await_my_turn", look).await) {
                 return answer["can_start"] != true || answer["turn"] != turn;
             }
+            self.again().await;
         }
     }
 
