@@ -6,7 +6,7 @@
 //!
 //! **L3** At most [`WAITS_PER_STREAM_MAX`] waits are open, and each is answered no later than its
 //! hold says, give or take [`GRACE_MS`] for the broker's own answer, or [`UNREACHED_MS_MAX`] if
-//! that is longer.
+//! that is longer. One that the broker was never asked is refused after [`UNREACHED_MS_MAX`].
 
 mod table;
 
@@ -126,12 +126,11 @@ impl Waits {
         let wait = self.latest.fetch_add(1, Ordering::Relaxed) + 1;
         let (reply, answer) = oneshot::channel();
         let now = Instant::now();
-        let least = Duration::from_millis(UNREACHED_MS_MAX);
         let open = Open {
             role,
             loop_id,
             hold_ends: now + hold,
-            deadline: now + least.max(hold + Duration::from_millis(GRACE_MS)),
+            deadline: now + Duration::from_millis(UNREACHED_MS_MAX),
             is_parked: false,
             reply,
             _room: room,
@@ -228,7 +227,9 @@ impl Multiplexer {
         drop(state);
         let Ask { wait, mut open } = ask;
         if let Some(stream) = &self.stream {
-            open.is_parked = matches!(stream.responses, Responses::Open(_));
+            if matches!(stream.responses, Responses::Open(_)) {
+                open.park();
+            }
             let request = self.question(wait, &open);
             self.table.unsent.push_back(request);
         }

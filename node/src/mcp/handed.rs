@@ -64,16 +64,18 @@ impl Probe {
     }
 }
 
-/// A response body that fires its probe when the connection took all of it.
+/// A response body that fires its probe when the connection took the answer: when it asks for
+/// what comes after. Many clients hang up as soon as they have read it.
 #[derive(Debug)]
 pub(super) struct Watched {
     body: Body,
     probe: Option<Probe>,
+    is_answered: bool,
 }
 
 impl Watched {
     pub(super) fn new(body: Body, probe: Probe) -> Self {
-        Self { body, probe: Some(probe) }
+        Self { body, probe: Some(probe), is_answered: false }
     }
 }
 
@@ -85,11 +87,22 @@ impl http_body::Body for Watched {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if matches!(polled, Poll::Ready(None))
-            && let Some(probe) = self.probe.take()
+        if self.is_answered
+            && let Some(probe) = &self.probe
         {
             probe.written();
+        }
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.is_answered |= frame.data_ref().is_some_and(|data| has_result(data));
+            }
+            Poll::Ready(None) => {
+                if let Some(probe) = self.probe.take() {
+                    probe.written();
+                }
+            }
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
         polled
     }
@@ -98,6 +111,12 @@ impl http_body::Body for Watched {
     fn is_end_stream(&self) -> bool {
         self.probe.is_none()
     }
+}
+
+/// Whether an event is an answer. Within a text the quotes would be escaped.
+fn has_result(event: &[u8]) -> bool {
+    const RESULT: &[u8] = br#""result":"#;
+    event.windows(RESULT.len()).any(|part| part == RESULT)
 }
 
 /// The probes of the requests on one connection that carries many.

@@ -141,23 +141,30 @@ async fn over_sse(
     role: &str,
     request: &Value,
 ) -> Result<Value, Broken> {
-    if stream.is_none() {
-        let mut events = Http::try_connect(addr).await?;
-        let accept = [("Accept", "text/event-stream")];
-        events.try_send(&format!("GET /sse/{role}"), &accept, b"").await?;
-        let first = events.next_event().await.ok_or_else(|| Broken("no endpoint".to_owned()))?;
-        let mut it = Stream { events, endpoint: first.data };
-        it.say(addr, &initialize("2024-11-05", "edges")).await?;
-        answer(&mut it.events).await?;
-        it.say(addr, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
-        *stream = Some(it);
+    if let Some(it) = stream
+        && it.say(addr, request).await.is_ok()
+    {
+        return answer(&mut it.events).await;
     }
-    let it = stream.as_mut().unwrap();
+    // As clients do, a stream that ended is opened anew.
+    let it = stream.insert(Stream::open(addr, role).await?);
     it.say(addr, request).await?;
     answer(&mut it.events).await
 }
 
 impl Stream {
+    async fn open(addr: SocketAddr, role: &str) -> Result<Self, Broken> {
+        let mut events = Http::try_connect(addr).await?;
+        let accept = [("Accept", "text/event-stream")];
+        events.try_send(&format!("GET /sse/{role}"), &accept, b"").await?;
+        let first = events.next_event().await.ok_or_else(|| Broken("no endpoint".to_owned()))?;
+        let mut it = Self { events, endpoint: first.data };
+        it.say(addr, &initialize("2024-11-05", "edges")).await?;
+        answer(&mut it.events).await?;
+        it.say(addr, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
+        Ok(it)
+    }
+
     async fn say(&self, addr: SocketAddr, message: &Value) -> Result<(), Broken> {
         let mut http = Http::try_connect(addr).await?;
         let request = format!("POST {}", self.endpoint);

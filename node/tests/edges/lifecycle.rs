@@ -248,7 +248,7 @@ async fn receipts_claim_no_more_than_is_known() {
         let b = session(&up, "B").await;
         let http = b.post(&call(1, "await_my_turn", json!({}))).await;
         until(&a, |status| waits(status, 1)).await;
-        let held = if is_cut { None } else { Some(http) };
+        let held = (!is_cut).then_some(http);
         ask(&a, "handover_work", words("done")).await;
         if let Some(mut http) = held {
             let answer = http.answer().await;

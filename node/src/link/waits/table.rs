@@ -11,7 +11,7 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::Answer;
+use super::{Answer, GRACE_MS};
 
 /// One wait until it is answered.
 #[derive(Debug)]
@@ -29,6 +29,14 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// From then on the hold decides when it ends, also while the broker is away.
+    pub(super) fn park(&mut self) {
+        if !self.is_parked {
+            self.is_parked = true;
+            self.deadline = self.deadline.max(self.hold_ends + Duration::from_millis(GRACE_MS));
+        }
+    }
+
     /// The caller may be gone; a wait consumes nothing, so nothing is lost.
     pub(super) fn answer(self, answer: Answer) {
         drop(self.reply.send(answer));
@@ -97,6 +105,10 @@ impl Table {
     }
 
     pub(super) fn mark_parked(&mut self) {
-        self.open.values_mut().for_each(|open| open.is_parked = true);
+        for (wait, open) in &mut self.open {
+            self.deadlines.remove(&(open.deadline, *wait));
+            open.park();
+            self.deadlines.insert((open.deadline, *wait));
+        }
     }
 }

@@ -39,9 +39,9 @@ const PROGRESS_MS: u64 = 10_000;
 /// there at once needs none.
 const PROGRESS_FIRST_MS: u64 = 200;
 
-/// How long an answer may be overdue, in milliseconds, before the wait ends without it: the
-/// client's own limit is near.
-const OVERDUE_MS: u64 = 2_000;
+/// How long an answer may be overdue, in milliseconds, before the wait ends without it: longer
+/// than it takes to find out that the broker is away, and before the client's own limit.
+const OVERDUE_MS: u64 = 4_000;
 
 pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
     let role = |what: &str| json!({ "type": "string", "description": what });
