@@ -6,7 +6,7 @@
 //! told its session is gone gives the server up, often for good.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,7 +15,10 @@ use std::{
 
 use futures::{Stream, StreamExt as _};
 use rmcp::{
-    model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage},
+    model::{
+        ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId,
+        ServerJsonRpcMessage,
+    },
     transport::streamable_http_server::session::{
         RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
         SessionStoreError,
@@ -61,6 +64,36 @@ struct Session {
     client: String,
     /// One more for each stream that is open.
     open: Arc<()>,
+    asked: Asked,
+}
+
+/// The ids of a session's requests whose streams are open.
+#[derive(Debug, Clone, Default)]
+struct Asked(Arc<Mutex<BTreeSet<String>>>);
+
+/// An id in use until dropped.
+#[derive(Debug)]
+struct Asking {
+    asked: Asked,
+    id: String,
+}
+
+impl Asked {
+    fn ids(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None`: a request with this id is not answered yet, and only one of the two would be.
+    fn begin(&self, id: &RequestId) -> Option<Asking> {
+        let id = format!("{id:?}");
+        self.ids().insert(id.clone()).then(|| Asking { asked: self.clone(), id })
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.asked.ids().remove(&self.id);
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -100,8 +133,12 @@ impl Sessions {
     fn begun(&self, id: SessionId) {
         let mut known = self.known();
         known.clock += 1;
-        let session =
-            Session { used: known.clock, client: "unknown".to_owned(), open: Arc::default() };
+        let session = Session {
+            used: known.clock,
+            client: "unknown".to_owned(),
+            open: Arc::default(),
+            asked: Asked::default(),
+        };
         known.sessions.insert(id, session);
     }
 
@@ -163,8 +200,16 @@ impl SessionManager for Sessions {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
+        let asked = self.known().sessions.get(id).map(|session| session.asked.clone());
+        let asking = match (&message, asked) {
+            (JsonRpcMessage::Request(request), Some(asked)) => match asked.begin(&request.id) {
+                Some(asking) => Some(asking),
+                None => return Ok(refused_twice(request.id.clone()).left_stream()),
+            },
+            (_, _) => None,
+        };
         let stream = self.local.create_stream(id, message).await?;
-        Ok(kept_with(stream, used))
+        Ok(kept_with(stream, (used, asking)).right_stream())
     }
 
     async fn accept_message(
@@ -212,6 +257,15 @@ impl SessionManager for Sessions {
 
     // `event_store` stays `None`: requests without a session are cancelled when their client
     // goes away, and with a store they would not be.
+}
+
+/// What is said to a request whose id is taken.
+fn refused_twice(id: RequestId) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
+    let why = format!("a request with the id {id} is not answered yet; nothing happened");
+    let error = ErrorData::invalid_request(why, None);
+    // Nothing comes after it, so its event's id is of no stream that could be resumed.
+    let refusal = ServerSseMessage::new("refused/1", JsonRpcMessage::error(error, Some(id)));
+    futures::stream::iter([refusal])
 }
 
 /// The stream, and with it whatever must live as long.

@@ -115,7 +115,8 @@ async fn garbage_is_refused_in_bounded_memory() {
         let heard = target.raw(garbage).await;
         assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 400"), "{heard}");
     }
-    let endless = [b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ".as_slice(), &[b'x'; 1 << 20]].concat();
+    let endless =
+        [b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ".as_slice(), &[b'x'; 1 << 20]].concat();
     let heard = target.raw(&endless).await;
     assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 4"), "{heard}");
 
@@ -200,8 +201,7 @@ async fn arguments_of_the_wrong_kind_are_named() {
             let mut arguments = if tool == "handover_work" { words("s") } else { json!({}) };
             arguments[field] = value.clone();
             let code = target.refused(tool, arguments).await;
-            let expected =
-                ["invalid_argument", "unknown_loop", "unknown_role", "role_forbidden"];
+            let expected = ["invalid_argument", "unknown_loop", "unknown_role", "role_forbidden"];
             assert!(expected.contains(&code.as_str()), "{tool} {field} {value}: {code}");
         }
     }
@@ -281,28 +281,34 @@ async fn of_many_waits_of_one_role_the_newest_stays() {
         assert_eq!(ended["structuredContent"]["superseded"], true, "{ended}");
     }
     target.works().await;
-    let status = target.good.call("loop_status", json!({})).await;
-    assert_eq!(status["structuredContent"]["waiting"], json!(["B"]));
+    let stays = async {
+        loop {
+            let status = target.good.call("loop_status", json!({})).await;
+            if status["structuredContent"]["waiting"] == json!(["B"]) {
+                return;
+            }
+        }
+    };
+    soon(stays).await;
     target.good.call("handover_work", words("done")).await;
     let woken = soon(waits.join_next()).await.unwrap().unwrap();
     assert_eq!(woken["structuredContent"]["turn"], 2, "{woken}");
 }
 
 #[tokio::test]
-async fn the_same_id_twice_is_answered_or_refused_each_time() {
+async fn an_id_that_is_not_answered_yet_is_refused() {
     let target = Target::new().await;
     let b = Client::new(target.up.mcp, "/mcp/B").await;
     let mut first = b.post(&call(5, "await_my_turn", json!({}))).await;
     let mut second = b.post(&call(5, "loop_status", json!({}))).await;
-    if second.status == 200 {
-        let answer = second.answer().await;
-        assert_eq!(answer["id"], 5, "{answer}");
-    } else {
-        assert!((400..500).contains(&second.status), "{}", second.status);
-    }
+    let refused = second.answer().await;
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(5), &json!(-32600)));
     target.good.call("handover_work", words("done")).await;
     let answer = first.answer().await;
-    assert_eq!(answer["id"], 5, "{answer}");
+    assert_eq!(answer["result"]["structuredContent"]["turn"], 2, "{answer}");
+    assert!(first.next_event().await.is_none());
+    let mut again = b.post(&call(5, "loop_status", json!({}))).await;
+    assert_eq!(again.answer().await["result"]["structuredContent"]["turn"], 2);
     target.works().await;
 }
 
