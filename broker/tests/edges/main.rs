@@ -8,8 +8,10 @@
 mod common;
 
 mod abuse;
+mod connections;
 mod crash;
 mod damage;
+mod endings;
 mod health;
 mod power_cut;
 mod support;

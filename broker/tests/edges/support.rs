@@ -81,7 +81,16 @@ pub(crate) fn arguments(words: &[&str], data: &Path) -> Vec<OsString> {
 
 impl Process {
     pub(crate) fn spawn(arguments: &[OsString], environment: &[(&str, OsString)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki-broker"));
+        Self::spawn_program(env!("CARGO_BIN_EXE_tasuki-broker"), arguments, environment)
+    }
+
+    /// Something else that becomes the broker.
+    pub(crate) fn spawn_program(
+        program: &str,
+        arguments: &[OsString],
+        environment: &[(&str, OsString)],
+    ) -> Self {
+        let mut command = Command::new(program);
         command.args(arguments).env_remove("RUST_LOG");
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -108,6 +117,27 @@ impl Process {
         Self::spawn(&arguments(&["serve", "--listen", "127.0.0.1:0"], data), &[])
     }
 
+    /// A broker that serves, and where.
+    pub(crate) async fn served(data: &Path) -> (Self, SocketAddr) {
+        let mut broker = Self::serve(data);
+        match broker.address().await {
+            Some(address) => (broker, address),
+            None => panic!("the broker does not start: {}", broker.log()),
+        }
+    }
+
+    /// A line of its status in the kernel, e.g. `VmHWM`, in KiB.
+    pub(crate) fn memory_kib(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap().trim().split(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// Its open file descriptors.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
     /// Where it listens; `None` when it ended before it did.
     pub(crate) async fn address(&mut self) -> Option<SocketAddr> {
         let line = soon("the broker listens or ends", self.lines.next_line()).await.unwrap()?;
@@ -132,6 +162,17 @@ impl Process {
     pub(crate) async fn kill(mut self) -> Ended {
         self.child.start_kill().unwrap();
         self.ended().await
+    }
+
+    /// `None` when it listens; then it is killed.
+    pub(crate) async fn ended_or_listening(mut self) -> Option<Ended> {
+        match self.address().await {
+            Some(_) => {
+                self.kill().await;
+                None
+            }
+            None => Some(self.ended().await),
+        }
     }
 
     pub(crate) async fn ended(mut self) -> Ended {
