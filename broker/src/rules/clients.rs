@@ -64,7 +64,9 @@ impl Clients {
             return match client.answers.get(&key.counter) {
                 Some(answer) if answer.request == request => Ok(Some(answer)),
                 Some(_) => Err(Rejection::KeyReused { key: key.clone() }),
-                None if is_below_window(key.counter, client.highest) => Err(expired(client.highest)),
+                None if is_below_window(key.counter, client.highest) => {
+                    Err(expired(client.highest))
+                }
                 None => Ok(None),
             };
         }

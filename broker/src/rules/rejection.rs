@@ -86,10 +86,9 @@ impl Rejection {
             Self::RoleInUse { .. } => Reason::RoleInUse,
             Self::KeyReused { .. } => Reason::KeyReused,
             Self::KeyExpired { .. } => Reason::KeyExpired,
-            Self::TooManyClients
-            | Self::TooManyLoops
-            | Self::TooManyNodes
-            | Self::TooManyWaits => Reason::Overloaded,
+            Self::TooManyClients | Self::TooManyLoops | Self::TooManyNodes | Self::TooManyWaits => {
+                Reason::Overloaded
+            }
         }
     }
 }

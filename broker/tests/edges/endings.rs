@@ -6,9 +6,7 @@ use std::{path::Path, process::Command, time::Duration};
 use tasuki_proto::wire;
 use tokio::time::Instant;
 
-use crate::support::{
-    Process, arguments, assert_whole, check_all, play_all, players, soon, turns,
-};
+use crate::support::{Process, arguments, assert_whole, check_all, play_all, players, soon, turns};
 
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     common::Dice,
-    support::{
-        Process, arguments, assert_whole, check_all, play_all, players, seed, setting,
-    },
+    support::{Process, arguments, assert_whole, check_all, play_all, players, seed, setting},
 };
 
 /// Acknowledgements before a cut, at most.
