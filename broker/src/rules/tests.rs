@@ -177,7 +177,12 @@ fn happened(event: &Event) -> String {
         Event::TurnLapsed(it) => format!("turn {} lapsed", it.turn),
         Event::TurnHanded(it) => format!("turn {} handed", it.turn),
         Event::TurnSeen(it) => format!("turn {} seen", it.turn),
-        other => format!("{other:?}"),
+        Event::NodeRegistered(_)
+        | Event::LoopOpened(_)
+        | Event::ParticipantsSet(_)
+        | Event::HandedOver(_)
+        | Event::TurnReclaimed(_)
+        | Event::RoundStarted(_) => unreachable!("these have replies of their own"),
     }
 }
 
