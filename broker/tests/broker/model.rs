@@ -249,7 +249,7 @@ impl World {
             assert_eq!(entry, last + 1, "T3");
             if let Some(began) = began {
                 let newest = self.turns.insert(loop_id.clone(), began);
-                assert_eq!(began, newest.map_or(Turn::from(2), Turn::next), "T2");
+                assert_eq!(began, newest.map_or_else(|| Turn::from(2), Turn::next), "T2");
             }
         }
     }

@@ -1,6 +1,9 @@
 //! `tasuki up`: broker and node in one process.
 
-use tasuki_broker::server::{Broker, Settings};
+use tasuki_broker::{
+    config::FOLDER,
+    server::{Broker, Settings},
+};
 
 use super::{
     Failure, Flags, Output,
@@ -52,15 +55,12 @@ impl Args {
     }
 }
 
-/// The broker's part of the data directory.
-const BROKER_DATA: &str = "broker";
-
 /// Runs until [`stopped`]; every setting is in `config`.
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
     let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
     let settings = Settings {
         lease_ms,
-        ..Settings::new(config.data.value.join(BROKER_DATA), config.broker_listen.value)
+        ..Settings::new(config.data.value.join(FOLDER), config.broker_listen.value)
     };
     let broker = Broker::start(settings).await;
     let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;

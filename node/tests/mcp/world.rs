@@ -230,7 +230,7 @@ impl World {
         let listener = TcpListener::bind(addr).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let settings = Settings { sessions_dir: sessions.map(Path::to_owned) };
+        let settings = Settings { sessions_dir: sessions.map(Path::to_owned), hold: None };
         let running = tokio::spawn(serve(listener, roles, settings, stop.clone()));
         Self { addr, shared, stop, running }
     }
