@@ -254,7 +254,10 @@ impl Loop {
         let repeat = |ended: &Ended| {
             Decision::repeat(Reply::Handed { ended: ended.turn, next: ended.next.clone() })
         };
-        if let Some(turn) = it.turn.filter(|turn| *turn != self.turn || self.holder.is_none()) {
+        if let Some(turn) = it.turn {
+            if let Some(holder) = self.holder.as_ref().filter(|_| turn == self.turn) {
+                return Err(self.not_your_turn(&it.loop_id, holder));
+            }
             return match self.recent.iter().find(|ended| ended.turn == turn) {
                 Some(ended) if is_same(ended) => Ok(repeat(ended)),
                 Some(_) | None => Err(self.stale(&it.loop_id, turn)),
@@ -275,17 +278,15 @@ impl Loop {
         }
         match &self.holder {
             None => Err(self.completed(&it.loop_id)),
-            Some(holder) => Err(Rejection::NotYourTurn {
-                loop_id: it.loop_id.clone(),
-                holder: holder.clone(),
-                turn: self.turn,
-            }),
+            Some(holder) => Err(self.not_your_turn(&it.loop_id, holder)),
         }
     }
 
     fn repeated_reclaim(&self, it: &Reclaim) -> Option<Decision> {
         let ended = match it.turn {
             Some(turn) => self.recent.iter().find(|ended| ended.turn == turn)?,
+            // The turn that it gave has lapsed since: the same words mean this one.
+            None if self.lease.is_some_and(|lease| lease.is_lapsed) => return None,
             None => self.recent.back()?,
         };
         let (turn, to) = ended.next.clone()?;
@@ -311,6 +312,11 @@ impl Loop {
         let mut facts = self.latest.clone()?;
         facts.receipts.failed = Some(now);
         Some(facts)
+    }
+
+    fn not_your_turn(&self, loop_id: &LoopId, holder: &RoleId) -> Rejection {
+        let (loop_id, holder) = (loop_id.clone(), holder.clone());
+        Rejection::NotYourTurn { loop_id, holder, turn: self.turn }
     }
 
     fn stale(&self, loop_id: &LoopId, presented: Turn) -> Rejection {
