@@ -328,6 +328,17 @@ fn a_person_may_take_a_turn_at_any_time_and_says_for_whom() {
 }
 
 #[test]
+fn no_more_roles_are_seated_than_a_loop_may_have() {
+    let mut story = Story::new(0);
+    for node in ["n1", "n2"] {
+        let roles: String = (0..40).map(|it| format!(" {node}.{it}")).collect();
+        story.step(0, &format!("{node} registers{roles}"));
+    }
+    let main = &story.workspace.loops.by_id[&"main".parse().unwrap()];
+    assert_eq!(main.participants.len(), tasuki_proto::limits::PARTICIPANTS_MAX);
+}
+
+#[test]
 fn a_turn_that_lapsed_again_is_taken_again_in_the_same_words() {
     check(
         &[

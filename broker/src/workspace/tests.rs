@@ -98,7 +98,11 @@ async fn a_wait_that_meets_a_workspace_on_its_way_to_sleep_is_kept() {
     it.tell(Msg::Tick);
     it.clock.fetch_add(IDLE_MS * 2, Ordering::SeqCst);
     let waiting = it.park().await;
+    let (last, handled, _) = busy();
+    it.tell(last);
     drop(free);
+    // An actor that goes to sleep drops it.
+    let _ = handled.await;
     it.hand_over().await;
     assert_eq!(waiting.await.unwrap().unwrap().answer.turn, 2.into());
 }

@@ -5,7 +5,7 @@
 
 use tasuki_proto::{
     id::{LoopId, RoleId, Timestamp, Turn},
-    limits::{LOOP_DEFAULT, LOOPS_MAX},
+    limits::{LOOP_DEFAULT, LOOPS_MAX, PARTICIPANTS_MAX},
 };
 
 use super::{
@@ -46,7 +46,8 @@ impl Loops {
     }
 
     /// Seats the roles of a node in the loop every workspace starts with, as long as nobody
-    /// handed over in it: `A` and `B`, unless other roles are given, then those, in order.
+    /// handed over in it: `A` and `B`, unless other roles are given, then those, in order, as many
+    /// as a loop may have.
     pub(in crate::rules) fn decide_seats(
         &self,
         directory: &Directory,
@@ -66,7 +67,7 @@ impl Loops {
             .cloned()
             .collect();
         for role in joining {
-            if !participants.contains(role) {
+            if participants.len() < PARTICIPANTS_MAX && !participants.contains(role) {
                 participants.push(role.clone());
             }
         }
