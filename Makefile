@@ -8,7 +8,7 @@ run:
 
 # All tests, those with the official MCP SDKs included.
 test: sdk
-	cargo test --workspace -- --include-ignored
+	cargo test --workspace --no-fail-fast -- --include-ignored
 
 # The crash, power-cut and damage tests with many more rounds.
 soak: sdk
