@@ -153,6 +153,7 @@ async fn run(settings: Settings) -> u8 {
         Err(error) => {
             tracing::error!("{error}");
             return match error {
+                StartError::Journal(JournalError::Storage(_)) => EXIT_UNAVAILABLE,
                 StartError::Journal(error) => exit_code(&error),
                 StartError::Listen { .. }
                 | StartError::NotLoopback(_)

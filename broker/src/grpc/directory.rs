@@ -75,7 +75,9 @@ impl Directory for Service {
             let client = parse::label("client", &role.client)?;
             signs.push((parse::id("role", &role.role)?, role.quiet_ms, client));
         }
-        let node = caller.node.as_ref().map(|(node, _)| node.clone());
+        let Some((node, _)) = caller.node.clone() else {
+            return Err(refuse::invalid("caller.node", &"is missing: only a node has a heartbeat"));
+        };
         let checked = self.workspaces.look(&workspace, move |view| {
             view.workspace.directory.check(&caller, None).map(|()| view.now)
         });

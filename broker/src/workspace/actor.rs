@@ -51,6 +51,7 @@ pub(super) type Release = Box<dyn FnOnce() + Send>;
 
 type Look = Box<dyn FnOnce(&View<'_>) -> Release + Send>;
 
+/// A permit in a message keeps its workspace awake until the message was handled.
 pub(super) enum Msg {
     Execute {
         request: Box<Request>,
@@ -63,20 +64,24 @@ pub(super) enum Msg {
         id: WaitId,
         hold_ms: u64,
         sink: Sink,
+        permit: OwnedSemaphorePermit,
     },
     Cancel {
         question: Question,
         id: WaitId,
     },
     Seen {
-        node: Option<NodeId>,
+        node: NodeId,
         /// Role, how long ago, client.
         roles: Vec<(RoleId, u64, String)>,
+        permit: OwnedSemaphorePermit,
     },
     Journal(Outcome),
     Tick,
     /// Take a snapshot, so that old commits can be dropped.
-    Snapshot,
+    Snapshot {
+        permit: OwnedSemaphorePermit,
+    },
     /// End every wait with what holds: the broker is stopping.
     EndWaits,
 }
@@ -139,6 +144,13 @@ pub(super) struct State {
     alarm: Option<(Timestamp, AbortHandle)>,
 }
 
+/// However this actor ends, by a panic too: whoever holds a handle must ask for another.
+impl Drop for State {
+    fn drop(&mut self) {
+        self.arguments.admission.close();
+    }
+}
+
 struct SnapshotState {
     at: Sequence,
     /// The snapshot before: feeds can go back to it.
@@ -177,19 +189,31 @@ impl Actor for Shell {
         match message {
             Msg::Execute { request, reply, permit } => state.execute(&request, reply, permit),
             Msg::Look(look) => state.look(look),
-            Msg::Park { question, id, hold_ms, sink } => state.park(question, id, hold_ms, sink),
+            Msg::Park { question, id, hold_ms, sink, permit } => {
+                state.park(question, id, hold_ms, sink);
+                drop(permit);
+            }
             Msg::Cancel { question, id } => state.waits.cancel(&question, id),
-            Msg::Seen { node, roles } => state.seen(node.as_ref(), &roles),
+            Msg::Seen { node, roles, permit } => {
+                state.seen(&node, &roles);
+                drop(permit);
+            }
             Msg::Journal(outcome) => state.journal(outcome, &myself),
             Msg::Tick => {
-                state.alarm = None;
+                // One alarm at a time: this tick may be of an older one than the one set.
+                if let Some((_, alarm)) = state.alarm.take() {
+                    alarm.abort();
+                }
                 state.tick();
                 if state.is_idle() {
                     state.fall_asleep(&myself);
                     return Ok(());
                 }
             }
-            Msg::Snapshot => state.take_snapshot(),
+            Msg::Snapshot { permit } => {
+                state.take_snapshot();
+                drop(permit);
+            }
             Msg::EndWaits => state.end_waits(),
         }
         state.set_alarm(&myself);
@@ -340,9 +364,14 @@ impl State {
     fn park(&mut self, question: Question, id: WaitId, hold_ms: u64, sink: Sink) {
         let now = self.now();
         self.last_active = now;
-        let told = self.tell(&question);
-        if told.is_ok() {
+        let mut told = self.tell(&question);
+        if let Ok(it) = &told {
             self.context.presence.role_seen(&question.role, now, None);
+            let is_holder = it.answer.standing == Standing::CanStart;
+            if is_holder && self.workspace.loops.is_lapsed(&question.loop_id) {
+                self.tick();
+                told = self.tell(&question);
+            }
         }
         let is_over = match &told {
             Err(_) => true,
@@ -396,13 +425,16 @@ impl State {
         }
     }
 
-    fn seen(&mut self, node: Option<&NodeId>, roles: &[(RoleId, u64, String)]) {
+    /// Takes a node's word for the roles it hosts: what else it names is not kept.
+    fn seen(&mut self, node: &NodeId, roles: &[(RoleId, u64, String)]) {
         let now = self.now();
         self.last_active = now;
-        if let Some(node) = node {
-            self.context.presence.node_seen(node, now);
-        }
+        let Some(registered) = self.workspace.directory.nodes.get(node) else { return };
+        self.context.presence.node_seen(node, now);
         for (role, quiet_ms, client) in roles {
+            if !registered.roles.iter().any(|spec| spec.role == *role) {
+                continue;
+            }
             let at = now.minus_millis(*quiet_ms);
             self.context.presence.role_seen(role, at, Some(client));
         }
@@ -498,8 +530,9 @@ impl State {
         let Ok(_everything) = self.arguments.admission.clone().try_acquire_many_owned(all) else {
             return self.set_alarm(myself);
         };
-        self.arguments.admission.close();
+        // The next writer opens the journal behind this.
         self.take_snapshot();
+        self.arguments.admission.close();
         info!(workspace = %self.arguments.id, sequence = %self.workspace.sequence, "asleep");
         myself.stop(Some("idle".to_owned()));
     }

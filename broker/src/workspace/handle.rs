@@ -27,6 +27,8 @@ pub enum ExecuteError {
     Rejected(#[from] Rejection),
     #[error("{IN_FLIGHT_MAX} requests of this workspace are under way already; try again shortly")]
     Overloaded,
+    #[error("as many workspaces are awake as fit into memory; try again shortly")]
+    TooManyAwake,
     #[error("{0}; try again shortly")]
     Unavailable(String),
     #[error("{0}")]
@@ -42,7 +44,7 @@ impl ExecuteError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Rejected(rejection) => rejection.reason(),
-            Self::Overloaded => Reason::Overloaded,
+            Self::Overloaded | Self::TooManyAwake => Reason::Overloaded,
             Self::Unavailable(_) => Reason::Unavailable,
             Self::Damaged(_) => Reason::Damaged,
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
@@ -110,8 +112,9 @@ impl Handle {
         id: WaitId,
         hold_ms: u64,
         sink: Sink,
+        permit: OwnedSemaphorePermit,
     ) -> Result<(), ExecuteError> {
-        self.send(Msg::Park { question, id, hold_ms, sink })
+        self.send(Msg::Park { question, id, hold_ms, sink, permit })
     }
 
     /// Removes a wait whose caller is gone.

@@ -16,6 +16,7 @@ mod handle;
 mod supervisor;
 mod waits;
 
+pub(crate) use self::waits::Sink;
 pub use self::{
     actor::{Executed, IDLE_MS, Settings, View},
     handle::{ExecuteError, Handle, IN_FLIGHT_MAX},

@@ -126,20 +126,21 @@ impl Workspaces {
         handle.look(look, permit).await
     }
 
-    /// Parks a wait; `sink` gets its one outcome. The handle and id remove it again.
+    /// Parks a wait; the sink gets its one outcome, or is dropped when the workspace ends
+    /// first. The handle and id remove it again.
     ///
     /// # Errors
-    /// Why it could not be parked; then `sink` is never called.
+    /// Why it could not be parked; then the sink is never called.
     pub(crate) async fn park(
         &self,
         workspace: &WorkspaceId,
         question: Question,
         hold_ms: u64,
-        sink: Sink,
+        sink: impl FnOnce() -> Sink,
     ) -> Result<(Handle, WaitId), ExecuteError> {
-        let (handle, _permit) = self.admitted(workspace).await?;
+        let (handle, permit) = self.admitted(workspace).await?;
         let id = WaitId(self.shared.next_wait.fetch_add(1, Ordering::Relaxed));
-        handle.park(question, id, hold_ms, sink)?;
+        handle.park(question, id, hold_ms, sink(), permit)?;
         Ok((handle, id))
     }
 
@@ -150,12 +151,12 @@ impl Workspaces {
     pub async fn seen(
         &self,
         workspace: &WorkspaceId,
-        node: Option<NodeId>,
+        node: NodeId,
         roles: Vec<(RoleId, u64, String)>,
     ) -> Result<(), ExecuteError> {
-        let (handle, _permit) = self.admitted(workspace).await?;
+        let (handle, permit) = self.admitted(workspace).await?;
         // An actor that just ended forgets presence anyway.
-        let _ = handle.actor.send_message(WorkspaceMsg::Seen { node, roles });
+        let _ = handle.actor.send_message(WorkspaceMsg::Seen { node, roles, permit });
         Ok(())
     }
 
@@ -175,8 +176,8 @@ impl Workspaces {
     pub async fn unpin(&self) {
         for workspace in self.shared.journal.pinning() {
             match self.admitted(&workspace).await {
-                Ok((handle, _permit)) => {
-                    let _ = handle.actor.send_message(WorkspaceMsg::Snapshot);
+                Ok((handle, permit)) => {
+                    let _ = handle.actor.send_message(WorkspaceMsg::Snapshot { permit });
                 }
                 Err(error) => warn!(%workspace, %error, "cannot take a snapshot"),
             }
@@ -243,9 +244,6 @@ impl Shared {
         workspace: WorkspaceId,
         supervisor: ActorRef<Msg>,
     ) -> Result<Handle, ExecuteError> {
-        if WORKSPACES_AWAKE_MAX <= self.awake.read().unwrap_or_else(|e| e.into_inner()).len() {
-            return Err(ExecuteError::Overloaded);
-        }
         let admission = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
         let (feed, _) = broadcast::channel(FEED_RECORDS);
         let arguments = Arguments {
@@ -290,6 +288,12 @@ impl Actor for Supervisor {
             Msg::Wake(workspace, reply) => {
                 if let Some(handle) = shared.awake(&workspace) {
                     let _ = reply.send(Ok(handle));
+                    return Ok(());
+                }
+                let awake = shared.awake.read().unwrap_or_else(|e| e.into_inner()).len();
+                let is_waking = waking.0.contains_key(&workspace);
+                if !is_waking && WORKSPACES_AWAKE_MAX <= awake + waking.0.len() {
+                    let _ = reply.send(Err(ExecuteError::TooManyAwake));
                     return Ok(());
                 }
                 let others = waking.0.entry(workspace.clone()).or_default();
