@@ -67,7 +67,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(secs) = text.parse() {
         return Ok(Duration::from_secs(secs));
     }
-    let wrong = |_| format!("{text:?} is not a duration such as 90s, 15m or 2h");
+    let wrong = |_| format!("is {text:?}; it takes a duration such as 90s, 15m or 2h");
     humantime::parse_duration(text).map_err(wrong)
 }
 
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(file.data.as_deref(), Some(Path::new("/d")));
         assert_eq!(file.lease, Some(Duration::from_secs(120)));
         fs::write(&path, "lease = \"soon\"\n").unwrap();
-        assert!(read(Some(&path)).unwrap_err().to_string().contains("not a duration"));
+        assert!(read(Some(&path)).unwrap_err().to_string().contains("takes a duration"));
         assert!(matches!(
             read(Some(&folder.path().join("none"))),
             Err(FileError::Unreadable { .. })

@@ -446,8 +446,8 @@ impl State {
     /// What the passing of time brings: holds that are over, renewals, lapses.
     fn tick(&mut self) {
         let now = self.now();
-        for question in self.waits.questions() {
-            self.context.presence.role_seen(&question.role, now, None);
+        for role in self.waits.waiting() {
+            self.context.presence.role_seen(role, now, None);
         }
         for (question, parked) in self.waits.take_due(now) {
             self.end_wait(&question, parked);

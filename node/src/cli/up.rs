@@ -78,8 +78,8 @@ async fn host(
 ) -> Result<(), Failure> {
     let listener = hosting::listen("--listen", config.listen.value).await?;
     // The roles are nobody else's: a node of an earlier start that died is not waited for.
-    let mut hosting = Hosting::start(config, url.to_owned(), true, listener, output).await?;
-    output.line(&format!("listening on {url} (broker gRPC)"))?;
+    let mut hosting = Hosting::start(config, url.to_owned(), true, listener).await?;
+    hosting.announce(Some(url), output)?;
     tokio::select! {
         why = broker.failed() => Err(Failure::local(format!(
             "The storage failed: {why}. Acknowledged work is on disk; start again once the disk \
