@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tasuki_proto::id::{NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::{Semaphore, broadcast, oneshot};
 use tracing::{error, warn};
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    journal::Journal,
+    journal::{Journal, JournalError},
     rules::{Record, Request},
 };
 
@@ -264,9 +264,29 @@ impl Shared {
         let spawned = Actor::spawn_linked(None, Shell, arguments, supervisor.get_cell()).await;
         let (actor, _) = spawned.map_err(|error| {
             error!(%workspace, %error, "a workspace cannot be woken");
-            ExecuteError::Damaged(format!("workspace {workspace} cannot be read: {error}"))
+            let text = format!("workspace {workspace} cannot be read: {error}");
+            if is_passing(&error) {
+                ExecuteError::Unavailable(text)
+            } else {
+                ExecuteError::Damaged(text)
+            }
         })?;
         Ok(Handle { actor, admission, feed })
+    }
+}
+
+/// Whether a workspace was not woken because the storage is closed or failed: that says nothing
+/// about what is on disk.
+fn is_passing(error: &SpawnErr) -> bool {
+    let SpawnErr::StartupFailed(source) = error else { return false };
+    match source.downcast_ref() {
+        Some(JournalError::Closed | JournalError::Storage(_) | JournalError::InUse(_)) => true,
+        Some(
+            JournalError::Damaged { .. }
+            | JournalError::Newer { .. }
+            | JournalError::Compacted { .. },
+        )
+        | None => false,
     }
 }
 
