@@ -244,3 +244,29 @@ impl Drop for EndOnDrop {
         self.0.end(Err(Refused::Status(status)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wait_that_is_lost_is_answered_and_one_that_took_its_number_is_not() {
+        let (ended, mut outcomes) = mpsc::channel(4);
+        let open = Open::default();
+        let place = |open: &Open| {
+            let permit = ended.clone().try_reserve_owned().unwrap();
+            EndOnDrop(open.add(7, permit))
+        };
+        drop(place(&open));
+        let lost = outcomes.recv().await.unwrap();
+        assert!(matches!(lost, Ended { wait: 7, outcome: Err(Refused::Status(_)) }));
+
+        let cancelled = place(&open);
+        open.cancel(7);
+        let newer = place(&open);
+        drop(cancelled);
+        assert!(outcomes.try_recv().is_err() && open.lock().by_number.len() == 1);
+        drop(newer);
+        assert_eq!(outcomes.recv().await.unwrap().wait, 7);
+    }
+}

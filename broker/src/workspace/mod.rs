@@ -16,6 +16,9 @@ mod handle;
 mod supervisor;
 mod waits;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use self::waits::Sink;
 pub use self::{
     actor::{Executed, IDLE_MS, Settings, View},

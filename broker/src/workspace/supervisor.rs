@@ -44,7 +44,7 @@ pub struct Workspaces {
     supervisor: ActorRef<Msg>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     awake: RwLock<BTreeMap<WorkspaceId, Handle>>,
     journal: Arc<dyn Journal>,
     clock: Clock,
@@ -94,6 +94,11 @@ impl Workspaces {
             .await
             .expect("starting the supervisor does nothing that can fail");
         Self { shared, supervisor }
+    }
+
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     pub fn journal(&self) -> &Arc<dyn Journal> {
@@ -223,7 +228,7 @@ impl Workspaces {
 }
 
 impl Shared {
-    fn awake(&self, workspace: &WorkspaceId) -> Option<Handle> {
+    pub(super) fn awake(&self, workspace: &WorkspaceId) -> Option<Handle> {
         let awake = self.awake.read().unwrap_or_else(|e| e.into_inner());
         awake.get(workspace).filter(|handle| !handle.admission.is_closed()).cloned()
     }

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use tasuki_broker::config::FOLDER;
 use tasuki_proto::wire::{self, turn_loop_client::TurnLoopClient};
 use tonic::{Status, transport::Channel};
 
@@ -50,6 +51,7 @@ async fn write(dir: &Path) -> BTreeMap<Line, Player> {
 
 /// Spoils one file in `dir` and says how.
 fn spoil(dir: &Path, dice: &mut Dice) -> String {
+    let dir = &dir.join(FOLDER);
     let mut roll = |limit: usize| usize::try_from(dice.roll(limit as u64)).unwrap();
     let path = match roll(8) {
         0 => dir.join("mark"),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tasuki_broker::config::FOLDER;
 use tasuki_proto::wire;
 use tokio_stream::StreamExt as _;
 use tonic_health::pb::{
@@ -18,7 +19,7 @@ use crate::{
 };
 
 fn database(image: &Path) -> Vec<u8> {
-    std::fs::read(image.join("db/db")).unwrap()
+    std::fs::read(image.join(FOLDER).join("db/db")).unwrap()
 }
 
 #[tokio::test]
