@@ -17,6 +17,9 @@ use tasuki_broker::journal::{
 /// Trials, each a seed.
 const TRIALS: u64 = 200;
 
+/// Trials at a time: mostly they wait for the disk.
+const LANES: u64 = 4;
+
 /// One trial, which takes a tenth of a second on an idle machine.
 const TRIAL_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -125,34 +128,68 @@ async fn damage_is_refused_or_harmless() {
     let whole = tempfile::tempdir().expect("a directory");
     write(whole.path()).await;
     let expected = format!("whole {}", digest(whole.path()).expect("is whole"));
-    let (mut refused, mut harmless, mut wrong) = (0, 0, Vec::new());
-    for seed in 1..=TRIALS {
-        let dir = tempfile::tempdir().expect("a directory");
-        common::copy(whole.path(), dir.path());
-        let damage = spoil(dir.path(), &mut Dice::new(seed));
-        let mut command = child("a_spoilt_journal_is_opened");
-        command.env(DIR, dir.path());
-        let mut lines = Lines::of(command, TRIAL_TIME_MAX);
-        let verdict = loop {
-            match lines.next() {
-                Ok(Some(line)) if line.starts_with("whole ") || line.starts_with("refused ") => {
-                    break line;
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => break "it crashed".into(),
-                Err(silent) => break silent,
-            }
-        };
-        lines.kill();
+    let trial = |seed| {
+        let (damage, verdict) = try_damage(whole.path(), seed);
         if verdict.starts_with("refused Damaged") || verdict.starts_with("refused Newer") {
-            refused += 1;
+            Verdict::Refused
         } else if verdict == expected {
-            harmless += 1;
+            Verdict::Harmless
         } else {
-            wrong.push(format!("seed {seed}, {damage}: {verdict}"));
+            Verdict::Wrong(format!("seed {seed}, {damage}: {verdict}"))
+        }
+    };
+    let verdicts: Vec<Verdict> = std::thread::scope(|scope| {
+        let lanes = (1..=LANES).map(|lane| {
+            let seeds = (lane..=TRIALS).step_by(usize::try_from(LANES).expect("small"));
+            scope.spawn(|| seeds.map(trial).collect::<Vec<_>>())
+        });
+        let lanes: Vec<_> = lanes.collect();
+        lanes.into_iter().flat_map(|lane| lane.join().expect("a lane ends")).collect()
+    });
+    let (mut refused, mut harmless, mut wrong) = (0, 0, Vec::new());
+    for verdict in verdicts {
+        match verdict {
+            Verdict::Refused => refused += 1,
+            Verdict::Harmless => harmless += 1,
+            Verdict::Wrong(what) => wrong.push(what),
         }
     }
     assert!(wrong.is_empty(), "{} of {TRIALS} wrong:\n{}", wrong.len(), wrong.join("\n"));
     // Both must happen, or the trials try nothing.
     assert!(20 < refused && 0 < harmless, "{refused} refused, {harmless} harmless");
+}
+
+enum Verdict {
+    Refused,
+    Harmless,
+    Wrong(String),
+}
+
+/// A directory in memory, where there is such a place: what is spoilt here is spoilt already.
+fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a directory")
+}
+
+/// Spoils a copy of `whole` and has a child open it: what was done, and what came of it.
+fn try_damage(whole: &Path, seed: u64) -> (String, String) {
+    let dir = scratch();
+    common::copy(whole, dir.path());
+    let damage = spoil(dir.path(), &mut Dice::new(seed));
+    let mut command = child("a_spoilt_journal_is_opened");
+    command.env(DIR, dir.path());
+    let mut lines = Lines::of(command, TRIAL_TIME_MAX);
+    let verdict = loop {
+        match lines.next() {
+            Ok(Some(line)) if line.starts_with("whole ") || line.starts_with("refused ") => {
+                break line;
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => break "it crashed".into(),
+            Err(silent) => break silent,
+        }
+    };
+    lines.kill();
+    (damage, verdict)
 }

@@ -222,7 +222,7 @@ async fn values_stay_small_enough_for_sled() {
         let record = vec![7; 5000 + 40 * usize::try_from(sequence).expect("small")].into();
         let bodies = vec![(BodyKey(format!("{:0>200}", sequence % 50)), vec![8; 70_000].into())];
         opened.writer.append(Append { sequence: sequence.into(), record, bodies });
-        if sequence % 100 == 0 {
+        if sequence.is_multiple_of(100) {
             opened.writer.snapshot(
                 sequence.into(),
                 vec![9; 100_000].into(),

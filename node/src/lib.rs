@@ -1,2 +1,10 @@
 //! A node: agent roles as actors, MCP on the inside, the broker on the outside.
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod identity;
+pub mod link;
+pub mod mcp;
+pub mod node;
+pub mod paths;
 pub mod role;

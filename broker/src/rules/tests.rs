@@ -1,1 +1,420 @@
-//! x
+//! Each test is a story: at these times these commands, and this is what came of it.
+//!
+//! A command is a line: `A hands over s1`, `B marks handed 2`, `ann reclaims to B because x`. The
+//! lease is 100 ms.
+
+use tasuki_proto::id::{IdempotencyKey, RoleId, Timestamp, Turn};
+
+use super::{
+    directory::{Register, RoleSpec},
+    presence::Presence,
+    turn::{Actor, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound},
+    *,
+};
+use crate::hash::Hash;
+
+const LEASE_MS: u64 = 100;
+
+struct Story {
+    workspace: Workspace,
+    context: Context,
+    told: String,
+}
+
+fn role(name: &str) -> RoleId {
+    name.parse().unwrap()
+}
+
+/// Roles are one upper-case letter, persons are not.
+fn actor(name: &str) -> Actor {
+    match name.parse::<RoleId>() {
+        Ok(role) if name.len() == 1 => Actor::Role(role),
+        _ => Actor::Person(name.parse().unwrap()),
+    }
+}
+
+/// The command a line stands for. `!` completes, `@N` names the turn, `>R` the next role, and
+/// `#client/counter` gives an idempotency key.
+fn command(line: &str) -> Request {
+    let (mut turn, mut to, mut key, mut is_task_complete) = (None, None, None, false);
+    let mut words = Vec::new();
+    for word in line.split_whitespace() {
+        if let Some(number) = word.strip_prefix('@') {
+            turn = Some(Turn::from(number.parse::<u64>().unwrap()));
+        } else if let Some(name) = word.strip_prefix('>') {
+            to = Some(role(name));
+        } else if let Some(text) = word.strip_prefix('#') {
+            let (client, counter) = text.split_once('/').unwrap();
+            let counter = counter.parse().unwrap();
+            key = Some(IdempotencyKey { client: client.parse().unwrap(), counter });
+        } else if word == "!" {
+            is_task_complete = true;
+        } else {
+            words.push(word);
+        }
+    }
+    let loop_id = || "main".parse().unwrap();
+    let command = match words[..] {
+        ["tick"] => Command::Tick,
+        ["opens", id, ref participants @ ..] => Command::CreateLoop(CreateLoop {
+            loop_id: id.parse().unwrap(),
+            participants: participants.iter().map(|name| role(name)).collect(),
+        }),
+        [node, "registers", ref roles @ ..] => Command::Register(Register {
+            node: node.parse().unwrap(),
+            roles: roles
+                .iter()
+                .map(|name| RoleSpec { role: role(name), toolsets: Vec::new() })
+                .collect(),
+            take_over: is_task_complete,
+            software: String::new(),
+        }),
+        [who, "hands", "over", summary] => Command::HandOver(HandOver {
+            loop_id: loop_id(),
+            role: role(who),
+            summary: summary.to_owned(),
+            instruction: "go".to_owned(),
+            is_task_complete,
+            to,
+            turn,
+        }),
+        [who, "reclaims", "because", reason] => Command::Reclaim(Reclaim {
+            loop_id: loop_id(),
+            by: actor(who),
+            to,
+            reason: reason.to_owned(),
+            turn,
+        }),
+        [who, "starts", "a", "round"] => Command::StartRound(StartRound {
+            loop_id: loop_id(),
+            by: actor(who),
+            to,
+            summary: String::new(),
+            instruction: String::new(),
+        }),
+        [who, "marks", mark] => Command::Mark(MarkTurn::new(
+            loop_id(),
+            role(who),
+            turn.unwrap(),
+            if mark == "handed" { Mark::Handed } else { Mark::Seen },
+        )),
+        ref other => panic!("no such command: {other:?}"),
+    };
+    let key = key.map(|key| (key, Hash::of(words.join(" ").as_bytes())));
+    Request { caller: Caller::default(), key, command }
+}
+
+impl Story {
+    fn new(since: u64) -> Self {
+        let presence = Presence::new(Timestamp::from_millis(since));
+        let context = Context { presence, lease_ms: LEASE_MS };
+        Self { workspace: Workspace::default(), context, told: String::new() }
+    }
+
+    fn step(&mut self, ms: u64, line: &str) {
+        let now = Timestamp::from_millis(ms);
+        if let Some(name) = line.strip_suffix(" is there") {
+            self.context.presence.role_seen(&role(name), now, None);
+            return;
+        }
+        if line == "the broker restarts" {
+            self.context.presence = Presence::new(now);
+            return;
+        }
+        let before = self.workspace.clone();
+        let request = command(line);
+        let said = match self.workspace.decide(now, &self.context, &request) {
+            Err(rejection) => format!("no: {}", rejection.reason()),
+            Ok(decision) => {
+                let said = say(&decision);
+                if !decision.events.is_empty() {
+                    self.workspace.apply(&Record {
+                        sequence: before.sequence.next(),
+                        time: now,
+                        principal: Principal::default(),
+                        key: request.key.clone(),
+                        events: decision.events,
+                        reply: decision.reply,
+                    });
+                }
+                said
+            }
+        };
+        self.told += &format!("{ms:>4} {line}: {said}\n");
+    }
+}
+
+fn say(decision: &Decision) -> String {
+    let mut said = match &decision.reply {
+        Reply::Registered { epoch } => format!("epoch {epoch}"),
+        Reply::Opened { .. } => "opened".to_owned(),
+        Reply::Started { round, turn, holder } => format!("round {round}, turn {turn} to {holder}"),
+        Reply::Handed { ended, next: None } => format!("turn {ended} ended, completed"),
+        Reply::Handed { ended, next: Some((turn, to)) } => {
+            format!("turn {ended} ended, turn {turn} to {to}")
+        }
+        Reply::Reclaimed { ended, turn, from, to } => {
+            format!("turn {ended} of {from} taken, turn {turn} to {to}")
+        }
+        Reply::Done => decision.events.iter().map(happened).collect::<Vec<_>>().join(", "),
+    };
+    if decision.events.iter().any(|event| matches!(event, Event::ParticipantsSet(_))) {
+        said += ", seated";
+    }
+    if decision.is_repeat {
+        said += " (said before)";
+    }
+    if decision.answered_by.is_some() {
+        said += " (same key)";
+    }
+    said
+}
+
+fn happened(event: &Event) -> String {
+    match event {
+        Event::LeaseRenewed(it) if it.is_grace => format!("grace until {}", it.lapses.as_millis()),
+        Event::LeaseRenewed(it) => format!("renewed until {}", it.lapses.as_millis()),
+        Event::TurnLapsed(it) => format!("turn {} lapsed", it.turn),
+        Event::TurnHanded(it) => format!("turn {} handed", it.turn),
+        Event::TurnSeen(it) => format!("turn {} seen", it.turn),
+        Event::NodeRegistered(_)
+        | Event::LoopOpened(_)
+        | Event::ParticipantsSet(_)
+        | Event::HandedOver(_)
+        | Event::TurnReclaimed(_)
+        | Event::RoundStarted(_) => unreachable!("these have replies of their own"),
+    }
+}
+
+#[track_caller]
+fn check(steps: &[(u64, &str)], expected: &str) {
+    let mut story = Story::new(0);
+    for (ms, line) in steps {
+        story.step(*ms, line);
+    }
+    let trim = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    assert_eq!(trim(story.told.trim()), trim(expected.trim()));
+}
+
+#[test]
+fn two_roles_take_turns_until_one_completes_and_a_person_opens_a_new_round() {
+    check(
+        &[
+            (1, "B hands over early"),
+            (2, "A hands over s1"),
+            (3, "B hands over s2"),
+            (4, "A hands over done !"),
+            (5, "B hands over late"),
+            (6, "ann starts a round >B"),
+            (7, "ann starts a round >B"),
+            (8, "B hands over s5"),
+        ],
+        "
+        1 B hands over early: no: not_your_turn
+        2 A hands over s1: turn 1 ended, turn 2 to B
+        3 B hands over s2: turn 2 ended, turn 3 to A
+        4 A hands over done !: turn 3 ended, completed
+        5 B hands over late: no: loop_completed
+        6 ann starts a round >B: round 2, turn 4 to B
+        7 ann starts a round >B: no: loop_active
+        8 B hands over s5: turn 4 ended, turn 5 to A",
+    );
+}
+
+#[test]
+fn a_handover_said_again_is_known_again() {
+    check(
+        &[
+            (1, "A hands over s1"),
+            (2, "A hands over s1"),
+            (3, "A hands over other"),
+            (4, "A hands over s1 @1"),
+            (5, "A hands over other @1"),
+            (6, "A hands over s9 @9"),
+            (7, "B hands over s2"),
+            (8, "A hands over s1 @1"),
+            (9, "A hands over s1"), // the same words, but a later turn came to A
+            (10, "B hands over done !"),
+            (11, "B hands over done !"),
+            (12, "B hands over done ! @4"),
+        ],
+        "
+        1 A hands over s1: turn 1 ended, turn 2 to B
+        2 A hands over s1: turn 1 ended, turn 2 to B (said before)
+        3 A hands over other: no: not_your_turn
+        4 A hands over s1 @1: turn 1 ended, turn 2 to B (said before)
+        5 A hands over other @1: no: stale_token
+        6 A hands over s9 @9: no: invalid_argument
+        7 B hands over s2: turn 2 ended, turn 3 to A
+        8 A hands over s1 @1: turn 1 ended, turn 2 to B (said before)
+        9 A hands over s1: turn 3 ended, turn 4 to B
+        10 B hands over done !: turn 4 ended, completed
+        11 B hands over done !: turn 4 ended, completed (said before)
+        12 B hands over done ! @4: turn 4 ended, completed (said before)",
+    );
+}
+
+#[test]
+fn a_key_has_one_effect_one_answer_and_an_end() {
+    check(
+        &[
+            (1, "A hands over s1 #a/1"),
+            (2, "A hands over s1 #a/1"),
+            (3, "A hands over s2 #a/1"),
+            (4, "B hands over s2 #a/300"),
+            (5, "A hands over s3 #a/44"),
+            (6, "A hands over s3 #a/45"),
+        ],
+        "
+        1 A hands over s1 #a/1: turn 1 ended, turn 2 to B
+        2 A hands over s1 #a/1: turn 1 ended, turn 2 to B (same key)
+        3 A hands over s2 #a/1: no: key_reused
+        4 B hands over s2 #a/300: turn 2 ended, turn 3 to A
+        5 A hands over s3 #a/44: no: key_expired
+        6 A hands over s3 #a/45: turn 3 ended, turn 4 to B",
+    );
+}
+
+#[test]
+fn a_quiet_holder_lapses_is_reclaimed_and_is_fenced_out() {
+    check(
+        &[
+            (0, "A hands over s1"),
+            (50, "A reclaims because impatient"),
+            (99, "tick"),
+            (100, "tick"),
+            (101, "tick"),
+            (110, "A reclaims because away"),
+            (111, "A reclaims because away"),
+            (120, "B hands over late"),
+            (121, "B hands over late @2"),
+            (122, "A hands over s3"),
+        ],
+        "
+        0 A hands over s1: turn 1 ended, turn 2 to B
+        50 A reclaims because impatient: no: turn_held
+        99 tick:
+        100 tick: turn 2 lapsed
+        101 tick:
+        110 A reclaims because away: turn 2 of B taken, turn 3 to A
+        111 A reclaims because away: turn 2 of B taken, turn 3 to A (said before)
+        120 B hands over late: no: stale_token
+        121 B hands over late @2: no: stale_token
+        122 A hands over s3: turn 3 ended, turn 4 to B",
+    );
+}
+
+#[test]
+fn a_person_may_take_a_turn_at_any_time_and_says_for_whom() {
+    check(
+        &[
+            (0, "A hands over s1"),
+            (1, "ann reclaims because lunch"),
+            (2, "ann reclaims because lunch >C"),
+            (3, "ann reclaims because lunch >A"),
+            (4, "ann reclaims because lunch >A @2"),
+            (5, "ann reclaims because other >A @2"),
+        ],
+        "
+        0 A hands over s1: turn 1 ended, turn 2 to B
+        1 ann reclaims because lunch: no: invalid_argument
+        2 ann reclaims because lunch >C: no: unknown_role
+        3 ann reclaims because lunch >A: turn 2 of B taken, turn 3 to A
+        4 ann reclaims because lunch >A @2: turn 2 of B taken, turn 3 to A (said before)
+        5 ann reclaims because other >A @2: no: stale_token",
+    );
+}
+
+#[test]
+fn signs_of_life_renew_a_lease_and_set_a_lapsed_one_running() {
+    check(
+        &[
+            (0, "A hands over s1"),
+            (60, "B is there"),
+            (60, "tick"),
+            (159, "tick"),
+            (160, "tick"),
+            (170, "B is there"),
+            (170, "tick"),
+            (171, "A reclaims because away"),
+        ],
+        "
+        0 A hands over s1: turn 1 ended, turn 2 to B
+        60 tick: renewed until 160
+        159 tick:
+        160 tick: turn 2 lapsed
+        170 tick: renewed until 270
+        171 A reclaims because away: no: turn_held",
+    );
+}
+
+#[test]
+fn a_lease_that_ran_out_while_the_broker_was_down_gets_one_grace() {
+    check(
+        &[
+            (0, "A hands over s1"),
+            (500, "the broker restarts"),
+            (510, "tick"),
+            (700, "the broker restarts"),
+            (700, "tick"),
+        ],
+        "
+        0 A hands over s1: turn 1 ended, turn 2 to B
+        510 tick: grace until 600
+        700 tick: turn 2 lapsed",
+    );
+}
+
+#[test]
+fn receipts_are_told_once_and_only_of_the_turn_that_is_held() {
+    check(
+        &[
+            (1, "A marks handed @1"),
+            (2, "A hands over s1"),
+            (3, "A marks handed @2"),
+            (4, "B marks handed @2"),
+            (5, "B marks handed @2"),
+            (6, "B marks seen @2"),
+            (7, "B marks handed @1"),
+        ],
+        "
+        1 A marks handed @1: renewed until 101
+        2 A hands over s1: turn 1 ended, turn 2 to B
+        3 A marks handed @2:
+        4 B marks handed @2: turn 2 handed
+        5 B marks handed @2:
+        6 B marks seen @2: turn 2 seen
+        7 B marks handed @1:",
+    );
+}
+
+#[test]
+fn other_roles_are_seated_until_somebody_hands_over() {
+    check(
+        &[
+            (1, "n1 registers A B"),
+            (2, "n1 registers dev"),
+            (3, "n2 registers qa dev"),
+            (4, "n2 registers qa dev !"),
+            (5, "n3 registers pm"),
+        ],
+        "
+        1 n1 registers A B: epoch 1
+        2 n1 registers dev: epoch 2, seated
+        3 n2 registers qa dev: no: role_in_use
+        4 n2 registers qa dev !: epoch 1, seated
+        5 n3 registers pm: epoch 1, seated",
+    );
+    let mut story = Story::new(0);
+    for line in ["n1 registers dev qa", "opens side A B C", "opens side A B C", "opens side A"] {
+        story.step(1, line);
+    }
+    assert_eq!(
+        story.told,
+        "   1 n1 registers dev qa: epoch 1, seated\n   1 opens side A B C: opened\n   1 opens side \
+         A B C: opened (said before)\n   1 opens side A: opened, seated\n"
+    );
+    let main = &story.workspace.loops.by_id[&"main".parse().unwrap()];
+    assert_eq!(main.participants, [role("dev"), role("qa")]);
+    assert_eq!(main.holder, Some(role("dev")));
+}

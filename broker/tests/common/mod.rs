@@ -22,12 +22,10 @@ impl Heard {
     /// Waits until everything up to `sequence` is durable.
     pub(crate) async fn durable(&mut self, sequence: u64) {
         loop {
-            match self.next().await {
-                Outcome::Durable { through } if through.get() < sequence => {}
-                outcome => {
-                    assert_eq!(outcome, Outcome::Durable { through: sequence.into() });
-                    return;
-                }
+            let outcome = self.next().await;
+            if !matches!(outcome, Outcome::Durable { through } if through.get() < sequence) {
+                assert_eq!(outcome, Outcome::Durable { through: sequence.into() });
+                return;
             }
         }
     }
@@ -91,7 +89,8 @@ pub(crate) fn child(name: &str) -> std::process::Command {
     let mut command = std::process::Command::new(std::env::current_exe().expect("a path"));
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
-    command.stderr(std::process::Stdio::null());
+    // A backtrace that nobody reads takes longer than the rest.
+    command.stderr(std::process::Stdio::null()).env("RUST_BACKTRACE", "0");
     command
 }
 

@@ -7,6 +7,7 @@
  *   CUT_FROM, CUT_TO  the directory, and where its image is kept
  *   CUT_TORN          a seed: some sectors of unsynced writes reach the image too
  *   CUT_FULL          bytes after which every write finds the disk full
+ *   CUT_KILL          dies before so many of these calls, the last included
  *
  * Names (creating, renaming, removing) reach the image at once: that is kinder
  * than a real disk. Bytes are not: sync_file_range and close count for nothing.
@@ -17,6 +18,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +52,7 @@ static const char *from, *to;
 static size_t from_length;
 static unsigned long torn;
 static long full = -1;
+static long calls_left = -1;
 
 static int (*real_open)(const char *, int, ...);
 static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
@@ -76,6 +79,7 @@ static void load(void) {
     from_length = from && to ? strlen(from) : 0;
     if (getenv("CUT_TORN")) torn = strtoul(getenv("CUT_TORN"), 0, 10) * 2 + 1;
     if (getenv("CUT_FULL")) full = strtol(getenv("CUT_FULL"), 0, 10);
+    if (getenv("CUT_KILL")) calls_left = strtol(getenv("CUT_KILL"), 0, 10);
 }
 
 static void ready(void) {
@@ -91,6 +95,16 @@ static int image(const char *path, char *out) {
     return snprintf(out, PATH_MAX, "%s%s", to, path + from_length) < PATH_MAX;
 }
 
+/* Counts a call that changes the directory; the last one is never made. */
+static void count(void) {
+    if (calls_left >= 0 && __sync_sub_and_fetch(&calls_left, 1) == 0) kill(getpid(), SIGKILL);
+}
+
+static void count_path(const char *path) {
+    char a[PATH_MAX];
+    if (image(path, a)) count();
+}
+
 static int image_of(int fd, char *out) {
     char link[64], path[PATH_MAX];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -98,6 +112,11 @@ static int image_of(int fd, char *out) {
     if (length < 0) return 0;
     path[length] = 0;
     return image(path, out);
+}
+
+static void count_fd(int fd) {
+    char a[PATH_MAX];
+    if (calls_left >= 0 && image_of(fd, a)) count();
 }
 
 static struct file *file_of(int fd) {
@@ -188,6 +207,7 @@ static void settle(int fd, struct change *first) {
 }
 
 static int sync_with(int (*real)(int), int fd) {
+    count_fd(fd);
     struct change *written = take(fd);
     int result = real(fd);
     if (!result) settle(fd, written);
@@ -208,6 +228,7 @@ static int is_full(int fd, size_t bytes) {
 
 ssize_t pwrite64(int fd, const void *data, size_t bytes, off_t at) {
     ready();
+    count_fd(fd);
     if (is_full(fd, bytes)) return -1;
     ssize_t written = real_pwrite(fd, data, bytes, at);
     if (written > 0) note(fd, 0, at, data, written);
@@ -220,6 +241,7 @@ ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at) {
 
 ssize_t write(int fd, const void *data, size_t bytes) {
     ready();
+    if (fd > 2) count_fd(fd);
     if (fd > 2 && is_full(fd, bytes)) return -1;
     ssize_t written = real_write(fd, data, bytes);
     if (written > 0 && fd > 2) {
@@ -257,6 +279,7 @@ ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) {
 
 int ftruncate64(int fd, off_t length) {
     ready();
+    count_fd(fd);
     int result = real_truncate(fd, length);
     if (!result) note(fd, 1, length, 0, 0);
     return result;
@@ -277,6 +300,7 @@ int fdatasync(int fd) {
 int rename(const char *old, const char *new) {
     char a[PATH_MAX], b[PATH_MAX];
     ready();
+    count_path(old);
     int result = real_rename(old, new);
     if (!result && image(old, a) && image(new, b)) real_rename(a, b);
     return result;
@@ -285,6 +309,7 @@ int rename(const char *old, const char *new) {
 int unlink(const char *path) {
     char a[PATH_MAX];
     ready();
+    count_path(path);
     int result = real_unlink(path);
     if (!result && image(path, a)) real_unlink(a);
     return result;
@@ -293,6 +318,7 @@ int unlink(const char *path) {
 int mkdir(const char *path, mode_t mode) {
     char a[PATH_MAX];
     ready();
+    count_path(path);
     int result = real_mkdir(path, mode);
     if (!result && image(path, a)) real_mkdir(a, mode);
     return result;
@@ -308,6 +334,7 @@ int open64(const char *path, int flags, ...) {
         mode = va_arg(rest, mode_t);
         va_end(rest);
     }
+    if (flags & (O_CREAT | O_TRUNC)) count_path(path);
     int fd = real_open(path, flags, mode);
     if (fd >= 0 && flags & O_CREAT && image(path, a)) {
         int copy = real_open(a, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);

@@ -3,6 +3,16 @@
 //! [`Actions`] is the seam between the MCP side, which words questions and answers, and the
 //! broker side, which gets them answered. The node keeps no truth of its own: every answer is
 //! the broker's.
+//!
+//! - [`state`]: what a role's actor keeps. Pure.
+//! - [`presence`]: whether somebody plays the role.
+//! - [`actor`]: the shell around the state. [`handle`]: the door to it. [`supervisor`]: its care.
+
+pub mod actor;
+pub mod handle;
+pub mod presence;
+pub mod state;
+pub mod supervisor;
 
 use std::time::Duration;
 

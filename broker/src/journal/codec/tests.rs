@@ -1,1 +1,143 @@
-//! x
+//! The first release's bytes. If one of these fails, journals on disk no longer read.
+
+use tasuki_proto::id::{IdempotencyKey, Sequence, Timestamp, Turn};
+
+use super::*;
+use crate::rules::{
+    Event, Principal, Record, Reply, TurnMoment,
+    directory::{NodeRegistered, RoleSpec},
+    turn::{
+        HandedOver, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet, RoundStarted,
+        TurnReclaimed,
+    },
+};
+
+/// A record with one event of every kind and every field set.
+fn record() -> Record {
+    let loop_id = || "main".parse().unwrap();
+    let next = |turn: u64| NextTurn {
+        turn: Turn::from(turn),
+        to: "B".parse().unwrap(),
+        lapses: Timestamp::from_millis(900),
+    };
+    let moment = |turn: u64| TurnMoment { loop_id: loop_id(), turn: Turn::from(turn) };
+    let participants = || vec!["A".parse().unwrap(), "B".parse().unwrap()];
+    let content = Hash([7; 16]);
+    Record {
+        sequence: Sequence::from(5),
+        time: Timestamp::from_millis(300),
+        principal: Principal {
+            node: Some("n1".parse().unwrap()),
+            role: Some("A".parse().unwrap()),
+            person: Some("ann".parse().unwrap()),
+            token_id: "t".to_owned(),
+        },
+        key: Some((IdempotencyKey { client: "c".parse().unwrap(), counter: 9 }, Hash([1; 16]))),
+        events: vec![
+            Event::NodeRegistered(NodeRegistered {
+                node: "n1".parse().unwrap(),
+                epoch: 2.into(),
+                roles: vec![RoleSpec {
+                    role: "A".parse().unwrap(),
+                    toolsets: vec!["loop".parse().unwrap()],
+                }],
+                software: "tasuki".to_owned(),
+            }),
+            Event::LoopOpened(LoopOpened { loop_id: loop_id(), participants: participants() }),
+            Event::ParticipantsSet(ParticipantsSet {
+                loop_id: loop_id(),
+                participants: participants(),
+            }),
+            Event::HandedOver(HandedOver {
+                loop_id: loop_id(),
+                round: 1,
+                entry: 1,
+                ended: 1.into(),
+                from: "A".parse().unwrap(),
+                content,
+                next: Some(next(2)),
+            }),
+            Event::TurnReclaimed(TurnReclaimed {
+                loop_id: loop_id(),
+                entry: 2,
+                ended: 2.into(),
+                from: "B".parse().unwrap(),
+                reason: "away".to_owned(),
+                content,
+                next: next(3),
+            }),
+            Event::RoundStarted(RoundStarted {
+                loop_id: loop_id(),
+                round: 2,
+                entry: 3,
+                content,
+                has_text: true,
+                next: next(4),
+            }),
+            Event::TurnHanded(moment(4)),
+            Event::TurnSeen(moment(4)),
+            Event::TurnLapsed(moment(4)),
+            Event::LeaseRenewed(LeaseRenewed {
+                loop_id: loop_id(),
+                turn: 4.into(),
+                lapses: Timestamp::from_millis(950),
+                is_grace: true,
+            }),
+        ],
+        reply: Reply::Handed { ended: 1.into(), next: Some((2.into(), "B".parse().unwrap())) },
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(32);
+    lines
+        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n")
+        .collect()
+}
+
+#[test]
+fn the_bytes_of_a_record_are_unchanged() {
+    let stored = encode_record(&record(), &[3; 16]);
+    assert_eq!(hex(&stored), include_str!("record.golden.txt"));
+    assert_eq!(decode_record(stored).unwrap(), record());
+}
+
+#[test]
+fn the_bytes_of_every_reply_are_unchanged() {
+    let replies = [
+        Reply::Registered { epoch: 2.into() },
+        Reply::Opened { loop_id: "main".parse().unwrap() },
+        Reply::Started { round: 2, turn: 3.into(), holder: "A".parse().unwrap() },
+        Reply::Handed { ended: 1.into(), next: None },
+        Reply::Reclaimed {
+            ended: 1.into(),
+            turn: 2.into(),
+            from: "A".parse().unwrap(),
+            to: "B".parse().unwrap(),
+        },
+        Reply::Done,
+    ];
+    let told: String = replies
+        .iter()
+        .map(|reply| {
+            let stored = record::encode_reply(reply);
+            assert_eq!(record::decode_reply(Some(stored.clone())).unwrap(), *reply);
+            hex(&stored.encode_to_vec())
+        })
+        .collect();
+    assert_eq!(told, include_str!("reply.golden.txt"));
+}
+
+#[test]
+fn what_a_release_does_not_know_stops_it() {
+    let newer = stored::Record { min_reader: FORMAT + 1, ..stored::Record::default() };
+    assert_eq!(decode_record(newer.encode_to_vec().into()), Err(CodecError::Newer(FORMAT + 1)));
+    let strange =
+        stored::Record { events: vec![stored::Event { kind: None }], ..stored::Record::default() };
+    let unknown = decode_record(strange.encode_to_vec().into());
+    assert_eq!(unknown, Err(CodecError::Unknown("event")));
+    assert_eq!(
+        decode_record(Bytes::from_static(b"\xff\xff")),
+        Err(CodecError::Malformed("record"))
+    );
+}

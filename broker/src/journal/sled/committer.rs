@@ -179,7 +179,7 @@ impl Committer {
                     bytes += write.bytes();
                     group.push(write);
                 }
-                next => {
+                next @ (Request::Write(_) | Request::Control(_)) => {
                     self.carried = Some(next);
                     break;
                 }
@@ -238,11 +238,12 @@ impl Committer {
     fn try_commit(&mut self, group: Vec<Write>) -> Result<(), JournalError> {
         let engine = self.shared.engine()?;
         let mut writers: BTreeMap<WorkspaceId, Arc<Owner>> = BTreeMap::new();
+        let was_asked = !group.is_empty();
         let index = self.shared.index();
         let mut stage = Stage::new(engine.db(), &index, self.shared.incarnation);
         for Write { owner, what } in group {
             let current = self.owners.get(&owner.workspace);
-            if !current.is_some_and(|current| current.as_ptr() == Arc::as_ptr(&owner)) {
+            if current.is_none_or(|current| current.as_ptr() != Arc::as_ptr(&owner)) {
                 owner.fence();
                 continue;
             }
@@ -255,6 +256,10 @@ impl Committer {
                     stage.snapshot(&owner.workspace, sequence.get(), state, keep_from.get())?;
                 }
             }
+        }
+        if was_asked && stage.is_empty() {
+            // All of it came from writers that are fenced.
+            return Ok(());
         }
         let ready = stage.finish()?;
         drop(index);

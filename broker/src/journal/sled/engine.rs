@@ -77,6 +77,21 @@ impl Engine {
         self.data.sync_data().map_err(|error| storage("syncing the database", &error))
     }
 
+    /// Hands `checked` on; the engine only when it is whole, else it is closed.
+    pub(super) fn keep_if<T>(
+        self,
+        checked: Result<T, JournalError>,
+    ) -> Result<(Self, T), JournalError> {
+        match checked {
+            Ok(checked) => Ok((self, checked)),
+            Err(error) => {
+                // Why it was refused matters more than how it closed.
+                let _ = self.close();
+                Err(error)
+            }
+        }
+    }
+
     /// Drops sled and waits until its last thread let go of the file.
     pub(super) fn close(self) -> io::Result<()> {
         let Self { db, data, .. } = self;
@@ -111,6 +126,10 @@ pub(super) fn storage(doing: &str, error: &io::Error) -> JournalError {
 /// An error of sled while reading or opening: the system's own are failures, others damage.
 pub(super) fn from_sled(place: &Path, error: sled::Error) -> JournalError {
     match error {
+        // sled's words for its own lock; ours is held, so it is no broker of this release.
+        sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
+            JournalError::InUse(place.display().to_string())
+        }
         sled::Error::Io(error) if error.raw_os_error().is_some() => storage("reading", &error),
         error @ (sled::Error::Io(_)
         | sled::Error::Corruption { .. }

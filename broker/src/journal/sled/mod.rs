@@ -16,6 +16,8 @@
 mod check;
 mod committer;
 mod engine;
+#[cfg(test)]
+mod goldens;
 mod index;
 mod layout;
 mod lock;
@@ -120,11 +122,16 @@ impl Shared {
     /// Gives the directory back. Readers still at work keep the engine until they are done.
     fn close(&self) -> Result<(), JournalError> {
         let engine = self.engine.write().unwrap_or_else(PoisonError::into_inner).take();
-        let closed = match engine.map(Arc::try_unwrap) {
-            Some(Ok(engine)) => {
+        let closed = match (self.failure(), engine.map(Arc::try_unwrap)) {
+            // Letting go of sled would make it write once more.
+            (Some(_), engine) => {
+                std::mem::forget(engine);
+                Ok(())
+            }
+            (None, Some(Ok(engine))) => {
                 engine.close().map_err(|error| storage("closing the database", &error))
             }
-            Some(Err(_)) | None => Ok(()),
+            (None, Some(Err(_)) | None) => Ok(()),
         };
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.failure().map_or(closed, Err)

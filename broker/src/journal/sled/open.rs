@@ -48,13 +48,18 @@ pub(super) fn open(dir: &Path, durability: Durability) -> Result<Open, JournalEr
 }
 
 fn finish(dir: &Path, lock: Lock, engine: Engine) -> Result<Open, JournalError> {
-    let Some(read) = mark::read(dir)? else {
+    let checked = check_with_mark(dir, &engine);
+    let (engine, checked) = engine.keep_if(checked)?;
+    let mark = write_mark(dir, &checked)?;
+    Ok(Open { lock, engine, mark, checked })
+}
+
+fn check_with_mark(dir: &Path, engine: &Engine) -> Result<Checked, JournalError> {
+    let Some(mark) = mark::read(dir)? else {
         let place = mark::path(dir).display().to_string();
         return Err(damaged(place, "expected the mark that belongs to the database, found none"));
     };
-    let checked = guarded(&folder(dir), || check(engine.db(), Some(&read), |_, _, _| {}))?;
-    let mark = write_mark(dir, &checked)?;
-    Ok(Open { lock, engine, mark, checked })
+    guarded(&folder(dir), || check(engine.db(), Some(&mark), |_, _, _| {}))
 }
 
 /// Sets the mark to the newest commit found.

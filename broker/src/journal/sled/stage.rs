@@ -74,6 +74,10 @@ impl<'a> Stage<'a> {
         Self { db, index, incarnation, batch: Batch::default(), workspaces, bodies }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.workspaces.is_empty()
+    }
+
     fn staged(&mut self, workspace: &WorkspaceId) -> &mut Staged {
         let index = self.index;
         self.workspaces.entry(workspace.clone()).or_insert_with(|| {
@@ -238,7 +242,7 @@ impl<'a> Stage<'a> {
         }
         let oldest = standing.map_or(1, |standing| standing.oldest).max(keep_from);
         let kept = standing.and_then(|standing| standing.runs_from(oldest).next().copied());
-        let kept = kept.or(run.filter(|run| oldest < run.end()));
+        let kept = kept.or_else(|| run.filter(|run| oldest < run.end()));
         let head = Head {
             snapshot_sequence: at.sequence,
             snapshot_parts: at.parts.into(),

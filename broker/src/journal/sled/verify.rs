@@ -58,10 +58,11 @@ impl Report {
 /// The first thing that is wrong, and where.
 pub fn verify(dir: &Path) -> Result<Report, JournalError> {
     let (lock, engine) = open(dir)?;
-    let Some(mark) = mark::read(dir)? else {
-        return Err(damaged(mark::path(dir).display().to_string(), "it is missing"));
-    };
-    let (_, report) = guarded(&folder(dir), || check_all(&engine, Some(&mark)))?;
+    let mark = mark::read(dir).and_then(|mark| {
+        mark.ok_or_else(|| damaged(mark::path(dir).display().to_string(), "it is missing"))
+    });
+    let checked = mark.and_then(|it| guarded(&folder(dir), || check_all(&engine, Some(&it))));
+    let (engine, (_, report)) = engine.keep_if(checked)?;
     close(lock, engine)?;
     Ok(report)
 }
@@ -74,7 +75,8 @@ pub fn verify(dir: &Path) -> Result<Report, JournalError> {
 /// As [`verify`], except for the mark.
 pub fn repair_mark(dir: &Path) -> Result<Report, JournalError> {
     let (lock, engine) = open(dir)?;
-    let (checked, report) = guarded(&folder(dir), || check_all(&engine, None))?;
+    let checked = guarded(&folder(dir), || check_all(&engine, None));
+    let (engine, (checked, report)) = engine.keep_if(checked)?;
     write_mark(dir, &checked)?;
     sync_dir(dir).map_err(|error| storage("writing the mark", &error))?;
     close(lock, engine)?;

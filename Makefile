@@ -1,0 +1,29 @@
+# Everything one does with this repository, in one word each.
+
+.PHONY: run test soak bench lint docs sdk
+
+# Broker and node in one process, data kept between starts. ARGS="--role lead --role worker".
+run:
+	cargo run --release -p tasuki-node -- up $(ARGS)
+
+# All tests, those with the official MCP SDKs included.
+test: sdk
+	cargo test --workspace -- --include-ignored
+
+# The crash, power-cut and damage tests with many more rounds.
+soak: sdk
+	TASUKI_ROUNDS=200 cargo test --release --workspace -- --include-ignored
+
+# Each figure beside the limit measured in the same run.
+bench:
+	cargo run --release -p tasuki-examples --example load
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+sdk:
+	./scripts/sdk-setup.sh

@@ -1,0 +1,87 @@
+//! `tasuki config check`: what holds, who said so, and what is wrong.
+
+use std::{fmt::Write as _, path::Path};
+
+use owo_colors::OwoColorize as _;
+use serde_json::{Map, Value, json};
+
+use super::{Failure, Output};
+use crate::config::{Config, FILE, Key, Problem, Source, duration_text};
+
+/// See to the configuration.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Print every setting, where it came from, and every problem with its line
+    Check,
+}
+
+pub(crate) fn run(
+    config: Result<Config, Vec<Problem>>,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let config = config.map_err(|problems| Failure::configuration(&problems))?;
+    let rows = Key::ALL.map(|key| (key, setting(&config, key)));
+    output.answer(|| value(&config, &rows), || lines(config.file.as_deref(), &rows))
+}
+
+type Row = (Key, (Vec<String>, Source));
+
+/// One setting as it would be written, and where it came from.
+fn setting(config: &Config, key: Key) -> (Vec<String>, Source) {
+    let one = |text: String, source: &Source| (vec![text], source.clone());
+    match key {
+        Key::Data => one(config.data.value.display().to_string(), &config.data.source),
+        Key::Workspace => one(config.workspace.value.to_string(), &config.workspace.source),
+        Key::Listen => one(config.listen.value.to_string(), &config.listen.source),
+        Key::BrokerListen => {
+            one(config.broker_listen.value.to_string(), &config.broker_listen.source)
+        }
+        Key::Broker => one(config.broker.value.clone().unwrap_or_default(), &config.broker.source),
+        Key::Lease => one(duration_text(config.lease.value), &config.lease.source),
+        Key::Hold => {
+            let hold = config.hold.value.map(duration_text).unwrap_or_default();
+            one(hold, &config.hold.source)
+        }
+        Key::Roles => {
+            let roles = config.roles.value.iter().map(ToString::to_string).collect();
+            (roles, config.roles.source.clone())
+        }
+        Key::LogFormat => {
+            let format = format!("{:?}", config.log_format.value).to_lowercase();
+            one(format, &config.log_format.source)
+        }
+    }
+}
+
+fn value(config: &Config, rows: &[Row]) -> Value {
+    let mut settings = Map::new();
+    for (key, (texts, source)) in rows {
+        let value = if key.is_list() { json!(texts) } else { json!(texts.concat()) };
+        let row = json!({"value": value, "from": source.to_string(), "variable": key.env()});
+        settings.insert(key.name().to_owned(), row);
+    }
+    json!({"file": config.file, "settings": settings})
+}
+
+fn lines(file: Option<&Path>, rows: &[Row]) -> String {
+    let mut out = match file {
+        Some(file) => format!("{} is in order.\n\n", file.display()),
+        None => format!("There is no {FILE}; these are the defaults and what overrides them.\n\n"),
+    };
+    for (key, (texts, source)) in rows {
+        let value = texts.join(" ");
+        let value = if value.is_empty() { "(none)" } else { &value };
+        let from = format!("from {source}");
+        writeln!(out, "{:<14} {}  {}", key.name().bold(), value, from.dimmed())
+            .and_then(|()| {
+                writeln!(
+                    out,
+                    "{:<14} {}",
+                    "",
+                    format!("{} ({})", key.meaning(), key.env()).dimmed()
+                )
+            })
+            .expect("a String takes everything");
+    }
+    out
+}

@@ -1,0 +1,110 @@
+//! Events as one line each, for people.
+
+use owo_colors::OwoColorize as _;
+use tasuki_proto::wire::{self, event::Kind};
+
+use super::text::{line, short, time};
+
+/// Characters of a reason that fit in a line.
+const REASON_CHARS_MAX: usize = 60;
+
+/// One line for each event of a record, each ending in a newline.
+pub(crate) fn lines(item: &wire::FeedItem) -> String {
+    let who = [&item.person, &item.role, &item.node].into_iter().find(|name| !name.is_empty());
+    let who =
+        who.map_or_else(String::new, |who| format!("  {}", format!("by {}", line(who)).dimmed()));
+    let when = time(item.at_ms);
+    let head = format!("{} {:>6}", when.dimmed(), item.sequence.dimmed());
+    item.events.iter().map(|event| format!("{head}  {}{who}\n", event_text(event))).collect()
+}
+
+fn event_text(event: &wire::Event) -> String {
+    let Some(kind) = &event.kind else {
+        return "something this release does not know; upgrade to see it".dimmed().to_string();
+    };
+    match kind {
+        Kind::NodeRegistered(e) => {
+            let roles: Vec<String> = e.roles.iter().map(|role| line(&role.role)).collect();
+            let what = format!("node {} joined", line(&e.node));
+            format!("{} with {} (epoch {})", what.cyan(), roles.join(", "), e.epoch)
+        }
+        Kind::LoopOpened(e) => {
+            let what = format!("loop {} opened", line(&e.r#loop));
+            format!("{} for {}", what.green(), names(&e.participants))
+        }
+        Kind::ParticipantsSet(e) => {
+            let what = format!("loop {} is now for", line(&e.r#loop));
+            format!("{} {}", what.green(), names(&e.participants))
+        }
+        Kind::HandedOver(e) if e.is_task_complete => {
+            let what = format!("{} completed {}", line(&e.from), line(&e.r#loop));
+            format!("{} in round {}, turn {}", what.green().bold(), e.round, e.ended_turn)
+        }
+        Kind::HandedOver(e) => {
+            let what = format!("{} → {}", line(&e.from), line(&e.to));
+            format!("{} in {}, turn {}", what.green().bold(), line(&e.r#loop), e.turn)
+        }
+        Kind::TurnReclaimed(e) => {
+            let what = format!("{} → {}", line(&e.from), line(&e.to));
+            let why = short(&e.reason, REASON_CHARS_MAX);
+            let what = what.yellow();
+            format!("{what} reclaimed in {}, turn {}: {why}", line(&e.r#loop), e.turn)
+        }
+        Kind::RoundStarted(e) => {
+            let what = format!("round {} of {} started", e.round, line(&e.r#loop));
+            format!("{} with {}, turn {}", what.green(), line(&e.to), e.turn)
+        }
+        Kind::TurnMarked(e) => {
+            let what = format!("turn {} of {} {}", e.turn, line(&e.r#loop), line(&e.receipt));
+            what.dimmed().to_string()
+        }
+        Kind::TurnLapsed(e) => {
+            let what = format!("{} stalled", line(&e.r#loop));
+            format!("{}: the lease of turn {} lapsed", what.red(), e.turn)
+        }
+        Kind::LeaseRenewed(e) => {
+            let why = if e.is_grace { ", a grace after the broker was down" } else { "" };
+            let lapses = time(e.lapses_ms);
+            let what =
+                format!("lease of turn {} of {} until {lapses}{why}", e.turn, line(&e.r#loop));
+            what.dimmed().to_string()
+        }
+    }
+}
+
+fn names(names: &[String]) -> String {
+    line(&names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(kind: Option<Kind>) -> String {
+        let item = wire::FeedItem {
+            sequence: 7,
+            at_ms: 1_795_302_600_000,
+            role: "A".into(),
+            events: vec![wire::Event { kind }],
+            ..Default::default()
+        };
+        anstream::adapter::strip_str(&lines(&item)).to_string()
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_it_says() {
+        let reclaimed = wire::TurnReclaimed {
+            r#loop: "main".into(),
+            turn: 4,
+            from: "A".into(),
+            to: "B".into(),
+            reason: "gone\n\u{1b}[2Jfake line".into(),
+            ..Default::default()
+        };
+        assert_eq!(
+            shown(Some(Kind::TurnReclaimed(reclaimed))),
+            "2026-11-21 23:10:00Z      7  A → B reclaimed in main, turn 4: gone fake line  by A\n"
+        );
+        assert!(shown(None).contains("upgrade"));
+    }
+}

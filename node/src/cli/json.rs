@@ -1,0 +1,177 @@
+//! Wire messages as JSON, for programs that read these commands' output.
+//!
+//! Field names are those of the protocol; texts are as they were written.
+
+use serde_json::{Value, json};
+use tasuki_proto::wire::{self, EntryKind, LoopStatus, event::Kind};
+
+pub(crate) fn status_name(status: LoopStatus) -> &'static str {
+    match status {
+        LoopStatus::Unspecified => "unspecified",
+        LoopStatus::Idle => "idle",
+        LoopStatus::Working => "working",
+        LoopStatus::Stalled => "stalled",
+        LoopStatus::Completed => "completed",
+    }
+}
+
+pub(crate) fn kind_name(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::Unspecified => "unspecified",
+        EntryKind::Handover => "handover",
+        EntryKind::Reclaim => "reclaim",
+        EntryKind::RoundStart => "round_start",
+    }
+}
+
+pub(crate) fn receipts(receipts: Option<wire::Receipts>) -> Value {
+    let wire::Receipts { stored_ms, handed_ms, seen_ms, acted_ms, failed_ms, lapsed_ms } =
+        receipts.unwrap_or_default();
+    json!({
+        "stored_ms": stored_ms,
+        "handed_ms": handed_ms,
+        "seen_ms": seen_ms,
+        "acted_ms": acted_ms,
+        "failed_ms": failed_ms,
+        "lapsed_ms": lapsed_ms,
+    })
+}
+
+pub(crate) fn of_loop(of: &wire::Loop) -> Value {
+    json!({
+        "loop": of.r#loop,
+        "participants": of.participants,
+        "round": of.round,
+        "turn": of.turn,
+        "status": status_name(of.status()),
+        "holder": of.holder,
+        "turn_began_ms": of.turn_began_ms,
+        "lease_lapses_ms": of.lease_lapses_ms,
+        "quiet_since_ms": of.quiet_since_ms,
+        "receipts": receipts(of.receipts),
+        "entries": of.entries,
+        "waiting": of.waiting,
+    })
+}
+
+pub(crate) fn entry(of: &wire::Entry) -> Value {
+    json!({
+        "number": of.number,
+        "kind": kind_name(of.kind()),
+        "round": of.round,
+        "ended_turn": of.ended_turn,
+        "turn": of.turn,
+        "from": of.from,
+        "to": of.to,
+        "summary": of.summary,
+        "instruction": of.instruction,
+        "is_task_complete": of.is_task_complete,
+        "reason": of.reason,
+        "person": of.person,
+        "node": of.node,
+        "at_ms": of.at_ms,
+        "receipts": receipts(of.receipts),
+    })
+}
+
+pub(crate) fn role(of: &wire::Role) -> Value {
+    json!({
+        "role": of.role,
+        "node": of.node,
+        "toolsets": of.toolsets,
+        "is_present": of.is_present,
+        "last_seen_ms": of.last_seen_ms,
+        "client": of.client,
+        "waits": of.waits,
+    })
+}
+
+pub(crate) fn node(of: &wire::Node) -> Value {
+    json!({
+        "node": of.node,
+        "epoch": of.epoch,
+        "roles": of.roles,
+        "is_present": of.is_present,
+        "last_seen_ms": of.last_seen_ms,
+        "software": of.software,
+        "registered_ms": of.registered_ms,
+    })
+}
+
+pub(crate) fn item(of: &wire::FeedItem) -> Value {
+    json!({
+        "sequence": of.sequence,
+        "at_ms": of.at_ms,
+        "node": of.node,
+        "role": of.role,
+        "person": of.person,
+        "events": of.events.iter().map(event).collect::<Vec<_>>(),
+    })
+}
+
+/// `{"kind": "handed_over", …}`; an event that this release does not know is `unknown`.
+fn event(of: &wire::Event) -> Value {
+    let Some(kind) = &of.kind else { return json!({"kind": "unknown"}) };
+    match kind {
+        Kind::NodeRegistered(e) => json!({
+            "kind": "node_registered",
+            "node": e.node,
+            "epoch": e.epoch,
+            "roles": e.roles.iter().map(role_spec).collect::<Vec<_>>(),
+            "software": e.software,
+        }),
+        Kind::LoopOpened(e) => {
+            json!({"kind": "loop_opened", "loop": e.r#loop, "participants": e.participants})
+        }
+        Kind::ParticipantsSet(e) => {
+            json!({"kind": "participants_set", "loop": e.r#loop, "participants": e.participants})
+        }
+        Kind::HandedOver(e) => json!({
+            "kind": "handed_over",
+            "loop": e.r#loop,
+            "round": e.round,
+            "entry": e.entry,
+            "ended_turn": e.ended_turn,
+            "turn": e.turn,
+            "from": e.from,
+            "to": e.to,
+            "is_task_complete": e.is_task_complete,
+        }),
+        Kind::TurnReclaimed(e) => json!({
+            "kind": "turn_reclaimed",
+            "loop": e.r#loop,
+            "entry": e.entry,
+            "ended_turn": e.ended_turn,
+            "turn": e.turn,
+            "from": e.from,
+            "to": e.to,
+            "reason": e.reason,
+        }),
+        Kind::RoundStarted(e) => json!({
+            "kind": "round_started",
+            "loop": e.r#loop,
+            "round": e.round,
+            "entry": e.entry,
+            "turn": e.turn,
+            "to": e.to,
+        }),
+        Kind::TurnMarked(e) => json!({
+            "kind": "turn_marked",
+            "loop": e.r#loop,
+            "turn": e.turn,
+            "receipt": e.receipt,
+        }),
+        Kind::TurnLapsed(e) => json!({"kind": "turn_lapsed", "loop": e.r#loop, "turn": e.turn}),
+        Kind::LeaseRenewed(e) => json!({
+            "kind": "lease_renewed",
+            "loop": e.r#loop,
+            "turn": e.turn,
+            "lapses_ms": e.lapses_ms,
+            "is_grace": e.is_grace,
+        }),
+    }
+}
+
+fn role_spec(of: &wire::RoleSpec) -> Value {
+    json!({"role": of.role, "toolsets": of.toolsets})
+}

@@ -1,0 +1,98 @@
+//! Idempotency keys of this command, kept in the data directory.
+//!
+//! **Invariant:** a counter is used up on disk before its key is sent, so that no key ever names
+//! two intents, across crashes and commands that run at the same time.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use tasuki_proto::wire;
+
+use super::Failure;
+use crate::paths;
+
+/// The file of keys in the data directory, and the lock beside it.
+const FILE: &str = "cli-keys.json";
+const LOCK: &str = "cli-keys.lock";
+
+/// Bytes of chance in a client's name: two of them never meet.
+const CHANCE_BYTES: usize = 8;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    client_id: String,
+    /// The latest used.
+    counter: u64,
+}
+
+/// Takes the next key.
+pub(crate) fn next(data: &Path) -> Result<wire::IdempotencyKey, Failure> {
+    take(data).map_err(|why| {
+        let file = data.join(FILE);
+        Failure::local(format!(
+            "Nothing was sent: the command's next key cannot be kept in {}: {why}. Say --data DIR \
+             to use another directory.",
+            file.display()
+        ))
+    })
+}
+
+fn take(data: &Path) -> io::Result<wire::IdempotencyKey> {
+    fs::create_dir_all(data)?;
+    let lock = paths::private(&data.join(LOCK))?;
+    lock.lock()?;
+    let path = data.join(FILE);
+    let Kept { client_id, counter } = read(&path)?;
+    let counter = counter + 1;
+    let kept = Kept { client_id, counter };
+    paths::replace(&path, &serde_json::to_vec(&kept)?)?;
+    Ok(wire::IdempotencyKey { client_id: kept.client_id, counter })
+}
+
+fn read(path: &PathBuf) -> io::Result<Kept> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            let mut chance = [0; CHANCE_BYTES];
+            getrandom::fill(&mut chance).map_err(io::Error::other)?;
+            let name = u64::from_le_bytes(chance);
+            Ok(Kept { client_id: format!("cli-{name:016x}"), counter: 0 })
+        }
+        Err(why) => Err(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_key_is_taken_twice() {
+        let data = tempfile::tempdir().unwrap();
+        let taken = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| (0..10).map(|_| next(data.path()).unwrap()).collect::<Vec<_>>())
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        let clients: BTreeSet<_> = taken.iter().map(|key| key.client_id.clone()).collect();
+        assert_eq!(clients.len(), 1);
+        let counters: BTreeSet<_> = taken.iter().map(|key| key.counter).collect();
+        assert_eq!(counters, (1..=40).collect());
+    }
+
+    #[test]
+    fn a_damaged_file_of_keys_is_not_begun_anew() {
+        let data = tempfile::tempdir().unwrap();
+        fs::write(data.path().join(FILE), b"{\"client_id\":").unwrap();
+        assert_eq!(next(data.path()).unwrap_err().code(), "local");
+    }
+}

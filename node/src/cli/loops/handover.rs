@@ -1,0 +1,81 @@
+//! `tasuki loop handover`.
+
+use owo_colors::OwoColorize as _;
+use serde_json::json;
+use tasuki_proto::{
+    id::RoleId,
+    wire::{self, turn_loop_client::TurnLoopClient},
+};
+
+use super::{
+    super::{Failure, Output, broker::Broker, text::line},
+    Which,
+    words::{self, Words},
+};
+
+/// End a role's turn and give the loop to the next.
+#[derive(Debug, clap::Args)]
+#[command(after_help = words::HELP)]
+pub struct Args {
+    #[command(flatten)]
+    pub(super) which: Which,
+    /// Whose turn ends; it must hold it
+    #[arg(long, value_name = "ROLE")]
+    role: RoleId,
+    /// What was done
+    #[arg(long, value_name = "TEXT")]
+    summary: String,
+    /// What comes next
+    #[arg(long, value_name = "TEXT")]
+    instruction: String,
+    /// Who is next [default: the next participant in order]
+    #[arg(long, value_name = "ROLE", conflicts_with = "complete")]
+    to: Option<RoleId>,
+    /// The work is done: end the loop
+    #[arg(long)]
+    complete: bool,
+    /// The turn being ended; refused if a later one began [default: the one held]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    turn: Option<u64>,
+}
+
+pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
+    let mut words = Words::default();
+    let request = wire::HandOverRequest {
+        caller: broker.caller(),
+        key: None,
+        r#loop: args.which.r#loop.to_string(),
+        role: args.role.to_string(),
+        summary: words.read("--summary", &args.summary)?,
+        instruction: words.read("--instruction", &args.instruction)?,
+        is_task_complete: args.complete,
+        to: args.to.map(|role| role.to_string()).unwrap_or_default(),
+        turn: args.turn.unwrap_or(0),
+    };
+    let done = broker
+        .tell(async |channel, key| {
+            let request = wire::HandOverRequest { key: Some(key), ..request.clone() };
+            TurnLoopClient::new(channel).hand_over(request).await
+        })
+        .await?;
+    output.answer(
+        || {
+            json!({
+                "ended_turn": done.ended_turn,
+                "turn": done.turn,
+                "to": done.to,
+                "is_finished": done.is_finished,
+                "repeated": done.repeated,
+                "sequence": done.sequence,
+            })
+        },
+        || {
+            let again = if done.repeated { " That had been done before." } else { "" };
+            if done.is_finished {
+                return format!("Turn {} ended; the loop is complete.{again}\n", done.ended_turn);
+            }
+            let (to, ended) = (line(&done.to), done.ended_turn);
+            format!("Turn {ended} ended; {} has turn {}.{again}\n", to.bold(), done.turn)
+        },
+    )
+}

@@ -1,0 +1,28 @@
+//! `tasuki loop list`.
+
+use serde_json::json;
+use tasuki_proto::wire::{self, turn_loop_client::TurnLoopClient};
+
+use super::super::{Failure, Output, Target, broker::Broker, json as as_json, show};
+
+/// Show all loops of the workspace.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+pub(super) async fn run(broker: &Broker, output: &mut Output) -> Result<(), Failure> {
+    let request = wire::ListLoopsRequest { caller: broker.caller() };
+    let loops = broker
+        .ask(async |channel| TurnLoopClient::new(channel).list_loops(request).await)
+        .await?
+        .loops;
+    output.answer(
+        || json!({"loops": loops.iter().map(as_json::of_loop).collect::<Vec<_>>()}),
+        || match loops.as_slice() {
+            [] => "There is no loop; `tasuki loop start` opens one.\n".to_owned(),
+            loops => loops.iter().map(show::of_loop).collect::<Vec<_>>().join("\n"),
+        },
+    )
+}

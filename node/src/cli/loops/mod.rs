@@ -1,0 +1,110 @@
+//! `tasuki loop …`: one file per command.
+
+mod handover;
+mod history;
+mod list;
+mod reclaim;
+mod start;
+mod status;
+mod words;
+
+use tasuki_proto::{
+    id::{InvalidId, LoopId, PersonId},
+    limits::LOOP_DEFAULT,
+};
+
+use super::{Failure, Output, Target, broker::Broker};
+use crate::config::Config;
+
+/// See and steer loops: who has the turn, what was handed over.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Show one loop: who has the turn, since when, what was said last
+    Status(status::Args),
+    /// Open a loop, or a new round of a completed one
+    Start(start::Args),
+    /// End a role's turn and give the loop to the next
+    Handover(handover::Args),
+    /// Take a turn from its holder
+    Reclaim(reclaim::Args),
+    /// Show what was handed over, oldest first
+    History(history::Args),
+    /// Show all loops of the workspace
+    List(list::Args),
+}
+
+/// Which loop, of which workspace of which broker.
+#[derive(Debug, clap::Args)]
+pub(super) struct Which {
+    /// The loop
+    #[arg(value_name = "LOOP", default_value = LOOP_DEFAULT)]
+    r#loop: LoopId,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Command {
+    pub(super) fn target(&self) -> &Target {
+        match self {
+            Self::Status(args) => &args.which.target,
+            Self::Start(args) => &args.which.target,
+            Self::Handover(args) => &args.which.target,
+            Self::Reclaim(args) => &args.which.target,
+            Self::History(args) => &args.which.target,
+            Self::List(args) => &args.target,
+        }
+    }
+}
+
+pub(super) async fn run(
+    command: Command,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let broker = Broker::new(config);
+    match command {
+        Command::Status(args) => status::run(args, &broker, output).await,
+        Command::Start(args) => start::run(args, &broker, config, output).await,
+        Command::Handover(args) => handover::run(args, &broker, output).await,
+        Command::Reclaim(args) => reclaim::run(args, &broker, output).await,
+        Command::History(args) => history::run(args, &broker, output).await,
+        Command::List(_) => list::run(&broker, output).await,
+    }
+}
+
+/// Who acts: `named`, else whoever is logged in.
+fn person(named: Option<PersonId>) -> Result<PersonId, Failure> {
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME")).unwrap_or_default();
+    // A service or a container often has no name for whom it runs as.
+    let number = || format!("uid-{}", rustix::process::getuid().as_raw());
+    as_person(&user).or_else(|_| as_person(&number())).map_err(|why| {
+        Failure::usage(format!("Nothing says who asks: give --by NAME, since $USER {why}."))
+    })
+}
+
+/// A user's name with what an id may not hold replaced.
+fn as_person(user: &str) -> Result<PersonId, InvalidId> {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
+    let name: String = user.chars().map(fit).collect();
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    name[..name.len().min(tasuki_proto::limits::ID_BYTES_MAX)].parse()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_name_becomes_a_persons_id() {
+        let name = |user: &str| as_person(user).map(|person| person.to_string());
+        assert_eq!(name("alice").as_deref(), Ok("alice"));
+        assert_eq!(name("CORP\\Bob Smith").as_deref(), Ok("CORP-Bob-Smith"));
+        assert_eq!(name("_www").as_deref(), Ok("www"));
+        assert_eq!(name(&"x".repeat(80)).map(|name| name.len()), Ok(64));
+        assert!(name("").is_err());
+        assert!(name("ÄÖ").is_err());
+    }
+}

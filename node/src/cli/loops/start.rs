@@ -1,0 +1,153 @@
+//! `tasuki loop start`.
+
+use owo_colors::OwoColorize as _;
+use serde_json::json;
+use tasuki_proto::{
+    id::{LoopId, PersonId, RoleId},
+    reason::Reason,
+    wire::{self, turn_loop_client::TurnLoopClient},
+};
+
+use super::{
+    super::{Failure, Output, broker::Broker, json as as_json, show, text::line},
+    Which, person, status,
+    words::{self, Words},
+};
+use crate::config::Config;
+
+/// Open a loop, or a new round of a completed one.
+///
+/// A loop that is not there yet is opened for --participants, and the first of them has the
+/// turn. One that is there and completed gets a new round and keeps its history.
+#[derive(Debug, clap::Args)]
+#[command(after_help = words::HELP)]
+pub struct Args {
+    #[command(flatten)]
+    pub(super) which: Which,
+    /// Who takes turns in a new loop, in order [default: the configured roles]
+    #[arg(long, value_name = "ROLE,ROLE…", value_delimiter = ',')]
+    participants: Vec<RoleId>,
+    /// Who begins the new round [default: the first participant]
+    #[arg(long, value_name = "ROLE")]
+    to: Option<RoleId>,
+    /// What was done so far, for whoever begins the new round
+    #[arg(long, value_name = "TEXT")]
+    summary: Option<String>,
+    /// What to do, for whoever begins the new round
+    #[arg(long, value_name = "TEXT")]
+    instruction: Option<String>,
+    /// The person who asks [default: $USER, else the number of the user]
+    #[arg(long, value_name = "NAME")]
+    by: Option<PersonId>,
+}
+
+pub(super) async fn run(
+    args: Args,
+    broker: &Broker,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let name = args.which.r#loop.clone();
+    match status::get(broker, &name).await {
+        Ok(seen) => {
+            let there = seen.r#loop.unwrap_or_default();
+            agree(&args.participants, &there)?;
+            start_round(args, broker, output).await
+        }
+        Err(failure) if failure.as_reason() == Some(Reason::UnknownLoop) => {
+            create(args, &name, broker, config, output).await
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Participants given for a loop that is there must be its own.
+fn agree(given: &[RoleId], there: &wire::Loop) -> Result<(), Failure> {
+    let is_same =
+        given.iter().map(RoleId::as_str).eq(there.participants.iter().map(String::as_str));
+    if given.is_empty() || is_same {
+        return Ok(());
+    }
+    Err(Failure::reason(
+        Reason::LoopExists,
+        format!(
+            "The loop `{}` is there with the participants {}; leave --participants out to start \
+             a new round of it, or choose another name.",
+            there.r#loop,
+            there.participants.join(", ")
+        ),
+    ))
+}
+
+async fn create(
+    args: Args,
+    name: &LoopId,
+    broker: &Broker,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    if args.to.is_some() || args.summary.is_some() || args.instruction.is_some() {
+        return Err(Failure::usage(format!(
+            "There is no loop `{name}` yet, and --to, --summary and --instruction are for a new \
+             round of one. Open it without them: its first participant has the turn."
+        )));
+    }
+    let mut participants: Vec<String> = args.participants.iter().map(RoleId::to_string).collect();
+    if participants.is_empty() {
+        participants = config.roles.value.iter().map(|role| role.name.to_string()).collect();
+    }
+    let request = wire::CreateLoopRequest {
+        caller: broker.caller(),
+        key: None,
+        r#loop: name.to_string(),
+        participants,
+    };
+    let created = broker
+        .tell(async |channel, key| {
+            let request = wire::CreateLoopRequest { key: Some(key), ..request.clone() };
+            TurnLoopClient::new(channel).create_loop(request).await
+        })
+        .await?
+        .r#loop
+        .unwrap_or_default();
+    output.answer(
+        || json!({"created": true, "loop": as_json::of_loop(&created)}),
+        || format!("Opened.\n{}", show::of_loop(&created)),
+    )
+}
+
+async fn start_round(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
+    let mut words = Words::default();
+    let request = wire::StartRoundRequest {
+        caller: broker.caller(),
+        key: None,
+        r#loop: args.which.r#loop.to_string(),
+        to: args.to.map(|role| role.to_string()).unwrap_or_default(),
+        summary: words.read_if("--summary", args.summary.as_deref())?,
+        instruction: words.read_if("--instruction", args.instruction.as_deref())?,
+        person: person(args.by)?.to_string(),
+        role: String::new(),
+    };
+    let started = broker
+        .tell(async |channel, key| {
+            let request = wire::StartRoundRequest { key: Some(key), ..request.clone() };
+            TurnLoopClient::new(channel).start_round(request).await
+        })
+        .await?;
+    output.answer(
+        || {
+            json!({
+                "created": false,
+                "round": started.round,
+                "turn": started.turn,
+                "holder": started.holder,
+                "sequence": started.sequence,
+            })
+        },
+        || {
+            let (round, turn) = (started.round, started.turn);
+            let holder = line(&started.holder);
+            format!("Round {round} started; {} has turn {turn}.\n", holder.bold())
+        },
+    )
+}

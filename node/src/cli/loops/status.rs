@@ -1,0 +1,36 @@
+//! `tasuki loop status`.
+
+use serde_json::json;
+use tasuki_proto::{
+    id::LoopId,
+    wire::{self, turn_loop_client::TurnLoopClient},
+};
+
+use super::{
+    super::{Failure, Output, broker::Broker, json as as_json, show},
+    Which,
+};
+
+/// Show one loop: who has the turn, since when, what was said last.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub(super) which: Which,
+}
+
+pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
+    let seen = get(broker, &args.which.r#loop).await?;
+    let of = seen.r#loop.unwrap_or_default();
+    output.answer(
+        || json!({"loop": as_json::of_loop(&of), "latest": seen.latest.as_ref().map(as_json::entry)}),
+        || {
+            let latest = seen.latest.as_ref().map(|entry| format!("\n{}", show::entry(entry)));
+            show::of_loop(&of) + &latest.unwrap_or_default()
+        },
+    )
+}
+
+pub(super) async fn get(broker: &Broker, name: &LoopId) -> Result<wire::GetLoopResponse, Failure> {
+    let request = wire::GetLoopRequest { caller: broker.caller(), r#loop: name.to_string() };
+    broker.ask(async |channel| TurnLoopClient::new(channel).get_loop(request).await).await
+}

@@ -1,0 +1,104 @@
+//! `tasuki mcp`: MCP on standard input and output, for clients that start their servers.
+//!
+//! It bridges to the running node and keeps nothing, so it may be started and killed at will.
+
+use std::time::Duration;
+
+use tasuki_proto::{id::RoleId, reason::Reason};
+
+use super::{Failure, Flags, filebox, hosting};
+use crate::{
+    config::{Config, Key, Surroundings},
+    mcp::bridge::{Error, bridge},
+    paths::NodeFile,
+};
+
+/// The variable that says where the node is.
+const NODE_VARIABLE: &str = "TASUKI_NODE";
+
+/// Speak MCP on standard input and output, as one role of the running node.
+///
+/// For MCP clients that start their servers as commands. Needs a running node: `tasuki up` or
+/// `tasuki node`. Without --role, the `current_agent` of a FileBox project's `.filebox` file, in
+/// this directory or above, says who is at work.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The role to play [default: the `current_agent` of `.filebox`]
+    #[arg(long, value_name = "ROLE")]
+    role: Option<RoleId>,
+    /// URL of the node's MCP side [default: the running node's]
+    #[arg(long, value_name = "URL", env = NODE_VARIABLE)]
+    node: Option<String>,
+    /// How long one waiting call is held open, in seconds [default: as long as the client allows]
+    #[arg(long, value_name = "SECONDS")]
+    hold: Option<String>,
+}
+
+impl Args {
+    pub(super) fn flags(&self, flags: &mut Flags) {
+        flags.set(Key::Hold, "--hold", self.hold.as_ref());
+    }
+}
+
+/// Which role of which node to speak for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Bridge {
+    /// URL of the node, without a path.
+    pub node: String,
+    pub role: RoleId,
+    /// `None`: by the table of clients.
+    pub hold: Option<Duration>,
+}
+
+pub(crate) async fn run(args: Args, config: &Config) -> Result<(), Failure> {
+    let directory = Surroundings::of_process().directory;
+    let running = NodeFile::read(&config.data.value);
+    let bridge = resolve(args, config, &directory, running)?;
+    serve(bridge).await
+}
+
+fn resolve(
+    args: Args,
+    config: &Config,
+    directory: &std::path::Path,
+    running: Option<NodeFile>,
+) -> Result<Bridge, Failure> {
+    let home = directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned());
+    let role = match args.role {
+        Some(role) => Some(role),
+        None => filebox::current_agent(directory, home.as_deref()).map_err(Failure::usage)?,
+    };
+    let role = role.ok_or_else(|| {
+        Failure::reason(
+            Reason::RoleRequired,
+            "Nothing says which role to play: give --role NAME, or have a `.filebox` with \
+             `current_agent` in this directory or above.",
+        )
+    })?;
+    let node = args.node.or_else(|| running.map(|file| file.mcp)).ok_or_else(|| {
+        let data = config.data.value.display();
+        Failure::reason(
+            Reason::Unavailable,
+            format!(
+                "No node is running with data in {data}. Start one with `tasuki up`, or say where \
+                 it is with --node URL."
+            ),
+        )
+    })?;
+    Ok(Bridge { node: node.trim_end_matches('/').to_owned(), role, hold: config.hold.value })
+}
+
+/// Carries MCP between standard input and output and the node until either ends.
+async fn serve(to: Bridge) -> Result<(), Failure> {
+    let hold = to.hold.map(|hold| hold.as_secs());
+    let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+    bridge(&to.node, Some(&to.role), hold, stdin, stdout).await.map_err(|why| {
+        let text = hosting::sentence(&why);
+        match why {
+            Error::Address(_) => Failure::usage(text),
+            Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
+            Error::Refused { .. } => Failure::reason(Reason::UnknownRole, text),
+            Error::Agent(_) => Failure::local(text),
+        }
+    })
+}

@@ -1,0 +1,178 @@
+//! The command `tasuki`: what people type, and what they get to read.
+//!
+//! Each command has a file with its arguments and what it does. A command builds its answer and
+//! hands it to [`Output`]; one place prints. A failure is a [`Failure`]; one place words it and
+//! one table says which exit code it is. Standard output only ever carries the answer.
+
+mod broker;
+mod completions;
+mod config_check;
+mod events;
+mod failure;
+mod filebox;
+mod hosting;
+mod json;
+mod keys;
+mod logs;
+mod loops;
+pub mod mcp;
+pub mod node;
+mod output;
+mod show;
+mod status;
+mod stop;
+mod text;
+pub mod up;
+mod watch;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::config::{Config, Key, Layer, Raw, Source, Surroundings};
+
+pub use failure::{Exit, Failure};
+pub use output::Output;
+pub use stop::stopped;
+
+/// Carries work between coding agents: whose turn it is, what was done, what comes next.
+#[derive(Debug, Parser)]
+#[command(name = "tasuki", version, propagate_version = true, after_long_help = failure::HELP)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, clap::Args)]
+pub struct Global {
+    /// Directory of everything that is kept [default: the platform's data directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub data: Option<String>,
+    /// Configuration file [default: tasuki.toml here, in the data or the configuration directory]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// How log lines on standard error are written: text or json
+    #[arg(long, value_name = "FORMAT", global = true)]
+    pub log_format: Option<String>,
+}
+
+/// What one can ask for.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run broker and node in one process: all that one machine needs
+    Up(up::Args),
+    /// Run a node that uses a broker elsewhere
+    Node(node::Args),
+    /// Speak MCP on standard input and output, as one role of the running node
+    Mcp(mcp::Args),
+    /// See and steer loops: who has the turn, what was handed over
+    #[command(subcommand)]
+    Loop(loops::Command),
+    /// Show what happens, live, one line each
+    Watch(watch::Args),
+    /// Show broker, nodes, roles and loops, and who waits for what
+    Status(status::Args),
+    /// See to the configuration
+    #[command(subcommand)]
+    Config(config_check::Command),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
+}
+
+/// Which broker, and which workspace there.
+#[derive(Debug, clap::Args)]
+pub struct Target {
+    /// URL of the broker [default: the running node's, else http://127.0.0.1:7420]
+    #[arg(long, value_name = "URL")]
+    pub broker: Option<String>,
+    /// Workspace [default: default]
+    #[arg(long, value_name = "NAME")]
+    pub workspace: Option<String>,
+}
+
+/// Puts what flags said where configuration is looked for.
+#[derive(Debug, Default)]
+pub(crate) struct Flags(Layer);
+
+impl Flags {
+    pub(crate) fn set(&mut self, key: Key, flag: &'static str, text: Option<&String>) {
+        self.set_all(key, flag, text.map(std::slice::from_ref).unwrap_or_default());
+    }
+
+    pub(crate) fn set_all(&mut self, key: Key, flag: &'static str, texts: &[String]) {
+        if !texts.is_empty() {
+            self.0.insert(key, Raw { source: Source::Flag(flag), texts: texts.to_vec() });
+        }
+    }
+
+    fn target(&mut self, target: &Target) {
+        self.set(Key::Broker, "--broker", target.broker.as_ref());
+        self.set(Key::Workspace, "--workspace", target.workspace.as_ref());
+    }
+}
+
+/// Parses the command line, runs the command, words the failure.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut output = Output::of_process(cli.global.json);
+    let result = run(cli, &mut output);
+    let result = result.and_then(|()| output.flush());
+    match result {
+        Ok(()) => Exit::Ok.into(),
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit().into()
+        }
+    }
+}
+
+fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
+    if let Command::Completions(args) = &cli.command {
+        return completions::run(args, &mut Cli::command(), output);
+    }
+    let mut flags = Flags::default();
+    flags.set(Key::Data, "--data", cli.global.data.as_ref());
+    flags.set(Key::LogFormat, "--log-format", cli.global.log_format.as_ref());
+    match &cli.command {
+        Command::Up(args) => args.flags(&mut flags),
+        Command::Node(args) => args.flags(&mut flags),
+        Command::Mcp(args) => args.flags(&mut flags),
+        Command::Loop(command) => flags.target(command.target()),
+        Command::Watch(args) => flags.target(&args.target),
+        Command::Status(args) => flags.target(&args.target),
+        Command::Config(_) | Command::Completions(_) => {}
+    }
+    let config = Config::load(flags.0, cli.global.config.as_deref(), &Surroundings::of_process());
+    if let Command::Config(config_check::Command::Check) = &cli.command {
+        return config_check::run(config, output);
+    }
+    let config = config.map_err(|problems| Failure::configuration(&problems))?;
+    logs::start(config.log_format.value);
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|why| Failure::local(format!("The program cannot start its threads: {why}.")))?;
+    let result = runtime.block_on(dispatch(cli.command, &config, output));
+    // A read of standard input cannot be cut short; nobody waits for it.
+    runtime.shutdown_background();
+    result
+}
+
+async fn dispatch(command: Command, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    match command {
+        Command::Up(_) => up::run(config, output).await,
+        Command::Node(args) => node::run(args, config, output).await,
+        Command::Mcp(args) => mcp::run(args, config).await,
+        Command::Loop(command) => loops::run(command, config, output).await,
+        Command::Watch(args) => watch::run(args, config, output).await,
+        Command::Status(_) => status::run(config, output).await,
+        Command::Config(_) | Command::Completions(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! `tasuki node`: roles here, the broker elsewhere.
+
+use super::{
+    Failure, Flags, Output,
+    hosting::{self, Hosting},
+    stopped,
+};
+use crate::config::{Config, Key};
+
+/// Run a node that uses a broker elsewhere.
+///
+/// Prints where it listens: `listening on http://127.0.0.1:7421 (MCP)`. While the broker cannot
+/// be reached it keeps trying; agents are told so.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// URL of the broker [default: http://127.0.0.1:7420]
+    #[arg(long, value_name = "URL")]
+    broker: Option<String>,
+    /// Where the node serves MCP [default: 127.0.0.1:7421]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Workspace [default: default]
+    #[arg(long, value_name = "NAME")]
+    workspace: Option<String>,
+    /// A role and its toolsets, in order; repeat for each [default: A and B]
+    #[arg(long = "role", value_name = "NAME[=SET,SET…]")]
+    roles: Vec<String>,
+    /// How long one waiting call is held open [default: as long as the client allows]
+    #[arg(long, value_name = "DURATION")]
+    hold: Option<String>,
+    /// Host the roles even though another live node does: it loses them
+    #[arg(long)]
+    pub take_over: bool,
+}
+
+impl Args {
+    pub(super) fn flags(&self, flags: &mut Flags) {
+        flags.set(Key::Broker, "--broker", self.broker.as_ref());
+        flags.set(Key::Listen, "--listen", self.listen.as_ref());
+        flags.set(Key::Workspace, "--workspace", self.workspace.as_ref());
+        flags.set_all(Key::Roles, "--role", &self.roles);
+        flags.set(Key::Hold, "--hold", self.hold.as_ref());
+    }
+}
+
+/// Runs until [`stopped`]; every setting but `--take-over` is in `config`.
+pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let listener = hosting::listen("--listen", config.listen.value).await?;
+    let broker = config.broker_url().to_owned();
+    let mut hosting = Hosting::start(config, broker, args.take_over, listener, output).await?;
+    tokio::select! {
+        failure = hosting.ended() => Err(failure),
+        () = stopped() => {
+            hosting.shut_down(config).await;
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The one place that prints.
+
+use std::io::{self, Write};
+
+use owo_colors::OwoColorize as _;
+use serde_json::{Value, json};
+
+use super::{Failure, text};
+
+/// Standard output, in the form that was asked for.
+///
+/// Colours are dropped where nobody would see them: anstream looks at the terminal, `NO_COLOR`
+/// and `CLICOLOR_FORCE`.
+pub struct Output {
+    is_json: bool,
+    out: Box<dyn Write + Send>,
+    err: Box<dyn Write + Send>,
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Output").field("is_json", &self.is_json).finish_non_exhaustive()
+    }
+}
+
+impl Output {
+    pub(crate) fn of_process(is_json: bool) -> Self {
+        Self { is_json, out: Box::new(anstream::stdout()), err: Box::new(anstream::stderr()) }
+    }
+
+    /// Prints the answer: `value` for programs, `lines` for people.
+    pub(crate) fn answer(
+        &mut self,
+        value: impl FnOnce() -> Value,
+        lines: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if self.is_json { self.line(&value().to_string()) } else { self.raw(&lines()) }
+    }
+
+    /// Prints one line in either form; it is not waited for.
+    pub fn line(&mut self, line: &str) -> Result<(), Failure> {
+        self.raw(&format!("{line}\n"))
+    }
+
+    /// Prints as it is.
+    pub(crate) fn raw(&mut self, text: &str) -> Result<(), Failure> {
+        let written = self.out.write_all(text.as_bytes());
+        written.map_err(|why| unprintable(&why))?;
+        self.flush()
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|why| unprintable(&why))
+    }
+
+    /// Tells people something beside the answer.
+    pub(crate) fn note(&mut self, note: &str) {
+        let line = text::line(note);
+        // Nobody is left to be told that nobody can be told.
+        drop(writeln!(self.err, "{}", line.dimmed()));
+    }
+
+    /// Says why there is no answer.
+    pub(crate) fn failure(&mut self, failure: &Failure) {
+        if failure.is_quiet() {
+            return;
+        }
+        let written = if self.is_json {
+            let error = json!({
+                "code": failure.code(),
+                "message": failure.message,
+                "retryable": failure.is_retryable(),
+                "maybe_applied": failure.is_maybe_applied(),
+            });
+            writeln!(self.out, "{}", json!({ "error": error })).and_then(|()| self.out.flush())
+        } else {
+            let message = text::block(&failure.message);
+            writeln!(self.err, "{} {message} ({})", "error:".red().bold(), failure.code())
+        };
+        // As above.
+        drop(written);
+    }
+}
+
+fn unprintable(why: &io::Error) -> Failure {
+    if why.kind() == io::ErrorKind::BrokenPipe {
+        return Failure::quiet();
+    }
+    Failure::local(format!("The answer cannot be written to standard output: {why}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tasuki_proto::reason::Reason;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn said(is_json: bool, failure: &Failure) -> (String, String) {
+        let (out, err) = (Shared::default(), Shared::default());
+        let mut output = Output { is_json, out: Box::new(out.clone()), err: Box::new(err.clone()) };
+        output.failure(failure);
+        let text = |shared: Shared| {
+            let bytes = shared.0.lock().unwrap().clone();
+            anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
+        };
+        (text(out), text(err))
+    }
+
+    #[test]
+    fn a_refusal_is_a_sentence_and_a_code() {
+        let failure = Failure::reason(Reason::NotYourTurn, "B\u{1b}[31m holds turn 7 of `main`.");
+        let (out, err) = said(false, &failure);
+        assert_eq!(out, "");
+        assert_eq!(err, "error: B holds turn 7 of `main`. (not_your_turn)\n");
+    }
+
+    #[test]
+    fn programs_get_a_refusal_on_standard_output() {
+        let failure = Failure::reason(Reason::OutcomeUnknown, "No answer came.");
+        let (out, err) = said(true, &failure);
+        let expected = json!({"error": {
+            "code": "outcome_unknown",
+            "message": "No answer came.",
+            "retryable": true,
+            "maybe_applied": true,
+        }});
+        assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), expected);
+        assert_eq!(err, "");
+    }
+
+    #[test]
+    fn a_reader_that_left_is_not_an_error() {
+        let gone = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert_eq!(unprintable(&gone).exit(), super::super::Exit::Ok);
+    }
+}

@@ -1,0 +1,134 @@
+//! `tasuki status`: everything at a glance.
+
+use std::fmt::Write as _;
+
+use owo_colors::OwoColorize as _;
+use serde_json::{Value, json};
+use tasuki_proto::wire::{
+    self, directory_client::DirectoryClient, turn_loop_client::TurnLoopClient,
+};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use super::{
+    Failure, Output, Target,
+    broker::Broker,
+    json as as_json, show,
+    text::{line, time},
+};
+use crate::config::Config;
+
+/// Show broker, nodes, roles and loops, and who waits for what.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+struct Seen {
+    health: ServingStatus,
+    nodes: Vec<wire::Node>,
+    roles: Vec<wire::Role>,
+    loops: Vec<wire::Loop>,
+}
+
+pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let broker = Broker::new(config);
+    let seen = look(&broker).await?;
+    output.answer(|| value(&broker, &seen), || lines(&broker, &seen))
+}
+
+async fn look(broker: &Broker) -> Result<Seen, Failure> {
+    let caller = broker.caller();
+    let service = String::new();
+    let health = broker
+        .ask(async |c| HealthClient::new(c).check(HealthCheckRequest { service }).await)
+        .await?
+        .status();
+    let request = wire::ListNodesRequest { caller: caller.clone() };
+    let nodes = broker.ask(async |c| DirectoryClient::new(c).list_nodes(request).await).await?;
+    let request = wire::ListRolesRequest { caller: caller.clone() };
+    let roles = broker.ask(async |c| DirectoryClient::new(c).list_roles(request).await).await?;
+    let request = wire::ListLoopsRequest { caller };
+    let loops = broker.ask(async |c| TurnLoopClient::new(c).list_loops(request).await).await?;
+    Ok(Seen { health, nodes: nodes.nodes, roles: roles.roles, loops: loops.loops })
+}
+
+fn health_name(health: ServingStatus) -> &'static str {
+    match health {
+        ServingStatus::Serving => "serving",
+        ServingStatus::NotServing => "not_serving",
+        ServingStatus::Unknown | ServingStatus::ServiceUnknown => "unknown",
+    }
+}
+
+fn value(broker: &Broker, seen: &Seen) -> Value {
+    json!({
+        "broker": {"url": broker.url, "health": health_name(seen.health)},
+        "workspace": broker.workspace().as_str(),
+        "nodes": seen.nodes.iter().map(as_json::node).collect::<Vec<_>>(),
+        "roles": seen.roles.iter().map(as_json::role).collect::<Vec<_>>(),
+        "loops": seen.loops.iter().map(as_json::of_loop).collect::<Vec<_>>(),
+    })
+}
+
+fn lines(broker: &Broker, seen: &Seen) -> String {
+    let health = match seen.health {
+        ServingStatus::Serving => "healthy".green().to_string(),
+        ServingStatus::NotServing => {
+            "not healthy: no durable write succeeded lately".red().to_string()
+        }
+        ServingStatus::Unknown | ServingStatus::ServiceUnknown => {
+            "does not say how it is".yellow().to_string()
+        }
+    };
+    let mut out = format!("broker {} {health}\n", broker.url);
+    let mut write = |text: std::fmt::Arguments<'_>| {
+        out.write_fmt(text).expect("a String takes everything");
+    };
+    write(format_args!("workspace {}\n", broker.workspace()));
+    write(format_args!("\n{}\n", "nodes".bold()));
+    for node in &seen.nodes {
+        let roles = line(&node.roles.join(", "));
+        let there = presence(node.is_present, node.last_seen_ms);
+        let software = line(&node.software);
+        let name = line(&node.node);
+        write(format_args!("  {name}  {there}  {roles}  {}\n", software.dimmed()));
+    }
+    if seen.nodes.is_empty() {
+        write(format_args!("  none; `tasuki up` or `tasuki node` starts one\n"));
+    }
+    write(format_args!("\n{}\n", "roles".bold()));
+    for role in &seen.roles {
+        let there = presence(role.is_present, role.last_seen_ms);
+        let waits = match role.waits.as_slice() {
+            [] => String::new(),
+            waits => format!("  waits for {}", line(&waits.join(", "))),
+        };
+        let client = line(&role.client);
+        let name = line(&role.role);
+        write(format_args!("  {}  {there}{waits}  {}\n", name.bold(), client.dimmed()));
+    }
+    if seen.roles.is_empty() {
+        write(format_args!("  none\n"));
+    }
+    write(format_args!("\n{}\n", "loops".bold()));
+    for of in &seen.loops {
+        for row in show::of_loop(of).lines() {
+            write(format_args!("  {row}\n"));
+        }
+    }
+    if seen.loops.is_empty() {
+        write(format_args!("  none; `tasuki loop start` opens one\n"));
+    }
+    out
+}
+
+fn presence(is_present: bool, last_seen_ms: u64) -> String {
+    match (is_present, last_seen_ms) {
+        (true, _) => "present".green().to_string(),
+        (false, 0) => "never seen".dimmed().to_string(),
+        (false, ms) => format!("away since {}", time(ms)).yellow().to_string(),
+    }
+}

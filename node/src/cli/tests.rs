@@ -1,0 +1,69 @@
+use super::*;
+
+fn parse(line: &str) -> Result<Cli, clap::error::ErrorKind> {
+    Cli::try_parse_from(line.split_whitespace()).map_err(|why| why.kind())
+}
+
+#[test]
+fn the_commands_are_well_formed() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn the_command_lines_of_the_documentation_parse() {
+    for line in [
+        "tasuki up --data d --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0 --workspace w \
+         --role A=loop,mail --role B --config f --lease 20m",
+        "tasuki node --broker http://127.0.0.1:1 --workspace w --role R --listen 127.0.0.1:0 \
+         --take-over",
+        "tasuki mcp --role A --node http://127.0.0.1:1 --hold 50",
+        "tasuki mcp",
+        "tasuki loop status",
+        "tasuki --json loop status review --broker http://127.0.0.1:1",
+        "tasuki loop start --participants A,B,C",
+        "tasuki loop start main --to B --summary s --instruction - --by me --json",
+        "tasuki loop handover --role A --summary @f --instruction - --turn 3 --to C",
+        "tasuki loop handover main --role A --summary s --instruction i --complete",
+        "tasuki loop reclaim --reason gone --to B",
+        "tasuki loop reclaim --reason gone --role B",
+        "tasuki loop history --from 3 --limit 500",
+        "tasuki loop list",
+        "tasuki watch --from 1 --json",
+        "tasuki status",
+        "tasuki config check",
+        "tasuki completions zsh",
+    ] {
+        assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
+    }
+}
+
+#[test]
+fn command_lines_that_make_no_sense_are_refused() {
+    use clap::error::ErrorKind::{
+        ArgumentConflict, InvalidValue, MissingRequiredArgument, ValueValidation,
+    };
+    for (line, kind) in [
+        ("tasuki loop status ../x", ValueValidation),
+        ("tasuki loop handover --role A --summary s", MissingRequiredArgument),
+        ("tasuki loop reclaim --reason gone", MissingRequiredArgument),
+        ("tasuki loop reclaim --reason r --role A --by me", ArgumentConflict),
+        (
+            "tasuki loop handover --role A --summary s --instruction i --complete --to B",
+            ArgumentConflict,
+        ),
+        ("tasuki loop history --limit 0", ValueValidation),
+        ("tasuki completions cmd", InvalidValue),
+    ] {
+        assert_eq!(parse(line).err(), Some(kind), "{line}");
+    }
+}
+
+#[test]
+fn help_names_every_exit_code() {
+    for exit in
+        [Exit::Ok, Exit::Refused, Exit::Usage, Exit::Unreachable, Exit::OutcomeUnknown, Exit::Local]
+    {
+        let line = format!("\n  {}  ", exit as u8);
+        assert!(failure::HELP.contains(&line), "{exit:?}");
+    }
+}

@@ -1,0 +1,160 @@
+//! Texts of others, made fit for a terminal.
+//!
+//! **Invariant:** what these functions return cannot move the cursor, change colours, reorder
+//! letters or hide any: no control characters but newlines, no escape sequences, no bidirectional
+//! or invisible ones.
+
+/// Where texts are wrapped when the terminal does not say how wide it is, in characters.
+const WIDTH: usize = 96;
+
+/// Narrower than this nothing is wrapped, in characters: words would stand alone.
+const WIDTH_MIN: usize = 30;
+
+/// A text in one line.
+pub(crate) fn line(text: &str) -> String {
+    block(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The same, cut to so many characters.
+pub(crate) fn short(text: &str, chars_max: usize) -> String {
+    let line = line(text);
+    if line.chars().count() <= chars_max {
+        return line;
+    }
+    let cut: String = line.chars().take(chars_max.saturating_sub(1)).collect();
+    format!("{}…", cut.trim_end())
+}
+
+/// A text of several lines.
+pub(crate) fn block(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace(['\u{2028}', '\u{2029}', '\r'], "\n");
+    let bare = anstream::adapter::strip_str(&text).to_string();
+    bare.chars().filter_map(shown).collect()
+}
+
+fn shown(c: char) -> Option<char> {
+    match c {
+        '\n' => Some('\n'),
+        '\t' => Some(' '),
+        c if c.is_control() => None,
+        '\u{061c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}' => None,
+        '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => None,
+        '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => None,
+        c => Some(c),
+    }
+}
+
+/// How wide lines may be.
+pub(crate) fn width() -> usize {
+    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    told.unwrap_or(WIDTH).max(WIDTH_MIN)
+}
+
+/// A text under a label, wrapped between words and indented.
+pub(crate) fn indented(text: &str, indent: usize, width: usize) -> String {
+    let room = width.saturating_sub(indent).max(WIDTH_MIN);
+    let margin = " ".repeat(indent);
+    let mut out = String::new();
+    for line in block(text).lines() {
+        let depth = line.len() - line.trim_start().len();
+        let own = &line[..depth];
+        let mut current = String::from(own);
+        for word in line.split_whitespace() {
+            let is_first = current.len() == own.len();
+            let wide = current.chars().count() + usize::from(!is_first) + word.chars().count();
+            if !is_first && room < wide {
+                out.push_str(&margin);
+                out.push_str(current.trim_end());
+                out.push('\n');
+                current = String::from(own);
+            } else if !is_first {
+                current.push(' ');
+            }
+            current.push_str(word);
+        }
+        if !current.trim_end().is_empty() {
+            out.push_str(&margin);
+        }
+        out.push_str(current.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// A time of the broker's clock, in UTC; `-` for never.
+pub(crate) fn time(ms: u64) -> String {
+    if ms == 0 {
+        return "-".into();
+    }
+    let seconds = ms / 1000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let of_day = seconds % 86_400;
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Year, month and day that many days after 1970-01-01, by the Gregorian calendar.
+///
+/// Years are counted from March, so that the leap day is a year's last: then the days before a
+/// month follow one line, 153 days to every five months.
+fn civil(days: u64) -> (u64, u64, u64) {
+    const DAYS_BEFORE_1970: u64 = 719_468;
+    const DAYS_PER_400_YEARS: u64 = 146_097;
+    let days = days + DAYS_BEFORE_1970;
+    let (era, of_era) = (days / DAYS_PER_400_YEARS, days % DAYS_PER_400_YEARS);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_text_reaches_the_terminal_itself() {
+        for (hostile, harmless) in [
+            ("red \u{1b}[31malert\u{1b}[0m", "red alert"),
+            ("title \u{1b}]0;owned\u{7}!", "title !"),
+            ("link \u{1b}]8;;http://x\u{1b}\\text\u{1b}]8;;\u{1b}\\", "link text"),
+            ("back\u{8}\u{8}space\u{7f}", "backspace"),
+            ("c1 \u{9b}31m", "c1 31m"),
+            ("bidi \u{202e}evil\u{2066}\u{200f}", "bidi evil"),
+            ("hid\u{200b}den\u{feff}\u{e0041}", "hidden"),
+            ("two\nlines\r\nand\rmore\u{2028}end", "two lines and more end"),
+            ("  wide\t\tspace ", "wide space"),
+            ("日本語 ok ä 🎽", "日本語 ok ä 🎽"),
+        ] {
+            assert_eq!(line(hostile), harmless, "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn long_lines_are_cut_with_a_mark() {
+        assert_eq!(short("abcdef", 6), "abcdef");
+        assert_eq!(short("abc defg", 5), "abc…");
+    }
+
+    #[test]
+    fn blocks_wrap_between_words_and_keep_their_lines() {
+        let text = "one two three four five six seven eight nine\n\n  - a list of some more words that wrap";
+        assert_eq!(
+            indented(text, 2, 32),
+            "  one two three four five six\n  seven eight nine\n\n    - a list of some more words\n    that wrap\n"
+        );
+        let word = "x".repeat(50);
+        assert_eq!(indented(&word, 2, 32), format!("  {word}\n"));
+    }
+
+    #[test]
+    fn times_are_utc() {
+        assert_eq!(time(0), "-");
+        assert_eq!(time(951_782_400_000), "2000-02-29 00:00:00Z");
+        assert_eq!(time(1_795_302_600_999), "2026-11-21 23:10:00Z");
+        assert_eq!(time(4_107_542_399_000), "2100-02-28 23:59:59Z");
+        assert_eq!(time(4_107_542_400_000), "2100-03-01 00:00:00Z");
+    }
+}

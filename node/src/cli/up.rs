@@ -1,0 +1,94 @@
+//! `tasuki up`: broker and node in one process.
+
+use tasuki_broker::{
+    config::FOLDER,
+    server::{Broker, Settings},
+};
+
+use super::{
+    Failure, Flags, Output,
+    hosting::{self, Hosting},
+    stopped,
+};
+use crate::config::{Config, Key};
+
+/// Run broker and node in one process: all that one machine needs.
+///
+/// Data is kept between starts. Prints where it listens, one line each:
+///
+///   listening on http://127.0.0.1:7421 (MCP)
+///   listening on http://127.0.0.1:7420 (broker gRPC)
+///
+/// An agent connects to /mcp/ROLE there, for example http://127.0.0.1:7421/mcp/A; a port of 0
+/// takes any free one. SIGTERM and Ctrl-C stop it.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// Where the node serves MCP [default: 127.0.0.1:7421]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Where the broker serves gRPC [default: 127.0.0.1:7420]
+    #[arg(long, value_name = "ADDRESS")]
+    broker_listen: Option<String>,
+    /// Workspace [default: default]
+    #[arg(long, value_name = "NAME")]
+    workspace: Option<String>,
+    /// A role and its toolsets, in order; repeat for each [default: A and B]
+    #[arg(long = "role", value_name = "NAME[=SET,SET…]")]
+    roles: Vec<String>,
+    /// How long after its holder's last sign of life a turn stays its own [default: 15m]
+    #[arg(long, value_name = "DURATION")]
+    lease: Option<String>,
+    /// How long one waiting call is held open [default: as long as the client allows]
+    #[arg(long, value_name = "DURATION")]
+    hold: Option<String>,
+}
+
+impl Args {
+    pub(super) fn flags(&self, flags: &mut Flags) {
+        flags.set(Key::Listen, "--listen", self.listen.as_ref());
+        flags.set(Key::BrokerListen, "--broker-listen", self.broker_listen.as_ref());
+        flags.set(Key::Workspace, "--workspace", self.workspace.as_ref());
+        flags.set_all(Key::Roles, "--role", &self.roles);
+        flags.set(Key::Lease, "--lease", self.lease.as_ref());
+        flags.set(Key::Hold, "--hold", self.hold.as_ref());
+    }
+}
+
+/// Runs until [`stopped`]; every setting is in `config`.
+pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
+    let settings = Settings {
+        lease_ms,
+        ..Settings::new(config.data.value.join(FOLDER), config.broker_listen.value)
+    };
+    let broker = Broker::start(settings).await;
+    let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
+    let url = format!("http://{}", broker.address());
+    let result = host(config, &broker, &url, output).await;
+    let closed = broker.stop().await.map_err(|why| Failure::local(hosting::sentence(&why)));
+    result.and(closed)
+}
+
+async fn host(
+    config: &Config,
+    broker: &Broker,
+    url: &str,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let listener = hosting::listen("--listen", config.listen.value).await?;
+    // The roles are nobody else's: a node of an earlier start that died is not waited for.
+    let mut hosting = Hosting::start(config, url.to_owned(), true, listener, output).await?;
+    output.line(&format!("listening on {url} (broker gRPC)"))?;
+    tokio::select! {
+        why = broker.failed() => Err(Failure::local(format!(
+            "The storage failed: {why}. Acknowledged work is on disk; start again once the disk \
+             is well."
+        ))),
+        failure = hosting.ended() => Err(failure),
+        () = stopped() => {
+            hosting.shut_down(config).await;
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The only place of the node that asks what time it is.
+//!
+//! A [`Moment`] goes on while the machine sleeps, unlike `Instant`: a laptop that was closed for
+//! an hour has been quiet for an hour.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A point in time of this machine, since it booted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Duration);
+
+impl Moment {
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(Duration::from_millis(ms))
+    }
+
+    /// How long after `earlier` this is; nothing when it is not.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub fn now() -> Moment {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Moment(Duration::new(seconds, nanos))
+}
+
+/// Elsewhere the monotonic clock of the standard library has to do.
+#[cfg(not(target_os = "linux"))]
+#[allow(clippy::disallowed_methods, reason = "this is a clock module")]
+pub fn now() -> Moment {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    Moment(START.get_or_init(std::time::Instant::now).elapsed())
+}
+
+/// Milliseconds since the Unix epoch, for people; nothing is decided by it.
+#[allow(clippy::disallowed_methods, reason = "this is a clock module")]
+pub fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

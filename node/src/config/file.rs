@@ -1,0 +1,95 @@
+//! `tasuki.toml`, read so that every problem in it is found at once and has a line.
+
+use std::{collections::BTreeMap, path::Path};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{Key, Layer, Problem, Raw, Source, ToolsetChoice, value};
+
+/// The table that gives toolsets to roles by name.
+const TOOLSETS: &str = "toolsets";
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) layer: Layer,
+    pub(super) toolsets: BTreeMap<String, Vec<ToolsetChoice>>,
+}
+
+pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> Contents {
+    let at = |offset: usize| Source::File { path: path.to_owned(), line: line(content, offset) };
+    let (table, errors) = DeTable::parse_recoverable(content);
+    for error in errors {
+        let offset = error.span().map_or(0, |span| span.start);
+        problems.push(Problem { at: at(offset), message: error.message().to_owned() });
+    }
+    let mut contents = Contents::default();
+    for (name, item) in table.get_ref() {
+        let source = at(name.span().start);
+        let name: &str = name.get_ref();
+        let said = if name == TOOLSETS {
+            toolsets(item, &mut contents.toolsets)
+        } else if let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) {
+            texts(key, item).map(|texts| {
+                contents.layer.insert(key, Raw { source: source.clone(), texts });
+            })
+        } else {
+            let names: Vec<&str> = Key::ALL.iter().map(|key| key.name()).collect();
+            Err((None, format!("is not a setting; there are {}, {TOOLSETS}", names.join(", "))))
+        };
+        if let Err((offset, why)) = said {
+            let at = offset.map_or(source, at);
+            problems.push(Problem { at, message: format!("`{name}` {why}") });
+        }
+    }
+    contents
+}
+
+/// Where in the file, if it is not where the name is; and what is wrong.
+type Wrong = (Option<usize>, String);
+
+fn texts(key: Key, item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+    if !key.is_list() {
+        return Ok(vec![text(item)?.to_owned()]);
+    }
+    list(item)
+}
+
+fn text<'a>(item: &'a Spanned<DeValue<'_>>) -> Result<&'a str, Wrong> {
+    item.get_ref().as_str().ok_or_else(|| {
+        let is = item.get_ref().type_str();
+        (Some(item.span().start), format!("takes a text in quotes, not this {is}"))
+    })
+}
+
+fn list(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+    let items = item.get_ref().as_array().ok_or_else(|| {
+        let is = item.get_ref().type_str();
+        (Some(item.span().start), format!("takes a list of texts, not this {is}"))
+    })?;
+    items.iter().map(|item| text(item).map(str::to_owned)).collect()
+}
+
+fn toolsets(
+    item: &Spanned<DeValue<'_>>,
+    roles: &mut BTreeMap<String, Vec<ToolsetChoice>>,
+) -> Result<(), Wrong> {
+    let table = item.get_ref().as_table().ok_or_else(|| {
+        (Some(item.span().start), "takes a table: a list of toolsets for each role".to_owned())
+    })?;
+    for (role, sets) in table {
+        let names = list(sets)?;
+        let chosen = value::toolsets(names.iter().map(String::as_str));
+        let chosen = chosen
+            .map_err(|why| (Some(role.span().start), format!("of {} {why}", role.get_ref())))?;
+        roles.insert(role.get_ref().to_string(), chosen);
+    }
+    Ok(())
+}
+
+fn line(content: &str, offset: usize) -> usize {
+    1 + content.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}

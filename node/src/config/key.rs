@@ -1,0 +1,106 @@
+//! One row per setting: its name in the file, its variable, its default, its meaning.
+
+/// A setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    Data,
+    Workspace,
+    Listen,
+    BrokerListen,
+    Broker,
+    Roles,
+    Lease,
+    Hold,
+    LogFormat,
+}
+
+impl Key {
+    pub const ALL: [Self; 9] = [
+        Self::Data,
+        Self::Workspace,
+        Self::Listen,
+        Self::BrokerListen,
+        Self::Broker,
+        Self::Roles,
+        Self::Lease,
+        Self::Hold,
+        Self::LogFormat,
+    ];
+
+    /// In `tasuki.toml`.
+    pub const fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    pub const fn env(self) -> &'static str {
+        self.row().1
+    }
+
+    /// As one would write it; empty where the default depends on the machine or is "none".
+    pub const fn default_text(self) -> &'static str {
+        self.row().2
+    }
+
+    /// For people.
+    pub const fn meaning(self) -> &'static str {
+        self.row().3
+    }
+
+    /// Whether it takes several texts.
+    pub const fn is_list(self) -> bool {
+        matches!(self, Self::Roles)
+    }
+
+    /// The texts in one line, as a variable has them: a list is separated by spaces, because
+    /// the toolsets of a role are separated by commas.
+    pub fn split(self, text: &str) -> Vec<String> {
+        if self.is_list() {
+            text.split_whitespace().map(str::to_owned).collect()
+        } else {
+            vec![text.to_owned()]
+        }
+    }
+
+    const fn row(self) -> (&'static str, &'static str, &'static str, &'static str) {
+        match self {
+            Self::Data => ("data", "TASUKI_DATA", "", "directory of everything that is kept"),
+            Self::Workspace => {
+                ("workspace", "TASUKI_WORKSPACE", "default", "unit of isolation and of order")
+            }
+            Self::Listen => {
+                ("listen", "TASUKI_LISTEN", "127.0.0.1:7421", "where the node serves MCP")
+            }
+            Self::BrokerListen => (
+                "broker_listen",
+                "TASUKI_BROKER_LISTEN",
+                "127.0.0.1:7420",
+                "where the broker inside `tasuki up` serves gRPC",
+            ),
+            Self::Broker => (
+                "broker",
+                "TASUKI_BROKER",
+                "",
+                "URL of the broker; none: the running node's, else http://127.0.0.1:7420",
+            ),
+            Self::Roles => (
+                "roles",
+                "TASUKI_ROLES",
+                "A B",
+                "roles of the node in order, each NAME or NAME=SET,SET…; the first begins",
+            ),
+            Self::Lease => (
+                "lease",
+                "TASUKI_LEASE",
+                "15m",
+                "how long after its holder's last sign of life a turn stays its own",
+            ),
+            Self::Hold => (
+                "hold",
+                "TASUKI_HOLD",
+                "",
+                "how long one waiting call is held open; none: by the table of clients",
+            ),
+            Self::LogFormat => ("log_format", "TASUKI_LOG_FORMAT", "text", "text or json"),
+        }
+    }
+}

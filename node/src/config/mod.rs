@@ -1,0 +1,250 @@
+//! What this program was told, by whom, and what it makes of it.
+//!
+//! Every setting has one row in [`Key`]. A value comes from a flag, else from a `TASUKI_*`
+//! variable, else from `tasuki.toml`, else from the default, and remembers which.
+//!
+//! **Invariant:** in a [`Config`] every value is parsed and allowed. All problems are found in
+//! one go, those of values that were overridden included: they would bite later.
+
+mod file;
+mod key;
+mod value;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tasuki_proto::id::WorkspaceId;
+
+pub use key::Key;
+pub use value::{LogFormat, Role, ToolsetChoice, duration_text};
+
+use crate::paths;
+
+/// The name of the configuration file.
+pub const FILE: &str = "tasuki.toml";
+
+/// Where the broker is unless anyone says so.
+pub const BROKER_DEFAULT: &str = "http://127.0.0.1:7420";
+
+/// A configuration file, in bytes; a larger one is not a configuration.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Default,
+    File { path: PathBuf, line: usize },
+    Env(&'static str),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Env(name) => f.write_str(name),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A value as written, not yet parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raw {
+    pub source: Source,
+    /// One text, or several where the key takes a list.
+    pub texts: Vec<String>,
+}
+
+/// The values of one source.
+pub type Layer = BTreeMap<Key, Raw>;
+
+/// Something in the configuration that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{source_text}: {message}", source_text = self.at)]
+pub struct Problem {
+    pub at: Source,
+    pub message: String,
+}
+
+/// A setting and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sourced<T> {
+    pub value: T,
+    pub source: Source,
+}
+
+/// Everything this program can be told.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The file that was read, if there was one.
+    pub file: Option<PathBuf>,
+    pub data: Sourced<PathBuf>,
+    pub workspace: Sourced<WorkspaceId>,
+    pub listen: Sourced<SocketAddr>,
+    pub broker_listen: Sourced<SocketAddr>,
+    /// `None`: ask the node's address file, else [`BROKER_DEFAULT`].
+    pub broker: Sourced<Option<String>>,
+    pub lease: Sourced<Duration>,
+    /// `None`: by the table of clients.
+    pub hold: Sourced<Option<Duration>>,
+    /// In order; the first begins.
+    pub roles: Sourced<Vec<Role>>,
+    pub log_format: Sourced<LogFormat>,
+}
+
+/// What surrounds the program. Tests make their own.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The `TASUKI_*` variables.
+    pub env: BTreeMap<String, String>,
+    pub directory: PathBuf,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub fn of_process() -> Self {
+        let env = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, _)| name.starts_with("TASUKI_"))
+            .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+            .collect();
+        Self { env, directory: std::env::current_dir().unwrap_or_else(|_| ".".into()) }
+    }
+}
+
+impl Config {
+    /// Reads every source. `file` is what `--config` named.
+    pub fn load(
+        flags: Layer,
+        file: Option<&Path>,
+        around: &Surroundings,
+    ) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let env: Layer = Key::ALL
+            .iter()
+            .filter_map(|key| {
+                let text = around.env.get(key.env()).filter(|text| !text.is_empty())?;
+                Some((*key, Raw { source: Source::Env(key.env()), texts: key.split(text) }))
+            })
+            .collect();
+        let data = [&flags, &env].into_iter().find_map(|layer| layer.get(&Key::Data));
+        let data = data.and_then(|raw| raw.texts.first()).map(PathBuf::from);
+        let (path, content) = find_file(file, around, data.as_deref(), &mut problems);
+        let contents = match (&path, &content) {
+            (Some(path), Some(content)) => file::parse(path, content, &mut problems),
+            _ => file::Contents::default(),
+        };
+        let layers = [flags, env, contents.layer];
+        let config = Self::parse(path, &layers, &contents.toolsets, &mut problems);
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    /// The broker of a node that is started with this.
+    pub fn broker_url(&self) -> &str {
+        self.broker.value.as_deref().unwrap_or(BROKER_DEFAULT)
+    }
+
+    fn parse(
+        file: Option<PathBuf>,
+        layers: &[Layer],
+        toolsets: &BTreeMap<String, Vec<ToolsetChoice>>,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let mut pick = Pick { layers, problems };
+        let mut roles = pick.value(Key::Roles, value::roles);
+        for role in &mut roles.value {
+            if role.toolsets.is_empty() {
+                role.toolsets = match toolsets.get(role.name.as_str()) {
+                    Some(chosen) => chosen.clone(),
+                    None => role.usual_toolsets(),
+                };
+            }
+        }
+        let mut data = pick.value(Key::Data, value::path);
+        if data.source == Source::Default {
+            data.value = tasuki_broker::config::data_directory();
+        }
+        Self {
+            file,
+            data,
+            workspace: pick.value(Key::Workspace, value::id),
+            listen: pick.value(Key::Listen, value::listen),
+            broker_listen: pick.value(Key::BrokerListen, value::listen),
+            broker: pick.value(Key::Broker, value::url),
+            lease: pick.value(Key::Lease, value::lease),
+            hold: pick.value(Key::Hold, value::hold),
+            roles,
+            log_format: pick.value(Key::LogFormat, value::log_format),
+        }
+    }
+}
+
+/// Takes the strongest value of a key, and looks at the others too.
+struct Pick<'a> {
+    layers: &'a [Layer],
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Pick<'_> {
+    fn value<T>(&mut self, key: Key, parse: fn(&[String]) -> Result<T, String>) -> Sourced<T> {
+        let mut best = None;
+        for raw in self.layers.iter().filter_map(|layer| layer.get(&key)) {
+            match parse(&raw.texts) {
+                Ok(value) => {
+                    best.get_or_insert(Sourced { value, source: raw.source.clone() });
+                }
+                Err(why) => self.problems.push(Problem {
+                    at: raw.source.clone(),
+                    message: format!("`{}` {why}", key.name()),
+                }),
+            }
+        }
+        best.unwrap_or_else(|| {
+            let value = parse(&key.split(key.default_text())).expect("a default parses");
+            Sourced { value, source: Source::Default }
+        })
+    }
+}
+
+/// The file that holds, and what is in it.
+fn find_file(
+    named: Option<&Path>,
+    around: &Surroundings,
+    data: Option<&Path>,
+    problems: &mut Vec<Problem>,
+) -> (Option<PathBuf>, Option<String>) {
+    let named = named.map(Path::to_owned);
+    let named = named.or_else(|| around.env.get("TASUKI_CONFIG").map(PathBuf::from));
+    let path = named.or_else(|| {
+        let data = data.map_or_else(tasuki_broker::config::data_directory, Path::to_owned);
+        let places = [Some(around.directory.clone()), Some(data), paths::config_directory()];
+        places.into_iter().flatten().map(|place| place.join(FILE)).find(|path| path.is_file())
+    });
+    let Some(path) = path else { return (None, None) };
+    match read(&path) {
+        Ok(content) => (Some(path), Some(content)),
+        Err(why) => {
+            let at = Source::File { path: path.clone(), line: 1 };
+            problems.push(Problem { at, message: format!("cannot be read: {why}") });
+            (Some(path), None)
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let size = std::fs::metadata(path).map_err(|e| e.to_string())?.len();
+    if FILE_BYTES_MAX < size {
+        return Err(format!("it has {size} bytes; the limit is {FILE_BYTES_MAX}"));
+    }
+    std::fs::read_to_string(path).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use std::{collections::BTreeMap, fs, path::Path};
+
+use super::*;
+
+fn around(directory: &Path, env: &[(&str, &str)]) -> Surroundings {
+    let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    Surroundings { env, directory: directory.to_owned() }
+}
+
+fn flag(key: Key, text: &str) -> Layer {
+    let raw = Raw { source: Source::Flag("--flag"), texts: key.split(text) };
+    BTreeMap::from([(key, raw)])
+}
+
+/// Puts `content` in a file and says what is wrong with it, by line.
+fn problems(content: &str) -> Vec<String> {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join(FILE), content).unwrap();
+    let found = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap_err();
+    let at = |problem: &Problem| match &problem.at {
+        Source::File { line, .. } => format!("{line}: {}", problem.message),
+        Source::Default | Source::Env(_) | Source::Flag(_) => panic!("{}", problem.at),
+    };
+    found.iter().map(at).collect()
+}
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join(FILE), "workspace = \"from-file\"\n").unwrap();
+    let workspace = |flags: Layer, env: &[(&str, &str)], place: &Path| {
+        let config = Config::load(flags, None, &around(place, env)).unwrap();
+        (config.workspace.value.to_string(), config.workspace.source.to_string())
+    };
+    let flags = || flag(Key::Workspace, "from-flag");
+    let env = [("TASUKI_WORKSPACE", "from-env")];
+
+    let all = workspace(flags(), &env, place.path());
+    assert_eq!(all, ("from-flag".into(), "--flag".into()));
+    let two = workspace(Layer::new(), &env, place.path());
+    assert_eq!(two, ("from-env".into(), "TASUKI_WORKSPACE".into()));
+    let one = workspace(Layer::new(), &[], place.path());
+    let line = format!("{}:1", place.path().join(FILE).display());
+    assert_eq!(one, ("from-file".into(), line));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let nothing = elsewhere.path().to_string_lossy();
+    let none = workspace(Layer::new(), &[("TASUKI_DATA", &nothing)], elsewhere.path());
+    assert_eq!(none, ("default".into(), "default".into()));
+}
+
+#[test]
+fn the_data_directory_may_hold_the_file() {
+    let (place, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(data.path().join(FILE), "roles = [\"x\", \"y=loop:full\"]\n").unwrap();
+    let flags = flag(Key::Data, &data.path().to_string_lossy());
+    let config = Config::load(flags, None, &around(place.path(), &[])).unwrap();
+    let roles: Vec<String> = config.roles.value.iter().map(ToString::to_string).collect();
+    assert_eq!(roles, ["x=loop,mail", "y=loop:full"]);
+}
+
+#[test]
+fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let content = "roles = [\"lead\", \"worker-1\", \"c\", \"d=runs\"]\n\
+                   [toolsets]\nc = [\"board:full\"]\nd = [\"loop\"]\n";
+    fs::write(place.path().join(FILE), content).unwrap();
+    let config = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap();
+    let roles: Vec<String> = config.roles.value.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        roles,
+        ["lead=loop,mail,swarm-lead", "worker-1=loop,mail,swarm-worker", "c=board:full", "d=runs"]
+    );
+}
+
+#[test]
+fn every_toolset_has_a_name_the_broker_takes() {
+    let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor,runs,board,gateway:full";
+    let role: Role = format!("A={all}").parse().unwrap();
+    let sets: Vec<String> = role.sets().iter().map(ToString::to_string).collect();
+    assert_eq!(sets.join(","), all.trim_end_matches(":full"));
+    assert_eq!(role.to_string(), format!("A={all}"));
+}
+
+#[test]
+fn every_problem_of_a_file_is_found_with_its_line() {
+    assert_eq!(
+        problems("lisen = \"x\"\nlease = 15\n\nlisten = \"0.0.0.0:1\"\nworkspace = \"a b\"\n"),
+        [
+            "2: `lease` takes a text in quotes, not this integer",
+            "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
+             broker, roles, lease, hold, log_format, toolsets",
+            "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
+             '_', '.' and '-'",
+            "4: `listen` is 0.0.0.0:1: listening off loopback needs TLS and tokens, which this \
+             release does not have yet; listen on 127.0.0.1 and tunnel to it",
+        ]
+    );
+    assert_eq!(
+        problems("[toolsets]\nA = [\"loop\"]\nB = [\"lop\"]\n"),
+        ["3: `toolsets` of B names the toolset \"lop\"; there are loop, mail, swarm-lead, \
+          swarm-worker, swarm-acceptor, runs, board, gateway"]
+    );
+    assert!(problems("listen = \"127.0.0.1:1\"\nlisten = \n")[0].starts_with("2: "));
+}
+
+#[test]
+fn a_bad_value_is_found_though_another_overrides_it() {
+    let place = tempfile::tempdir().unwrap();
+    let env = [("TASUKI_LEASE", "soon")];
+    let found = Config::load(flag(Key::Lease, "2h"), None, &around(place.path(), &env));
+    let found: Vec<String> = found.unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        ["TASUKI_LEASE: `lease` is \"soon\"; it takes a duration such as 90s, 15m or 2h"]
+    );
+}
+
+#[test]
+fn a_named_file_must_be_there() {
+    let place = tempfile::tempdir().unwrap();
+    let missing = place.path().join("none.toml");
+    let found = Config::load(Layer::new(), Some(&missing), &around(place.path(), &[]));
+    assert!(found.unwrap_err()[0].message.starts_with("cannot be read: "));
+}
+
+#[test]
+fn what_the_values_may_be() {
+    let one = |text: &str| [text.to_owned()];
+    assert_eq!(value::lease(&one("90")), Ok(Duration::from_secs(90)));
+    assert_eq!(value::lease(&one("1d")), Ok(Duration::from_secs(86_400)));
+    assert!(value::lease(&one("10ms")).is_err());
+    assert!(value::lease(&one("99999999999999999999h")).is_err());
+    assert_eq!(value::hold(&one("")), Ok(None));
+    assert_eq!(value::hold(&one("500ms")), Ok(Some(Duration::from_millis(500))));
+    assert!(value::hold(&one("31m")).is_err());
+    assert_eq!(value::listen(&one("localhost:0")).unwrap().to_string(), "127.0.0.1:0");
+    assert_eq!(value::listen(&one("[::1]:7421")).unwrap().to_string(), "[::1]:7421");
+    assert!(value::listen(&one("7421")).is_err());
+    assert_eq!(value::url(&one("http://[::1]:7420/")), Ok(Some("http://[::1]:7420".into())));
+    for bad in ["127.0.0.1:7420", "https://localhost:1", "http://10.0.0.1:7420", "http://a/b"] {
+        assert!(value::url(&one(bad)).is_err(), "{bad}");
+    }
+    assert!(value::roles(&["A".into(), "A=mail".into()]).is_err());
+    assert!(value::roles(&[]).is_err());
+}
+
+#[test]
+fn durations_are_said_in_the_largest_exact_unit() {
+    for (ms, text) in [(0, "0ms"), (1500, "1500ms"), (90_000, "90s"), (900_000, "15m")] {
+        assert_eq!(duration_text(Duration::from_millis(ms)), text);
+    }
+}

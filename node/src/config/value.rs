@@ -1,0 +1,244 @@
+//! What the texts of a setting mean.
+//!
+//! Each function takes the texts of one setting and says in half a sentence, to follow the
+//! setting's name, why they will not do.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use http::Uri;
+use tasuki_broker::config::duration;
+use tasuki_proto::{
+    id::{InvalidId, RoleId, Toolset},
+    limits::{HOLD_MS_MAX, ROLES_MAX, TOOLSETS_MAX},
+};
+
+/// The shortest lease: below it an agent's own thinking would cost it the turn.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+
+/// The longest lease: beyond it a person had better reclaim.
+const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The toolsets there are.
+const TOOLSETS: [&str; 8] =
+    ["loop", "mail", "swarm-lead", "swarm-worker", "swarm-acceptor", "runs", "board", "gateway"];
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// A toolset a role gets, lean or in full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolsetChoice {
+    pub set: &'static str,
+    /// `tools/list` shows all of it, its lean core otherwise.
+    pub is_full: bool,
+}
+
+impl FromStr for ToolsetChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, is_full) = match text.split_once(':') {
+            None => (text, false),
+            Some((name, "full")) => (name, true),
+            Some((_, other)) => return Err(format!("has {other:?} after ':'; only `full` may be")),
+        };
+        match TOOLSETS.into_iter().find(|set| *set == name) {
+            Some(set) => Ok(Self { set, is_full }),
+            None => Err(format!("names the toolset {name:?}; there are {}", TOOLSETS.join(", "))),
+        }
+    }
+}
+
+impl fmt::Display for ToolsetChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.set)?;
+        if self.is_full { f.write_str(":full") } else { Ok(()) }
+    }
+}
+
+/// A role a node hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Role {
+    pub name: RoleId,
+    pub toolsets: Vec<ToolsetChoice>,
+}
+
+impl Role {
+    /// The names of its toolsets, as the broker keeps them.
+    pub fn sets(&self) -> Vec<Toolset> {
+        let name = |choice: &ToolsetChoice| choice.set.parse().expect("a toolset's name is an id");
+        self.toolsets.iter().map(name).collect()
+    }
+
+    /// What a role of this name gets that was given no toolsets.
+    pub fn usual_toolsets(&self) -> Vec<ToolsetChoice> {
+        let own = match self.name.as_str() {
+            "lead" => Some("swarm-lead"),
+            "acceptor" => Some("swarm-acceptor"),
+            name if name.starts_with("worker") => Some("swarm-worker"),
+            _ => None,
+        };
+        let sets = ["loop", "mail"].into_iter().chain(own);
+        sets.map(|set| ToolsetChoice { set, is_full: false }).collect()
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, sets) = match text.split_once('=') {
+            None => (text, None),
+            Some((name, sets)) => (name, Some(sets)),
+        };
+        let name = name.parse().map_err(|why| format!("names the role {name:?}, which {why}"))?;
+        let toolsets = match sets {
+            None => Vec::new(),
+            Some(sets) => toolsets(sets.split(','))?,
+        };
+        Ok(Self { name, toolsets })
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sets: Vec<String> = self.toolsets.iter().map(ToString::to_string).collect();
+        write!(f, "{}={}", self.name, sets.join(","))
+    }
+}
+
+pub(super) fn toolsets<'a>(
+    names: impl Iterator<Item = &'a str>,
+) -> Result<Vec<ToolsetChoice>, String> {
+    let sets = names.map(str::parse).collect::<Result<Vec<ToolsetChoice>, _>>()?;
+    if TOOLSETS_MAX < sets.len() {
+        return Err(format!("has {} toolsets; the limit is {TOOLSETS_MAX}", sets.len()));
+    }
+    Ok(sets)
+}
+
+fn only(texts: &[String]) -> Result<&str, String> {
+    match texts {
+        [text] => Ok(text),
+        _ => Err(format!("takes one value, not {}", texts.len())),
+    }
+}
+
+pub(super) fn path(texts: &[String]) -> Result<PathBuf, String> {
+    only(texts).map(PathBuf::from)
+}
+
+pub(super) fn id<T: FromStr<Err = InvalidId>>(texts: &[String]) -> Result<T, String> {
+    let text = only(texts)?;
+    text.parse().map_err(|why| format!("is {text:?}, which {why}"))
+}
+
+pub(super) fn listen(texts: &[String]) -> Result<SocketAddr, String> {
+    let text = only(texts)?;
+    let numeric = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    let address: SocketAddr = numeric
+        .parse()
+        .map_err(|_| format!("is {text:?}; it takes ADDRESS:PORT, such as 127.0.0.1:7421"))?;
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "is {text}: listening off loopback needs TLS and tokens, which this release does not \
+             have yet; listen on 127.0.0.1 and tunnel to it"
+        ));
+    }
+    Ok(address)
+}
+
+pub(super) fn url(texts: &[String]) -> Result<Option<String>, String> {
+    let text = only(texts)?.trim_end_matches('/');
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = || format!("is {text:?}; it takes a URL such as http://127.0.0.1:7420");
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(wrong()) };
+    if uri.path() != "/" || uri.query().is_some() {
+        return Err(wrong());
+    }
+    let bare = host.trim_matches(['[', ']']);
+    let is_loopback =
+        bare == "localhost" || bare.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+    if scheme != "http" || !is_loopback {
+        return Err(format!(
+            "is {text}: connecting off loopback needs TLS and tokens, which this release does not \
+             have yet; use http:// and a loopback address, such as a tunnel's"
+        ));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+pub(super) fn lease(texts: &[String]) -> Result<Duration, String> {
+    let lease = duration(only(texts)?)?;
+    if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
+        return Err(format!(
+            "is {}; it takes {} to {}",
+            duration_text(lease),
+            duration_text(LEASE_MIN),
+            duration_text(LEASE_MAX)
+        ));
+    }
+    Ok(lease)
+}
+
+pub(super) fn hold(texts: &[String]) -> Result<Option<Duration>, String> {
+    let text = only(texts)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let hold = duration(text)?;
+    let longest = Duration::from_millis(HOLD_MS_MAX);
+    if longest < hold {
+        return Err(format!(
+            "is {}; the longest is {}",
+            duration_text(hold),
+            duration_text(longest)
+        ));
+    }
+    Ok(Some(hold))
+}
+
+pub(super) fn roles(texts: &[String]) -> Result<Vec<Role>, String> {
+    let roles = texts.iter().map(|text| text.parse()).collect::<Result<Vec<Role>, _>>()?;
+    if roles.is_empty() {
+        return Err("is empty; name at least one role".into());
+    }
+    if ROLES_MAX < roles.len() {
+        return Err(format!("has {} roles; the limit is {ROLES_MAX}", roles.len()));
+    }
+    let mut names: Vec<&RoleId> = roles.iter().map(|role| &role.name).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("names the role {} twice", pair[0])),
+        None => Ok(roles),
+    }
+}
+
+pub(super) fn log_format(texts: &[String]) -> Result<LogFormat, String> {
+    match only(texts)? {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        other => Err(format!("is {other:?}; it takes text or json")),
+    }
+}
+
+/// In the largest unit that says it exactly.
+pub fn duration_text(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    for (unit_ms, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")] {
+        if ms != 0 && ms.is_multiple_of(unit_ms) {
+            return format!("{}{unit}", ms / unit_ms);
+        }
+    }
+    format!("{ms}ms")
+}

@@ -1,0 +1,296 @@
+//! Who this node is, for as long as its data directory lives.
+//!
+//! A node's name, and a client id with a counter that names its intents.
+//!
+//! **N1** No counter is handed out twice, crashes included: a block of counters is durably
+//! reserved before its first is used, and a start goes on above everything ever reserved. One
+//! process at a time uses a data directory; a second one gets an error, not the same counters.
+//! Only a data directory that was copied, or restored from a backup, can break this from outside;
+//! the broker notices, and the node [becomes a new client](Identity::renew_client).
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use tasuki_proto::id::{ClientId, IdempotencyKey, InvalidId, NodeId};
+
+/// Counters reserved by one durable write: a thousand commands for one fsync.
+const BLOCK: u64 = 1_000;
+
+/// How much of the machine's name a node's name shows, in bytes; the rest tells nodes apart.
+const HOST_BYTES_MAX: usize = 40;
+
+const FILE: &str = "node-identity.json";
+const LOCK: &str = "node.lock";
+
+/// Why a node cannot be who it was.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error("another node runs on {0}; stop it, or give this one its own --data")]
+    InUse(PathBuf),
+    #[error(
+        "{path} is not what a node wrote there: {what}; restore it, or remove it to become a new node"
+    )]
+    Damaged { path: PathBuf, what: String },
+    #[error("cannot use {path}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the system gives no random bytes")]
+    Random(#[from] getrandom::Error),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Stored {
+    node: String,
+    client: String,
+    /// No counter above this one was ever handed out.
+    reserved: u64,
+}
+
+/// A node's durable identity. Dropping it gives the data directory free.
+#[derive(Debug)]
+pub struct Identity {
+    node: NodeId,
+    data: PathBuf,
+    counters: Mutex<Counters>,
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Counters {
+    client: ClientId,
+    /// The latest that was handed out.
+    last: u64,
+    reserved: u64,
+}
+
+impl Identity {
+    /// Takes the data directory, and becomes the node whose it is, or a new one.
+    pub fn open(data: &Path) -> Result<Self, IdentityError> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| IdentityError::Io { path, source }
+        };
+        fs::create_dir_all(data).map_err(at(data))?;
+        let lock = data.join(LOCK);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock)
+            .map_err(at(&lock))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(IdentityError::InUse(data.to_owned())),
+            Err(TryLockError::Error(source)) => return Err(at(&lock)(source)),
+        }
+        let path = data.join(FILE);
+        let stored = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| damaged(&path, &e))?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => fresh()?,
+            Err(source) => return Err(at(&path)(source)),
+        };
+        let Stored { node, client, reserved } = stored;
+        let client = client.parse().map_err(|e: InvalidId| damaged(&path, &e))?;
+        let identity = Self {
+            node: node.parse().map_err(|e: InvalidId| damaged(&path, &e))?,
+            data: data.to_owned(),
+            counters: Mutex::new(Counters { client, last: reserved, reserved }),
+            _lock: file,
+        };
+        identity.reserve()?;
+        Ok(identity)
+    }
+
+    pub const fn node(&self) -> &NodeId {
+        &self.node
+    }
+
+    /// A key that was never used, or `None` when counters have to be [reserved](Self::reserve).
+    pub fn next_key(&self) -> Option<IdempotencyKey> {
+        let mut counters = self.counters();
+        if counters.last == counters.reserved {
+            return None;
+        }
+        counters.last += 1;
+        assert!(counters.last <= counters.reserved, "N1: {counters:?}");
+        Some(IdempotencyKey { client: counters.client.clone(), counter: counters.last })
+    }
+
+    /// Durably reserves another block once the last one is used up. Blocks on the disk.
+    pub fn reserve(&self) -> Result<(), IdentityError> {
+        let mut counters = self.counters();
+        if counters.last < counters.reserved {
+            return Ok(());
+        }
+        let reserved = counters.reserved + BLOCK;
+        self.write(&counters.client, reserved)?;
+        counters.reserved = reserved;
+        Ok(())
+    }
+
+    /// Counts anew, as a client that nobody has seen. Blocks on the disk.
+    pub fn renew_client(&self) -> Result<(), IdentityError> {
+        let mut counters = self.counters();
+        let client = client_name()?.parse().expect("a client's name is an id");
+        self.write(&client, BLOCK)?;
+        *counters = Counters { client, last: 0, reserved: BLOCK };
+        Ok(())
+    }
+
+    fn write(&self, client: &ClientId, reserved: u64) -> Result<(), IdentityError> {
+        let stored = Stored { node: self.node.to_string(), client: client.to_string(), reserved };
+        let path = self.data.join(FILE);
+        write_durably(&self.data, &path, &stored)
+            .map_err(|source| IdentityError::Io { path, source })
+    }
+
+    fn counters(&self) -> MutexGuard<'_, Counters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn damaged(path: &Path, what: &dyn std::error::Error) -> IdentityError {
+    IdentityError::Damaged { path: path.to_owned(), what: what.to_string() }
+}
+
+fn fresh() -> Result<Stored, IdentityError> {
+    let suffix = getrandom::u64()?;
+    Ok(Stored {
+        node: format!("{}-{:08x}", host_part(&host_name()), suffix >> 32),
+        client: client_name()?,
+        reserved: 0,
+    })
+}
+
+fn client_name() -> Result<String, IdentityError> {
+    Ok(format!("node-{:016x}", getrandom::u64()?))
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// What of a machine's name may be part of an id.
+fn host_part(name: &str) -> String {
+    let first = name.split('.').next().unwrap_or_default();
+    let kept: String = first
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+        .skip_while(|c| *c == '-')
+        .take(HOST_BYTES_MAX)
+        .collect();
+    if kept.is_empty() { "node".to_owned() } else { kept.to_ascii_lowercase() }
+}
+
+/// The old content or the new, never a part of either, whenever the power fails.
+fn write_durably(data: &Path, path: &Path, stored: &Stored) -> io::Result<()> {
+    let temporary = path.with_extension("json.new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(&serde_json::to_vec_pretty(stored)?)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    sync_directory(data)
+}
+
+#[cfg(unix)]
+fn sync_directory(data: &Path) -> io::Result<()> {
+    File::open(data)?.sync_all()
+}
+
+/// Directories cannot be synced here; renaming is as durable as the platform makes it.
+#[cfg(not(unix))]
+fn sync_directory(_data: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(identity: &Identity) -> IdempotencyKey {
+        loop {
+            if let Some(key) = identity.next_key() {
+                return key;
+            }
+            identity.reserve().expect("the disk works");
+        }
+    }
+
+    #[test]
+    fn no_key_comes_twice_over_restarts_and_blocks() {
+        let data = tempfile::tempdir().expect("a directory");
+        let mut last = next(&Identity::open(data.path()).expect("free"));
+        for used in [1, BLOCK - 1, BLOCK, BLOCK + 1, 0, 3] {
+            let identity = Identity::open(data.path()).expect("free");
+            for _ in 0..used {
+                let key = next(&identity);
+                assert_eq!(key.client, last.client);
+                assert!(last.counter < key.counter, "N1: {key} after {last}");
+                last = key;
+            }
+        }
+    }
+
+    #[test]
+    fn within_one_run_counters_have_no_gaps() {
+        let data = tempfile::tempdir().expect("a directory");
+        let identity = Identity::open(data.path()).expect("free");
+        for counter in 1..=2 * BLOCK + 1 {
+            assert_eq!(next(&identity).counter, counter);
+        }
+    }
+
+    #[test]
+    fn a_new_client_of_the_same_node_counts_anew_and_stays() {
+        let data = tempfile::tempdir().expect("a directory");
+        let identity = Identity::open(data.path()).expect("free");
+        let (node, before) = (identity.node().clone(), next(&identity));
+        identity.renew_client().expect("the disk works");
+        let after = next(&identity);
+        assert!(after.client != before.client && after.counter == 1, "{before} {after}");
+        drop(identity);
+        let identity = Identity::open(data.path()).expect("free");
+        let restarted = next(&identity);
+        assert!(restarted.client == after.client && after.counter < restarted.counter);
+        assert_eq!(identity.node(), &node);
+    }
+
+    #[test]
+    fn a_second_node_on_one_directory_is_refused() {
+        let data = tempfile::tempdir().expect("a directory");
+        let first = Identity::open(data.path()).expect("free");
+        let second = Identity::open(data.path()).expect_err("taken");
+        assert!(matches!(second, IdentityError::InUse(_)), "{second}");
+        drop(first);
+        Identity::open(data.path()).expect("free again");
+    }
+
+    #[test]
+    fn a_damaged_identity_is_named_and_not_replaced() {
+        let data = tempfile::tempdir().expect("a directory");
+        let path = data.path().join(FILE);
+        for bad in ["", "{}", r#"{"node":"../x","client":"c","reserved":1}"#] {
+            fs::write(&path, bad).expect("written");
+            let error = Identity::open(data.path()).expect_err("damaged");
+            assert!(matches!(error, IdentityError::Damaged { .. }), "{error}");
+            assert_eq!(fs::read_to_string(&path).expect("still there"), bad);
+        }
+    }
+
+    #[test]
+    fn what_of_a_host_name_becomes_part_of_a_node_name() {
+        for (name, part) in [
+            ("Laptop-7.example.org", "laptop-7"),
+            ("--x", "x"),
+            ("日本", "node"),
+            ("", "node"),
+            (&"a".repeat(90), &"a".repeat(HOST_BYTES_MAX)),
+        ] {
+            assert_eq!(host_part(name), part, "{name}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Commands and reads: one call, tried until it is answered or its time is over.
+
+use std::time::Duration;
+
+use tasuki_proto::{
+    id::{LoopId, RoleId, Turn},
+    reason::Reason,
+    wire::{self, turn_loop_client::TurnLoopClient},
+};
+use tokio::time::{self, Instant};
+use tonic::{Response, Status, transport::Channel};
+
+use super::{
+    CALLS_MAX, Link, LinkState,
+    channel::{self, ATTEMPT_MS_MAX},
+    overloaded,
+    receipts::Mark,
+    retry::{Attempts, Failure, Next, chance},
+    state::unreachable,
+};
+use crate::role::{HandOver, Refusal};
+
+impl Link {
+    /// Ends `role`'s turn. The future may be dropped, but then nobody tries again: whoever needs
+    /// it carried through spawns it.
+    pub async fn hand_over(
+        &self,
+        role: &RoleId,
+        handover: &HandOver,
+    ) -> Result<wire::HandOverResponse, Refusal> {
+        let _room = self.room()?;
+        self.shared.ready(LinkState::is_connected).await?;
+        let key = self.shared.keys.next().await?;
+        let request = wire::HandOverRequest {
+            caller: None,
+            key: Some(key.wire()),
+            r#loop: handover.loop_id.to_string(),
+            role: role.to_string(),
+            summary: handover.summary.clone(),
+            instruction: handover.instruction.clone(),
+            is_task_complete: handover.is_task_complete,
+            to: handover.to.as_ref().map(RoleId::to_string).unwrap_or_default(),
+            turn: handover.turn.unwrap_or(Turn::NONE).get(),
+        };
+        self.send(|mut client, caller| {
+            let request = wire::HandOverRequest { caller: Some(caller), ..request.clone() };
+            async move { client.hand_over(request).await }
+        })
+        .await
+    }
+
+    pub async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
+        let _room = self.room()?;
+        self.shared.ready(LinkState::is_connected).await?;
+        self.send(|mut client, caller| {
+            let r#loop = loop_id.to_string();
+            let request = wire::GetLoopRequest { caller: Some(caller), r#loop };
+            async move { client.get_loop(request).await }
+        })
+        .await
+    }
+
+    /// Waits for `role`'s turn, over reconnects, until `hold` is over.
+    pub async fn await_turn(
+        &self,
+        role: &RoleId,
+        loop_id: &LoopId,
+        hold: Duration,
+    ) -> Result<wire::TurnAnswer, Refusal> {
+        self.waits.ask(role.clone(), loop_id.clone(), hold).await
+    }
+
+    /// Reports in the background how far a turn got.
+    pub fn mark(&self, mark: Mark) {
+        self.receipts.push(mark);
+    }
+
+    fn room(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Refusal> {
+        self.calls.try_acquire().map_err(|_| overloaded("calls are under way", CALLS_MAX))
+    }
+
+    async fn send<T, F>(
+        &self,
+        call: impl Fn(TurnLoopClient<Channel>, wire::Caller) -> F,
+    ) -> Result<T, Refusal>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let began = Instant::now();
+        let client = channel::turn_loop(self.shared.channel.clone());
+        let mut attempts = Attempts::default();
+        loop {
+            let epoch = self.shared.epoch();
+            let attempt = call(client.clone(), self.shared.caller());
+            let failure = match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), attempt).await
+            {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) => Failure::of(&status),
+                Err(_) => Failure::Lost(format!("no answer within {ATTEMPT_MS_MAX} ms")),
+            };
+            tracing::debug!(?failure, "a call failed");
+            if failure.is_of_connection() {
+                self.shared.suspect.notify_one();
+            }
+            match attempts.next(began.elapsed(), chance(), self.worded(failure)) {
+                Next::Again(pause) => time::sleep(pause).await,
+                Next::Renew => {
+                    if let Err(refusal) = self.shared.renew(epoch).await {
+                        return Err(attempts.give_up(refusal));
+                    }
+                }
+                Next::Give(refusal) => return Err(refusal),
+            }
+        }
+    }
+
+    /// The system's bare words, said so that an agent knows what to do.
+    fn worded(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::NotTaken(refusal) if refusal.reason == Reason::Unavailable => {
+                let message = unreachable(&self.shared.settings.broker, &refusal.message);
+                Failure::NotTaken(Refusal { message, ..refusal })
+            }
+            Failure::NotTaken(_)
+            | Failure::Lost(_)
+            | Failure::StaleEpoch(_)
+            | Failure::Refused(_) => failure,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The one connection of a node to the broker.
+//!
+//! Commands are sent until they are answered, under one key; waits of all roles share a stream
+//! and outlive it; heartbeats say which roles are there. The link keeps no truth: after a
+//! reconnect it asks again.
+//!
+//! - [`retry`]: when to try again, and what may be said in the end. Pure.
+//! - [`keys`]: idempotency keys that cannot expire while in use.
+//! - `channel`: the HTTP/2 connection.
+//! - `session`: registration and heartbeats.
+//! - `call`: commands and reads. `waits`: parked questions. `receipts`: how far a turn got.
+
+pub mod keys;
+pub mod retry;
+
+mod call;
+mod channel;
+mod receipts;
+mod session;
+mod state;
+mod waits;
+
+use std::{sync::Arc, time::Duration};
+
+use tasuki_proto::{
+    id::{Epoch, NodeId, RoleId, Toolset, WorkspaceId},
+    reason::Reason,
+    wire::{self, directory_client::DirectoryClient},
+};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::transport::Channel;
+
+pub use self::{
+    channel::BadAddress,
+    receipts::Mark,
+    state::{LinkState, Phase},
+};
+use self::{keys::Keys, receipts::Receipts, retry::UNREACHED_MS_MAX, waits::Waits};
+use crate::{
+    clock::{self, Moment},
+    identity::Identity,
+    role::{Refusal, presence::Presence},
+};
+
+/// Calls under way and not yet answered. Far below the window in which keys are remembered.
+pub const CALLS_MAX: usize = 64;
+
+/// A role that this node hosts.
+#[derive(Debug, Clone)]
+pub struct HostedRole {
+    pub role: RoleId,
+    pub toolsets: Vec<Toolset>,
+    pub presence: Presence,
+}
+
+impl HostedRole {
+    fn spec(&self) -> wire::RoleSpec {
+        let toolsets = self.toolsets.iter().map(Toolset::to_string).collect();
+        wire::RoleSpec { role: self.role.to_string(), toolsets }
+    }
+}
+
+/// Whom to connect to, and as whom.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub broker: String,
+    pub workspace: WorkspaceId,
+    pub node: NodeId,
+    pub roles: Vec<HostedRole>,
+    pub take_over: bool,
+}
+
+/// The connection. Cheap to clone; it lives until [`Link::shutdown`].
+#[derive(Debug, Clone)]
+pub struct Link {
+    shared: Arc<Shared>,
+    waits: Waits,
+    receipts: Receipts,
+    calls: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    channel: Channel,
+    keys: Keys,
+    state: watch::Sender<LinkState>,
+    /// The latest epoch that the broker called stale.
+    stale: watch::Sender<u64>,
+    /// A call failed as calls do when the connection is dead.
+    suspect: Notify,
+    /// No further work is taken on; what was begun is ended.
+    closing: CancellationToken,
+    /// Nothing is sent any more.
+    ended: CancellationToken,
+    tasks: TaskTracker,
+    session: TaskTracker,
+}
+
+impl Link {
+    /// Begins to connect, in the background and for as long as it takes.
+    pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, BadAddress> {
+        let channel = channel::endpoint(&settings.broker)?.connect_lazy();
+        let shared = Arc::new(Shared {
+            settings,
+            channel,
+            keys: Keys::new(identity),
+            state: watch::Sender::new(LinkState::begin(clock::wall_ms())),
+            stale: watch::Sender::new(Epoch::NONE.get()),
+            suspect: Notify::new(),
+            closing: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            session: TaskTracker::new(),
+        });
+        let waits = Waits::start(&shared);
+        let receipts = Receipts::start(&shared);
+        shared.session.spawn(session::run(shared.clone()));
+        Ok(Self { shared, waits, receipts, calls: Arc::new(Semaphore::new(CALLS_MAX)) })
+    }
+
+    /// The connection as it stands, and as it changes.
+    pub fn state(&self) -> watch::Receiver<LinkState> {
+        self.shared.state.subscribe()
+    }
+
+    /// Runs work that [`Link::shutdown`] gives time to end, and ends when its time is over.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.shared.spawn(work);
+    }
+
+    /// Ends everything at once, as a crash would.
+    pub fn abandon(&self) {
+        self.shared.closing.cancel();
+        self.shared.ended.cancel();
+    }
+
+    /// Answers waits with `still_waiting`, takes on nothing new, and gives what was begun until
+    /// `within` to end.
+    pub async fn shutdown(&self, within: Duration) {
+        self.shared.closing.cancel();
+        self.shared.tasks.close();
+        if tokio::time::timeout(within, self.shared.tasks.wait()).await.is_err() {
+            let left = self.shared.tasks.len();
+            tracing::warn!(left, "stopping although calls are under way");
+        }
+        self.shared.ended.cancel();
+        self.shared.tasks.wait().await;
+        self.shared.session.close();
+        self.shared.session.wait().await;
+    }
+}
+
+impl Shared {
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.ended.clone();
+        self.tasks.spawn(async move { ended.run_until_cancelled_owned(work).await });
+    }
+
+    fn directory(&self) -> DirectoryClient<Channel> {
+        channel::directory(self.channel.clone())
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.state.borrow().epoch
+    }
+
+    fn caller(&self) -> wire::Caller {
+        wire::Caller {
+            workspace: self.settings.workspace.to_string(),
+            node: self.settings.node.to_string(),
+            epoch: self.epoch().get(),
+        }
+    }
+
+    /// The caller of what is asked without a registration that holds.
+    fn stranger(&self) -> wire::Caller {
+        let workspace = self.settings.workspace.to_string();
+        wire::Caller { workspace, ..wire::Caller::default() }
+    }
+
+    /// The roles that gave a sign of life since this node started.
+    fn presences(&self, now: Moment) -> Vec<wire::RolePresence> {
+        let roles = self.settings.roles.iter();
+        roles
+            .filter_map(|hosted| {
+                let (quiet, client) = hosted.presence.quiet(now)?;
+                let quiet_ms = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
+                Some(wire::RolePresence { role: hosted.role.to_string(), quiet_ms, client })
+            })
+            .collect()
+    }
+
+    fn enter(&self, phase: Phase, epoch: Epoch) {
+        let mut is_news = false;
+        self.state.send_if_modified(|state| {
+            let before = state.clone();
+            is_news = state.enter(phase.clone(), epoch, clock::wall_ms());
+            *state != before
+        });
+        if !is_news {
+            return;
+        }
+        let broker = &self.settings.broker;
+        match phase {
+            Phase::Connecting => tracing::info!(%broker, "registering again"),
+            Phase::Connected => tracing::info!(%broker, %epoch, "connected to the broker"),
+            Phase::Down(error) => tracing::warn!(%broker, %error, "the broker is out of reach"),
+            Phase::Refused(refusal) => {
+                tracing::error!(%broker, reason = %refusal.reason, "{}", refusal.message);
+            }
+        }
+    }
+
+    /// The node is registered, or there is a refusal that says why a call cannot be sent.
+    async fn ready(&self, is_ready: impl Fn(&LinkState) -> bool) -> Result<(), Refusal> {
+        if self.closing.is_cancelled() {
+            return Err(stopping());
+        }
+        let mut state = self.state.subscribe();
+        let settled =
+            state.wait_for(|state| matches!(state.phase, Phase::Refused(_)) || is_ready(state));
+        match tokio::time::timeout(Duration::from_millis(UNREACHED_MS_MAX), settled).await {
+            Ok(Ok(state)) if is_ready(&state) => Ok(()),
+            Ok(Ok(state)) => Err(state.refusal(&self.settings.broker)),
+            Ok(Err(_)) => Err(stopping()),
+            Err(_) => Err(self.state.borrow().refusal(&self.settings.broker)),
+        }
+    }
+
+    /// Has the node register again if `epoch` is its latest; returns once it has.
+    async fn renew(&self, epoch: Epoch) -> Result<(), Refusal> {
+        self.report_stale(epoch);
+        self.ready(|state| state.is_connected() && state.epoch != epoch).await
+    }
+
+    fn report_stale(&self, epoch: Epoch) {
+        self.stale.send_if_modified(|stale| {
+            let is_news = *stale != epoch.get();
+            *stale = epoch.get();
+            is_news
+        });
+    }
+}
+
+fn stopping() -> Refusal {
+    Refusal {
+        reason: Reason::Unavailable,
+        message: "This node is stopping; nothing was sent. Call again once it is back.".to_owned(),
+    }
+}
+
+fn overloaded(what: &str, limit: usize) -> Refusal {
+    Refusal {
+        reason: Reason::Overloaded,
+        message: format!("{limit} {what} already; nothing was sent. Call again in a moment."),
+    }
+}

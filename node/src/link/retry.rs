@@ -1,0 +1,332 @@
+//! Whether to try again, when, and what to say in the end. Pure: time and chance come in.
+//!
+//! **L1** Once an attempt may have reached the broker, a command never ends with an answer that
+//! says nothing happened, unless the broker itself judged that very command.
+
+use std::time::Duration;
+
+use tasuki_proto::reason::Reason;
+use tonic::{Code, ConnectError, Status};
+
+use crate::role::Refusal;
+
+/// One command from its first attempt to its answer, in milliseconds. A broker that was killed is
+/// back in a few seconds; an agent's patience for one call ends at 30 s in the hastiest clients.
+pub const COMMAND_MS_MAX: u64 = 20_000;
+
+/// How long a command waits for a broker that no attempt could reach, in milliseconds: nothing
+/// happened, so a quick answer costs nothing.
+pub const UNREACHED_MS_MAX: u64 = 3_000;
+
+/// The first pause between attempts, in milliseconds: a restarted process is rarely faster.
+const PAUSE_MS_MIN: u64 = 50;
+
+/// The longest pause between attempts, in milliseconds: how late a broker's return is noticed.
+const PAUSE_MS_MAX: u64 = 2_000;
+
+/// Exponential pauses; each is between half and all of its step, so that nodes that lost the same
+/// broker don't come back in step.
+#[derive(Debug, Clone, Copy)]
+pub struct Backoff {
+    step_ms: u64,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { step_ms: PAUSE_MS_MIN }
+    }
+}
+
+impl Backoff {
+    /// The next pause; `chance` is any number.
+    pub fn pause(&mut self, chance: u64) -> Duration {
+        let half = self.step_ms / 2;
+        let pause = half + chance % (half + 1);
+        self.step_ms = (self.step_ms * 2).min(PAUSE_MS_MAX);
+        Duration::from_millis(pause)
+    }
+
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Chance for [`Backoff::pause`]; without random bytes nodes come back in step, nothing worse.
+pub fn chance() -> u64 {
+    getrandom::u64().unwrap_or(0)
+}
+
+/// What one attempt without an answer says about the command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// It never left, or the broker turned it away unread.
+    NotTaken(Refusal),
+    /// It may have been carried out.
+    Lost(String),
+    /// The node has to register again.
+    StaleEpoch(String),
+    /// The broker has judged it.
+    Refused(Refusal),
+}
+
+impl Failure {
+    pub fn of(status: &Status) -> Self {
+        let message = status.message().to_owned();
+        match Reason::of(status) {
+            Some(reason) => Self::of_refusal(reason, message),
+            None => Self::of_stranger(status),
+        }
+    }
+
+    /// The broker spoke.
+    pub fn of_refusal(reason: Reason, message: String) -> Self {
+        match reason {
+            Reason::StaleEpoch => Self::StaleEpoch(message),
+            Reason::Unavailable | Reason::Overloaded => Self::NotTaken(Refusal { reason, message }),
+            Reason::OutcomeUnknown => Self::Lost(message),
+            Reason::InvalidArgument
+            | Reason::TooLarge
+            | Reason::UnknownRole
+            | Reason::UnknownLoop
+            | Reason::RoleForbidden
+            | Reason::RoleRequired
+            | Reason::RoleInUse
+            | Reason::NotYourTurn
+            | Reason::LoopCompleted
+            | Reason::LoopActive
+            | Reason::LoopExists
+            | Reason::TurnHeld
+            | Reason::StaleToken
+            | Reason::KeyReused
+            | Reason::KeyExpired
+            | Reason::Compacted
+            | Reason::Lagged
+            | Reason::Damaged => Self::Refused(Refusal { reason, message }),
+        }
+    }
+
+    /// Whether the connection may be dead. A broker that has too much to do is not.
+    pub fn is_of_connection(&self) -> bool {
+        match self {
+            Self::NotTaken(refusal) => refusal.reason == Reason::Unavailable,
+            Self::Lost(_) => true,
+            Self::StaleEpoch(_) | Self::Refused(_) => false,
+        }
+    }
+
+    /// A transport, a proxy, or a broker that is not ours spoke.
+    fn of_stranger(status: &Status) -> Self {
+        let message = status.message();
+        let refused = |reason| Self::Refused(Refusal { reason, message: message.to_owned() });
+        match status.code() {
+            Code::Unavailable if is_connect_error(status) => {
+                Self::NotTaken(Refusal { reason: Reason::Unavailable, message: deepest(status) })
+            }
+            Code::Unimplemented => Self::Refused(Refusal {
+                reason: Reason::Unavailable,
+                message: format!(
+                    "What answers there does not know this call ({message}): check that it is a \
+                     Tasuki broker, and of this version."
+                ),
+            }),
+            Code::Unauthenticated | Code::PermissionDenied => refused(Reason::RoleForbidden),
+            Code::InvalidArgument => refused(Reason::InvalidArgument),
+            Code::OutOfRange => refused(Reason::TooLarge),
+            Code::DataLoss => refused(Reason::Damaged),
+            Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::ResourceExhausted
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::Internal
+            | Code::Unavailable => Self::Lost(format!("{:?}: {message}", status.code())),
+        }
+    }
+}
+
+fn is_connect_error(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if error.is::<ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// The innermost cause: `Connection refused` rather than `transport error`.
+pub fn deepest(status: &Status) -> String {
+    let mut said = status.message().to_owned();
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        said = error.to_string();
+        source = error.source();
+    }
+    said
+}
+
+/// One command under way.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    backoff: Backoff,
+    may_have_reached: bool,
+    has_renewed: bool,
+}
+
+/// What to do after a failed attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    Again(Duration),
+    /// Register, then try once more.
+    Renew,
+    Give(Refusal),
+}
+
+impl Attempts {
+    /// Judges a failed attempt, `spent` after the command began.
+    pub fn next(&mut self, spent: Duration, chance: u64, failure: Failure) -> Next {
+        let refusal = match failure {
+            Failure::Refused(refusal) => return Next::Give(refusal),
+            Failure::NotTaken(refusal) if refusal.reason == Reason::Overloaded => {
+                if !self.may_have_reached {
+                    return Next::Give(refusal);
+                }
+                refusal
+            }
+            Failure::NotTaken(refusal) => refusal,
+            Failure::Lost(why) => {
+                self.may_have_reached = true;
+                outcome_unknown(&why)
+            }
+            Failure::StaleEpoch(message) => {
+                if !self.has_renewed {
+                    self.has_renewed = true;
+                    return Next::Renew;
+                }
+                Refusal { reason: Reason::StaleEpoch, message }
+            }
+        };
+        let limit = if self.may_have_reached { COMMAND_MS_MAX } else { UNREACHED_MS_MAX };
+        let pause = self.backoff.pause(chance);
+        let is_over = Duration::from_millis(limit) <= spent + pause;
+        if is_over || refusal.reason == Reason::StaleEpoch {
+            return Next::Give(self.give_up(refusal));
+        }
+        Next::Again(pause)
+    }
+
+    /// The last word when no further attempt is made, because of `refusal`.
+    pub fn give_up(&self, refusal: Refusal) -> Refusal {
+        if self.may_have_reached && !refusal.reason.is_maybe_applied() {
+            return outcome_unknown(&refusal.message);
+        }
+        refusal
+    }
+}
+
+/// The refusal of a command that was sent and not answered.
+pub fn outcome_unknown(why: &str) -> Refusal {
+    Refusal {
+        reason: Reason::OutcomeUnknown,
+        message: format!(
+            "The broker got this and its answer is lost ({why}): it may or may not have taken \
+             effect. Look at the state, or call again with the same words: that is carried out \
+             at most once."
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no(reason: Reason) -> Refusal {
+        Refusal { reason, message: "m".to_owned() }
+    }
+
+    fn end(steps: &[(u64, Failure)]) -> String {
+        let mut attempts = Attempts::default();
+        let mut said = Vec::new();
+        for (ms, failure) in steps {
+            said.push(match attempts.next(Duration::from_millis(*ms), 0, failure.clone()) {
+                Next::Again(pause) => format!("again {}", pause.as_millis()),
+                Next::Renew => "renew".to_owned(),
+                Next::Give(refusal) => refusal.reason.to_string(),
+            });
+        }
+        said.join(", ")
+    }
+
+    #[test]
+    fn what_follows_which_failures() {
+        let lost = || Failure::Lost("m".to_owned());
+        let stale = || Failure::StaleEpoch("m".to_owned());
+        let away = || Failure::NotTaken(no(Reason::Unavailable));
+        let full = || Failure::NotTaken(no(Reason::Overloaded));
+        let judged = || Failure::Refused(no(Reason::NotYourTurn));
+        for (steps, expected) in [
+            (vec![(0, judged())], "not_your_turn"),
+            (vec![(0, away()), (100, away())], "again 25, again 50"),
+            (vec![(0, away()), (3_000, away())], "again 25, unavailable"),
+            (vec![(0, full())], "overloaded"),
+            (vec![(0, lost()), (3_000, away())], "again 25, again 50"),
+            (vec![(0, lost()), (20_000, away())], "again 25, outcome_unknown"),
+            (vec![(0, lost()), (1, full())], "again 25, again 50"),
+            (vec![(0, lost()), (20_000, full())], "again 25, outcome_unknown"),
+            (vec![(0, lost()), (9, judged())], "again 25, not_your_turn"),
+            (vec![(0, stale()), (1, stale())], "renew, stale_epoch"),
+            (vec![(0, lost()), (1, stale()), (2, stale())], "again 25, renew, outcome_unknown"),
+        ] {
+            assert_eq!(end(&steps), expected, "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn pauses_grow_to_their_limit_and_begin_again() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<_> = (0..8).map(|_| backoff.pause(0).as_millis()).collect();
+        assert_eq!(pauses, [25, 50, 100, 200, 400, 800, 1000, 1000]);
+        assert!(backoff.pause(u64::MAX).as_millis() <= u128::from(PAUSE_MS_MAX));
+        backoff.reset();
+        assert_eq!(backoff.pause(25).as_millis(), 50);
+    }
+
+    #[test]
+    fn every_reason_keeps_its_meaning() {
+        for reason in Reason::ALL.iter().copied() {
+            let failure = Failure::of(&reason.status("m"));
+            let stays = match &failure {
+                Failure::NotTaken(refusal) | Failure::Refused(refusal) => refusal.reason == reason,
+                Failure::Lost(_) => reason == Reason::OutcomeUnknown,
+                Failure::StaleEpoch(_) => reason == Reason::StaleEpoch,
+            };
+            assert!(stays, "{reason} became {failure:?}");
+        }
+    }
+
+    #[test]
+    fn strangers_are_understood_with_care() {
+        for (code, lost) in [
+            (Code::Unavailable, true),
+            (Code::Unknown, true),
+            (Code::Internal, true),
+            (Code::DeadlineExceeded, true),
+            (Code::Aborted, true),
+            (Code::Unimplemented, false),
+            (Code::Unauthenticated, false),
+        ] {
+            let failure = Failure::of(&Status::new(code, "m"));
+            assert_eq!(matches!(failure, Failure::Lost(_)), lost, "{failure:?}");
+        }
+        let connect = ConnectError(Box::new(std::io::Error::other("Connection refused")));
+        let failure = Failure::of(&Status::from_error(Box::new(connect)));
+        let expected =
+            Refusal { reason: Reason::Unavailable, message: "Connection refused".to_owned() };
+        assert_eq!(failure, Failure::NotTaken(expected));
+    }
+}

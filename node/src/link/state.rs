@@ -1,0 +1,109 @@
+//! What a node knows of its connection to the broker.
+
+use tasuki_proto::{id::Epoch, reason::Reason};
+
+use crate::role::Refusal;
+
+/// Where the connection stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// No answer of the broker yet, or registering again.
+    Connecting,
+    /// The broker answers, and this node's registration holds.
+    Connected,
+    /// The broker does not answer; why is in the words of the system.
+    Down(String),
+    /// The broker answers and will not have this node; it is asked again.
+    Refused(Refusal),
+}
+
+/// The connection at one moment, for status and for whoever waits for it to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkState {
+    pub phase: Phase,
+    /// Since when, in milliseconds since the Unix epoch, by this machine's clock.
+    pub since_ms: u64,
+    /// Of the latest registration; [`Epoch::NONE`] before the first.
+    pub epoch: Epoch,
+    /// The latest thing that went wrong, kept when it is over.
+    pub last_error: Option<String>,
+}
+
+impl LinkState {
+    pub(super) const fn begin(since_ms: u64) -> Self {
+        Self { phase: Phase::Connecting, since_ms, epoch: Epoch::NONE, last_error: None }
+    }
+
+    pub const fn is_connected(&self) -> bool {
+        matches!(self.phase, Phase::Connected)
+    }
+
+    /// Takes over a new phase; says whether people should hear of it.
+    pub(super) fn enter(&mut self, phase: Phase, epoch: Epoch, now_ms: u64) -> bool {
+        let is_news = match (&self.phase, &phase) {
+            (Phase::Connecting, Phase::Connecting) | (Phase::Down(_), Phase::Down(_)) => false,
+            (Phase::Connected, Phase::Connected) => self.epoch != epoch,
+            (Phase::Refused(before), Phase::Refused(after)) => before != after,
+            (
+                Phase::Connecting | Phase::Connected | Phase::Down(_) | Phase::Refused(_),
+                Phase::Connecting | Phase::Connected | Phase::Down(_) | Phase::Refused(_),
+            ) => true,
+        };
+        match &phase {
+            Phase::Down(error) => self.last_error = Some(error.clone()),
+            Phase::Refused(refusal) => self.last_error = Some(refusal.message.clone()),
+            Phase::Connecting | Phase::Connected => {}
+        }
+        if is_news {
+            self.since_ms = now_ms;
+        }
+        self.phase = phase;
+        self.epoch = epoch;
+        is_news
+    }
+
+    /// The refusal of a call that was not sent because of this state.
+    pub(super) fn refusal(&self, broker: &str) -> Refusal {
+        let why = match &self.phase {
+            Phase::Refused(refusal) => return refusal.clone(),
+            Phase::Down(error) => error.as_str(),
+            Phase::Connecting => self.last_error.as_deref().unwrap_or("no answer yet"),
+            Phase::Connected => "no answer",
+        };
+        Refusal { reason: Reason::Unavailable, message: unreachable(broker, why) }
+    }
+}
+
+/// What an agent is told when nothing was sent.
+pub(super) fn unreachable(broker: &str, why: &str) -> String {
+    format!(
+        "The broker at {broker} cannot be reached ({why}). Nothing was sent. The node keeps \
+         trying; call again in a moment."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_hear_of_each_change_once() {
+        let refused =
+            |m: &str| Phase::Refused(Refusal { reason: Reason::RoleInUse, message: m.to_owned() });
+        let mut state = LinkState::begin(0);
+        for (at, phase, epoch, is_news) in [
+            (1, Phase::Down("a".to_owned()), 0, true),
+            (2, Phase::Down("b".to_owned()), 0, false),
+            (3, refused("r"), 0, true),
+            (4, refused("r"), 0, false),
+            (5, refused("s"), 0, true),
+            (6, Phase::Connected, 1, true),
+            (7, Phase::Connected, 1, false),
+            (8, Phase::Connected, 2, true),
+        ] {
+            let said = state.enter(phase.clone(), Epoch::from(epoch), at);
+            assert_eq!(said, is_news, "{at}: {phase:?}");
+        }
+        assert_eq!((state.since_ms, state.last_error.as_deref()), (8, Some("s")));
+    }
+}

@@ -1,0 +1,402 @@
+//! Waits of all roles over one stream.
+//!
+//! A wait outlives its stream: when the connection breaks, or the broker restarts, what is open
+//! is parked again with what is left of its hold, and the caller does not notice. A wait whose
+//! caller went away is cancelled at the broker.
+//!
+//! **L3** At most [`WAITS_PER_STREAM_MAX`] waits are open, and each is answered no later than its
+//! hold says, give or take [`GRACE_MS`] for the broker's own answer, or [`UNREACHED_MS_MAX`] if
+//! that is longer.
+
+mod table;
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tasuki_proto::{
+    id::{Epoch, LoopId, RoleId},
+    limits::{HOLD_MS_MAX, WAITS_PER_STREAM_MAX},
+    reason::Reason,
+    wire::{self, park_response::Outcome},
+};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
+    time::{self, Instant},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use self::table::{Open, Table};
+use super::{
+    LinkState, Phase, Shared, channel, overloaded,
+    retry::{Backoff, Failure, UNREACHED_MS_MAX, chance},
+    stopping,
+};
+use crate::role::Refusal;
+
+/// Questions between the callers and the stream; a caller waits for room.
+const ASKED_MAX: usize = 64;
+
+/// Messages between the table and HTTP/2, which has buffers of its own.
+const STREAM_BUFFER: usize = 16;
+
+/// Messages that wait for the stream to take them: each open wait's question and its cancel.
+const UNSENT_MAX: usize = 2 * WAITS_PER_STREAM_MAX;
+
+/// How long the broker's own answer at the end of a hold is waited for, in milliseconds: a trip
+/// over a slow network.
+const GRACE_MS: u64 = 500;
+
+/// An early end of a hold by more than this, in milliseconds, is a broker that is stopping.
+const EARLY_MS: u64 = 1_000;
+
+type Answer = Result<wire::TurnAnswer, Refusal>;
+
+/// Where waits are opened.
+#[derive(Debug, Clone)]
+pub(super) struct Waits {
+    asks: mpsc::Sender<Ask>,
+    room: Arc<Semaphore>,
+    latest: Arc<AtomicU64>,
+    dropped: Arc<Dropped>,
+}
+
+#[derive(Debug)]
+struct Ask {
+    wait: u64,
+    open: Open,
+}
+
+/// Waits whose callers went away. Never more than are open.
+#[derive(Debug, Default)]
+struct Dropped {
+    waits: Mutex<Vec<u64>>,
+    notify: Notify,
+}
+
+/// Removes its wait unless it was answered.
+struct CancelOnDrop {
+    dropped: Arc<Dropped>,
+    wait: Option<u64>,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(wait) = self.wait {
+            self.dropped.waits.lock().unwrap_or_else(PoisonError::into_inner).push(wait);
+            self.dropped.notify.notify_one();
+        }
+    }
+}
+
+impl Waits {
+    pub(super) fn start(shared: &Arc<Shared>) -> Self {
+        let (asks, asked) = mpsc::channel(ASKED_MAX);
+        let dropped = Arc::new(Dropped::default());
+        let multiplexer = Multiplexer {
+            state: shared.state.subscribe(),
+            shared: shared.clone(),
+            asked,
+            dropped: dropped.clone(),
+            table: Table::default(),
+            stream: None,
+            stale: Epoch::NONE,
+            backoff: Backoff::default(),
+            not_before: Instant::now(),
+        };
+        shared.spawn(multiplexer.run());
+        Self {
+            asks,
+            room: Arc::new(Semaphore::new(WAITS_PER_STREAM_MAX)),
+            latest: Arc::new(AtomicU64::new(0)),
+            dropped,
+        }
+    }
+
+    pub(super) async fn ask(&self, role: RoleId, loop_id: LoopId, hold: Duration) -> Answer {
+        let full = |_| overloaded("waits are open", WAITS_PER_STREAM_MAX);
+        let room: OwnedSemaphorePermit = self.room.clone().try_acquire_owned().map_err(full)?;
+        let hold = hold.min(Duration::from_millis(HOLD_MS_MAX));
+        let wait = self.latest.fetch_add(1, Ordering::Relaxed) + 1;
+        let (reply, answer) = oneshot::channel();
+        let now = Instant::now();
+        let least = Duration::from_millis(UNREACHED_MS_MAX);
+        let open = Open {
+            role,
+            loop_id,
+            hold_ends: now + hold,
+            deadline: now + least.max(hold + Duration::from_millis(GRACE_MS)),
+            is_parked: false,
+            reply,
+            _room: room,
+        };
+        if self.asks.send(Ask { wait, open }).await.is_err() {
+            return Err(stopping());
+        }
+        let mut cancel = CancelOnDrop { dropped: self.dropped.clone(), wait: Some(wait) };
+        let answer = answer.await;
+        cancel.wait = None;
+        answer.unwrap_or_else(|_| Err(stopping()))
+    }
+}
+
+/// The one task that owns the stream.
+struct Multiplexer {
+    shared: Arc<Shared>,
+    state: watch::Receiver<LinkState>,
+    asked: mpsc::Receiver<Ask>,
+    dropped: Arc<Dropped>,
+    table: Table,
+    stream: Option<Stream>,
+    /// The epoch under which waits were refused; nothing is parked under it again.
+    stale: Epoch,
+    backoff: Backoff,
+    /// No new stream before this.
+    not_before: Instant,
+}
+
+struct Stream {
+    epoch: Epoch,
+    requests: mpsc::Sender<wire::ParkRequest>,
+    responses: Responses,
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Streaming<wire::ParkResponse>, Status>> + Send>>;
+
+enum Responses {
+    Opening(Opening),
+    Open(Box<Streaming<wire::ParkResponse>>),
+}
+
+enum Heard {
+    Opened,
+    Response(Box<wire::ParkResponse>),
+    Broken(String),
+}
+
+impl Multiplexer {
+    async fn run(mut self) {
+        let closing = self.shared.closing.clone();
+        loop {
+            let has_room = self.table.unsent.len() < UNSENT_MAX;
+            let may_open = self.may_open();
+            let deadline = self.table.next_deadline();
+            let requests = self.stream.as_ref().map(|stream| stream.requests.clone());
+            tokio::select! {
+                () = closing.cancelled() => break,
+                Some(ask) = self.asked.recv(), if has_room => self.open(ask),
+                () = self.dropped.notify.notified(), if has_room => self.cancel_dropped(),
+                () = at(deadline), if deadline.is_some() => self.expire(),
+                _ = self.state.changed() => self.look_at_state(),
+                () = time::sleep_until(self.not_before), if may_open => self.open_stream(),
+                permit = reserve(requests), if !self.table.unsent.is_empty() => {
+                    if let (Some(permit), Some(request)) = (permit, self.table.unsent.pop_front()) {
+                        permit.send(request);
+                    }
+                }
+                heard = hear(&mut self.stream) => self.take(heard),
+            }
+        }
+        self.asked.close();
+        while let Some(ask) = self.asked.recv().await {
+            ask.open.still_waiting();
+        }
+        self.table.drain().for_each(Open::still_waiting);
+    }
+
+    /// A stream is opened when there is something to ask, and somebody to ask.
+    fn may_open(&self) -> bool {
+        let state = self.state.borrow();
+        self.stream.is_none()
+            && !self.table.is_empty()
+            && state.is_connected()
+            && state.epoch != self.stale
+    }
+
+    fn open(&mut self, ask: Ask) {
+        let state = self.state.borrow();
+        if let Phase::Refused(refusal) = &state.phase {
+            ask.open.answer(Err(refusal.clone()));
+            return;
+        }
+        drop(state);
+        let Ask { wait, mut open } = ask;
+        if let Some(stream) = &self.stream {
+            open.is_parked = matches!(stream.responses, Responses::Open(_));
+            let request = self.question(wait, &open);
+            self.table.unsent.push_back(request);
+        }
+        self.table.insert(wait, open);
+    }
+
+    fn cancel_dropped(&mut self) {
+        let mut dropped = self.dropped.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = std::mem::take(&mut *dropped);
+        drop(dropped);
+        for wait in waits {
+            if self.table.remove(wait).is_some() && self.stream.is_some() {
+                let ask = Some(wire::park_request::Ask::Cancel(wire::park_request::Cancel {}));
+                self.table.unsent.push_back(wire::ParkRequest { wait, ask });
+            }
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = Instant::now();
+        while let Some(open) = self.table.pop_due(now) {
+            if open.is_parked {
+                open.still_waiting();
+            } else {
+                let refusal = self.state.borrow().refusal(&self.shared.settings.broker);
+                open.answer(Err(refusal));
+            }
+        }
+    }
+
+    fn look_at_state(&mut self) {
+        let state = self.state.borrow_and_update().clone();
+        match state.phase {
+            Phase::Refused(refusal) => {
+                self.stream = None;
+                self.table.drain().for_each(|open| open.answer(Err(refusal.clone())));
+            }
+            Phase::Connected => {
+                if self.stream.as_ref().is_some_and(|stream| stream.epoch != state.epoch) {
+                    self.stream = None;
+                }
+                if self.stream.is_none() {
+                    self.backoff.reset();
+                    self.not_before = Instant::now();
+                }
+            }
+            Phase::Connecting | Phase::Down(_) => {}
+        }
+    }
+
+    fn open_stream(&mut self) {
+        let (requests, sent) = mpsc::channel(STREAM_BUFFER);
+        let mut client = channel::waits(self.shared.channel.clone());
+        let opening = async move {
+            let opened = client.park(ReceiverStream::new(sent)).await?;
+            Ok(opened.into_inner())
+        };
+        let responses = Responses::Opening(Box::pin(opening));
+        self.stream = Some(Stream { epoch: self.shared.epoch(), requests, responses });
+        self.table.unsent.clear();
+        let questions: Vec<_> =
+            self.table.iter().map(|(wait, open)| self.question(wait, open)).collect();
+        self.table.unsent.extend(questions);
+    }
+
+    fn question(&self, wait: u64, open: &Open) -> wire::ParkRequest {
+        let left = open.hold_ends.saturating_duration_since(Instant::now());
+        let question = wire::TurnQuestion {
+            caller: Some(self.shared.caller()),
+            r#loop: open.loop_id.to_string(),
+            role: open.role.to_string(),
+            hold_ms: u64::try_from(left.as_millis()).unwrap_or(HOLD_MS_MAX),
+        };
+        wire::ParkRequest { wait, ask: Some(wire::park_request::Ask::Turn(question)) }
+    }
+
+    fn take(&mut self, heard: Heard) {
+        let response = match heard {
+            Heard::Opened => return self.table.mark_parked(),
+            Heard::Broken(why) => return self.lose_stream(&why),
+            Heard::Response(response) => response,
+        };
+        let wait = response.wait;
+        match response.outcome {
+            Some(Outcome::Turn(answer)) => {
+                let is_early = answer.still_waiting && self.table.has_left(wait, EARLY_MS);
+                if is_early {
+                    return self.lose_stream("the broker let a wait go early");
+                }
+                self.backoff.reset();
+                if let Some(open) = self.table.remove(wait) {
+                    open.answer(Ok(answer));
+                }
+            }
+            Some(Outcome::Refusal(refusal)) => self.refused(wait, refusal),
+            None => self.refused(wait, wire::Refusal::default()),
+        }
+    }
+
+    fn refused(&mut self, wait: u64, refusal: wire::Refusal) {
+        let wire::Refusal { reason, message } = refusal;
+        // A reason that only a newer broker knows: nothing happened, as with every wait.
+        let reason = Reason::parse(&reason).unwrap_or(Reason::Unavailable);
+        let refusal = match Failure::of_refusal(reason, message) {
+            Failure::StaleEpoch(_) => {
+                if let Some(stream) = self.stream.take() {
+                    self.stale = stream.epoch;
+                    self.shared.report_stale(stream.epoch);
+                }
+                return;
+            }
+            Failure::NotTaken(refusal) | Failure::Refused(refusal) => refusal,
+            Failure::Lost(message) => Refusal { reason: Reason::Unavailable, message },
+        };
+        if refusal.reason == Reason::Unavailable && self.table.has_left(wait, EARLY_MS) {
+            self.lose_stream(&refusal.message);
+        } else if let Some(open) = self.table.remove(wait) {
+            open.answer(Err(refusal));
+        }
+    }
+
+    fn lose_stream(&mut self, why: &str) {
+        tracing::debug!(why, waits = self.table.len(), "the wait stream is to be opened again");
+        self.stream = None;
+        self.not_before = Instant::now() + self.backoff.pause(chance());
+        self.shared.suspect.notify_one();
+    }
+}
+
+async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn reserve(
+    requests: Option<mpsc::Sender<wire::ParkRequest>>,
+) -> Option<mpsc::OwnedPermit<wire::ParkRequest>> {
+    match requests {
+        Some(requests) => match requests.reserve_owned().await {
+            Ok(permit) => Some(permit),
+            // The stream has ended; that is heard from its other half.
+            Err(_) => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+/// What the stream says next. Safe to drop at any await.
+async fn hear(stream: &mut Option<Stream>) -> Heard {
+    let Some(stream) = stream else { return std::future::pending().await };
+    let broken = |status: Status| match Failure::of(&status) {
+        Failure::NotTaken(refusal) | Failure::Refused(refusal) => Heard::Broken(refusal.message),
+        Failure::Lost(why) | Failure::StaleEpoch(why) => Heard::Broken(why),
+    };
+    match &mut stream.responses {
+        Responses::Opening(opening) => match opening.await {
+            Ok(open) => {
+                stream.responses = Responses::Open(Box::new(open));
+                Heard::Opened
+            }
+            Err(status) => broken(status),
+        },
+        Responses::Open(open) => match open.message().await {
+            Ok(Some(response)) => Heard::Response(Box::new(response)),
+            Ok(None) => Heard::Broken("the broker ended the stream".to_owned()),
+            Err(status) => broken(status),
+        },
+    }
+}

@@ -1,0 +1,102 @@
+//! The waits that are open, by number and by deadline, and what is still to be sent about them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tasuki_proto::{
+    id::{LoopId, RoleId},
+    wire,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, oneshot},
+    time::{Duration, Instant},
+};
+
+use super::Answer;
+
+/// One wait until it is answered.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) role: RoleId,
+    pub(super) loop_id: LoopId,
+    /// When the broker is to answer.
+    pub(super) hold_ends: Instant,
+    /// When this node answers in its place.
+    pub(super) deadline: Instant,
+    /// The broker has been asked over a stream that stood.
+    pub(super) is_parked: bool,
+    pub(super) reply: oneshot::Sender<Answer>,
+    pub(super) _room: OwnedSemaphorePermit,
+}
+
+impl Open {
+    /// The caller may be gone; a wait consumes nothing, so nothing is lost.
+    pub(super) fn answer(self, answer: Answer) {
+        drop(self.reply.send(answer));
+    }
+
+    pub(super) fn still_waiting(self) {
+        let answer = wire::TurnAnswer {
+            still_waiting: true,
+            r#loop: self.loop_id.to_string(),
+            ..wire::TurnAnswer::default()
+        };
+        self.answer(Ok(answer));
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    open: BTreeMap<u64, Open>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    pub(super) unsent: VecDeque<wire::ParkRequest>,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Open)> {
+        self.open.iter().map(|(wait, open)| (*wait, open))
+    }
+
+    pub(super) fn insert(&mut self, wait: u64, open: Open) {
+        self.deadlines.insert((open.deadline, wait));
+        self.open.insert(wait, open);
+    }
+
+    pub(super) fn remove(&mut self, wait: u64) -> Option<Open> {
+        let open = self.open.remove(&wait)?;
+        self.deadlines.remove(&(open.deadline, wait));
+        Some(open)
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Open> {
+        self.deadlines.clear();
+        self.unsent.clear();
+        std::mem::take(&mut self.open).into_values()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Open> {
+        let (deadline, wait) = *self.deadlines.first()?;
+        if now < deadline { None } else { self.remove(wait) }
+    }
+
+    /// Whether a wait has more than `ms` of its hold left.
+    pub(super) fn has_left(&self, wait: u64, ms: u64) -> bool {
+        let soon = Instant::now() + Duration::from_millis(ms);
+        self.open.get(&wait).is_some_and(|open| soon < open.hold_ends)
+    }
+
+    pub(super) fn mark_parked(&mut self) {
+        self.open.values_mut().for_each(|open| open.is_parked = true);
+    }
+}

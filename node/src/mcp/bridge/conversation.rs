@@ -1,0 +1,153 @@
+//! What of a conversation must be said again to a node that was restarted.
+
+use serde_json::{Value, json};
+
+use crate::mcp::lines::complaint;
+
+/// Requests not answered yet; more are refused.
+const OPEN_MAX: usize = 256;
+
+/// What to do with a line of the agent's.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ToDo {
+    Forward(Vec<u8>),
+    /// The node need not see it.
+    Answer(String),
+    Nothing,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Conversation {
+    initialize: Option<Request>,
+    initialized: Option<Vec<u8>>,
+    /// Requests not answered yet, oldest first.
+    open: Vec<Request>,
+    /// Whose answer the agent has already had.
+    swallow: Option<Value>,
+}
+
+#[derive(Debug, Clone)]
+struct Request {
+    id: Value,
+    line: Vec<u8>,
+}
+
+impl Conversation {
+    pub(super) fn agent_said(&mut self, line: Vec<u8>) -> ToDo {
+        let message: Value = match serde_json::from_slice(&line) {
+            Ok(message) => message,
+            Err(error) => return ToDo::Answer(complaint(&line, &error)),
+        };
+        let method = message.get("method").and_then(Value::as_str);
+        match (method, message.get("id")) {
+            (Some(method), Some(id)) => {
+                if OPEN_MAX <= self.open.len() {
+                    let why = format!("{OPEN_MAX} requests are not answered yet; nothing happened");
+                    return ToDo::Answer(failure(id, &why));
+                }
+                let request = Request { id: id.clone(), line: line.clone() };
+                if method == "initialize" {
+                    self.initialize = Some(request.clone());
+                }
+                self.open.push(request);
+            }
+            (Some("notifications/initialized"), None) => self.initialized = Some(line.clone()),
+            (Some("notifications/cancelled"), None) => {
+                let cancelled = message.pointer("/params/requestId");
+                self.open.retain(|request| Some(&request.id) != cancelled);
+            }
+            (Some(_) | None, _) => {}
+        }
+        ToDo::Forward(line)
+    }
+
+    /// The line, unless the agent has had it before.
+    pub(super) fn node_said(&mut self, line: Vec<u8>) -> Option<Vec<u8>> {
+        let message: Option<Value> = serde_json::from_slice(&line).ok();
+        let answered = message.as_ref().filter(|it| it.get("method").is_none());
+        if let Some(id) = answered.and_then(|message| message.get("id")) {
+            if self.swallow.as_ref() == Some(id) {
+                self.swallow = None;
+                return None;
+            }
+            self.open.retain(|request| request.id != *id);
+        }
+        Some(line)
+    }
+
+    /// What to say to a node that knows nothing of this conversation.
+    pub(super) fn again(&mut self) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        let mut said = None;
+        if let Some(initialize) = &self.initialize {
+            let is_open = self.open.iter().any(|request| request.id == initialize.id);
+            self.swallow = (!is_open).then(|| initialize.id.clone());
+            lines.push(initialize.line.clone());
+            said = Some(&initialize.id);
+        }
+        lines.extend(self.initialized.clone());
+        let open = self.open.iter().filter(|request| Some(&request.id) != said);
+        lines.extend(open.map(|request| request.line.clone()));
+        lines
+    }
+
+    /// What to tell the agent when the node does not come back.
+    pub(super) fn give_up(&mut self, why: &str) -> Vec<String> {
+        let why = format!("{why}; the call may or may not have taken effect");
+        self.open.drain(..).map(|request| failure(&request.id, &why)).collect()
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
+fn failure(id: &Value, message: &str) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": message } })
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(conversation: &mut Conversation, line: &str) {
+        assert_eq!(conversation.agent_said(line.into()), ToDo::Forward(line.into()));
+    }
+
+    #[test]
+    fn a_restarted_node_hears_the_handshake_and_what_is_open() {
+        let mut it = Conversation::default();
+        let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
+        let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let wait = r#"{"jsonrpc":"2.0","id":"w","method":"tools/call"}"#;
+        let gone = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call"}"#;
+        said(&mut it, hello);
+        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_some());
+        said(&mut it, ready);
+        said(&mut it, wait);
+        said(&mut it, gone);
+        said(&mut it, r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#);
+        let again: Vec<Vec<u8>> = [hello, ready, wait].map(Into::into).into();
+        assert_eq!(it.again(), again);
+        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_none());
+        assert!(it.node_said(r#"{"id":"w","result":{}}"#.into()).is_some());
+        assert!(it.is_answered());
+    }
+
+    #[test]
+    fn an_unanswered_handshake_is_repeated_and_its_answer_passed_on() {
+        let mut it = Conversation::default();
+        let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
+        said(&mut it, hello);
+        assert_eq!(it.again(), [Vec::from(hello)]);
+        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_some());
+    }
+
+    #[test]
+    fn garbage_is_answered_here() {
+        let mut it = Conversation::default();
+        let ToDo::Answer(told) = it.agent_said(b"garbage".to_vec()) else { panic!() };
+        assert!(told.contains("-32700"));
+    }
+}

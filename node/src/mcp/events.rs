@@ -1,0 +1,217 @@
+//! Events of streams whose client may come back for what it missed.
+//!
+//! Kept in memory: a client whose node restarted asks its question again. An event's id is its
+//! stream's id, a slash, and its number from 1; a stream's id is not guessable, so knowing one
+//! event of it is leave to read the rest.
+//!
+//! - **V1** What is replayed begins strictly after the event named, and ends with the answer.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rmcp::{
+    model::JsonRpcMessage,
+    transport::streamable_http_server::session::{
+        EventStore, EventStoreError, EventStream, ServerSseMessage,
+    },
+};
+use tokio::sync::watch;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Events of one stream: an hour and a half of progress; the oldest go first.
+const EVENTS_PER_STREAM_MAX: usize = 512;
+
+/// Streams remembered; the oldest go first.
+const STREAMS_MAX: usize = 1024;
+
+/// Everything kept, in bytes of JSON: a few dozen of the largest handovers.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Events on their way to one client that resumes.
+const REPLAY_MAX: usize = 16;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Events(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    streams: BTreeMap<String, Stream>,
+    /// By age.
+    order: VecDeque<String>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Stream {
+    events: VecDeque<Event>,
+    /// Number of the latest.
+    latest: watch::Sender<u64>,
+    is_answered: bool,
+}
+
+#[derive(Debug)]
+struct Event {
+    number: u64,
+    bytes: usize,
+    message: ServerSseMessage,
+}
+
+impl Kept {
+    fn store(&mut self, stream_id: &str, event: &ServerSseMessage) -> String {
+        if !self.streams.contains_key(stream_id) {
+            let stream = Stream {
+                events: VecDeque::new(),
+                latest: watch::Sender::new(0),
+                is_answered: false,
+            };
+            self.streams.insert(stream_id.to_owned(), stream);
+            self.order.push_back(stream_id.to_owned());
+        }
+        let bytes = event
+            .message
+            .as_deref()
+            .map_or(0, |message| serde_json::to_vec(message).map_or(0, |json| json.len()));
+        let mut id = String::new();
+        if let Some(stream) = self.streams.get_mut(stream_id) {
+            let number = *stream.latest.borrow() + 1;
+            id = format!("{stream_id}/{number}");
+            let mut message = event.clone();
+            message.event_id = Some(id.clone());
+            stream.is_answered |= matches!(
+                event.message.as_deref(),
+                Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
+            );
+            stream.events.push_back(Event { number, bytes, message });
+            self.bytes += bytes;
+            if EVENTS_PER_STREAM_MAX < stream.events.len()
+                && let Some(oldest) = stream.events.pop_front()
+            {
+                self.bytes -= oldest.bytes;
+            }
+            stream.latest.send_replace(number);
+        }
+        while (BYTES_MAX < self.bytes && 1 < self.order.len()) || STREAMS_MAX < self.order.len() {
+            let Some(oldest) = self.order.pop_front() else { break };
+            if let Some(stream) = self.streams.remove(&oldest) {
+                self.bytes -= stream.events.iter().map(|event| event.bytes).sum::<usize>();
+            }
+        }
+        id
+    }
+}
+
+impl Events {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What came after `number`, and whether the answer is among it or before; `None` when the
+    /// stream is gone.
+    fn after(&self, stream_id: &str, number: u64) -> Option<(Vec<(u64, ServerSseMessage)>, bool)> {
+        let kept = self.kept();
+        let stream = kept.streams.get(stream_id)?;
+        let later = stream.events.iter().filter(|event| number < event.number);
+        let later = later.map(|event| (event.number, event.message.clone())).collect();
+        Some((later, stream.is_answered))
+    }
+}
+
+#[async_trait::async_trait]
+impl EventStore for Events {
+    async fn store_event(
+        &self,
+        stream_id: &str,
+        event: &ServerSseMessage,
+    ) -> Result<String, EventStoreError> {
+        Ok(self.kept().store(stream_id, event))
+    }
+
+    async fn replay_events_after(&self, last: &str) -> Result<EventStream, EventStoreError> {
+        let (stream_id, number) = last.rsplit_once('/').ok_or("not an event's id")?;
+        let mut number: u64 = number.parse()?;
+        let mut latest = {
+            let kept = self.kept();
+            let stream = kept.streams.get(stream_id).ok_or("the stream is no longer kept")?;
+            stream.latest.subscribe()
+        };
+        let (events, stream_id) = (self.clone(), stream_id.to_owned());
+        let (sender, receiver) = tokio::sync::mpsc::channel(REPLAY_MAX);
+        tokio::spawn(async move {
+            while let Some((later, is_answered)) = {
+                latest.mark_unchanged();
+                events.after(&stream_id, number)
+            } {
+                for (at, message) in later {
+                    number = at;
+                    if sender.send(message).await.is_err() {
+                        return;
+                    }
+                }
+                if is_answered {
+                    return;
+                }
+                tokio::select! {
+                    changed = latest.changed() => if changed.is_err() { return },
+                    () = sender.closed() => return,
+                }
+            }
+        });
+        Ok(Box::pin(ReceiverStream::new(receiver)) as Pin<Box<_>>)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+    use rmcp::model::{ErrorData, ServerJsonRpcMessage};
+
+    use super::*;
+
+    fn event(text: String, is_answer: bool) -> ServerSseMessage {
+        let error = ErrorData::internal_error(text, None);
+        if is_answer {
+            ServerSseMessage::from_message(ServerJsonRpcMessage::error(error, None))
+        } else {
+            ServerSseMessage::retry(std::time::Duration::from_secs(1))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replay_begins_after_the_event_named_and_ends_with_the_answer() {
+        let events = Events::default();
+        let first = events.store_event("s", &event("1".into(), false)).await.unwrap();
+        let mut live = events.replay_events_after(&first).await.unwrap();
+        let second = events.store_event("s", &event("2".into(), false)).await.unwrap();
+        assert_eq!(live.next().await.unwrap().event_id.as_deref(), Some(second.as_str()));
+        let answer = events.store_event("s", &event("3".into(), true)).await.unwrap();
+        assert_eq!(live.next().await.unwrap().event_id.as_deref(), Some(answer.as_str()));
+        assert!(live.next().await.is_none());
+        let again: Vec<_> = events.replay_events_after(&second).await.unwrap().collect().await;
+        assert_eq!(again.len(), 1);
+        assert_eq!(events.replay_events_after(&answer).await.unwrap().count().await, 0);
+        assert!(events.replay_events_after("gone/1").await.is_err());
+        assert!(events.replay_events_after("garbage").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_is_bounded() {
+        let events = Events::default();
+        for _ in 0..EVENTS_PER_STREAM_MAX + 10 {
+            events.store_event("long", &event(String::new(), false)).await.unwrap();
+        }
+        assert_eq!(events.kept().streams["long"].events.len(), EVENTS_PER_STREAM_MAX);
+        let mib = "x".repeat(1024 * 1024);
+        for number in 0..40 {
+            events.store_event(&format!("s{number}"), &event(mib.clone(), true)).await.unwrap();
+        }
+        assert!(events.kept().bytes <= BYTES_MAX);
+        for number in 0..STREAMS_MAX + 10 {
+            events.store_event(&format!("t{number}"), &event("".into(), true)).await.unwrap();
+        }
+        assert_eq!(events.kept().streams.len(), STREAMS_MAX);
+        assert_eq!(events.kept().order.len(), STREAMS_MAX);
+    }
+}

@@ -1,0 +1,127 @@
+//! The roles this node hosts and what all connections to them share.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tasuki_proto::{
+    id::{InvalidId, RoleId},
+    reason::Reason,
+};
+use tokio::sync::Semaphore;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::role::{Actions, Refusal};
+
+/// Tool calls in flight, of all connections together: each holds a task and a wait.
+const CALLS_MAX: usize = 4096;
+
+pub(super) struct Host {
+    pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
+    /// The hold of a connection that does not say.
+    pub hold: Option<Duration>,
+    /// Calls that may still begin.
+    pub calls: Semaphore,
+    /// Requests whose answer is not written yet.
+    pub unwritten: TaskTracker,
+    /// Connections that outlive their HTTP request, and what serves them.
+    pub tasks: TaskTracker,
+    /// Stop taking requests; answer waits.
+    pub stopping: CancellationToken,
+    /// End what is still open.
+    pub ending: CancellationToken,
+}
+
+impl Host {
+    pub(super) fn new(
+        roles: Vec<Arc<dyn Actions>>,
+        hold: Option<Duration>,
+        stopping: CancellationToken,
+    ) -> Self {
+        Self {
+            hold,
+            roles: roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect(),
+            calls: Semaphore::new(CALLS_MAX),
+            unwritten: TaskTracker::new(),
+            tasks: TaskTracker::new(),
+            stopping,
+            ending: CancellationToken::new(),
+        }
+    }
+
+    /// `A, B`, or `none`.
+    pub(super) fn names(&self) -> String {
+        let names: Vec<&str> = self.roles.keys().map(RoleId::as_str).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    }
+
+    pub(super) fn only(&self) -> Option<&Arc<dyn Actions>> {
+        let mut roles = self.roles.values();
+        roles.next().filter(|_| roles.next().is_none())
+    }
+}
+
+/// Whom an address speaks for.
+#[derive(Clone)]
+pub(super) enum Scope {
+    /// One role; a parameter may only repeat it.
+    One(Arc<dyn Actions>),
+    /// Every role of the node; the tool's own parameter says which.
+    All,
+}
+
+impl Scope {
+    /// The one role, if this address or this node has only one.
+    pub(super) fn only<'a>(&'a self, host: &'a Host) -> Option<&'a Arc<dyn Actions>> {
+        match self {
+            Self::One(actions) => Some(actions),
+            Self::All => host.only(),
+        }
+    }
+
+    /// Whom a call is for, when its parameter `field` says `named`.
+    pub(super) fn resolve(
+        &self,
+        host: &Host,
+        field: &str,
+        named: Option<&str>,
+    ) -> Result<Arc<dyn Actions>, Refusal> {
+        match (self, named) {
+            (Self::One(actions), None) => Ok(Arc::clone(actions)),
+            (Self::One(actions), Some(named)) if named == actions.role().as_str() => {
+                Ok(Arc::clone(actions))
+            }
+            (Self::One(actions), Some(named)) => {
+                let role = actions.role();
+                Err(Refusal {
+                    reason: Reason::RoleForbidden,
+                    message: format!(
+                        "`{field}` names {named:?}, but this connection is for role {role}. \
+                         Leave `{field}` out or give {role:?}.",
+                        role = role.as_str()
+                    ),
+                })
+            }
+            (Self::All, None) => host.only().map(Arc::clone).ok_or_else(|| Refusal {
+                reason: Reason::RoleRequired,
+                message: format!(
+                    "`{field}` is missing, and this node hosts several roles: {}. \
+                     Say which one you are.",
+                    host.names()
+                ),
+            }),
+            (Self::All, Some(named)) => {
+                let role: RoleId = named.parse().map_err(|error: InvalidId| Refusal {
+                    reason: Reason::InvalidArgument,
+                    message: format!("`{field}` is not a role's name: {named:?} {error}."),
+                })?;
+                host.roles.get(&role).map(Arc::clone).ok_or_else(|| Refusal {
+                    reason: Reason::UnknownRole,
+                    message: format!(
+                        "`{field}` names {role}, which this node does not host. \
+                         It hosts: {}.",
+                        host.names()
+                    ),
+                })
+            }
+        }
+    }
+}

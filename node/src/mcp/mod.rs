@@ -1,0 +1,35 @@
+//! The node's MCP server: what an agent beside the node connects to.
+//!
+//! One listener speaks Streamable HTTP (`/mcp`, `/mcp/{role}`), the older HTTP+SSE (`/sse`,
+//! `/sse/{role}`, `/message`) and, after an HTTP upgrade, newline-delimited JSON-RPC (`/stdio`,
+//! `/stdio/{role}`), which `tasuki mcp` bridges to the stdio of an agent ([`bridge`]).
+//!
+//! - **C1** Every request passes the Host and Origin checks before anything looks at it.
+//! - **C2** Connections, sessions, events kept for resuming, calls in flight and bodies are
+//!   bounded; each bound has a name.
+//! - **C3** A turn counts as handed only when the answer that gives it was written to a live
+//!   connection.
+//! - **C4** Words of another agent appear only inside the fields of a tool's result.
+//!
+//! Nothing here knows whose turn it is: [`crate::role::Actions`] is asked.
+
+pub mod bridge;
+
+mod accept;
+mod agent;
+mod events;
+mod handed;
+mod hold;
+mod host;
+mod lines;
+mod security;
+mod server;
+mod sessions;
+mod sse;
+mod stdio;
+mod streamable;
+mod tools;
+
+pub use accept::CONNECTIONS_MAX;
+pub use server::{Settings, serve};
+pub use stdio::UPGRADE;

@@ -1,0 +1,204 @@
+//! Routes, and how the server starts and stops.
+//!
+//! Stopping goes in an order: no new connections; waits are answered; what is being answered is
+//! written; streams end; what is left is cut. All of it is over within five seconds.
+
+use std::{
+    collections::BTreeMap, future::poll_fn, io, path::PathBuf, pin::Pin, sync::Arc, time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::{Path, Request, State},
+    middleware,
+    response::{IntoResponse as _, Response},
+    routing::{any, get, post},
+};
+use bytes::BytesMut;
+use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
+use http_body::Body as _;
+use serde_json::json;
+use tasuki_proto::id::RoleId;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    accept::accept,
+    host::{Host, Scope},
+    security::{Names, guard},
+    sse, stdio,
+    streamable::Streamable,
+};
+use crate::role::Actions;
+
+/// A request's body, in bytes: two texts of a handover at their limit, escaped, with room.
+const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Until a request's body is complete, in milliseconds.
+const BODY_MS_MAX: u64 = 30_000;
+
+/// Until answers in flight are written when the server stops, in milliseconds.
+const WRITE_MS_MAX: u64 = 3_000;
+
+/// Until connections have ended after that, in milliseconds.
+const END_MS_MAX: u64 = 1_500;
+
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Where sessions are remembered across restarts of the node; `None`: nowhere.
+    pub sessions_dir: Option<PathBuf>,
+    /// How long a wait is held for a connection that does not say; `None`: by the table of
+    /// clients.
+    pub hold: Option<Duration>,
+}
+
+pub(super) struct Server {
+    pub host: Arc<Host>,
+    pub sse: sse::Sessions,
+    pub stdio: stdio::Lines,
+    of_all: Streamable,
+    of_role: BTreeMap<RoleId, Streamable>,
+}
+
+impl Server {
+    /// The scope of an address that names a role, or the answer that there is none.
+    pub(super) fn scope(&self, role: &str) -> Result<Scope, Box<Response>> {
+        role.parse::<RoleId>()
+            .ok()
+            .and_then(|role| self.host.roles.get(&role))
+            .map(|actions| Scope::One(Arc::clone(actions)))
+            .ok_or_else(|| Box::new(self.unknown_role(role)))
+    }
+
+    fn unknown_role(&self, role: &str) -> Response {
+        let names: Vec<&str> = self.host.roles.keys().map(RoleId::as_str).collect();
+        let message =
+            format!("this node does not host the role {role:?}; it hosts: {}", self.host.names());
+        let body = json!({ "error": "unknown_role", "message": message, "roles": names });
+        (StatusCode::NOT_FOUND, Json(body)).into_response()
+    }
+}
+
+/// Serves MCP on `listener` for `roles` until `shutdown`. The listener must be on loopback:
+/// nothing here encrypts or asks for a token.
+pub async fn serve(
+    listener: TcpListener,
+    roles: Vec<Arc<dyn Actions>>,
+    settings: Settings,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{address} is not a loopback address; MCP is served only on this machine"),
+        ));
+    }
+    let host = Arc::new(Host::new(roles, settings.hold, shutdown.clone()));
+    let dir = settings.sessions_dir.as_deref();
+    let mut of_role = BTreeMap::new();
+    for (role, actions) in &host.roles {
+        let scope = Scope::One(Arc::clone(actions));
+        of_role.insert(role.clone(), Streamable::new(&host, &scope, dir)?);
+    }
+    let server = Arc::new(Server {
+        of_all: Streamable::new(&host, &Scope::All, dir)?,
+        of_role,
+        sse: sse::Sessions::default(),
+        stdio: stdio::Lines::default(),
+        host: Arc::clone(&host),
+    });
+    let app =
+        routes(server).layer(middleware::from_fn_with_state(Arc::new(Names::new(address)), guard));
+    let (connections, ended) = (TaskTracker::new(), CancellationToken::new());
+    accept(listener, app, shutdown, ended.clone(), connections.clone()).await;
+
+    let within = |ms, tracker: TaskTracker| async move {
+        tracker.close();
+        let finished = tokio::time::timeout(Duration::from_millis(ms), tracker.wait()).await;
+        finished.is_err().then(|| tracker.len())
+    };
+    if let Some(count) = within(WRITE_MS_MAX, host.unwritten.clone()).await {
+        tracing::warn!(count, "stopping with answers that are not written");
+    }
+    host.ending.cancel();
+    tokio::join!(within(END_MS_MAX, host.tasks.clone()), within(END_MS_MAX, connections.clone()));
+    ended.cancel();
+    Ok(())
+}
+
+fn routes(server: Arc<Server>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/mcp", any(mcp_of_all))
+        .route("/mcp/{role}", any(mcp_of_role))
+        .route("/sse", get(sse::open_of_all))
+        .route("/sse/{role}", get(sse::open_of_role))
+        .route("/message", post(sse::message))
+        .route("/stdio", get(stdio::open_of_all))
+        .route("/stdio/{role}", get(stdio::open_of_role))
+        .fallback(|| async {
+            refuse(StatusCode::NOT_FOUND, "not_found", "nothing is served at this address")
+        })
+        .with_state(server)
+}
+
+async fn mcp_of_all(State(server): State<Arc<Server>>, request: Request) -> Response {
+    server.of_all.handle(request).await
+}
+
+async fn mcp_of_role(
+    State(server): State<Arc<Server>>,
+    Path(role): Path<String>,
+    request: Request,
+) -> Response {
+    let served = role.parse::<RoleId>().ok().and_then(|role| server.of_role.get(&role));
+    match served {
+        Some(streamable) => streamable.handle(request).await,
+        None => server.unknown_role(&role),
+    }
+}
+
+/// A refusal below MCP.
+pub(super) fn refuse(status: StatusCode, error: &str, message: impl Into<String>) -> Response {
+    (status, Json(json!({ "error": error, "message": message.into() }))).into_response()
+}
+
+/// A request's body, whole. One that says it is too large is refused before any of it is read.
+pub(super) async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Box<Response>> {
+    let too_large = || {
+        let message = format!("the limit for a request's body is {BODY_BYTES_MAX} bytes");
+        Box::new(refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
+    };
+    let told = headers.get(CONTENT_LENGTH).and_then(|told| told.to_str().ok()?.parse().ok());
+    if told.is_some_and(|told: u64| (BODY_BYTES_MAX as u64) < told) {
+        return Err(too_large());
+    }
+    let reading = collect(body);
+    match tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await {
+        Ok(Ok(Some(body))) => Ok(body),
+        Ok(Ok(None)) => Err(too_large()),
+        Ok(Err(error)) => {
+            let message = format!("the body could not be read: {error}");
+            Err(Box::new(refuse(StatusCode::BAD_REQUEST, "bad_request", message)))
+        }
+        Err(_) => {
+            let message = format!("the body was not complete after {BODY_MS_MAX} ms");
+            Err(Box::new(refuse(StatusCode::REQUEST_TIMEOUT, "timeout", message)))
+        }
+    }
+}
+
+/// `None`: over the limit.
+async fn collect(mut body: Body) -> Result<Option<Bytes>, axum::Error> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if BODY_BYTES_MAX - whole.len() < data.len() {
+            return Ok(None);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(Some(whole.freeze()))
+}

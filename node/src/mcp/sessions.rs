@@ -1,0 +1,331 @@
+//! Sessions of clients that speak a version of MCP from before 2026-07-28.
+//!
+//! Their number is bounded: the one that has been idle longest gives way, and is taken up again
+//! where its client left it when the client returns. What each client said when it began is
+//! kept in a small file, so that a session also outlives the node's process: a client that is
+//! told its session is gone gives the server up, often for good.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt as _};
+use rmcp::{
+    model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage},
+    transport::streamable_http_server::session::{
+        RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
+        SessionStoreError,
+        local::{LocalSessionManager, LocalSessionManagerError},
+    },
+};
+
+use super::{
+    events::Events,
+    host::{Host, Scope},
+    tools::label,
+};
+
+/// Sessions of one address in memory: each holds a task and a queue.
+const SESSIONS_MAX: usize = 256;
+
+/// Sessions of one address remembered in files of a few hundred bytes.
+const FILES_MAX: usize = 1024;
+
+/// Messages on their way to one client. A full queue holds up the whole session.
+const CHANNEL_CAPACITY: usize = 256;
+
+/// A silent session is ended after this long. Waits are silent, so it is far above any hold.
+const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(super) struct Sessions {
+    local: LocalSessionManager,
+    host: Arc<Host>,
+    scope: Scope,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Counts uses; the order of use is all that is asked.
+    clock: u64,
+    sessions: BTreeMap<SessionId, Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    used: u64,
+    client: String,
+    /// One more for each stream that is open.
+    open: Arc<()>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionsError {
+    #[error("{SESSIONS_MAX} sessions are open and none is idle")]
+    Full,
+    #[error(transparent)]
+    Local(#[from] LocalSessionManagerError),
+}
+
+impl Sessions {
+    pub(super) fn new(host: Arc<Host>, scope: Scope) -> Self {
+        let mut local = LocalSessionManager::default();
+        local.session_config.channel_capacity = CHANNEL_CAPACITY;
+        local.session_config.keep_alive = Some(IDLE);
+        // An empty priming event is something that some clients cannot parse.
+        local.session_config.sse_retry = None;
+        let local = local.with_event_store(Arc::new(Events::default()));
+        Self { local, host, scope, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a session is used, and keeps it from giving way for as long as the result
+    /// lives.
+    fn used(&self, id: &SessionId) -> Option<(Arc<()>, String)> {
+        let mut known = self.known();
+        known.clock += 1;
+        let clock = known.clock;
+        let session = known.sessions.get_mut(id)?;
+        session.used = clock;
+        Some((Arc::clone(&session.open), session.client.clone()))
+    }
+
+    fn begun(&self, id: SessionId) {
+        let mut known = self.known();
+        known.clock += 1;
+        let session =
+            Session { used: known.clock, client: "unknown".to_owned(), open: Arc::default() };
+        known.sessions.insert(id, session);
+    }
+
+    async fn make_room(&self) -> Result<(), SessionsError> {
+        let idlest = {
+            let known = self.known();
+            if known.sessions.len() < SESSIONS_MAX {
+                return Ok(());
+            }
+            known
+                .sessions
+                .iter()
+                .filter(|(_, session)| Arc::strong_count(&session.open) == 1)
+                .min_by_key(|(_, session)| session.used)
+                .map(|(id, _)| Arc::clone(id))
+        };
+        let idlest = idlest.ok_or(SessionsError::Full)?;
+        self.close_session(&idlest).await
+    }
+}
+
+impl SessionManager for Sessions {
+    type Error = SessionsError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
+        self.make_room().await?;
+        let (id, transport) = self.local.create_session().await?;
+        self.begun(Arc::clone(&id));
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, SessionsError> {
+        if let JsonRpcMessage::Request(request) = &message
+            && let ClientRequest::InitializeRequest(initialize) = &request.request
+            && let Some(session) = self.known().sessions.get_mut(id)
+        {
+            session.client = label(Some(&initialize.params.client_info));
+        }
+        Ok(self.local.initialize_session(id, message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, SessionsError> {
+        Ok(self.local.has_session(id).await?)
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
+        self.known().sessions.remove(id);
+        Ok(self.local.close_session(id).await?)
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
+        let used = self.used(id);
+        let stream = self.local.create_stream(id, message).await?;
+        Ok(kept_with(stream, used))
+    }
+
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), SessionsError> {
+        self.used(id);
+        Ok(self.local.accept_message(id, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
+        let used = self.used(id);
+        let present = used
+            .as_ref()
+            .and_then(|(_, client)| Some(self.scope.only(&self.host)?.connected(client)));
+        let stream = self.local.create_standalone_stream(id).await?;
+        Ok(kept_with(stream, (used, present)))
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
+        let used = self.used(id);
+        let stream = self.local.resume(id, last_event_id).await?;
+        Ok(kept_with(stream, used))
+    }
+
+    async fn restore_session(
+        &self,
+        id: SessionId,
+    ) -> Result<RestoreOutcome<Self::Transport>, SessionsError> {
+        self.make_room().await?;
+        let restored = self.local.restore_session(Arc::clone(&id)).await?;
+        if matches!(restored, RestoreOutcome::Restored(_)) {
+            self.begun(id);
+        }
+        Ok(restored)
+    }
+
+    // `event_store` stays `None`: requests without a session are cancelled when their client
+    // goes away, and with a store they would not be.
+}
+
+/// The stream, and with it whatever must live as long.
+fn kept_with<S, G>(stream: S, guard: G) -> impl Stream<Item = ServerSseMessage> + Send + Sync
+where
+    S: Stream<Item = ServerSseMessage> + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+{
+    stream.map(move |message| {
+        let _held = &guard;
+        message
+    })
+}
+
+/// What each client of one address said when it began, one file each.
+#[derive(Debug, Clone)]
+pub(super) struct Files {
+    dir: Arc<Path>,
+}
+
+impl Files {
+    pub(super) fn open(dir: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir_all(&dir)?;
+        Ok(Self { dir: dir.into() })
+    }
+
+    /// `None`: not an id that this server gave, so not the name of a file either.
+    fn path(&self, id: &str) -> Option<PathBuf> {
+        let is_ours = id.len() == 36 && id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+        is_ours.then(|| self.dir.join(format!("{id}.json")))
+    }
+
+    /// Forgets the oldest beyond [`FILES_MAX`].
+    fn prune(&self) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            files.push((entry.metadata()?.modified()?, entry.path()));
+        }
+        files.sort();
+        let excess = files.len().saturating_sub(FILES_MAX);
+        files.into_iter().take(excess).try_for_each(|(_, path)| std::fs::remove_file(path))
+    }
+
+    fn write(&self, path: &Path, json: &[u8]) -> io::Result<()> {
+        let draft = path.with_extension("new");
+        std::fs::write(&draft, json)?;
+        std::fs::rename(&draft, path)?;
+        self.prune()
+    }
+}
+
+#[async_trait::async_trait]
+impl SessionStore for Files {
+    async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
+        let Some(path) = self.path(id) else { return Ok(None) };
+        let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await?;
+        match read {
+            Ok(json) => Ok(serde_json::from_slice(&json)
+                .inspect_err(|error| tracing::warn!(id, %error, "unreadable session"))
+                .ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
+        let Some(path) = self.path(id) else { return Ok(()) };
+        let json = serde_json::to_vec(state)?;
+        let files = self.clone();
+        tokio::task::spawn_blocking(move || files.write(&path, &json)).await??;
+        Ok(())
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
+        let Some(path) = self.path(id) else { return Ok(()) };
+        match tokio::task::spawn_blocking(move || std::fs::remove_file(path)).await? {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tasuki_proto::limits::HOLD_MS_MAX;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
+    #[test]
+    fn a_session_outlives_any_hold() {
+        let host = Arc::new(Host::new(Vec::new(), None, CancellationToken::new()));
+        let config = Sessions::new(host, Scope::All).local.session_config;
+        assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
+        assert_eq!(config.sse_retry, None);
+        assert_eq!(config.channel_capacity, CHANNEL_CAPACITY);
+    }
+
+    #[tokio::test]
+    async fn files_are_bounded_and_only_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files::open(dir.path().join("s")).unwrap();
+        for _ in 0..FILES_MAX + 5 {
+            let path = files.path(&uuid::Uuid::new_v4().to_string()).unwrap();
+            std::fs::write(path, "{}").unwrap();
+        }
+        files.prune().unwrap();
+        assert_eq!(std::fs::read_dir(dir.path().join("s")).unwrap().count(), FILES_MAX);
+        assert!(files.path("../../../../../../../../etc/passwd-----").is_none());
+        assert!(files.load("../x").await.unwrap().is_none());
+        let unreadable = uuid::Uuid::new_v4().to_string();
+        std::fs::write(files.path(&unreadable).unwrap(), "{").unwrap();
+        assert!(files.load(&unreadable).await.unwrap().is_none());
+    }
+}

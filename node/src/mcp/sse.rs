@@ -1,0 +1,251 @@
+//! The older HTTP+SSE transport: a stream for what the server says, and an address to post to.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    extract::{Path, Query, Request, State},
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures::{Stream, stream};
+use http::{StatusCode, request::Parts};
+use rmcp::{
+    RoleServer, ServiceExt as _,
+    model::{ClientJsonRpcMessage, ErrorData, GetExtensions as _, JsonRpcMessage},
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    agent::{Agent, hold_in},
+    handed::{Probe, Probes, TooMany},
+    host::Scope,
+    server::{Server, read_body, refuse},
+};
+
+/// Streams open at once.
+const SESSIONS_MAX: usize = 512;
+
+/// Messages on their way, per stream and direction.
+const CHANNEL_CAPACITY: usize = 256;
+
+/// Between two comments on a silent stream, in milliseconds.
+const KEEP_ALIVE_MS: u64 = 15_000;
+
+/// Where to put what a client posts, by the stream's id.
+#[derive(Debug, Default)]
+pub(super) struct Sessions(Mutex<BTreeMap<String, Session>>);
+
+#[derive(Debug, Clone)]
+struct Session {
+    incoming: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+    outgoing: mpsc::Sender<Outgoing>,
+    probes: Arc<Probes>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    json: String,
+    probe: Option<Probe>,
+}
+
+impl Outgoing {
+    fn new(message: &TxJsonRpcMessage<RoleServer>, probe: Option<Probe>) -> Option<Self> {
+        let json = serde_json::to_string(message)
+            .inspect_err(|error| tracing::error!(%error, "an answer cannot be written"));
+        Some(Self { json: json.ok()?, probe })
+    }
+}
+
+pub(super) async fn open_of_all(State(server): State<Arc<Server>>, request: Request) -> Response {
+    open(server, Scope::All, request)
+}
+
+pub(super) async fn open_of_role(
+    State(server): State<Arc<Server>>,
+    Path(role): Path<String>,
+    request: Request,
+) -> Response {
+    match server.scope(&role) {
+        Ok(scope) => open(server, scope, request),
+        Err(refusal) => *refusal,
+    }
+}
+
+fn open(server: Arc<Server>, scope: Scope, request: Request) -> Response {
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    let (incoming, received) = mpsc::channel(CHANNEL_CAPACITY);
+    let (outgoing, to_send) = mpsc::channel(CHANNEL_CAPACITY);
+    let probes = Arc::new(Probes::new(server.host.unwritten.clone()));
+    {
+        let session = Session { incoming, outgoing: outgoing.clone(), probes: Arc::clone(&probes) };
+        let mut sessions = server.sse.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if SESSIONS_MAX <= sessions.len() {
+            return refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                format!("{SESSIONS_MAX} streams are open"),
+            );
+        }
+        sessions.insert(id.clone(), session);
+    }
+    let (parts, _) = request.into_parts();
+    let agent = Agent::of_connection(Arc::clone(&server.host), scope, hold_in(&parts));
+    let connection = Connection { received, outgoing, probes };
+    let gone = server.host.ending.child_token();
+    let held = gone.clone().drop_guard();
+    let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
+    let host = Arc::clone(&server.host);
+    host.tasks.spawn(async move {
+        converse(agent, connection, gone).await;
+        server.sse.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    });
+    Sse::new(events(endpoint, to_send, held))
+        .keep_alive(KeepAlive::new().interval(Duration::from_millis(KEEP_ALIVE_MS)))
+        .into_response()
+}
+
+async fn converse(agent: Agent, connection: Connection, gone: CancellationToken) {
+    let served = tokio::select! {
+        served = agent.serve_with_ct(connection, gone.clone()) => served,
+        () = gone.cancelled() => return,
+    };
+    match served {
+        Ok(running) => {
+            if let Err(error) = running.waiting().await {
+                tracing::debug!(%error, "a stream's service ended");
+            }
+        }
+        Err(error) => tracing::debug!(%error, "a stream was not initialized"),
+    }
+}
+
+/// A message counts as written when the connection asks for the one after it.
+fn events(
+    endpoint: Event,
+    to_send: mpsc::Receiver<Outgoing>,
+    held: DropGuard,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    let state = (Some(endpoint), to_send, None::<Probe>, held);
+    stream::unfold(state, |(endpoint, mut to_send, taken, held)| async move {
+        if let Some(probe) = taken {
+            probe.written();
+        }
+        if let Some(endpoint) = endpoint {
+            return Some((Ok(endpoint), (None, to_send, None, held)));
+        }
+        let Outgoing { json, probe } = to_send.recv().await?;
+        let event = Event::default().event("message").data(json);
+        Some((Ok(event), (None, to_send, probe, held)))
+    })
+}
+
+#[derive(Debug, serde::Deserialize)]
+pub(super) struct Address {
+    #[serde(rename = "sessionId")]
+    session_id: String,
+}
+
+pub(super) async fn message(
+    State(server): State<Arc<Server>>,
+    Query(address): Query<Address>,
+    request: Request,
+) -> Response {
+    let session = {
+        let sessions = server.sse.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.get(&address.session_id).cloned()
+    };
+    let Some(session) = session else {
+        return refuse(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            "no stream of this sessionId is open; open one with GET /sse",
+        );
+    };
+    let (parts, body) = request.into_parts();
+    let body = match read_body(&parts.headers, body).await {
+        Ok(body) => body,
+        Err(refusal) => return *refusal,
+    };
+    match serde_json::from_slice(&body) {
+        Ok(message) => session.take(message, parts),
+        Err(error) => refuse(
+            StatusCode::BAD_REQUEST,
+            "bad_request",
+            format!("the body is not a JSON-RPC message: {error}"),
+        ),
+    }
+}
+
+impl Session {
+    fn take(&self, mut message: ClientJsonRpcMessage, parts: Parts) -> Response {
+        if let JsonRpcMessage::Request(request) = &mut message {
+            request.request.extensions_mut().insert(parts);
+        }
+        let overloaded = || {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "too many messages are waiting")
+        };
+        if let Err(TooMany(id)) = self.probes.received(&mut message) {
+            let error = ErrorData::internal_error("too many requests are not answered yet", None);
+            let refusal = Outgoing::new(&JsonRpcMessage::error(error, Some(id)), None);
+            let told = refusal.is_some_and(|refusal| self.outgoing.try_send(refusal).is_ok());
+            return if told { accepted() } else { overloaded() };
+        }
+        match self.incoming.try_send(message) {
+            Ok(()) => accepted(),
+            Err(mpsc::error::TrySendError::Full(_)) => overloaded(),
+            Err(mpsc::error::TrySendError::Closed(_)) => {
+                refuse(StatusCode::NOT_FOUND, "not_found", "the stream has ended")
+            }
+        }
+    }
+}
+
+fn accepted() -> Response {
+    (StatusCode::ACCEPTED, "Accepted").into_response()
+}
+
+/// The server's side of one stream.
+struct Connection {
+    received: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    outgoing: mpsc::Sender<Outgoing>,
+    probes: Arc<Probes>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the stream has ended")]
+struct Ended;
+
+impl Transport<RoleServer> for Connection {
+    type Error = Ended;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Ended>> + Send + 'static {
+        let outgoing = self.outgoing.clone();
+        let probe = self.probes.answered(&message);
+        async move {
+            let message = Outgoing::new(&message, probe).ok_or(Ended)?;
+            outgoing.send(message).await.map_err(|_| Ended)
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.received.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Ended> {
+        self.received.close();
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Connections of `tasuki mcp`: an HTTP upgrade, then JSON-RPC line by line.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use axum::{
+    body::Body,
+    extract::{Path, Request, State},
+    response::Response,
+};
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONNECTION, UPGRADE as UPGRADE_HEADER},
+};
+use hyper_util::rt::TokioIo;
+use rmcp::ServiceExt as _;
+use tokio::io::BufReader;
+
+use super::{
+    agent::{Agent, hold_in},
+    host::Scope,
+    lines::Connection,
+    server::{Server, refuse},
+};
+
+/// The protocol that `Upgrade` names.
+pub const UPGRADE: &str = "tasuki-stdio";
+
+/// Connections open at once.
+const LINES_MAX: usize = 512;
+
+/// How many are open.
+#[derive(Debug, Default)]
+pub(super) struct Lines(AtomicUsize);
+
+pub(super) async fn open_of_all(State(server): State<Arc<Server>>, request: Request) -> Response {
+    open(server, Scope::All, request)
+}
+
+pub(super) async fn open_of_role(
+    State(server): State<Arc<Server>>,
+    Path(role): Path<String>,
+    request: Request,
+) -> Response {
+    match server.scope(&role) {
+        Ok(scope) => open(server, scope, request),
+        Err(refusal) => *refusal,
+    }
+}
+
+/// One taken place; given back when dropped.
+struct Place(Arc<Server>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.stdio.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn open(server: Arc<Server>, scope: Scope, mut request: Request) -> Response {
+    let asked = request.headers().get(UPGRADE_HEADER).and_then(|it| it.to_str().ok());
+    if !asked.is_some_and(|asked| asked.eq_ignore_ascii_case(UPGRADE)) {
+        let mut response = refuse(
+            StatusCode::UPGRADE_REQUIRED,
+            "upgrade_required",
+            "this address is for `tasuki mcp`; agents use /mcp or /sse",
+        );
+        response.headers_mut().insert(UPGRADE_HEADER, HeaderValue::from_static(UPGRADE));
+        return response;
+    }
+    if LINES_MAX <= server.stdio.0.fetch_add(1, Ordering::Relaxed) {
+        drop(Place(server));
+        return refuse(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            format!("{LINES_MAX} agents are connected this way"),
+        );
+    }
+    let place = Place(Arc::clone(&server));
+    let upgrading = hyper::upgrade::on(&mut request);
+    let (parts, _) = request.into_parts();
+    let host = Arc::clone(&server.host);
+    let agent = Agent::of_connection(Arc::clone(&host), scope, hold_in(&parts));
+    let gone = host.ending.child_token();
+    server.host.tasks.spawn(async move {
+        let _place = place;
+        let io = match upgrading.await {
+            Ok(io) => TokioIo::new(io),
+            Err(error) => return tracing::debug!(%error, "an upgrade failed"),
+        };
+        let (reader, writer) = tokio::io::split(io);
+        let connection = Connection::new(
+            BufReader::new(reader),
+            writer,
+            host.unwritten.clone(),
+            &host.tasks,
+            gone.clone(),
+        );
+        let served = tokio::select! {
+            served = agent.serve_with_ct(connection, gone.clone()) => served,
+            () = gone.cancelled() => return,
+        };
+        match served {
+            Ok(running) => {
+                if let Err(error) = running.waiting().await {
+                    tracing::debug!(%error, "an agent's service ended");
+                }
+            }
+            Err(error) => tracing::debug!(%error, "an agent was not initialized"),
+        }
+    });
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    response.headers_mut().insert(UPGRADE_HEADER, HeaderValue::from_static(UPGRADE));
+    response
+}

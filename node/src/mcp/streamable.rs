@@ -1,0 +1,81 @@
+//! Streamable HTTP: one endpoint for all versions of MCP from 2024-11-05 to 2026-07-28.
+
+use std::{io, path::Path, sync::Arc, time::Duration};
+
+use axum::{body::Body, extract::Request, response::Response};
+use http::{Method, StatusCode, header::CONTENT_TYPE};
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+
+use super::{
+    agent::Agent,
+    handed::{Probe, Watched},
+    host::{Host, Scope},
+    server::{read_body, refuse},
+    sessions::{Files, Sessions},
+};
+
+/// Between two comments on a silent stream, in milliseconds: below the shortest silence after
+/// which a client's HTTP library gives up.
+const KEEP_ALIVE_MS: u64 = 15_000;
+
+/// Streamable HTTP of one address.
+pub(super) struct Streamable {
+    service: StreamableHttpService<Agent, Sessions>,
+    host: Arc<Host>,
+}
+
+impl Streamable {
+    /// Sessions are remembered in `dir`, if there is one.
+    pub(super) fn new(host: &Arc<Host>, scope: &Scope, dir: Option<&Path>) -> io::Result<Self> {
+        let mut config = StreamableHttpServerConfig::default()
+            .with_sse_keep_alive(Some(Duration::from_millis(KEEP_ALIVE_MS)))
+            // An empty priming event is something that some clients cannot parse.
+            .with_sse_retry(None)
+            .with_cancellation_token(host.ending.clone())
+            // Host and Origin were checked for every endpoint alike.
+            .disable_allowed_hosts()
+            .disable_allowed_origins();
+        if let Some(dir) = dir {
+            // No role can have a name that begins so.
+            let name = match scope {
+                Scope::One(actions) => actions.role().as_str(),
+                Scope::All => "_all",
+            };
+            config.session_store = Some(Arc::new(Files::open(dir.join(name))?));
+        }
+        let sessions = Sessions::new(Arc::clone(host), scope.clone());
+        let agent = Agent::of_requests(Arc::clone(host), scope.clone());
+        let service =
+            StreamableHttpService::new(move || Ok(agent.clone()), Arc::new(sessions), config);
+        Ok(Self { service, host: Arc::clone(host) })
+    }
+
+    pub(super) async fn handle(&self, request: Request) -> Response {
+        if request.method() != Method::POST {
+            let is_delete = request.method() == Method::DELETE;
+            let mut response = self.service.handle(request).await.map(Body::new);
+            if is_delete && response.status() == StatusCode::ACCEPTED {
+                // The session is ended, not about to be; some clients complain otherwise.
+                *response.status_mut() = StatusCode::NO_CONTENT;
+            }
+            return response;
+        }
+        if self.host.stopping.is_cancelled() {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the node is stopping");
+        }
+        let (mut parts, body) = request.into_parts();
+        let body = match read_body(&parts.headers, body).await {
+            Ok(body) => body,
+            Err(refusal) => return *refusal,
+        };
+        let probe = Probe::new(&self.host.unwritten);
+        parts.extensions.insert(probe.clone());
+        let request = Request::from_parts(parts, Body::from(body));
+        let response = self.service.handle(request).await.map(Body::new);
+        let is_stream = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        if is_stream { response.map(|body| Body::new(Watched::new(body, probe))) } else { response }
+    }
+}

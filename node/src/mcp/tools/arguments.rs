@@ -1,0 +1,139 @@
+//! A tool's arguments as models write them.
+//!
+//! A number or a flag in quotes is taken for what it says, `null` and an empty name for absent;
+//! anything else that does not fit is refused by the name of its field.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use rmcp::model::JsonObject;
+use serde_json::Value;
+use tasuki_proto::{
+    id::{InvalidId, LoopId},
+    limits::{LOOP_DEFAULT, TEXT_BYTES_MAX},
+    reason::Reason,
+};
+
+use crate::role::Refusal;
+
+#[derive(Clone, Copy)]
+pub(super) struct Arguments<'a>(&'a JsonObject);
+
+impl<'a> Arguments<'a> {
+    pub(super) fn new(arguments: &'a JsonObject) -> Self {
+        Self(arguments)
+    }
+
+    fn get(self, field: &str) -> Option<&'a Value> {
+        self.0.get(field).filter(|value| !value.is_null())
+    }
+
+    /// A name; empty is absent.
+    pub(super) fn name(self, field: &str) -> Result<Option<String>, Refusal> {
+        let name = match self.get(field) {
+            None => return Ok(None),
+            Some(Value::String(text)) => text.trim().to_owned(),
+            Some(Value::Number(number)) => number.to_string(),
+            Some(other) => return Err(misfit(field, "a text", other)),
+        };
+        Ok(Some(name).filter(|name| !name.is_empty()))
+    }
+
+    pub(super) fn id<T: FromStr<Err = InvalidId>>(self, field: &str) -> Result<Option<T>, Refusal> {
+        self.name(field)?
+            .map(|name| {
+                name.parse()
+                    .map_err(|error| invalid(field, &format_args!("is no name: {name:?} {error}")))
+            })
+            .transpose()
+    }
+
+    /// The loop meant: `loop`, or the one every workspace starts with.
+    pub(super) fn loop_id(self) -> Result<LoopId, Refusal> {
+        match self.id("loop")? {
+            Some(loop_id) => Ok(loop_id),
+            None => LOOP_DEFAULT.parse().map_err(|error: InvalidId| invalid("loop", &error)),
+        }
+    }
+
+    /// A text for another agent: whole or refused, never cut.
+    pub(super) fn text(self, field: &str) -> Result<Option<String>, Refusal> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::String(text)) if TEXT_BYTES_MAX < text.len() => Err(Refusal {
+                reason: Reason::TooLarge,
+                message: format!(
+                    "`{field}` is {} bytes long; the limit is {TEXT_BYTES_MAX}. Nothing was \
+                     taken. Shorten it, or put it in a file and name the file.",
+                    text.len()
+                ),
+            }),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(other) => Err(misfit(field, "a text", other)),
+        }
+    }
+
+    pub(super) fn flag(self, field: &str) -> Result<Option<bool>, Refusal> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(Value::String(text)) if text.trim().eq_ignore_ascii_case("true") => Ok(Some(true)),
+            Some(Value::String(text)) if text.trim().eq_ignore_ascii_case("false") => {
+                Ok(Some(false))
+            }
+            Some(other) => Err(misfit(field, "true or false", other)),
+        }
+    }
+
+    pub(super) fn number(self, field: &str) -> Result<Option<u64>, Refusal> {
+        let Some(value) = self.get(field) else { return Ok(None) };
+        let number = match value {
+            Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
+            Value::String(text) => text.trim().parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        number.map(Some).ok_or_else(|| misfit(field, "a whole number, 0 or more", value))
+    }
+
+    /// Seconds, in whole or in part.
+    pub(super) fn seconds(self, field: &str) -> Result<Option<Duration>, Refusal> {
+        let Some(value) = self.get(field) else { return Ok(None) };
+        let seconds = match value {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => text.trim().parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        seconds
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .map(Some)
+            .ok_or_else(|| misfit(field, "a number of seconds, 0 or more", value))
+    }
+}
+
+/// `3.0` is 3, as some models write it.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "within the range that a float holds exactly"
+)]
+fn whole(number: f64) -> Option<u64> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    (number.fract() == 0.0 && (0.0..=EXACT_MAX).contains(&number)).then_some(number as u64)
+}
+
+pub(super) fn missing(field: &str, what: &str) -> Refusal {
+    invalid(field, &format_args!("is missing: {what}"))
+}
+
+fn misfit(field: &str, expected: &str, got: &Value) -> Refusal {
+    /// Of the value shown back, in characters.
+    const SHOWN_CHARS_MAX: usize = 60;
+    let shown: String = got.to_string().chars().take(SHOWN_CHARS_MAX).collect();
+    invalid(field, &format_args!("must be {expected}, not {shown}"))
+}
+
+fn invalid(field: &str, why: &dyn fmt::Display) -> Refusal {
+    Refusal {
+        reason: Reason::InvalidArgument,
+        message: format!("`{field}` {why}. Nothing happened; call again with it put right."),
+    }
+}

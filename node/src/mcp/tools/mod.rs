@@ -1,0 +1,85 @@
+//! What an agent can do, as MCP tools: one file per toolset. A tool parses, asks its role, and
+//! words the answer.
+//!
+//! Tools declare no output schema: clients that validate structured content against it do so
+//! for refusals too, which would hide them from the model.
+
+mod arguments;
+mod result;
+mod turn_loop;
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{
+    RoleServer,
+    model::{CallToolResult, Implementation, JsonObject, Tool},
+    service::RequestContext,
+};
+
+use self::arguments::Arguments;
+use super::{
+    handed::Probe,
+    host::{Host, Scope},
+};
+use crate::role::Refusal;
+
+pub(super) use self::result::refused;
+
+/// One call, with what the transport knows about it.
+pub(super) struct Call<'a> {
+    pub host: &'a Host,
+    pub scope: &'a Scope,
+    pub arguments: JsonObject,
+    pub client: Option<Implementation>,
+    /// From the address or a header.
+    pub hold: Option<Duration>,
+    pub probe: Option<Probe>,
+    pub context: &'a RequestContext<RoleServer>,
+}
+
+impl Call<'_> {
+    /// Name and version, for people.
+    fn client_label(&self) -> String {
+        label(self.client.as_ref())
+    }
+}
+
+pub(super) fn label(client: Option<&Implementation>) -> String {
+    /// A client's name and version, in characters: they are shown in status lines.
+    const LABEL_CHARS_MAX: usize = 80;
+    client.map_or_else(
+        || "unknown".to_owned(),
+        |client| {
+            let label = format!("{} {}", client.name, client.version);
+            label.chars().filter(|c| !c.is_control()).take(LABEL_CHARS_MAX).collect()
+        },
+    )
+}
+
+/// The tools of an address, by name. Where the address names the role, the parameter that
+/// repeats it is optional.
+pub(super) fn list(scope: &Scope) -> Vec<Tool> {
+    let mut tools = turn_loop::tools(matches!(scope, Scope::All));
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools
+}
+
+/// `None`: there is no tool of this name.
+pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResult> {
+    let arguments = Arguments::new(&call.arguments);
+    let done: Result<CallToolResult, Refusal> = match name {
+        turn_loop::AWAIT_MY_TURN => turn_loop::await_my_turn(&call, arguments).await,
+        turn_loop::HANDOVER_WORK => turn_loop::handover_work(&call, arguments).await,
+        turn_loop::LOOP_STATUS => turn_loop::loop_status(&call, arguments).await,
+        _ => return None,
+    };
+    Some(done.unwrap_or_else(|refusal| refused(&refusal)))
+}
+
+fn schema(properties: serde_json::Value, required: &[&str]) -> Arc<JsonObject> {
+    let mut schema = JsonObject::new();
+    schema.insert("type".to_owned(), "object".into());
+    schema.insert("properties".to_owned(), properties);
+    schema.insert("required".to_owned(), required.into());
+    Arc::new(schema)
+}

@@ -1,0 +1,37 @@
+//! How answers and refusals look as tool results.
+
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::role::Refusal;
+
+/// `text` for the model, `facts` for programs.
+pub(super) fn said(text: impl Into<String>, facts: Value) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text.into())]);
+    result.structured_content = Some(facts);
+    result
+}
+
+/// The same facts as indented JSON, in the order of the fields, and as structured content.
+pub(super) fn shown(facts: &impl Serialize) -> CallToolResult {
+    let failed = |error: serde_json::Error| json!({ "unreadable": error.to_string() });
+    let structured = serde_json::to_value(facts).unwrap_or_else(failed);
+    let text =
+        serde_json::to_string_pretty(facts).unwrap_or_else(|error| failed(error).to_string());
+    said(text, structured)
+}
+
+/// A refusal is something to read and act on, so it is a result, not a protocol error.
+pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
+    let mut result = CallToolResult::error(vec![ContentBlock::text(refusal.message.clone())]);
+    result.structured_content = Some(json!({
+        "error": {
+            "code": refusal.reason.as_str(),
+            "message": refusal.message,
+            "retryable": refusal.reason.is_retryable(),
+            "maybe_applied": refusal.reason.is_maybe_applied(),
+        }
+    }));
+    result
+}

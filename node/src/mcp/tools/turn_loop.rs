@@ -1,0 +1,243 @@
+//! Taking turns at a piece of work: `await_my_turn`, `handover_work`, `loop_status`.
+//!
+//! Names, parameters and the words of the answers are those of the tools people already have
+//! prompts for; what was added are further fields.
+
+mod answer;
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use rmcp::model::{CallToolResult, ProgressNotificationParam, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+use tasuki_proto::{id::Turn, wire};
+
+use self::answer::{Awaited, Status};
+use super::{
+    Call,
+    arguments::{Arguments, missing},
+    result::{said, shown},
+    schema,
+};
+use crate::{
+    mcp::{
+        handed::Mark,
+        hold::{Ask, hold},
+    },
+    role::{Actions, HandOver, Refusal},
+};
+
+pub(super) const AWAIT_MY_TURN: &str = "await_my_turn";
+pub(super) const HANDOVER_WORK: &str = "handover_work";
+pub(super) const LOOP_STATUS: &str = "loop_status";
+
+/// Between two signs of life during a wait, in milliseconds: a third of the shortest silence
+/// that a client takes for death.
+const PROGRESS_MS: u64 = 10_000;
+
+/// Before the first of them, in milliseconds: it opens the response, but an answer that is
+/// there at once needs none.
+const PROGRESS_FIRST_MS: u64 = 200;
+
+/// How long an answer may be overdue, in milliseconds, before the wait ends without it: the
+/// client's own limit is near.
+const OVERDUE_MS: u64 = 2_000;
+
+pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
+    let role = |what: &str| json!({ "type": "string", "description": what });
+    let loop_id = json!({
+        "type": "string",
+        "description": "The loop; default `main`."
+    });
+    let required = |fields: &[&'static str], role: &'static str| -> Vec<&'static str> {
+        role_is_required.then_some(role).into_iter().chain(fields.iter().copied()).collect()
+    };
+    vec![
+        Tool::new(
+            AWAIT_MY_TURN,
+            "Waits until it is your turn and returns what the previous agent did and what you \
+             are to do. Call it before starting work. If the answer says still_waiting, call \
+             it again at once.",
+            schema(
+                json!({
+                    "agent_id": role("Your role, e.g. A."),
+                    "loop": loop_id,
+                    "timeout_sec": {
+                        "type": "number",
+                        "minimum": 0,
+                        "description": "Wait at most this long; 0 only looks. Best left out."
+                    },
+                }),
+                &required(&[], "agent_id"),
+            ),
+        )
+        .with_annotations(
+            ToolAnnotations::new().read_only(true).idempotent(true).open_world(false),
+        ),
+        Tool::new(
+            HANDOVER_WORK,
+            "Ends your turn and gives the work to the next agent. Call it when your part is \
+             done; then call await_my_turn. Repeating the same call does no harm.",
+            schema(
+                json!({
+                    "current_agent_id": role("Your role, e.g. A."),
+                    "work_summary": { "type": "string", "description": "What you did." },
+                    "next_instruction": {
+                        "type": "string",
+                        "description": "What the next agent is to do."
+                    },
+                    "is_task_complete": {
+                        "type": "boolean",
+                        "description": "True ends the whole task for everyone."
+                    },
+                    "loop": loop_id,
+                    "to": {
+                        "type": "string",
+                        "description": "Who is next; default: the next participant in order."
+                    },
+                    "turn": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": "The turn you are ending, as await_my_turn gave it."
+                    },
+                }),
+                &required(
+                    &["work_summary", "next_instruction", "is_task_complete"],
+                    "current_agent_id",
+                ),
+            ),
+        )
+        .with_annotations(
+            ToolAnnotations::new()
+                .read_only(false)
+                .destructive(false)
+                .idempotent(true)
+                .open_world(false),
+        ),
+        Tool::new(
+            LOOP_STATUS,
+            "Shows whose turn it is, since when, who waits, and how far the last handover got. \
+             Does not wait.",
+            schema(
+                json!({ "agent_id": role("Your role, e.g. A."), "loop": loop_id }),
+                &required(&[], "agent_id"),
+            ),
+        )
+        .with_annotations(
+            ToolAnnotations::new().read_only(true).idempotent(true).open_world(false),
+        ),
+    ]
+}
+
+pub(super) async fn await_my_turn(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let actions = actor(call, arguments, "agent_id")?;
+    let loop_id = arguments.loop_id()?;
+    let hold = hold(&Ask {
+        client: call.client.as_ref().map_or("", |client| &client.name),
+        wants_progress: call.context.meta.get_progress_token().is_some(),
+        configured: call.hold,
+        asked: arguments.seconds("timeout_sec")?,
+    });
+    let _present = actions.connected(&call.client_label());
+    let answer = tokio::select! {
+        biased;
+        answer = actions.await_turn(&loop_id, hold) => answer?,
+        () = call.host.stopping.cancelled() => still_waiting(loop_id.as_str()),
+        () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => {
+            still_waiting(loop_id.as_str())
+        }
+        never = signs_of_life(call) => match never {},
+    };
+    if answer.can_start
+        && let Some(probe) = &call.probe
+    {
+        let turn = Turn::from(answer.turn);
+        probe.when_written(Mark { actions: Arc::clone(&actions), loop_id, turn });
+    }
+    Ok(shown(&Awaited::new(actions.role(), &answer)))
+}
+
+fn still_waiting(loop_id: &str) -> wire::TurnAnswer {
+    wire::TurnAnswer { still_waiting: true, r#loop: loop_id.to_owned(), ..Default::default() }
+}
+
+/// Progress for as long as it is polled.
+async fn signs_of_life(call: &Call<'_>) -> Infallible {
+    let Some(token) = call.context.meta.get_progress_token() else {
+        return std::future::pending().await;
+    };
+    tokio::time::sleep(Duration::from_millis(PROGRESS_FIRST_MS)).await;
+    let mut count = 0.0;
+    loop {
+        count += 1.0;
+        let sign = ProgressNotificationParam::new(token.clone(), count)
+            .with_message("waiting for the turn");
+        if call.context.peer.notify_progress(sign).await.is_err() {
+            // The stream is gone but a session outlives it: the wait itself goes on.
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(Duration::from_millis(PROGRESS_MS)).await;
+    }
+}
+
+pub(super) async fn handover_work(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let actions = actor(call, arguments, "current_agent_id")?;
+    let is_task_complete = arguments
+        .flag("is_task_complete")?
+        .ok_or_else(|| missing("is_task_complete", "true ends the whole task, false goes on"))?;
+    let instruction = match arguments.text("next_instruction")? {
+        Some(instruction) => instruction,
+        None if is_task_complete => String::new(),
+        None => return Err(missing("next_instruction", "say what the next agent is to do")),
+    };
+    let done = actions
+        .hand_over(HandOver {
+            loop_id: arguments.loop_id()?,
+            summary: arguments
+                .text("work_summary")?
+                .ok_or_else(|| missing("work_summary", "say what you did"))?,
+            instruction,
+            is_task_complete,
+            to: arguments.id("to")?,
+            turn: arguments.number("turn")?.filter(|turn| *turn != 0).map(Turn::from),
+        })
+        .await?;
+    let mut facts = json!({
+        "ended_turn": done.ended_turn,
+        "is_finished": done.is_finished,
+        "repeated": done.repeated,
+    });
+    if let Value::Object(facts) = &mut facts
+        && !done.is_finished
+    {
+        facts.insert("turn".to_owned(), done.turn.into());
+        facts.insert("to".to_owned(), done.to.into());
+    }
+    Ok(said("Handover successful. Turn switched.", facts))
+}
+
+pub(super) async fn loop_status(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let actions = actor(call, arguments, "agent_id")?;
+    let loop_id = arguments.loop_id()?;
+    let status = actions.loop_status(&loop_id).await?;
+    Ok(shown(&Status::new(loop_id.as_str(), &status)))
+}
+
+fn actor(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+    field: &'static str,
+) -> Result<Arc<dyn Actions>, Refusal> {
+    let named = arguments.name(field)?;
+    let actions = call.scope.resolve(call.host, field, named.as_deref())?;
+    actions.called(&call.client_label());
+    Ok(actions)
+}

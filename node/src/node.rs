@@ -1,0 +1,190 @@
+//! A running node: its identity, its link to the broker, and the actors of its roles.
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use ractor::{Actor as _, ActorRef, SpawnErr};
+use tasuki_proto::{
+    id::{NodeId, RoleId, Toolset, WorkspaceId},
+    limits::{ROLES_MAX, TOOLSETS_MAX},
+};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    identity::{Identity, IdentityError},
+    link::{self, BadAddress, HostedRole, Link, LinkState},
+    role::{
+        Actions, actor::Surroundings, handle::Handle, presence::Presence, supervisor::Supervisor,
+    },
+};
+
+/// A role to host, with the tools its agent gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoleSpec {
+    pub role: RoleId,
+    pub toolsets: Vec<Toolset>,
+}
+
+/// What a node is started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The broker's address, such as `http://127.0.0.1:7420`.
+    pub broker: String,
+    pub workspace: WorkspaceId,
+    pub roles: Vec<RoleSpec>,
+    /// Where the node's identity is kept; one process at a time.
+    pub data: PathBuf,
+    /// End another live node's claim on these roles.
+    pub take_over: bool,
+}
+
+/// Why a node does not start. A broker that cannot be reached is no reason.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    #[error("a node hosts at least one role; name one with --role")]
+    NoRole,
+    #[error("{0} roles are more than the {ROLES_MAX} that one node hosts")]
+    TooManyRoles(usize),
+    #[error("role {0} is named twice")]
+    RoleTwice(RoleId),
+    #[error("role {role} has {count} toolsets; the limit is {TOOLSETS_MAX}")]
+    TooManyToolsets { role: RoleId, count: usize },
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error(transparent)]
+    Broker(#[from] BadAddress),
+    #[error("the actors of the roles do not start")]
+    Actors(#[from] SpawnErr),
+}
+
+/// A running node.
+pub struct Node {
+    settings: Settings,
+    identity: Arc<Identity>,
+    link: Link,
+    state: watch::Receiver<LinkState>,
+    handles: Vec<Arc<Handle>>,
+    supervisor: ActorRef<()>,
+    supervision: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("node", self.identity.node())
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Takes the data directory, starts the roles, and connects in the background.
+    pub async fn start(settings: Settings) -> Result<Self, NodeError> {
+        check(&settings.roles)?;
+        let identity = Arc::new(Identity::open(&settings.data)?);
+        let hosted: Vec<_> = settings
+            .roles
+            .iter()
+            .map(|spec| HostedRole {
+                role: spec.role.clone(),
+                toolsets: spec.toolsets.clone(),
+                presence: Presence::default(),
+            })
+            .collect();
+        let link_settings = link::Settings {
+            broker: settings.broker.clone(),
+            workspace: settings.workspace.clone(),
+            node: identity.node().clone(),
+            roles: hosted.clone(),
+            take_over: settings.take_over,
+        };
+        let link = Link::start(link_settings, identity.clone())?;
+        let surroundings = |hosted: &HostedRole| Surroundings {
+            role: hosted.role.clone(),
+            presence: hosted.presence.clone(),
+            link: link.clone(),
+        };
+        let (started, actors) = oneshot::channel();
+        let arguments = (hosted.iter().map(surroundings).collect(), started);
+        let (supervisor, supervision) = Supervisor::spawn(None, Supervisor, arguments).await?;
+        let actors = actors.await.unwrap_or_default();
+        assert_eq!(actors.len(), hosted.len(), "a supervisor that started has started its actors");
+        let handles = hosted
+            .into_iter()
+            .zip(actors)
+            .map(|(hosted, actor)| Arc::new(Handle::new(hosted.role, hosted.presence, actor)))
+            .collect();
+        let state = link.state();
+        let supervision = Some(supervision);
+        Ok(Self { settings, identity, link, state, handles, supervisor, supervision })
+    }
+
+    /// What the agent playing `role` can ask for; `None` when this node does not host it.
+    pub fn actions(&self, role: &RoleId) -> Option<Arc<dyn Actions>> {
+        let handle = self.handles.iter().find(|handle| handle.role() == role)?;
+        Some(handle.clone())
+    }
+
+    pub fn roles(&self) -> &[RoleSpec] {
+        &self.settings.roles
+    }
+
+    pub fn id(&self) -> &NodeId {
+        self.identity.node()
+    }
+
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The connection to the broker as it stands.
+    pub fn link_state(&self) -> LinkState {
+        self.state.borrow().clone()
+    }
+
+    /// The same, for whoever waits for it to change.
+    pub fn watch_link(&self) -> watch::Receiver<LinkState> {
+        self.state.clone()
+    }
+
+    /// Answers waits with `still_waiting`, takes on nothing new, gives commands and receipts
+    /// until `within` to end, and gives the data directory free.
+    pub async fn shutdown(mut self, within: Duration) {
+        self.link.shutdown(within).await;
+        self.supervisor.stop(None);
+        if let Some(supervision) = self.supervision.take()
+            && let Err(error) = supervision.await
+        {
+            tracing::warn!(%error, "the supervisor of the roles had failed");
+        }
+    }
+}
+
+impl Drop for Node {
+    /// A node that is dropped without [`Node::shutdown`] leaves nothing running.
+    fn drop(&mut self) {
+        self.link.abandon();
+        self.supervisor.stop(None);
+    }
+}
+
+fn check(roles: &[RoleSpec]) -> Result<(), NodeError> {
+    if roles.is_empty() {
+        return Err(NodeError::NoRole);
+    }
+    if ROLES_MAX < roles.len() {
+        return Err(NodeError::TooManyRoles(roles.len()));
+    }
+    for (i, spec) in roles.iter().enumerate() {
+        if roles[..i].iter().any(|earlier| earlier.role == spec.role) {
+            return Err(NodeError::RoleTwice(spec.role.clone()));
+        }
+        let count = spec.toolsets.len();
+        if TOOLSETS_MAX < count {
+            return Err(NodeError::TooManyToolsets { role: spec.role.clone(), count });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Where this program keeps things, and how its parts find each other.
+//!
+//! A running node writes its addresses to `node.json` in its data directory; commands for
+//! people and `tasuki mcp` read them there. The file is a hint: whoever reads it finds out by
+//! connecting whether the node still runs.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// The address file's name in the data directory.
+const NODE_FILE: &str = "node.json";
+
+/// Where this user keeps configuration.
+pub fn config_directory() -> Option<PathBuf> {
+    directories::ProjectDirs::from("", "", "tasuki").map(|dirs| dirs.config_dir().to_owned())
+}
+
+/// What a running node says about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFile {
+    pub pid: u32,
+    /// URL of its MCP side, without a path.
+    pub mcp: String,
+    /// URL of the broker it uses.
+    pub broker: String,
+    pub workspace: String,
+    pub roles: Vec<String>,
+}
+
+impl NodeFile {
+    /// Writes it for this process.
+    pub fn write(&self, data: &Path) -> io::Result<()> {
+        let bytes = serde_json::to_vec_pretty(self)?;
+        replace(&data.join(NODE_FILE), &bytes)
+    }
+
+    /// `None`: no node wrote one, or the one that did is gone.
+    pub fn read(data: &Path) -> Option<Self> {
+        let bytes = fs::read(data.join(NODE_FILE)).ok()?;
+        let file: Self = serde_json::from_slice(&bytes).ok()?;
+        is_running(file.pid).then_some(file)
+    }
+
+    /// Removes what this process wrote; a later node's file stays.
+    pub fn remove(&self, data: &Path) {
+        if Self::read(data).as_ref() == Some(self)
+            && let Err(why) = fs::remove_file(data.join(NODE_FILE))
+        {
+            tracing::debug!(%why, "node.json stays behind");
+        }
+    }
+}
+
+fn is_running(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    // Someone else's process answers `EPERM`: it runs.
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+/// Puts `bytes` at `path` whole or not at all, durably, readable by this user only.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    fs::create_dir_all(directory)?;
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let mut file = private(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(directory)?.sync_all()
+}
+
+/// A file that is made readable by this user only.
+pub fn private(path: &Path) -> io::Result<File> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(pid: u32) -> NodeFile {
+        NodeFile {
+            pid,
+            mcp: "http://127.0.0.1:1".into(),
+            broker: "http://127.0.0.1:2".into(),
+            workspace: "default".into(),
+            roles: vec!["A".into()],
+        }
+    }
+
+    #[test]
+    fn a_running_node_is_found_until_it_removes_its_file() {
+        let data = tempfile::tempdir().unwrap();
+        let mine = file(std::process::id());
+        mine.write(data.path()).unwrap();
+        assert_eq!(NodeFile::read(data.path()), Some(mine.clone()));
+        mine.remove(data.path());
+        assert_eq!(NodeFile::read(data.path()), None);
+    }
+
+    #[test]
+    fn a_node_that_is_gone_is_not_found() {
+        let data = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        file(child.id()).write(data.path()).unwrap();
+        assert_eq!(NodeFile::read(data.path()), None);
+    }
+
+    #[test]
+    fn only_the_own_file_is_removed() {
+        let data = tempfile::tempdir().unwrap();
+        let (mine, mut theirs) = (file(std::process::id()), file(std::process::id()));
+        theirs.mcp = "http://127.0.0.1:3".into();
+        theirs.write(data.path()).unwrap();
+        mine.remove(data.path());
+        assert_eq!(NodeFile::read(data.path()), Some(theirs));
+    }
+}

@@ -1,0 +1,175 @@
+//! How the MCP side talks to a role's actor.
+//!
+//! ractor's mailboxes have no bound, so this door has: each message carries a permit, given back
+//! when the call is done and not when its caller tires of waiting.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use ractor::{ActorRef, MessagingErr};
+use tasuki_proto::{
+    id::{LoopId, RoleId, Turn},
+    reason::Reason,
+    wire,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
+    time,
+};
+
+use super::{
+    Actions, Connected, HandOver, Refusal,
+    actor::{Msg, Reply},
+    presence::Presence,
+    state::Receipt,
+};
+use crate::link::retry::outcome_unknown;
+
+/// Commands and reads of one role under way. An agent does one thing at a time, and a model that
+/// calls its tools side by side does a handful.
+const CALLS_PER_ROLE_MAX: usize = 16;
+
+/// Waits of one role under way: one per loop, and those that are just being superseded.
+const WAITS_PER_ROLE_MAX: usize = 256;
+
+/// Receipts on their way to the actor; more are dropped.
+const REPORTS_PER_ROLE_MAX: usize = 64;
+
+/// How long a call waits for an actor that is being started anew, in milliseconds.
+const RESTART_MS_MAX: u64 = 1_000;
+
+/// One role, as the MCP side sees it.
+#[derive(Debug)]
+pub struct Handle {
+    role: RoleId,
+    presence: Presence,
+    /// Another one after the actor started anew; closed when the node has stopped.
+    actor: watch::Receiver<ActorRef<Msg>>,
+    calls: Arc<Semaphore>,
+    waits: Arc<Semaphore>,
+    reports: Arc<Semaphore>,
+}
+
+impl Handle {
+    pub fn new(role: RoleId, presence: Presence, actor: watch::Receiver<ActorRef<Msg>>) -> Self {
+        Self {
+            role,
+            presence,
+            actor,
+            calls: Arc::new(Semaphore::new(CALLS_PER_ROLE_MAX)),
+            waits: Arc::new(Semaphore::new(WAITS_PER_ROLE_MAX)),
+            reports: Arc::new(Semaphore::new(REPORTS_PER_ROLE_MAX)),
+        }
+    }
+
+    /// `lost` is said when the node stopped, or the actor failed, before the answer came.
+    async fn call<T>(
+        &self,
+        message: impl FnOnce(Reply<T>) -> Msg,
+        lost: impl FnOnce() -> Refusal,
+    ) -> Result<T, Refusal> {
+        self.presence.called("");
+        let (reply, answer) = oneshot::channel();
+        self.deliver(message(reply)).await?;
+        answer.await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    /// Hands a message over, to the next actor if this one just failed.
+    async fn deliver(&self, mut message: Msg) -> Result<(), Refusal> {
+        let mut actor = self.actor.clone();
+        loop {
+            let current = actor.borrow_and_update().clone();
+            message = match current.send_message(message) {
+                Ok(()) => return Ok(()),
+                Err(MessagingErr::SendErr(message)) => message,
+                Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => {
+                    return Err(gone());
+                }
+            };
+            let next = time::timeout(Duration::from_millis(RESTART_MS_MAX), actor.changed()).await;
+            if !matches!(next, Ok(Ok(()))) {
+                return Err(gone());
+            }
+        }
+    }
+
+    fn report(&self, loop_id: &LoopId, turn: Turn, receipt: Receipt) {
+        let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
+        let message = Msg::Report { loop_id: loop_id.clone(), turn, receipt, _permit: permit };
+        let actor = self.actor.borrow().clone();
+        // A receipt that is lost is one that nobody claims.
+        drop(actor.send_message(message));
+    }
+}
+
+#[async_trait]
+impl Actions for Handle {
+    fn role(&self) -> &RoleId {
+        &self.role
+    }
+
+    async fn await_turn(
+        &self,
+        loop_id: &LoopId,
+        hold: Duration,
+    ) -> Result<wire::TurnAnswer, Refusal> {
+        let permit = admit(&self.waits, "waits", WAITS_PER_ROLE_MAX)?;
+        let loop_id = loop_id.clone();
+        self.call(|reply| Msg::AwaitTurn { loop_id, hold, reply, permit }, gone).await
+    }
+
+    async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal> {
+        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
+        let lost = || outcome_unknown("the node stopped or failed before it came");
+        self.call(|reply| Msg::HandOver { handover, reply, permit }, lost).await
+    }
+
+    async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
+        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
+        let loop_id = loop_id.clone();
+        self.call(|reply| Msg::LoopStatus { loop_id, reply, permit }, gone).await
+    }
+
+    fn mark_handed(&self, loop_id: &LoopId, turn: Turn) {
+        self.report(loop_id, turn, Receipt::Handed);
+    }
+
+    fn mark_seen(&self, loop_id: &LoopId, turn: Turn) {
+        self.report(loop_id, turn, Receipt::Seen);
+    }
+
+    fn called(&self, client: &str) {
+        self.presence.called(client);
+    }
+
+    fn connected(&self, client: &str) -> Connected {
+        self.presence.called(client);
+        let open = self.presence.open();
+        let (guard, dropped) = Connected::new();
+        tokio::spawn(async move {
+            let _open = open;
+            // An error is how a dropped guard is told.
+            let _dropped = dropped.await;
+        });
+        guard
+    }
+}
+
+fn admit(room: &Arc<Semaphore>, what: &str, limit: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+    room.clone().try_acquire_owned().map_err(|_| Refusal {
+        reason: Reason::Overloaded,
+        message: format!(
+            "{limit} {what} of this role are under way already; nothing was sent. Call again \
+             when one of them is answered."
+        ),
+    })
+}
+
+/// The refusal of what has no effect, or was never taken.
+fn gone() -> Refusal {
+    Refusal {
+        reason: Reason::Unavailable,
+        message: "This node is stopping; nothing was changed. Call again once it is back."
+            .to_owned(),
+    }
+}

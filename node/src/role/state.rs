@@ -1,0 +1,197 @@
+//! What a role's actor keeps. Pure: time comes in as an argument.
+//!
+//! **R1** At most one wait per loop is open; a newer one supersedes the older.
+//! **R2** A receipt is not reported twice in a row, nor a weaker one after a stronger of its turn.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tasuki_proto::id::{LoopId, Turn};
+
+use crate::clock::Moment;
+
+/// Loops whose latest report is remembered. An agent names loops as it likes; what is forgotten is
+/// reported again at worst, which changes nothing at the broker.
+const REPORTED_MAX: usize = 1_024;
+
+/// One call that waits, numbered by this actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WaitNumber(u64);
+
+/// How far a turn was reported; each says more than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Receipt {
+    Handed,
+    Seen,
+}
+
+/// Open waits and reported turns of one role, per loop.
+#[derive(Debug, Default)]
+pub struct State {
+    latest: u64,
+    waits: BTreeMap<LoopId, WaitNumber>,
+    reported: BTreeMap<LoopId, (Turn, Receipt)>,
+}
+
+impl State {
+    /// Opens a wait; also the one it supersedes.
+    pub fn open_wait(&mut self, loop_id: &LoopId) -> (WaitNumber, Option<WaitNumber>) {
+        self.latest += 1;
+        let wait = WaitNumber(self.latest);
+        let superseded = self.waits.insert(loop_id.clone(), wait);
+        assert!(superseded.is_none_or(|older| older < wait), "R1: {superseded:?} and {wait:?}");
+        (wait, superseded)
+    }
+
+    /// A wait was answered or given up. One that was superseded closes nothing.
+    pub fn close_wait(&mut self, loop_id: &LoopId, wait: WaitNumber) {
+        if self.waits.get(loop_id) == Some(&wait) {
+            self.waits.remove(loop_id);
+        }
+    }
+
+    /// Whether `receipt` of `turn` is news to the broker.
+    pub fn report(&mut self, loop_id: &LoopId, turn: Turn, receipt: Receipt) -> bool {
+        match self.reported.get(loop_id) {
+            Some((latest, known)) if *latest == turn && receipt <= *known => return false,
+            Some(_) => {}
+            None if self.reported.len() < REPORTED_MAX => {}
+            None => drop(self.reported.pop_first()),
+        }
+        self.reported.insert(loop_id.clone(), (turn, receipt));
+        true
+    }
+}
+
+/// When a role was last heard of.
+#[derive(Debug, Default)]
+pub struct Signs {
+    last: Option<Moment>,
+    /// Open connections and waits.
+    open: u32,
+    client: String,
+}
+
+impl Signs {
+    /// Called by `client`; an empty name changes nothing.
+    pub fn called(&mut self, now: Moment, client: &str) {
+        self.last = Some(now);
+        if !client.is_empty() && self.client != client {
+            client.clone_into(&mut self.client);
+        }
+    }
+
+    pub const fn opened(&mut self, now: Moment) {
+        self.last = Some(now);
+        self.open += 1;
+    }
+
+    pub const fn closed(&mut self, now: Moment) {
+        self.last = Some(now);
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// How long ago the last sign of life was; `None`: there was none.
+    pub const fn quiet(&self, now: Moment) -> Option<Duration> {
+        match self.last {
+            Some(_) if 0 < self.open => Some(Duration::ZERO),
+            Some(last) => Some(now.since(last)),
+            None => None,
+        }
+    }
+
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    enum Step {
+        Call,
+        Open,
+        Close,
+    }
+
+    #[test]
+    fn how_quiet_a_role_is() {
+        use Step::{Call, Close, Open};
+        for (steps, now, quiet) in [
+            (vec![], 9, None),
+            (vec![(1, Call)], 9, Some(8)),
+            (vec![(1, Call), (5, Call)], 9, Some(4)),
+            (vec![(1, Open)], 9, Some(0)),
+            (vec![(1, Open), (2, Open), (3, Close)], 9, Some(0)),
+            (vec![(1, Open), (2, Open), (3, Close), (4, Close)], 9, Some(5)),
+        ] {
+            let mut signs = Signs::default();
+            for (at, step) in steps {
+                let at = Moment::from_millis(at);
+                match step {
+                    Call => signs.called(at, "c 1"),
+                    Open => signs.opened(at),
+                    Close => signs.closed(at),
+                }
+            }
+            let said = signs.quiet(Moment::from_millis(now)).map(|d| d.as_millis());
+            assert_eq!(said, quiet);
+        }
+    }
+
+    #[test]
+    fn the_latest_client_that_has_a_name_is_remembered() {
+        let mut signs = Signs::default();
+        for (client, kept) in [("", ""), ("a 1", "a 1"), ("", "a 1"), ("b 2", "b 2")] {
+            signs.called(Moment::default(), client);
+            assert_eq!(signs.client(), kept);
+        }
+    }
+
+    #[test]
+    fn a_newer_wait_supersedes_the_older_on_the_same_loop_only() {
+        let (main, side) = ("main".parse().expect("id"), "side".parse().expect("id"));
+        let mut state = State::default();
+        let (first, none) = state.open_wait(&main);
+        assert_eq!(none, None);
+        assert_eq!(state.open_wait(&side).1, None);
+        let (second, superseded) = state.open_wait(&main);
+        assert_eq!(superseded, Some(first));
+        state.close_wait(&main, first);
+        let (third, superseded) = state.open_wait(&main);
+        assert_eq!(superseded, Some(second), "the end of the superseded one closed nothing");
+        state.close_wait(&main, third);
+        assert_eq!(state.open_wait(&main).1, None);
+    }
+
+    #[test]
+    fn receipts_of_a_turn_go_forward_and_are_told_once() {
+        use Receipt::{Handed, Seen};
+        let main = "main".parse().expect("id");
+        let mut state = State::default();
+        for (turn, receipt, is_news) in [
+            (1, Handed, true),
+            (1, Handed, false),
+            (1, Seen, true),
+            (1, Handed, false),
+            (1, Seen, false),
+            (3, Seen, true),
+            (3, Handed, false),
+            (2, Seen, true),
+            (4, Handed, true),
+        ] {
+            let said = state.report(&main, Turn::from(turn), receipt);
+            assert_eq!(said, is_news, "{turn} {receipt:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_reported_is_forgotten_before_it_fills_the_memory() {
+        let mut state = State::default();
+        for i in 0..2 * REPORTED_MAX {
+            let loop_id = format!("l{i}").parse().expect("id");
+            assert!(state.report(&loop_id, Turn::from(1), Receipt::Seen));
+        }
+        assert_eq!(state.reported.len(), REPORTED_MAX);
+    }
+}

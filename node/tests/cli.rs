@@ -1,0 +1,266 @@
+//! The real `tasuki` against a broker that says what a test wants it to say.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    process::{Output, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::Stream;
+use serde_json::Value;
+use tasuki_proto::{
+    reason::Reason,
+    wire::{
+        self,
+        feed_server::{Feed, FeedServer},
+        turn_loop_server::{TurnLoop, TurnLoopServer},
+    },
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+    time::timeout,
+};
+use tonic::{Request, Response, Status, transport::server::TcpIncoming};
+
+/// For one command on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type Result<T> = std::result::Result<Response<T>, Status>;
+
+/// Answers handovers and subscriptions from a script, and keeps what it was asked.
+#[derive(Debug, Clone, Default)]
+struct Script(Arc<Mutex<Play>>);
+
+#[derive(Debug, Default)]
+struct Play {
+    handovers: VecDeque<std::result::Result<wire::HandOverResponse, Status>>,
+    feeds: VecDeque<Vec<std::result::Result<wire::FeedItem, Status>>>,
+    is_loop_there: bool,
+    keys: Vec<wire::IdempotencyKey>,
+    asked_from: Vec<u64>,
+    created: Vec<Vec<String>>,
+    rounds: Vec<wire::StartRoundRequest>,
+}
+
+#[tonic::async_trait]
+impl TurnLoop for Script {
+    async fn hand_over(
+        &self,
+        asked: Request<wire::HandOverRequest>,
+    ) -> Result<wire::HandOverResponse> {
+        let mut play = self.0.lock().unwrap();
+        play.keys.extend(asked.into_inner().key);
+        let lost = || Err(Status::unavailable("the connection broke"));
+        play.handovers.pop_front().unwrap_or_else(lost).map(Response::new)
+    }
+    async fn get_loop(&self, _: Request<wire::GetLoopRequest>) -> Result<wire::GetLoopResponse> {
+        if !self.0.lock().unwrap().is_loop_there {
+            return Err(Reason::UnknownLoop.status("There is no such loop."));
+        }
+        let of = wire::Loop {
+            r#loop: "main".into(),
+            participants: vec!["A".into(), "B".into()],
+            ..Default::default()
+        };
+        Ok(Response::new(wire::GetLoopResponse { r#loop: Some(of), latest: None }))
+    }
+    async fn create_loop(
+        &self,
+        asked: Request<wire::CreateLoopRequest>,
+    ) -> Result<wire::CreateLoopResponse> {
+        self.0.lock().unwrap().created.push(asked.into_inner().participants);
+        Ok(Response::new(wire::CreateLoopResponse::default()))
+    }
+    async fn start_round(
+        &self,
+        asked: Request<wire::StartRoundRequest>,
+    ) -> Result<wire::StartRoundResponse> {
+        self.0.lock().unwrap().rounds.push(asked.into_inner());
+        Ok(Response::new(wire::StartRoundResponse { round: 2, ..Default::default() }))
+    }
+    async fn await_turn(
+        &self,
+        _: Request<wire::AwaitTurnRequest>,
+    ) -> Result<wire::AwaitTurnResponse> {
+        Err(not_played())
+    }
+    async fn mark_turn(&self, _: Request<wire::MarkTurnRequest>) -> Result<wire::MarkTurnResponse> {
+        Err(not_played())
+    }
+    async fn list_loops(
+        &self,
+        _: Request<wire::ListLoopsRequest>,
+    ) -> Result<wire::ListLoopsResponse> {
+        Err(not_played())
+    }
+    async fn reclaim(&self, _: Request<wire::ReclaimRequest>) -> Result<wire::ReclaimResponse> {
+        Err(not_played())
+    }
+    async fn history(&self, _: Request<wire::HistoryRequest>) -> Result<wire::HistoryResponse> {
+        Err(not_played())
+    }
+}
+
+fn not_played() -> Status {
+    Status::unimplemented("not in the script")
+}
+
+#[tonic::async_trait]
+impl Feed for Script {
+    type SubscribeStream =
+        Pin<Box<dyn Stream<Item = std::result::Result<wire::FeedItem, Status>> + Send>>;
+
+    async fn subscribe(
+        &self,
+        asked: Request<wire::SubscribeRequest>,
+    ) -> Result<Self::SubscribeStream> {
+        let mut play = self.0.lock().unwrap();
+        play.asked_from.push(asked.into_inner().from_sequence);
+        match play.feeds.pop_front() {
+            Some(items) => Ok(Response::new(Box::pin(futures::stream::iter(items)))),
+            None => Ok(Response::new(Box::pin(futures::stream::pending()))),
+        }
+    }
+}
+
+/// A scripted broker, and a place to call it from.
+struct Stage {
+    script: Script,
+    url: String,
+    place: tempfile::TempDir,
+}
+
+impl Stage {
+    async fn set(play: Play) -> Self {
+        let script = Script(Arc::new(Mutex::new(play)));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let served = tonic::transport::Server::builder()
+            .add_service(TurnLoopServer::new(script.clone()))
+            .add_service(FeedServer::new(script.clone()))
+            .serve_with_incoming(TcpIncoming::from(listener));
+        tokio::spawn(served);
+        Self { script, url, place: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
+        command
+            .args(line.split_whitespace())
+            .args(["--broker", &self.url, "--data"])
+            .arg(self.place.path())
+            .current_dir(self.place.path())
+            .env("USER", "alice")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn run(&self, line: &str) -> (i32, Output) {
+        let output = timeout(PATIENCE, self.command(line).output()).await.expect("it ends in time");
+        let output = output.unwrap();
+        (output.status.code().unwrap(), output)
+    }
+
+    fn play<T>(&self, look: impl FnOnce(&mut Play) -> T) -> T {
+        look(&mut self.script.0.lock().unwrap())
+    }
+}
+
+const HANDOVER: &str = "loop handover --role A --summary s --instruction i";
+
+fn handed_over() -> wire::HandOverResponse {
+    wire::HandOverResponse { ended_turn: 1, turn: 2, to: "B".into(), ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_asked_for_again_under_the_same_key() {
+    let lost = || Err(Status::unavailable("the connection broke"));
+    let handovers = [lost(), Err(Reason::OutcomeUnknown.status("Ask again.")), Ok(handed_over())];
+    let stage = Stage::set(Play { handovers: handovers.into(), ..Default::default() }).await;
+    let (code, output) = stage.run(HANDOVER).await;
+    assert_eq!(code, 0, "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Turn 1 ended; B has turn 2.\n");
+    let keys = stage.play(|play| std::mem::take(&mut play.keys));
+    assert_eq!(keys.len(), 3);
+    assert!(keys.iter().all(|key| *key == keys[0] && key.counter == 1), "{keys:?}");
+
+    stage.play(|play| play.handovers.push_back(Ok(handed_over())));
+    stage.run(HANDOVER).await;
+    let next = stage.play(|play| play.keys[0].clone());
+    assert_eq!((next.client_id, next.counter), (keys[0].client_id.clone(), 2));
+}
+
+#[tokio::test]
+async fn a_command_nobody_answers_may_or_may_not_have_taken_effect() {
+    let stage = Stage::set(Play::default()).await;
+    let (code, output) = stage.run(&format!("{HANDOVER} --json")).await;
+    assert_eq!(code, 4, "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["error"]["code"], "outcome_unknown");
+    assert_eq!(said["error"]["maybe_applied"], true);
+    assert!(said["error"]["message"].as_str().unwrap().contains("may or may not"));
+}
+
+#[tokio::test]
+async fn a_refusal_is_final() {
+    let refused = Err(Reason::NotYourTurn.status("B holds turn 2 of `main`."));
+    let stage = Stage::set(Play { handovers: [refused].into(), ..Default::default() }).await;
+    let (code, output) = stage.run(HANDOVER).await;
+    assert_eq!(code, 1);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said, "error: B holds turn 2 of `main`. (not_your_turn)\n");
+    assert_eq!(stage.play(|play| play.keys.len()), 1);
+}
+
+#[tokio::test]
+async fn a_broker_that_is_not_there_is_said_at_once() {
+    let stage = Stage::set(Play::default()).await;
+    let (code, output) = stage.run("loop status --broker http://127.0.0.1:1").await;
+    assert_eq!(code, 2, "--broker twice: {output:?}");
+    let (code, _) = Stage { url: "http://127.0.0.1:1".into(), ..stage }.run(HANDOVER).await;
+    assert_eq!(code, 3);
+}
+
+#[tokio::test]
+async fn start_opens_a_loop_that_is_not_there_and_a_round_of_one_that_is() {
+    let stage = Stage::set(Play::default()).await;
+    let (code, output) = stage.run("loop start review --participants A,B,C").await;
+    assert_eq!(code, 0, "{output:?}");
+    assert_eq!(stage.play(|play| play.created.clone()), [["A", "B", "C"]]);
+
+    stage.play(|play| play.is_loop_there = true);
+    let (code, output) = stage.run("loop start --participants A,B --instruction @@go").await;
+    assert_eq!(code, 0, "{output:?}");
+    let round = stage.play(|play| play.rounds[0].clone());
+    assert_eq!((round.person.as_str(), round.instruction.as_str()), ("alice", "@go"));
+
+    let (code, output) = stage.run("loop start --participants B,A --json").await;
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((code, &said["error"]["code"]), (1, &"loop_exists".into()));
+    assert_eq!(stage.play(|play| play.rounds.len()), 1);
+}
+
+#[tokio::test]
+async fn watch_resumes_after_the_last_sequence_it_saw() {
+    let item = |sequence: u64| Ok(wire::FeedItem { sequence, ..Default::default() });
+    let feeds = [
+        vec![item(5), item(6), Err(Reason::Lagged.status("Too slow."))],
+        vec![item(7), Err(Status::unavailable("the connection broke"))],
+        vec![item(8)],
+    ];
+    let stage = Stage::set(Play { feeds: feeds.into(), ..Default::default() }).await;
+    let mut watch = stage.command("watch --from 5 --json").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    for sequence in 5..=8_u64 {
+        let line = timeout(PATIENCE, lines.next_line()).await.expect("a line comes in time");
+        let seen: Value = serde_json::from_str(&line.unwrap().unwrap()).unwrap();
+        assert_eq!(seen["sequence"], sequence);
+    }
+    assert_eq!(stage.play(|play| play.asked_from[..3].to_vec()), [5, 7, 8]);
+}

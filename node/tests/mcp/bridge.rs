@@ -1,0 +1,140 @@
+//! `tasuki mcp` against a real server, and a server that goes away and comes back.
+
+use serde_json::{Value, json};
+use tasuki_node::mcp::bridge::{Error, bridge};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf},
+    task::JoinHandle,
+};
+
+use crate::{
+    http::{call, initialize, with_progress},
+    world::{Loop, World, soon},
+};
+
+struct Agent {
+    reader: BufReader<ReadHalf<DuplexStream>>,
+    writer: Option<WriteHalf<DuplexStream>>,
+    bridge: JoinHandle<Result<(), Error>>,
+}
+
+impl Agent {
+    fn new(world: &World, role: Option<&'static str>, hold: Option<u64>) -> Self {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let (stdin, stdout) = tokio::io::split(theirs);
+        let url = format!("http://{}", world.addr);
+        let bridge = tokio::spawn(async move {
+            let role = role.map(|role| role.parse().unwrap());
+            bridge(&url, role.as_ref(), hold, stdin, stdout).await
+        });
+        let (reader, writer) = tokio::io::split(ours);
+        Self { reader: BufReader::new(reader), writer: Some(writer), bridge }
+    }
+
+    async fn say(&mut self, line: &str) {
+        let line = format!("{line}\n");
+        self.writer.as_mut().unwrap().write_all(line.as_bytes()).await.unwrap();
+    }
+
+    async fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        soon(self.reader.read_line(&mut line)).await.unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line:?}"))
+    }
+
+    async fn begin(&mut self) {
+        self.say(&initialize("2025-06-18", "junie").to_string()).await;
+        assert_eq!(self.hear().await["result"]["serverInfo"]["name"], "tasuki");
+        self.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_on_stdio_plays_its_turn() {
+    let world = World::new().await;
+    let mut a = Agent::new(&world, Some("A"), Some(600));
+    a.begin().await;
+    world.shared.until("connected", |state| state.connected == 1).await;
+    a.say(&call(1, "await_my_turn", json!({})).to_string()).await;
+    assert_eq!(a.hear().await["result"]["structuredContent"]["can_start"], true);
+    world.shared.until("handed", |state| state.handed == [1]).await;
+    assert_eq!(world.shared.0.borrow().holds, [600.0]);
+    assert_eq!(world.shared.0.borrow().clients, ["junie 9.9"]);
+    a.writer = None;
+    drop(a.reader);
+    soon(a.bridge).await.unwrap().unwrap();
+    world.shared.until("gone", |state| state.connected == 0).await;
+}
+
+#[tokio::test]
+async fn garbage_and_huge_lines_are_answered_and_the_conversation_goes_on() {
+    let world = World::new().await;
+    let mut all = Agent::new(&world, None, None);
+    all.begin().await;
+    all.say("garbage").await;
+    assert_eq!(all.hear().await["error"]["code"], -32700);
+    all.say(r#"{"jsonrpc":"2.0","id":9,"method":7}"#).await;
+    let told = all.hear().await;
+    assert_eq!((&told["error"]["code"], &told["id"]), (&json!(-32600), &json!(9)));
+    all.say(&"x".repeat(17 * 1024 * 1024)).await;
+    assert_eq!(all.hear().await["error"]["code"], -32600);
+    all.say(&call(1, "loop_status", json!({ "agent_id": "B" })).to_string()).await;
+    assert_eq!(all.hear().await["result"]["structuredContent"]["holder"], "A");
+}
+
+#[tokio::test]
+async fn an_agent_does_not_notice_that_the_node_restarts() {
+    let shared = Loop::new();
+    let world = World::start("127.0.0.1:0", shared.clone(), None).await;
+    let addr = world.addr.to_string();
+    let mut b = Agent::new(&world, Some("B"), None);
+    b.begin().await;
+    b.say(&with_progress(call(1, "await_my_turn", json!({}))).to_string()).await;
+    assert_eq!(b.hear().await["method"], "notifications/progress");
+    // Answered by the node that stops; the call after it waits for the next node.
+    world.stopped().await;
+    let told = b.hear().await;
+    assert_eq!(told["result"]["structuredContent"]["still_waiting"], true, "{told}");
+    b.say(&call(2, "await_my_turn", json!({})).to_string()).await;
+    let world = World::start(&addr, shared, None).await;
+    world.shared.until("parked again", |state| state.waiting == 1).await;
+    world.shared.give_to("B", Default::default());
+    let told = b.hear().await;
+    assert_eq!(told["id"], 2, "the second handshake is not the agent's business: {told}");
+    assert_eq!(told["result"]["structuredContent"]["turn"], 2);
+    b.say(&call(3, "loop_status", json!({})).to_string()).await;
+    assert_eq!(b.hear().await["id"], 3);
+}
+
+#[tokio::test]
+async fn a_wait_on_stdio_is_cancelled_or_ends_with_its_agent() {
+    let world = World::new().await;
+    let mut b = Agent::new(&world, Some("B"), None);
+    b.begin().await;
+    b.say(&call(1, "await_my_turn", json!({})).to_string()).await;
+    world.shared.until("parked", |state| state.waiting == 1).await;
+    b.say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#).await;
+    world.shared.until("cancelled", |state| state.waiting == 0).await;
+    b.say(&call(2, "await_my_turn", json!({})).to_string()).await;
+    world.shared.until("parked again", |state| state.waiting == 1).await;
+    b.bridge.abort();
+    world.shared.until("gone", |state| state.waiting == 0).await;
+}
+
+#[tokio::test]
+async fn without_a_node_the_error_says_what_starts_one() {
+    let world = World::new().await;
+    let nobody = Agent::new(&world, Some("C"), None).bridge;
+    let told = soon(nobody).await.unwrap().unwrap_err().to_string();
+    assert!(told.contains("it hosts: A, B"), "{told}");
+    let addr = world.addr;
+    world.stopped().await;
+    let (theirs, _ours) = tokio::io::duplex(64);
+    let (stdin, stdout) = tokio::io::split(theirs);
+    let told = bridge(&format!("http://{addr}"), None, None, stdin, stdout).await.unwrap_err();
+    assert!(told.to_string().contains("start one with `tasuki up`"), "{told}");
+    let (theirs, _ours) = tokio::io::duplex(64);
+    let (stdin, stdout) = tokio::io::split(theirs);
+    let told = bridge("localhost", None, None, stdin, stdout).await.unwrap_err();
+    assert!(told.to_string().contains("not a node's address"), "{told}");
+}

@@ -1,0 +1,14 @@
+//! The MCP server over real sockets, as clients of every kind meet it.
+
+#![allow(clippy::unwrap_used, reason = "in a test, that is how it fails")]
+
+mod bridge;
+mod flood;
+mod golden;
+mod http;
+mod lifetimes;
+mod refusals;
+mod security;
+mod sessions;
+mod sse;
+mod world;

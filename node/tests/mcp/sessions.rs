@@ -1,0 +1,116 @@
+//! Sessions: what breaks clients when a server gets it wrong.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{
+    http::{Client, Http, call, initialize, with_progress},
+    world::{Loop, World, soon},
+};
+
+fn wait(id: u64) -> Value {
+    with_progress(call(id, "await_my_turn", json!({})))
+}
+
+#[tokio::test]
+async fn no_stream_begins_with_an_empty_event() {
+    let world = World::new().await;
+    for version in ["2024-11-05", "2025-06-18", "2025-11-25"] {
+        let mut a = Client::new(world.addr, "/mcp/A").await;
+        a.headers.clear();
+        let mut http = a.post(&initialize(version, "gemini-cli-mcp-client")).await;
+        let first = http.event().await;
+        assert!(!first.data.is_empty(), "{first:?}");
+        let session = http.headers["mcp-session-id"].clone();
+        a.headers.push(("Mcp-Session-Id".to_owned(), session));
+        a.post(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        let mut http = a.post(&call(1, "await_my_turn", json!({}))).await;
+        assert!(!http.event().await.data.is_empty());
+        let mut standalone = a.get(None).await;
+        let mut ended = Http::connect(world.addr).await;
+        let session = a.headers[0].1.as_str();
+        ended.send("DELETE /mcp/A", &[("Mcp-Session-Id", session)], b"").await;
+        assert_eq!(ended.status, 204);
+        assert!(soon(standalone.next_event()).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_stream_can_be_resumed_before_and_after_the_answer() {
+    let world = World::new().await;
+    let b = Client::new(world.addr, "/mcp/B").await;
+    let mut http = b.post(&wait(1)).await;
+    let progress = http.event().await;
+    assert_eq!(progress.json()["method"], "notifications/progress");
+    assert_eq!(progress.json()["params"]["message"], "waiting for the turn");
+    drop(http);
+    let mut before = b.get(Some(&progress.id)).await;
+    world.shared.give_to("B", Default::default());
+    let answer = before.event().await;
+    assert_eq!(answer.json()["id"], 1, "the last event is not sent again");
+    assert!(soon(before.next_event()).await.is_none());
+    let mut after = b.get(Some(&progress.id)).await;
+    assert_eq!(after.event().await, answer);
+    assert!(soon(after.next_event()).await.is_none());
+    let mut nothing = b.get(Some(&answer.id)).await;
+    assert!(soon(nothing.next_event()).await.is_none());
+    let mut unknown = b.get(Some("no-such/1")).await;
+    assert!(soon(unknown.next_event()).await.is_none());
+}
+
+#[tokio::test]
+async fn a_session_outlives_the_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = Loop::new();
+    let first = World::start("127.0.0.1:0", shared.clone(), Some(dir.path())).await;
+    let mut a = Client::of(first.addr, "/mcp/A", "codex-mcp-client").await;
+    first.stopped().await;
+    let second = World::start("127.0.0.1:0", shared, Some(dir.path())).await;
+    a.addr = second.addr;
+    let turn = a.call("await_my_turn", json!({})).await;
+    assert_eq!(turn["structuredContent"]["can_start"], true);
+    assert_eq!(second.shared.0.borrow().clients.last().unwrap(), "codex-mcp-client 9.9");
+
+    let mut http = Http::connect(second.addr).await;
+    http.send("DELETE /mcp/A", &[("Mcp-Session-Id", &a.session)], b"").await;
+    assert_eq!(http.status, 204);
+    assert_eq!(a.post(&call(1, "loop_status", json!({}))).await.status, 404);
+    a.headers[0].1 = "../../../../etc/passwd".to_owned();
+    assert_eq!(a.post(&call(1, "loop_status", json!({}))).await.status, 404);
+}
+
+#[tokio::test]
+async fn the_idlest_session_gives_way_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::start("127.0.0.1:0", Loop::new(), Some(dir.path())).await;
+    let first = Client::new(world.addr, "/mcp/A").await;
+    let second = Client::new(world.addr, "/mcp/A").await;
+    let mut stream = second.get(None).await;
+    for _ in 0..256 {
+        Client::new(world.addr, "/mcp/A").await;
+    }
+    first.call("loop_status", json!({})).await;
+    second.call("loop_status", json!({})).await;
+    // The one with an open stream was not idle, so its stream is still the same.
+    let more = tokio::time::timeout(Duration::from_millis(50), stream.next_event()).await;
+    assert!(more.is_err(), "{more:?}");
+}
+
+#[tokio::test]
+async fn answers_are_not_held_back() {
+    let world = World::new().await;
+    let a = Client::new(world.addr, "/mcp/A").await;
+    let mut http = Http::connect(world.addr).await;
+    let mut took = Vec::new();
+    for _ in 0..30 {
+        let began = tokio::time::Instant::now();
+        a.post_on(&mut http, &call(1, "loop_status", json!({}))).await;
+        http.answer().await;
+        took.push(began.elapsed());
+        http.text().await;
+    }
+    // Nagle's algorithm and delayed acknowledgements together cost 40 ms, nearly each time.
+    took.sort();
+    assert!(took[took.len() / 4] < Duration::from_millis(20), "{took:?}");
+}

@@ -1,0 +1,251 @@
+//! Roles that play a loop without a broker, and a server for them.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tasuki_node::{
+    mcp::{Settings, serve},
+    role::{Actions, Connected, HandOver, Refusal},
+};
+use tasuki_proto::{
+    id::{LoopId, RoleId, Turn},
+    reason::Reason,
+    wire,
+};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+/// Fails a test that would hang.
+pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time")
+}
+
+/// What is true of the one loop there is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    pub(crate) turn: u64,
+    pub(crate) holder: String,
+    pub(crate) is_finished: bool,
+    pub(crate) latest: Option<wire::Entry>,
+    pub(crate) handed: Vec<u64>,
+    pub(crate) waiting: usize,
+    pub(crate) connected: usize,
+    pub(crate) clients: Vec<String>,
+    /// The hold each wait came with, in seconds.
+    pub(crate) holds: Vec<f64>,
+    /// By role.
+    newest_wait: std::collections::BTreeMap<String, u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Loop(pub(crate) watch::Sender<State>);
+
+impl Loop {
+    pub(crate) fn new() -> Arc<Self> {
+        let state = State { turn: 1, holder: "A".to_owned(), ..State::default() };
+        Arc::new(Self(watch::Sender::new(state)))
+    }
+
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&State) -> bool) -> State {
+        let mut states = self.0.subscribe();
+        let waited =
+            tokio::time::timeout(Duration::from_secs(20), states.wait_for(|state| is_so(state)));
+        match waited.await {
+            Ok(state) => state.unwrap().clone(),
+            Err(_) => panic!("never {what}: {:?}", self.0.borrow()),
+        }
+    }
+
+    pub(crate) fn give_to(&self, holder: &str, entry: wire::Entry) {
+        self.0.send_modify(|state| {
+            state.turn += 1;
+            state.holder = holder.to_owned();
+            state.latest = Some(entry);
+        });
+    }
+}
+
+#[derive(Debug)]
+struct Fake {
+    role: RoleId,
+    shared: Arc<Loop>,
+    guards: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Counted(Arc<Loop>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|state| state.waiting -= 1);
+    }
+}
+
+#[async_trait]
+impl Actions for Fake {
+    fn role(&self) -> &RoleId {
+        &self.role
+    }
+
+    async fn await_turn(
+        &self,
+        loop_id: &LoopId,
+        hold: Duration,
+    ) -> Result<wire::TurnAnswer, Refusal> {
+        if loop_id.as_str() != "main" {
+            let message = format!("there is no loop {loop_id}");
+            return Err(Refusal { reason: Reason::UnknownLoop, message });
+        }
+        let mut number = 0;
+        self.shared.0.send_modify(|state| {
+            state.waiting += 1;
+            let newest = state.newest_wait.entry(self.role.to_string()).or_default();
+            *newest += 1;
+            number = *newest;
+            state.holds.push(hold.as_secs_f64());
+        });
+        let _counted = Counted(Arc::clone(&self.shared));
+        let mut states = self.shared.0.subscribe();
+        let is_newest = |state: &State| state.newest_wait[self.role.as_str()] == number;
+        let is_mine = |state: &State| state.is_finished || state.holder == self.role.as_str();
+        let woken = tokio::time::timeout(
+            hold,
+            states.wait_for(|state| is_mine(state) || !is_newest(state)),
+        )
+        .await;
+        let state = match woken {
+            Ok(state) => state.unwrap().clone(),
+            Err(_) => self.shared.0.borrow().clone(),
+        };
+        let can_start = is_mine(&state);
+        Ok(wire::TurnAnswer {
+            can_start: can_start && !state.is_finished,
+            is_finished: state.is_finished,
+            still_waiting: !can_start && is_newest(&state),
+            superseded: !can_start && !is_newest(&state),
+            r#loop: loop_id.to_string(),
+            round: 1,
+            turn: state.turn,
+            holder: state.holder,
+            latest: state.latest.filter(|_| can_start),
+            ..Default::default()
+        })
+    }
+
+    async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal> {
+        let state = self.shared.0.borrow().clone();
+        if state.holder != self.role.as_str() {
+            let message = format!("it is {}'s turn, not {}'s", state.holder, self.role);
+            return Err(Refusal { reason: Reason::NotYourTurn, message });
+        }
+        let to = handover.to.map_or_else(|| "B".to_owned(), |to| to.to_string());
+        let entry = wire::Entry {
+            kind: wire::EntryKind::Handover.into(),
+            from: self.role.to_string(),
+            to: to.clone(),
+            summary: handover.summary,
+            instruction: handover.instruction,
+            ..Default::default()
+        };
+        if handover.is_task_complete {
+            self.shared.0.send_modify(|state| {
+                state.is_finished = true;
+                state.latest = Some(entry);
+            });
+        } else {
+            self.shared.give_to(&to, entry);
+        }
+        Ok(wire::HandOverResponse {
+            ended_turn: state.turn,
+            turn: if handover.is_task_complete { 0 } else { state.turn + 1 },
+            to: if handover.is_task_complete { String::new() } else { to },
+            is_finished: handover.is_task_complete,
+            ..Default::default()
+        })
+    }
+
+    async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
+        let state = self.shared.0.borrow().clone();
+        Ok(wire::GetLoopResponse {
+            r#loop: Some(wire::Loop {
+                r#loop: loop_id.to_string(),
+                participants: vec!["A".to_owned(), "B".to_owned()],
+                round: 1,
+                turn: state.turn,
+                status: wire::LoopStatus::Working.into(),
+                holder: state.holder,
+                ..Default::default()
+            }),
+            latest: state.latest,
+        })
+    }
+
+    fn mark_handed(&self, _loop_id: &LoopId, turn: Turn) {
+        self.shared.0.send_modify(|state| state.handed.push(turn.get()));
+    }
+
+    fn mark_seen(&self, _loop_id: &LoopId, _turn: Turn) {}
+
+    fn called(&self, client: &str) {
+        self.shared.0.send_modify(|state| state.clients.push(client.to_owned()));
+    }
+
+    fn connected(&self, _client: &str) -> Connected {
+        self.shared.0.send_modify(|state| state.connected += 1);
+        let (guard, gone) = Connected::new();
+        let shared = Arc::clone(&self.shared);
+        self.guards.lock().unwrap().push(tokio::spawn(async move {
+            gone.await.ok();
+            shared.0.send_modify(|state| state.connected -= 1);
+        }));
+        guard
+    }
+}
+
+/// A server for A and B, until dropped.
+pub(crate) struct World {
+    pub(crate) addr: SocketAddr,
+    pub(crate) shared: Arc<Loop>,
+    stop: CancellationToken,
+    running: JoinHandle<std::io::Result<()>>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::start("127.0.0.1:0", Loop::new(), None).await
+    }
+
+    pub(crate) async fn start(addr: &str, shared: Arc<Loop>, sessions: Option<&Path>) -> Self {
+        let roles = ["A", "B"]
+            .map(|role| {
+                let shared = Arc::clone(&shared);
+                let role = role.parse().unwrap();
+                Arc::new(Fake { role, shared, guards: Mutex::default() }) as Arc<dyn Actions>
+            })
+            .to_vec();
+        let listener = TcpListener::bind(addr).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let settings = Settings { sessions_dir: sessions.map(Path::to_owned), hold: None };
+        let running = tokio::spawn(serve(listener, roles, settings, stop.clone()));
+        Self { addr, shared, stop, running }
+    }
+
+    /// Stops, and says how long that took.
+    pub(crate) async fn stopped(mut self) -> Duration {
+        let began = tokio::time::Instant::now();
+        self.stop.cancel();
+        soon(&mut self.running).await.unwrap().unwrap();
+        began.elapsed()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
