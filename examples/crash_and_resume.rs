@@ -20,9 +20,11 @@ const TURNS: u64 = 12;
 /// What happens while this turn is being played.
 fn accident(turn: u64) -> Option<Accident> {
     match turn {
-        3 => Some(Accident { broker: true, node: false }),
-        6 => Some(Accident { broker: false, node: true }),
-        9 => Some(Accident { broker: true, node: true }),
+        3 => Some(Accident { broker: true, node: false, is_mid_call: false }),
+        5 => Some(Accident { broker: true, node: false, is_mid_call: true }),
+        6 => Some(Accident { broker: false, node: true, is_mid_call: false }),
+        8 => Some(Accident { broker: false, node: true, is_mid_call: true }),
+        10 => Some(Accident { broker: true, node: true, is_mid_call: true }),
         _ => None,
     }
 }
@@ -32,6 +34,8 @@ struct Accident {
     broker: bool,
     /// The one beside the agent whose turn it is.
     node: bool,
+    /// While it hands over, so that the answer may be lost when all else is done.
+    is_mid_call: bool,
 }
 
 /// An agent at work.
@@ -51,11 +55,16 @@ async fn main() -> Result<()> {
 
     while let Some(Working { role, turn, go_on }) = at_work.recv().await {
         println!("turn {turn:>2}  {} works", ROLES[role]);
-        let Some(Accident { broker, node }) = accident(turn) else {
-            // Whoever was waiting ended with an error: `play` says which.
-            let _ = go_on.send(());
+        let mut go_on = Some(go_on);
+        // One that is not waiting ended with an error: `play` says which.
+        let mut hand_over = || go_on.take().map(|go_on| go_on.send(()));
+        let Some(Accident { broker, node, is_mid_call }) = accident(turn) else {
+            hand_over();
             continue;
         };
+        if is_mid_call {
+            hand_over();
+        }
         if broker {
             relay.broker.kill().await?;
             println!("         kill -9 of the broker");
@@ -64,8 +73,8 @@ async fn main() -> Result<()> {
             relay.nodes[role].kill().await?;
             println!("         kill -9 of the node of {}", ROLES[role]);
         }
-        // The agent hands over to a system of which a part is gone.
-        let _ = go_on.send(());
+        // If it did not yet, the agent hands over to a system of which a part is gone.
+        hand_over();
         if broker {
             relay.restart_broker().await?;
             println!("         the broker is back");

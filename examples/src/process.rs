@@ -38,13 +38,13 @@ pub fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.ancestors().skip(1).find(|folder| !folder.ends_with("examples"));
     let folder = folder.ok_or("this program lies in no folder")?;
-    // A test lies one folder deeper than the programs.
-    let found = [Some(folder), folder.parent()].into_iter().flatten().map(|it| it.join(name));
-    found.clone().find(|path| path.is_file()).ok_or_else(|| {
-        let built = if cfg!(debug_assertions) { "" } else { " --release" };
-        format!("{name} is not in {}; build it: cargo build --workspace{built}", folder.display())
-            .into()
-    })
+    let path = folder.join(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let built = if cfg!(debug_assertions) { "" } else { " --release" };
+    let folder = folder.display();
+    Err(format!("{name} is not in {folder}; build it: cargo build --workspace{built}").into())
 }
 
 impl Process {
