@@ -35,6 +35,7 @@ fn to(role: &str) -> HandOver {
         is_task_complete: false,
         to: Some(role.parse().expect("an id")),
         turn: None,
+        key: None,
     }
 }
 

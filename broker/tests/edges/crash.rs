@@ -274,8 +274,8 @@ async fn every_acknowledged_handover_survives_kill_9_exactly_once() {
     }
     keepers.shutdown().await;
 
-    let acknowledged = ledger.lock().unwrap().clone();
-    check(address, &lines, &acknowledged).await;
+    let ledger = ledger.lock().unwrap().clone();
+    check(address, &lines, &ledger).await;
     broker.kill().await;
     assert_whole(data.path()).await;
 }

@@ -98,7 +98,7 @@ async fn serve(to: Bridge) -> Result<(), Failure> {
             Error::Address(_) => Failure::usage(text),
             Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
             Error::Refused { .. } => Failure::reason(Reason::UnknownRole, text),
-            Error::Agent(_) => Failure::local(text),
+            Error::Agent(_) | Error::Random(_) => Failure::local(text),
         }
     })
 }

@@ -13,7 +13,7 @@ use tonic::{Response, Status, transport::Channel};
 use super::{
     CALLS_MAX, Link, LinkState,
     channel::{self, ATTEMPT_MS_MAX},
-    overloaded,
+    keys, overloaded,
     receipts::Mark,
     retry::{Attempts, Failure, Next, chance},
     state::unreachable,
@@ -30,10 +30,18 @@ impl Link {
     ) -> Result<wire::HandOverResponse, Refusal> {
         let _room = self.room()?;
         self.shared.ready(LinkState::is_connected).await?;
-        let key = self.shared.keys.next().await?;
+        // In use until the answer is there.
+        let ours;
+        let key = match &handover.key {
+            Some(key) => keys::wire(key),
+            None => {
+                ours = self.shared.keys.next().await?;
+                ours.wire()
+            }
+        };
         let request = wire::HandOverRequest {
             caller: None,
-            key: Some(key.wire()),
+            key: Some(key),
             r#loop: handover.loop_id.to_string(),
             role: role.to_string(),
             summary: handover.summary.clone(),

@@ -114,9 +114,13 @@ impl Shared {
 
 impl Key {
     pub fn wire(&self) -> wire::IdempotencyKey {
-        let IdempotencyKey { client, counter } = &self.key;
-        wire::IdempotencyKey { client_id: client.to_string(), counter: *counter }
+        wire(&self.key)
     }
+}
+
+pub fn wire(key: &IdempotencyKey) -> wire::IdempotencyKey {
+    let IdempotencyKey { client, counter } = key;
+    wire::IdempotencyKey { client_id: client.to_string(), counter: *counter }
 }
 
 impl Drop for Key {

@@ -2,10 +2,10 @@
 //!
 //! - **B1** Nothing but MCP goes to the agent.
 //! - **B2** The agent does not notice a restart of the node: the handshake is repeated for it,
-//!   and requests that were not answered are sent again, except those it cancelled. A handover
-//!   sent twice is one handover by the broker's rules.
+//!   and requests that were not answered are sent again, except those it cancelled. Each tool
+//!   call is marked as one intent, so that sent twice it takes effect once.
 //!
-//! What the lines mean is the node's business.
+//! What the lines mean is otherwise the node's business.
 
 mod conversation;
 
@@ -27,6 +27,7 @@ use tokio::{
 
 use self::conversation::{Conversation, ToDo};
 use super::{
+    intent::Intents,
     lines::{Read, Reader, too_long},
     stdio::UPGRADE,
 };
@@ -60,6 +61,8 @@ pub enum Error {
     Refused { url: String, is_final: bool, message: String },
     #[error("the agent's side broke")]
     Agent(#[source] io::Error),
+    #[error("the system gives no random bytes")]
+    Random(#[from] getrandom::Error),
 }
 
 type Returning = Pin<Box<dyn Future<Output = Result<Node, Error>> + Send>>;
@@ -75,7 +78,7 @@ pub async fn bridge(
     let address = Address::new(node_url, role, hold)?;
     let mut node = Some(address.connect().await?);
     let mut agent = Reader::new(BufReader::new(stdin));
-    let mut conversation = Conversation::default();
+    let mut conversation = Conversation::new(Intents::new()?);
     let mut returning: Option<Returning> = None;
     let mut agent_left: Option<Instant> = None;
     loop {

@@ -21,6 +21,7 @@ mod events;
 mod handed;
 mod hold;
 mod host;
+mod intent;
 mod lines;
 mod security;
 mod server;

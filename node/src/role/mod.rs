@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tasuki_proto::{
-    id::{LoopId, RoleId, Turn},
+    id::{IdempotencyKey, LoopId, RoleId, Turn},
     reason::Reason,
     wire,
 };
@@ -43,6 +43,8 @@ pub struct HandOver {
     pub to: Option<RoleId>,
     /// The turn being ended; `None` is the one held.
     pub turn: Option<Turn>,
+    /// What names this intent each time its sender says it; `None`: it is said once.
+    pub key: Option<IdempotencyKey>,
 }
 
 /// What the agent that plays a role can ask for.

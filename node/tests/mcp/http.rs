@@ -1,6 +1,6 @@
 //! HTTP by hand, so that nothing a client library would smooth over goes unseen.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, io, net::SocketAddr};
 
 use serde_json::{Value, json};
 use tokio::{
@@ -37,20 +37,33 @@ impl Event {
 
 impl Http {
     pub(crate) async fn connect(addr: SocketAddr) -> Self {
-        let stream = TcpStream::connect(addr).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self {
+        Self::try_connect(addr).await.unwrap()
+    }
+
+    pub(crate) async fn try_connect(addr: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(addr).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
             stream: BufReader::new(stream),
             status: 0,
             headers: BTreeMap::new(),
             left: 0,
             is_chunked: false,
             body: Vec::new(),
-        }
+        })
     }
 
     /// Sends a request and reads the answer's head.
     pub(crate) async fn send(&mut self, request: &str, headers: &[(&str, &str)], body: &[u8]) {
+        soon(self.try_send(request, headers, body)).await.unwrap();
+    }
+
+    pub(crate) async fn try_send(
+        &mut self,
+        request: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<()> {
         let mut head = format!("{request} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             head += "Host: localhost\r\n";
@@ -64,31 +77,40 @@ impl Http {
             head += &format!("Content-Length: {}\r\n", body.len());
         }
         head += "\r\n";
-        self.stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
-        self.head().await;
+        self.stream.write_all(&[head.as_bytes(), body].concat()).await?;
+        self.try_head().await
     }
 
     pub(crate) async fn head(&mut self) {
+        soon(self.try_head()).await.unwrap();
+    }
+
+    async fn try_head(&mut self) -> io::Result<()> {
         let mut line = String::new();
-        soon(self.stream.read_line(&mut line)).await.unwrap();
+        if self.stream.read_line(&mut line).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         self.status = line.split(' ').nth(1).unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
         self.headers.clear();
         self.body.clear();
         loop {
             line.clear();
-            soon(self.stream.read_line(&mut line)).await.unwrap();
+            self.stream.read_line(&mut line).await?;
             let Some((name, value)) = line.trim_end().split_once(": ") else { break };
             self.headers.insert(name.to_lowercase(), value.to_owned());
         }
         self.is_chunked = self.headers.get("transfer-encoding").is_some_and(|it| it == "chunked");
         self.left = self.headers.get("content-length").map_or(0, |it| it.parse().unwrap());
+        Ok(())
     }
 
     /// Reads more of the body; false at its end.
     async fn more(&mut self) -> bool {
         if !self.is_chunked {
             let mut rest = vec![0; std::mem::take(&mut self.left)];
-            self.stream.read_exact(&mut rest).await.unwrap();
+            if self.stream.read_exact(&mut rest).await.is_err() {
+                return false;
+            }
             self.body.extend_from_slice(&rest);
             return !rest.is_empty();
         }
@@ -98,7 +120,9 @@ impl Http {
         }
         let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
         let mut chunk = vec![0; size + 2];
-        self.stream.read_exact(&mut chunk).await.unwrap();
+        if self.stream.read_exact(&mut chunk).await.is_err() {
+            return false;
+        }
         self.body.extend_from_slice(&chunk[..size]);
         size != 0
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::mcp::lines::complaint;
+use crate::mcp::{intent::Intents, lines::complaint};
 
 /// Requests not answered yet; more are refused.
 const OPEN_MAX: usize = 256;
@@ -16,8 +16,9 @@ pub(super) enum ToDo {
     Nothing,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Conversation {
+    intents: Intents,
     initialize: Option<Request>,
     initialized: Option<Vec<u8>>,
     /// Requests not answered yet, oldest first.
@@ -33,11 +34,18 @@ struct Request {
 }
 
 impl Conversation {
-    pub(super) fn agent_said(&mut self, line: Vec<u8>) -> ToDo {
-        let message: Value = match serde_json::from_slice(&line) {
+    pub(super) fn new(intents: Intents) -> Self {
+        Self { intents, initialize: None, initialized: None, open: Vec::new(), swallow: None }
+    }
+
+    pub(super) fn agent_said(&mut self, mut line: Vec<u8>) -> ToDo {
+        let mut message: Value = match serde_json::from_slice(&line) {
             Ok(message) => message,
             Err(error) => return ToDo::Answer(complaint(&line, &error)),
         };
+        if self.intents.mark(&mut message) {
+            line = message.to_string().into_bytes();
+        }
         let method = message.get("method").and_then(Value::as_str);
         match (method, message.get("id")) {
             (Some(method), Some(id)) => {
@@ -115,9 +123,13 @@ mod tests {
         assert_eq!(conversation.agent_said(line.into()), ToDo::Forward(line.into()));
     }
 
+    fn begun() -> Conversation {
+        Conversation::new(Intents::new().expect("random bytes"))
+    }
+
     #[test]
     fn a_restarted_node_hears_the_handshake_and_what_is_open() {
-        let mut it = Conversation::default();
+        let mut it = begun();
         let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
         let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         let wait = r#"{"jsonrpc":"2.0","id":"w","method":"tools/call"}"#;
@@ -137,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_unanswered_handshake_is_repeated_and_its_answer_passed_on() {
-        let mut it = Conversation::default();
+        let mut it = begun();
         let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
         said(&mut it, hello);
         assert_eq!(it.again(), [Vec::from(hello)]);
@@ -145,8 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_call_is_the_same_intent_each_time_it_is_sent() {
+        let mut it = begun();
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
+        let ToDo::Forward(line) = it.agent_said(call.into()) else { panic!() };
+        let sent: Value = serde_json::from_slice(&line).expect("JSON");
+        assert_eq!(sent["params"]["_meta"]["tasuki/intent"]["number"], 1);
+        assert_eq!(it.again(), [line]);
+    }
+
+    #[test]
     fn garbage_is_answered_here() {
-        let mut it = Conversation::default();
+        let mut it = begun();
         let ToDo::Answer(told) = it.agent_said(b"garbage".to_vec()) else { panic!() };
         assert!(told.contains("-32700"));
     }

@@ -22,6 +22,7 @@ use crate::{
     mcp::{
         handed::Mark,
         hold::{Ask, hold},
+        intent,
     },
     role::{Actions, HandOver, Refusal},
 };
@@ -205,6 +206,7 @@ pub(super) async fn handover_work(
             is_task_complete,
             to: arguments.id("to")?,
             turn: arguments.number("turn")?.filter(|turn| *turn != 0).map(Turn::from),
+            key: intent::of(&call.context.meta),
         })
         .await?;
     let mut facts = json!({

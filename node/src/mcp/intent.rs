@@ -1,0 +1,78 @@
+//! One intent, however often a client has to say it.
+//!
+//! A client that sends a call again after a connection broke cannot know whether the first one
+//! was carried out, and the node that could tell may be gone. So it may number its calls, under
+//! a name of its own, in `_meta`; the broker carries out each number once.
+//! `{"tasuki/intent": {"by": "0f3a…", "number": 7}}`
+
+use rmcp::model::JsonObject;
+use serde_json::{Value, json};
+use tasuki_proto::id::IdempotencyKey;
+
+const FIELD: &str = "tasuki/intent";
+
+/// Numbers the tool calls of one client.
+#[derive(Debug)]
+pub(super) struct Intents {
+    by: String,
+    last: u64,
+}
+
+impl Intents {
+    pub(super) fn new() -> Result<Self, getrandom::Error> {
+        Ok(Self { by: format!("{:016x}", getrandom::u64()?), last: 0 })
+    }
+
+    /// Whether `message` is a tool call, and has its number now.
+    pub(super) fn mark(&mut self, message: &mut Value) -> bool {
+        if message.get("method").and_then(Value::as_str) != Some("tools/call") {
+            return false;
+        }
+        let params = message.get_mut("params").and_then(Value::as_object_mut);
+        let meta = params.map(|it| it.entry("_meta").or_insert_with(|| json!({})));
+        let Some(meta) = meta.and_then(Value::as_object_mut) else { return false };
+        if meta.contains_key(FIELD) {
+            return false;
+        }
+        self.last += 1;
+        meta.insert(FIELD.to_owned(), json!({ "by": self.by, "number": self.last }));
+        true
+    }
+}
+
+/// The key that the intent has at the broker; `None`: the call has no number.
+///
+/// The prefix keeps a client from speaking under the name of a node.
+pub(super) fn of(meta: &JsonObject) -> Option<IdempotencyKey> {
+    let intent = meta.get(FIELD)?;
+    let client = format!("agent-{}", intent.get("by")?.as_str()?).parse().ok()?;
+    let counter = intent.get("number")?.as_u64().filter(|it| (1..u64::MAX).contains(it))?;
+    Some(IdempotencyKey { client, counter })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marked_call_has_a_key() {
+        let mut intents = Intents::new().expect("random bytes");
+        let mut call = json!({ "method": "tools/call", "params": { "name": "x" } });
+        assert!(intents.mark(&mut call));
+        assert!(!intents.mark(&mut call), "it has one already");
+        let meta = call["params"]["_meta"].as_object().expect("an object");
+        let key = of(meta).expect("a key");
+        assert_eq!(key.counter, 1);
+        assert!(key.client.as_str().starts_with("agent-"));
+        assert!(!intents.mark(&mut json!({ "method": "tools/list", "params": {} })));
+        assert!(!intents.mark(&mut json!({ "method": "tools/call", "params": 7 })));
+    }
+
+    #[test]
+    fn what_is_no_intent_gives_no_key() {
+        for intent in [json!(7), json!({ "by": "a b", "number": 1 }), json!({ "by": "a" })] {
+            let meta = json!({ FIELD: intent });
+            assert_eq!(of(meta.as_object().expect("an object")), None);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Callers that mean harm, or know no better.

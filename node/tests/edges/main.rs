@@ -1,0 +1,17 @@
+//! The real `tasuki`, at its edges: killed, abused, started and stopped.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+mod abuse;
+mod agents;
+mod crash;
+#[path = "../mcp/http.rs"]
+#[allow(dead_code, reason = "shared with the tests of the MCP server, which use more of it")]
+mod http;
+mod lifecycle;
+mod process;
+
+/// What the shared module expects of a test binary.
+mod world {
+    pub(crate) use crate::process::soon;
+}

@@ -1,0 +1,149 @@
+//! Real processes in a directory of their own.
+//!
+//! The broker is always one that `tasuki up` embeds, since the tests of a package can rely only
+//! on that package's binaries. Where it stands alone, its own node lives in another workspace
+//! and plays no part.
+
+use std::{
+    fs::File,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Output, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+/// For one step of a test on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Fails a test that would hang.
+pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
+    timeout(PATIENCE, future).await.expect("in time")
+}
+
+/// A process that was told how to start, and can be started so again.
+pub(crate) struct Process {
+    pub(crate) data: PathBuf,
+    line: Vec<String>,
+    /// From the first start on, the same at each.
+    pub(crate) mcp: SocketAddr,
+    pub(crate) broker: Option<SocketAddr>,
+    child: Option<Child>,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
+}
+
+pub(crate) fn tasuki(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
+    command.current_dir(data.parent().unwrap()).env("USER", "alice").env("NO_COLOR", "1");
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+fn any() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+impl Process {
+    /// Broker and node in one.
+    pub(crate) async fn up(data: &Path, more: &str) -> Self {
+        let line: Vec<String> = format!("up {more}").split_whitespace().map(Into::into).collect();
+        let mut it = Self {
+            data: data.to_owned(),
+            line,
+            mcp: any(),
+            broker: Some(any()),
+            child: None,
+            lines: None,
+        };
+        it.start().await;
+        it
+    }
+
+    /// A broker for others.
+    pub(crate) async fn broker(data: &Path, more: &str) -> Self {
+        Self::up(data, &format!("--workspace elsewhere --role nobody {more}")).await
+    }
+
+    pub(crate) async fn node(data: &Path, broker: SocketAddr, more: &str) -> Self {
+        let line = format!("node --broker http://{broker} {more}");
+        let line = line.split_whitespace().map(Into::into).collect();
+        let data = data.to_owned();
+        let mut it = Self { data, line, mcp: any(), broker: None, child: None, lines: None };
+        it.start().await;
+        it
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let mut command = tasuki(&self.data);
+        command.args(&self.line).arg("--data").arg(&self.data);
+        command.args(["--listen", &self.mcp.to_string()]);
+        if let Some(broker) = self.broker {
+            command.args(["--broker-listen", &broker.to_string()]);
+        }
+        command
+    }
+
+    pub(crate) async fn start(&mut self) {
+        let log = self.data.with_extension("log");
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        let mut child = self.command().stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (mut has_mcp, mut has_broker) = (false, self.broker.is_none());
+        while !(has_mcp && has_broker) {
+            let line = soon(lines.next_line()).await.unwrap();
+            let line = line.unwrap_or_else(|| panic!("it ended; {}", self.log()));
+            let Some(address) = line.strip_prefix("listening on http://") else { continue };
+            let (address, what) = address.split_once(' ').unwrap();
+            if what == "(MCP)" {
+                self.mcp = address.parse().unwrap();
+                has_mcp = true;
+            } else {
+                self.broker = Some(address.parse().unwrap());
+                has_broker = true;
+            }
+        }
+        (self.child, self.lines) = (Some(child), Some(lines));
+    }
+
+    /// What it said on standard error, over all starts.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.data.with_extension("log")).unwrap_or_default()
+    }
+
+    /// `kill -9`.
+    pub(crate) async fn kill(&mut self) {
+        soon(self.child.as_mut().unwrap().kill()).await.unwrap();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().and_then(Child::id).unwrap()
+    }
+
+    /// SIGTERM, and how it ended.
+    pub(crate) async fn stop(&mut self) -> ExitStatus {
+        let pid = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        soon(self.child.as_mut().unwrap().wait()).await.unwrap()
+    }
+
+    /// A command of this node's user, with `--json`; the broker is found through the data.
+    pub(crate) async fn run(&self, line: &str) -> Output {
+        let mut command = tasuki(&self.data);
+        command.args(line.split_whitespace()).args(["--json", "--data"]).arg(&self.data);
+        soon(command.output()).await.unwrap()
+    }
+
+    /// What such a command prints, which must succeed.
+    pub(crate) async fn json(&self, line: &str) -> Vec<Value> {
+        let output = self.run(line).await;
+        assert!(output.status.success(), "{line}: {output:?}\n{}", self.log());
+        let printed = String::from_utf8(output.stdout).unwrap();
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
