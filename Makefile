@@ -8,11 +8,11 @@ run:
 
 # All tests, those with the official MCP SDKs included.
 test: sdk
-	cargo test --workspace -- --include-ignored
+	cargo test --workspace --no-fail-fast -- --include-ignored
 
 # The crash, power-cut and damage tests with many more rounds.
 soak: sdk
-	TASUKI_ROUNDS=200 cargo test --release --workspace -- --include-ignored
+	TASUKI_ROUNDS=200 TASUKI_CUTS=100 TASUKI_TRIALS=200 cargo test --release --workspace -- --include-ignored
 
 # Each figure beside the limit measured in the same run.
 bench:

@@ -11,6 +11,7 @@
 //! **Invariant:** nothing leaves the broker before what it rests on is durable.
 
 pub mod clock;
+pub mod config;
 pub mod grpc;
 pub mod hash;
 pub mod journal;

@@ -2,11 +2,18 @@
 
 #![allow(missing_debug_implementations, reason = "a program has no users of its types")]
 
-use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{
+    io::Write as _,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 use tasuki_broker::{
+    config,
     journal::{
         JournalError,
         sled::{Durability, Options, Report, repair_mark, verify},
@@ -18,12 +25,22 @@ use tracing_subscriber::EnvFilter;
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;
+/// The command line or the configuration makes no sense.
+const EXIT_USAGE: u8 = 2;
 /// The data is damaged, or of a newer release.
 const EXIT_DAMAGED: u8 = 65;
 /// The data directory or the address is in use or cannot be used.
 const EXIT_UNAVAILABLE: u8 = 69;
 /// A durable write failed while running; start again once the disk is well.
 const EXIT_DISK: u8 = 74;
+
+/// Where gRPC is unless anyone says so.
+const PORT: u16 = 7420;
+
+/// Bounds of a lease, in milliseconds: below, an agent's own thinking costs it the turn; beyond,
+/// a person had better reclaim.
+const LEASE_MS_MIN: u64 = 1000;
+const LEASE_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 
 /// Keeps the work of coding agents in order: turns, receipts, history.
 ///
@@ -58,13 +75,13 @@ struct Serve {
     #[command(flatten)]
     data: Data,
 
-    /// Where to listen for gRPC. Port 0 takes a free one.
-    #[arg(long, env = "TASUKI_BROKER_LISTEN", default_value = "127.0.0.1:7420")]
-    listen: SocketAddr,
+    /// Where to listen for gRPC; port 0 takes a free one [default: 127.0.0.1:7420]
+    #[arg(long, env = "TASUKI_BROKER_LISTEN", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
 
-    /// How long a turn may be held without a sign of life, in seconds.
-    #[arg(long, env = "TASUKI_LEASE_SECONDS", default_value_t = 900)]
-    lease_seconds: u64,
+    /// How long a turn may be held without a sign of life [default: 15m]
+    #[arg(long, env = "TASUKI_LEASE", value_name = "DURATION", value_parser = config::duration)]
+    lease: Option<Duration>,
 
     /// Leave out the sync that makes a commit survive a power cut. Loses acknowledged work.
     #[arg(long, hide = true)]
@@ -73,9 +90,14 @@ struct Serve {
 
 #[derive(Args)]
 struct Data {
-    /// The data directory. Default: `tasuki/broker` in the platform's data directory.
-    #[arg(long, env = "TASUKI_DATA")]
+    /// The data directory, as `tasuki up` takes it; the broker's part is `broker` in it
+    /// [default: the platform's data directory]
+    #[arg(long, env = "TASUKI_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
+
+    /// Configuration file [default: tasuki.toml here, if there is one]
+    #[arg(long, env = "TASUKI_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
 
     /// Print one JSON object instead of text.
     #[arg(long)]
@@ -104,13 +126,17 @@ fn main() -> ExitCode {
 }
 
 fn serve(it: Serve) -> u8 {
-    let Some(data) = directory(&it.data) else { return EXIT_UNAVAILABLE };
-    let durability = if it.unsynced { Durability::Unsynced } else { Durability::Synced };
-    let settings = Settings {
-        lease_ms: it.lease_seconds.saturating_mul(1000).max(1000),
-        storage: Options { durability },
-        ..Settings::new(data, it.listen)
-    };
+    let Some(file) = file(&it.data) else { return EXIT_USAGE };
+    let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+    let listen = it.listen.or(file.broker_listen).unwrap_or(default);
+    let mut settings = Settings::new(directory(&it.data, &file), listen);
+    if let Some(lease) = it.lease.or(file.lease) {
+        let ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        settings.lease_ms = ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX);
+    }
+    if it.unsynced {
+        settings.storage = Options { durability: Durability::Unsynced };
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
         Ok(runtime) => runtime.block_on(run(settings)),
@@ -127,6 +153,7 @@ async fn run(settings: Settings) -> u8 {
         Err(error) => {
             tracing::error!("{error}");
             return match error {
+                StartError::Journal(JournalError::Storage(_)) => EXIT_UNAVAILABLE,
                 StartError::Journal(error) => exit_code(&error),
                 StartError::Listen { .. }
                 | StartError::NotLoopback(_)
@@ -165,8 +192,8 @@ async fn told_to_stop() {
 }
 
 fn check(data: &Data, how: impl FnOnce(&std::path::Path) -> Result<Report, JournalError>) -> u8 {
-    let Some(directory) = directory(data) else { return EXIT_UNAVAILABLE };
-    match how(&directory) {
+    let Some(file) = file(data) else { return EXIT_USAGE };
+    match how(&directory(data, &file)) {
         Ok(report) => {
             say(&if data.json { in_json(&report).to_string() } else { in_words(&report) });
             EXIT_OK
@@ -233,16 +260,14 @@ fn exit_code(error: &JournalError) -> u8 {
     }
 }
 
-fn directory(data: &Data) -> Option<PathBuf> {
-    let default = || {
-        let project = directories::ProjectDirs::from("", "", "tasuki")?;
-        Some(project.data_dir().join("broker"))
-    };
-    let directory = data.data.clone().or_else(default);
-    if directory.is_none() {
-        tracing::error!("there is no home directory; name a data directory with --data");
-    }
-    directory
+/// The configuration file; `None` when it cannot be used, which was said.
+fn file(data: &Data) -> Option<config::File> {
+    config::read(data.config.as_deref()).inspect_err(|error| tracing::error!("{error}")).ok()
+}
+
+fn directory(data: &Data, file: &config::File) -> PathBuf {
+    let chosen = data.data.clone().or_else(|| file.data.clone());
+    chosen.unwrap_or_else(config::data_directory).join(config::FOLDER)
 }
 
 /// The only place that writes to stdout. A reader that went away is no reason to stop.

@@ -15,12 +15,6 @@ use serde::{Deserialize, Serialize};
 /// The address file's name in the data directory.
 const NODE_FILE: &str = "node.json";
 
-/// The data directory of this user unless one is given.
-pub fn data_directory() -> PathBuf {
-    directories::ProjectDirs::from("", "", "tasuki")
-        .map_or_else(|| PathBuf::from("tasuki-data"), |dirs| dirs.data_dir().to_owned())
-}
-
 /// Where this user keeps configuration.
 pub fn config_directory() -> Option<PathBuf> {
     directories::ProjectDirs::from("", "", "tasuki").map(|dirs| dirs.config_dir().to_owned())

@@ -1,7 +1,9 @@
 //! `Directory`: nodes, roles, presence.
 
+use std::collections::BTreeMap;
+
 use tasuki_proto::{
-    id::NodeId,
+    id::{NodeId, RoleId},
     limits::{HEARTBEAT_MS, LEASE_MS, ROLES_MAX, TOOLSETS_MAX},
     wire::{self, directory_server::Directory},
 };
@@ -75,7 +77,9 @@ impl Directory for Service {
             let client = parse::label("client", &role.client)?;
             signs.push((parse::id("role", &role.role)?, role.quiet_ms, client));
         }
-        let node = caller.node.as_ref().map(|(node, _)| node.clone());
+        let Some((node, _)) = caller.node.clone() else {
+            return Err(refuse::invalid("caller.node", &"is missing: only a node has a heartbeat"));
+        };
         let checked = self.workspaces.look(&workspace, move |view| {
             view.workspace.directory.check(&caller, None).map(|()| view.now)
         });
@@ -134,35 +138,36 @@ fn role_spec(spec: &wire::RoleSpec) -> Result<RoleSpec, Status> {
     })
 }
 
-/// Roles that a node hosts, then those that only take part in a loop.
+/// Roles that a node hosts and those that take part in a loop, by name.
 fn roles(view: &View<'_>) -> Vec<wire::Role> {
-    let mut roles: Vec<wire::Role> = Vec::new();
+    let mut roles: BTreeMap<&RoleId, wire::Role> = BTreeMap::new();
     for (id, node) in &view.workspace.directory.nodes {
-        roles.extend(node.roles.iter().map(|spec| wire::Role {
-            role: spec.role.to_string(),
-            node: id.to_string(),
-            toolsets: spec.toolsets.iter().map(ToString::to_string).collect(),
-            ..wire::Role::default()
-        }));
-    }
-    for state in view.workspace.loops.by_id.values() {
-        for role in &state.participants {
-            if !roles.iter().any(|it| it.role == role.as_str()) {
-                roles.push(wire::Role { role: role.to_string(), ..wire::Role::default() });
-            }
+        for spec in &node.roles {
+            let it = wire::Role {
+                role: spec.role.to_string(),
+                node: id.to_string(),
+                toolsets: spec.toolsets.iter().map(ToString::to_string).collect(),
+                ..wire::Role::default()
+            };
+            roles.insert(&spec.role, it);
         }
     }
-    for role in &mut roles {
-        let waits = view.waits.questions().filter(|it| it.role.as_str() == role.role);
-        role.waits = waits.map(|it| format!("turn of {}", it.loop_id)).collect();
-        let id = role.role.parse().expect("it was an id");
-        if let Some(sign) = view.context.presence.role(&id) {
-            role.last_seen_ms = sign.at.as_millis();
-            role.client.clone_from(&sign.client);
-            role.is_present = view.now.millis_since(sign.at) < LEASE_MS;
-        }
-        role.is_present |= !role.waits.is_empty();
+    for role in view.workspace.loops.by_id.values().flat_map(|state| &state.participants) {
+        let unhosted = || wire::Role { role: role.to_string(), ..wire::Role::default() };
+        roles.entry(role).or_insert_with(unhosted);
     }
-    roles.sort_by(|a, b| a.role.cmp(&b.role));
-    roles
+    for question in view.waits.questions() {
+        if let Some(it) = roles.get_mut(&question.role) {
+            it.waits.push(format!("turn of {}", question.loop_id));
+        }
+    }
+    for (role, it) in &mut roles {
+        if let Some(sign) = view.context.presence.role(role) {
+            it.last_seen_ms = sign.at.as_millis();
+            it.client.clone_from(&sign.client);
+            it.is_present = view.now.millis_since(sign.at) < LEASE_MS;
+        }
+        it.is_present |= !it.waits.is_empty();
+    }
+    roles.into_values().collect()
 }

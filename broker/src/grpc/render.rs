@@ -64,7 +64,7 @@ fn quiet_since(it: &Loop, view: &View<'_>) -> u64 {
     /// Signs of a connected agent come with the node's heartbeats; two may be missed.
     const QUIET_MS_MIN: u64 = 30_000;
     let Some(holder) = it.holder.as_ref().filter(|_| it.lease.is_some()) else { return 0 };
-    if view.waits.questions().any(|question| question.role == *holder) {
+    if view.waits.is_waiting(holder) {
         return 0;
     }
     let sign = view.context.presence.role(holder).map_or(it.began, |sign| sign.at.max(it.began));

@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 use super::{Service, parse, refuse, render};
 use crate::{
     rules::{self, Command, Mark, Reply, turn},
-    workspace::{Executed, Handle, Question, WaitId},
+    workspace::{Executed, Handle, Question, Sink, WaitId},
 };
 
 /// Text of one page of a history, in bytes: half of what one message may carry.
@@ -75,12 +75,12 @@ impl TurnLoop for Service {
             Question { loop_id: parse::loop_id(&it.r#loop)?, role: parse::id("role", &it.role)? };
         self.check(&workspace, caller, question.role.clone()).await?;
         let (reply, told) = oneshot::channel();
-        let sink = Box::new(move |told| {
+        let sink: Sink = Box::new(move |told| {
             // The caller may be gone; the answer is still there for its next call.
             let _ = reply.send(told);
         });
         let hold_ms = parse::hold(it.hold_ms);
-        let parked = self.workspaces.park(&workspace, question.clone(), hold_ms, sink).await;
+        let parked = self.workspaces.park(&workspace, question.clone(), hold_ms, || sink).await;
         let (handle, id) = parked.map_err(refuse::executing)?;
         let mut guard = CancelOnDrop(Some((handle, question, id)));
         let told = told.await;

@@ -23,7 +23,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{Service, parse, refuse};
 use crate::{
     rules::Rejection,
-    workspace::{Handle, Question, Told, WaitId},
+    workspace::{Handle, Question, Sink, Told, WaitId},
 };
 
 /// Refusals that may wait for a slow reader beside the answers of its waits.
@@ -110,18 +110,21 @@ impl Service {
                 return;
             }
         };
-        open.add(wait, permit);
+        let place = open.add(wait, permit);
         let sink = {
-            let (open, workspace) = (open.clone(), workspace.clone());
-            Box::new(move |told: Result<Told, Rejection>| {
-                let outcome = told.map(|told| (workspace, told)).map_err(Refused::Rejected);
-                open.end(wait, outcome);
-            })
+            let (place, workspace) = (place.clone(), workspace.clone());
+            move || -> Sink {
+                let place = EndOnDrop(place);
+                Box::new(move |told| {
+                    let outcome = told.map(|told| (workspace, told)).map_err(Refused::Rejected);
+                    place.0.end(outcome);
+                })
+            }
         };
         let hold_ms = parse::hold(asked.hold_ms);
         match self.workspaces.park(&workspace, question.clone(), hold_ms, sink).await {
-            Ok((handle, id)) => open.parked(wait, handle, question, id),
-            Err(error) => open.end(wait, Err(Refused::Status(refuse::executing(error)))),
+            Ok((handle, id)) => place.parked(handle, question, id),
+            Err(error) => place.end(Err(Refused::Status(refuse::executing(error)))),
         }
     }
 
@@ -144,21 +147,29 @@ impl Service {
 
 /// The open waits of one stream.
 #[derive(Clone, Default)]
-struct Open(Arc<Mutex<BTreeMap<u64, Wait>>>);
+struct Open(Arc<Mutex<OpenWaits>>);
+
+#[derive(Default)]
+struct OpenWaits {
+    by_number: BTreeMap<u64, Wait>,
+    /// Tells a wait from an earlier one of the same number.
+    next_serial: u64,
+}
 
 struct Wait {
+    serial: u64,
     permit: OwnedPermit<Ended>,
     /// Where it is parked; `None` for the moment it takes to get there.
     parked: Option<(Handle, Question, WaitId)>,
 }
 
 impl Open {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Wait>> {
+    fn lock(&self) -> MutexGuard<'_, OpenWaits> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn may_add(&self, wait: u64) -> Result<(), Status> {
-        let waits = self.lock();
+        let waits = &self.lock().by_number;
         if waits.contains_key(&wait) {
             return Err(refuse::invalid("wait", &format!("{wait} is open already")));
         }
@@ -169,35 +180,93 @@ impl Open {
         Ok(())
     }
 
-    fn add(&self, wait: u64, permit: OwnedPermit<Ended>) {
-        self.lock().insert(wait, Wait { permit, parked: None });
-    }
-
-    /// Notes where a wait is parked, unless it was answered meanwhile.
-    fn parked(&self, wait: u64, handle: Handle, question: Question, id: WaitId) {
-        if let Some(it) = self.lock().get_mut(&wait) {
-            it.parked = Some((handle, question, id));
-        }
-    }
-
-    fn end(&self, wait: u64, outcome: Result<(WorkspaceId, Told), Refused>) {
-        let ended = self.lock().remove(&wait);
-        if let Some(it) = ended {
-            it.permit.send(Ended { wait, outcome });
-        }
+    fn add(&self, wait: u64, permit: OwnedPermit<Ended>) -> Place {
+        let mut waits = self.lock();
+        let serial = waits.next_serial;
+        waits.next_serial += 1;
+        waits.by_number.insert(wait, Wait { serial, permit, parked: None });
+        Place { open: self.clone(), wait, serial }
     }
 
     fn cancel(&self, wait: u64) {
-        let cancelled = self.lock().remove(&wait);
+        let cancelled = self.lock().by_number.remove(&wait);
         if let Some((handle, question, id)) = cancelled.and_then(|it| it.parked) {
             handle.cancel(question, id);
         }
     }
 
     fn cancel_all(&self) {
-        let all = std::mem::take(&mut *self.lock());
+        let all = std::mem::take(&mut self.lock().by_number);
         for (handle, question, id) in all.into_values().filter_map(|it| it.parked) {
             handle.cancel(question, id);
         }
+    }
+}
+
+/// One wait of a stream, until it is answered or cancelled.
+#[derive(Clone)]
+struct Place {
+    open: Open,
+    wait: u64,
+    serial: u64,
+}
+
+impl Place {
+    /// Notes where the wait is parked, unless it was answered meanwhile.
+    fn parked(&self, handle: Handle, question: Question, id: WaitId) {
+        let mut waits = self.open.lock();
+        if let Some(it) = waits.by_number.get_mut(&self.wait).filter(|it| it.serial == self.serial)
+        {
+            it.parked = Some((handle, question, id));
+        }
+    }
+
+    /// Answers the wait, unless it was answered or cancelled before.
+    fn end(&self, outcome: Result<(WorkspaceId, Told), Refused>) {
+        let mut waits = self.open.lock();
+        if waits.by_number.get(&self.wait).is_none_or(|it| it.serial != self.serial) {
+            return;
+        }
+        let ended = waits.by_number.remove(&self.wait);
+        drop(waits);
+        if let Some(it) = ended {
+            it.permit.send(Ended { wait: self.wait, outcome });
+        }
+    }
+}
+
+/// A workspace that ends takes its waits with it; whoever waits is told to ask again.
+struct EndOnDrop(Place);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        let status = Reason::Unavailable.status("the wait was lost; ask again");
+        self.0.end(Err(Refused::Status(status)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wait_that_is_lost_is_answered_and_one_that_took_its_number_is_not() {
+        let (ended, mut outcomes) = mpsc::channel(4);
+        let open = Open::default();
+        let place = |open: &Open| {
+            let permit = ended.clone().try_reserve_owned().unwrap();
+            EndOnDrop(open.add(7, permit))
+        };
+        drop(place(&open));
+        let lost = outcomes.recv().await.unwrap();
+        assert!(matches!(lost, Ended { wait: 7, outcome: Err(Refused::Status(_)) }));
+
+        let cancelled = place(&open);
+        open.cancel(7);
+        let newer = place(&open);
+        drop(cancelled);
+        assert!(outcomes.try_recv().is_err() && open.lock().by_number.len() == 1);
+        drop(newer);
+        assert_eq!(outcomes.recv().await.unwrap().wait, 7);
     }
 }

@@ -64,7 +64,9 @@ impl Clients {
             return match client.answers.get(&key.counter) {
                 Some(answer) if answer.request == request => Ok(Some(answer)),
                 Some(_) => Err(Rejection::KeyReused { key: key.clone() }),
-                None if key.counter + KEY_WINDOW <= client.highest => Err(expired(client.highest)),
+                None if is_below_window(key.counter, client.highest) => {
+                    Err(expired(client.highest))
+                }
                 None => Ok(None),
             };
         }
@@ -102,7 +104,7 @@ impl Clients {
         let earlier = client.answers.insert(key.counter, answer);
         assert!(earlier.is_none(), "W3: {key} had an effect before: {earlier:?}");
         while let Some((oldest, _)) = client.answers.first_key_value()
-            && oldest + KEY_WINDOW <= client.highest
+            && is_below_window(*oldest, client.highest)
         {
             client.answers.pop_first();
         }
@@ -126,5 +128,29 @@ impl Clients {
     fn forgettable(&self, now: Timestamp) -> Option<&ClientId> {
         let (id, oldest) = self.retired.iter().min_by_key(|(id, retired)| (retired.last, *id))?;
         (RETIRED_MS_MIN <= now.millis_since(oldest.last)).then_some(id)
+    }
+}
+
+fn is_below_window(counter: u64, highest: u64) -> bool {
+    KEY_WINDOW <= highest.saturating_sub(counter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_counter_is_a_counter_like_any_other() {
+        let mut clients = Clients::default();
+        let (now, hash) = (Timestamp::from_millis(1), Hash::of(b"request"));
+        for counter in [1, u64::MAX - 1] {
+            let key = IdempotencyKey { client: "a".parse().unwrap(), counter };
+            assert_eq!(clients.answer(&key, hash, now), Ok(None));
+            clients.remember(&key, hash, Sequence::NONE.next(), now, &Reply::Done);
+            assert!(clients.answer(&key, hash, now).unwrap().is_some());
+        }
+        let old = IdempotencyKey { client: "a".parse().unwrap(), counter: 1 };
+        let refused = clients.answer(&old, hash, now);
+        assert!(matches!(refused, Err(Rejection::KeyExpired { .. })), "{refused:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Why a workspace refuses a command: what happened, what holds, what to do.
 
+use super::directory::NODES_MAX;
 use tasuki_proto::{
     id::{Epoch, IdempotencyKey, LoopId, NodeId, RoleId, Turn},
     limits::{KEY_WINDOW, LOOPS_MAX},
@@ -60,6 +61,11 @@ pub enum Rejection {
     TooManyWaits,
     #[error("this workspace has {LOOPS_MAX} loops, which is the limit")]
     TooManyLoops,
+    #[error(
+        "this workspace knows {NODES_MAX} nodes, which is the limit; register under a name used \
+         before"
+    )]
+    TooManyNodes,
 }
 
 impl Rejection {
@@ -80,7 +86,9 @@ impl Rejection {
             Self::RoleInUse { .. } => Reason::RoleInUse,
             Self::KeyReused { .. } => Reason::KeyReused,
             Self::KeyExpired { .. } => Reason::KeyExpired,
-            Self::TooManyClients | Self::TooManyLoops | Self::TooManyWaits => Reason::Overloaded,
+            Self::TooManyClients | Self::TooManyLoops | Self::TooManyNodes | Self::TooManyWaits => {
+                Reason::Overloaded
+            }
         }
     }
 }

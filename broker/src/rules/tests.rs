@@ -177,7 +177,12 @@ fn happened(event: &Event) -> String {
         Event::TurnLapsed(it) => format!("turn {} lapsed", it.turn),
         Event::TurnHanded(it) => format!("turn {} handed", it.turn),
         Event::TurnSeen(it) => format!("turn {} seen", it.turn),
-        other => format!("{other:?}"),
+        Event::NodeRegistered(_)
+        | Event::LoopOpened(_)
+        | Event::ParticipantsSet(_)
+        | Event::HandedOver(_)
+        | Event::TurnReclaimed(_)
+        | Event::RoundStarted(_) => unreachable!("these have replies of their own"),
     }
 }
 
@@ -226,6 +231,7 @@ fn a_handover_said_again_is_known_again() {
             (4, "A hands over s1 @1"),
             (5, "A hands over other @1"),
             (6, "A hands over s9 @9"),
+            (6, "A hands over s1 @2"), // the same words, but for a turn that is another's
             (7, "B hands over s2"),
             (8, "A hands over s1 @1"),
             (9, "A hands over s1"), // the same words, but a later turn came to A
@@ -240,6 +246,7 @@ fn a_handover_said_again_is_known_again() {
         4 A hands over s1 @1: turn 1 ended, turn 2 to B (said before)
         5 A hands over other @1: no: stale_token
         6 A hands over s9 @9: no: invalid_argument
+        6 A hands over s1 @2: no: not_your_turn
         7 B hands over s2: turn 2 ended, turn 3 to A
         8 A hands over s1 @1: turn 1 ended, turn 2 to B (said before)
         9 A hands over s1: turn 3 ended, turn 4 to B
@@ -317,6 +324,36 @@ fn a_person_may_take_a_turn_at_any_time_and_says_for_whom() {
         3 ann reclaims because lunch >A: turn 2 of B taken, turn 3 to A
         4 ann reclaims because lunch >A @2: turn 2 of B taken, turn 3 to A (said before)
         5 ann reclaims because other >A @2: no: stale_token",
+    );
+}
+
+#[test]
+fn no_more_roles_are_seated_than_a_loop_may_have() {
+    let mut story = Story::new(0);
+    for node in ["n1", "n2"] {
+        let roles: String = (0..40).map(|it| format!(" {node}.{it}")).collect();
+        story.step(0, &format!("{node} registers{roles}"));
+    }
+    let main = &story.workspace.loops.by_id[&"main".parse().unwrap()];
+    assert_eq!(main.participants.len(), tasuki_proto::limits::PARTICIPANTS_MAX);
+}
+
+#[test]
+fn a_turn_that_lapsed_again_is_taken_again_in_the_same_words() {
+    check(
+        &[
+            (0, "A hands over s1"),
+            (1, "ann reclaims because away >B"),
+            (2, "ann reclaims because away >B"),
+            (101, "tick"),
+            (102, "ann reclaims because away >B"),
+        ],
+        "
+        0 A hands over s1: turn 1 ended, turn 2 to B
+        1 ann reclaims because away >B: turn 2 of B taken, turn 3 to B
+        2 ann reclaims because away >B: turn 2 of B taken, turn 3 to B (said before)
+        101 tick: turn 3 lapsed
+        102 ann reclaims because away >B: turn 3 of B taken, turn 4 to B",
     );
 }
 

@@ -41,6 +41,7 @@ pub(super) fn connections(
     listener: TcpListener,
     stopping: CancellationToken,
 ) -> impl Stream<Item = io::Result<Connection>> {
+    raise_descriptor_limit();
     let (accepted, connections) = mpsc::channel(16);
     tokio::spawn(async move {
         tokio::select! {
@@ -49,6 +50,16 @@ pub(super) fn connections(
         }
     });
     ReceiverStream::new(connections)
+}
+
+/// Each connection takes a file descriptor, and many systems begin with 1,024 where thousands
+/// are allowed.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        warn!(%error, ?current, ?maximum, "cannot raise the limit of open files");
+    }
 }
 
 async fn accept(listener: TcpListener, accepted: mpsc::Sender<io::Result<Connection>>) {

@@ -12,19 +12,19 @@ use std::{
     },
 };
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tasuki_proto::id::{NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::{Semaphore, broadcast, oneshot};
 use tracing::{error, warn};
 
 use super::{
     actor::{Arguments, Executed, Msg as WorkspaceMsg, Settings, Shell, View},
-    handle::{ExecuteError, Handle, IN_FLIGHT_MAX},
+    handle::{Admitted, ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
     waits::{Question, Sink, WaitId},
 };
 use crate::{
     clock::Clock,
-    journal::Journal,
+    journal::{Journal, JournalError},
     rules::{Record, Request},
 };
 
@@ -44,7 +44,7 @@ pub struct Workspaces {
     supervisor: ActorRef<Msg>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     awake: RwLock<BTreeMap<WorkspaceId, Handle>>,
     journal: Arc<dyn Journal>,
     clock: Clock,
@@ -52,6 +52,8 @@ struct Shared {
     settings: Settings,
     fatal: Arc<dyn Fn(&str) + Send + Sync>,
     next_wait: AtomicU64,
+    /// Words that may still come in, in KiB.
+    words: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Workspaces {
@@ -89,11 +91,17 @@ impl Workspaces {
             settings,
             fatal,
             next_wait: AtomicU64::new(1),
+            words: Arc::new(Semaphore::new(IN_FLIGHT_KIB_MAX)),
         });
         let (supervisor, _) = Actor::spawn(None, Supervisor, shared.clone())
             .await
             .expect("starting the supervisor does nothing that can fail");
         Self { shared, supervisor }
+    }
+
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     pub fn journal(&self) -> &Arc<dyn Journal> {
@@ -109,8 +117,11 @@ impl Workspaces {
         workspace: &WorkspaceId,
         request: Request,
     ) -> Result<Executed, ExecuteError> {
-        let (handle, permit) = self.admitted(workspace).await?;
-        handle.execute(request, permit).await
+        let (handle, place) = self.admitted(workspace).await?;
+        let kib = u32::try_from(request.command.bytes() / 1024 + 1).unwrap_or(u32::MAX);
+        let words = self.shared.words.clone().try_acquire_many_owned(kib);
+        let words = words.map_err(|_| ExecuteError::TooManyWords)?;
+        handle.execute(request, Admitted { _place: place, _words: words }).await
     }
 
     /// Runs `look` on a workspace's state; what it saw is durable when this returns.
@@ -126,20 +137,21 @@ impl Workspaces {
         handle.look(look, permit).await
     }
 
-    /// Parks a wait; `sink` gets its one outcome. The handle and id remove it again.
+    /// Parks a wait; the sink gets its one outcome, or is dropped when the workspace ends
+    /// first. The handle and id remove it again.
     ///
     /// # Errors
-    /// Why it could not be parked; then `sink` is never called.
+    /// Why it could not be parked; then the sink is never called.
     pub(crate) async fn park(
         &self,
         workspace: &WorkspaceId,
         question: Question,
         hold_ms: u64,
-        sink: Sink,
+        sink: impl FnOnce() -> Sink,
     ) -> Result<(Handle, WaitId), ExecuteError> {
-        let (handle, _permit) = self.admitted(workspace).await?;
+        let (handle, permit) = self.admitted(workspace).await?;
         let id = WaitId(self.shared.next_wait.fetch_add(1, Ordering::Relaxed));
-        handle.park(question, id, hold_ms, sink)?;
+        handle.park(question, id, hold_ms, sink(), permit)?;
         Ok((handle, id))
     }
 
@@ -150,12 +162,12 @@ impl Workspaces {
     pub async fn seen(
         &self,
         workspace: &WorkspaceId,
-        node: Option<NodeId>,
+        node: NodeId,
         roles: Vec<(RoleId, u64, String)>,
     ) -> Result<(), ExecuteError> {
-        let (handle, _permit) = self.admitted(workspace).await?;
+        let (handle, permit) = self.admitted(workspace).await?;
         // An actor that just ended forgets presence anyway.
-        let _ = handle.actor.send_message(WorkspaceMsg::Seen { node, roles });
+        let _ = handle.actor.send_message(WorkspaceMsg::Seen { node, roles, permit });
         Ok(())
     }
 
@@ -175,8 +187,8 @@ impl Workspaces {
     pub async fn unpin(&self) {
         for workspace in self.shared.journal.pinning() {
             match self.admitted(&workspace).await {
-                Ok((handle, _permit)) => {
-                    let _ = handle.actor.send_message(WorkspaceMsg::Snapshot);
+                Ok((handle, permit)) => {
+                    let _ = handle.actor.send_message(WorkspaceMsg::Snapshot { permit });
                 }
                 Err(error) => warn!(%workspace, %error, "cannot take a snapshot"),
             }
@@ -222,7 +234,7 @@ impl Workspaces {
 }
 
 impl Shared {
-    fn awake(&self, workspace: &WorkspaceId) -> Option<Handle> {
+    pub(super) fn awake(&self, workspace: &WorkspaceId) -> Option<Handle> {
         let awake = self.awake.read().unwrap_or_else(|e| e.into_inner());
         awake.get(workspace).filter(|handle| !handle.admission.is_closed()).cloned()
     }
@@ -243,9 +255,6 @@ impl Shared {
         workspace: WorkspaceId,
         supervisor: ActorRef<Msg>,
     ) -> Result<Handle, ExecuteError> {
-        if WORKSPACES_AWAKE_MAX <= self.awake.read().unwrap_or_else(|e| e.into_inner()).len() {
-            return Err(ExecuteError::Overloaded);
-        }
         let admission = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
         let (feed, _) = broadcast::channel(FEED_RECORDS);
         let arguments = Arguments {
@@ -261,9 +270,29 @@ impl Shared {
         let spawned = Actor::spawn_linked(None, Shell, arguments, supervisor.get_cell()).await;
         let (actor, _) = spawned.map_err(|error| {
             error!(%workspace, %error, "a workspace cannot be woken");
-            ExecuteError::Damaged(format!("workspace {workspace} cannot be read: {error}"))
+            let text = format!("workspace {workspace} cannot be read: {error}");
+            if is_passing(&error) {
+                ExecuteError::Unavailable(text)
+            } else {
+                ExecuteError::Damaged(text)
+            }
         })?;
         Ok(Handle { actor, admission, feed })
+    }
+}
+
+/// Whether a workspace was not woken because the storage is closed or failed: that says nothing
+/// about what is on disk.
+fn is_passing(error: &SpawnErr) -> bool {
+    let SpawnErr::StartupFailed(source) = error else { return false };
+    match source.downcast_ref() {
+        Some(JournalError::Closed | JournalError::Storage(_) | JournalError::InUse(_)) => true,
+        Some(
+            JournalError::Damaged { .. }
+            | JournalError::Newer { .. }
+            | JournalError::Compacted { .. },
+        )
+        | None => false,
     }
 }
 
@@ -290,6 +319,12 @@ impl Actor for Supervisor {
             Msg::Wake(workspace, reply) => {
                 if let Some(handle) = shared.awake(&workspace) {
                     let _ = reply.send(Ok(handle));
+                    return Ok(());
+                }
+                let awake = shared.awake.read().unwrap_or_else(|e| e.into_inner()).len();
+                let is_waking = waking.0.contains_key(&workspace);
+                if !is_waking && WORKSPACES_AWAKE_MAX <= awake + waking.0.len() {
+                    let _ = reply.send(Err(ExecuteError::TooManyAwake));
                     return Ok(());
                 }
                 let others = waking.0.entry(workspace.clone()).or_default();

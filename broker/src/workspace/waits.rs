@@ -48,6 +48,8 @@ pub(super) struct Parked {
 pub struct Waits {
     parked: BTreeMap<Question, Parked>,
     deadlines: BTreeSet<(Timestamp, Question)>,
+    /// Derived: how many waits each role has.
+    by_role: BTreeMap<RoleId, usize>,
 }
 
 impl fmt::Debug for Waits {
@@ -67,6 +69,7 @@ impl Waits {
     ) -> Option<Parked> {
         let older = self.take(&question);
         self.deadlines.insert((deadline, question.clone()));
+        *self.by_role.entry(question.role.clone()).or_default() += 1;
         self.parked.insert(question, Parked { id, sink, deadline });
         older
     }
@@ -75,6 +78,11 @@ impl Waits {
     pub(super) fn take(&mut self, question: &Question) -> Option<Parked> {
         let parked = self.parked.remove(question)?;
         self.deadlines.remove(&(parked.deadline, question.clone()));
+        let left = self.by_role.get_mut(&question.role).expect("it has this one");
+        *left -= 1;
+        if *left == 0 {
+            self.by_role.remove(&question.role);
+        }
         Some(parked)
     }
 
@@ -103,6 +111,15 @@ impl Waits {
         let first = Question { loop_id: loop_id.clone(), role: smallest_role() };
         let of_loop = self.parked.range(first..);
         of_loop.take_while(move |(it, _)| it.loop_id == *loop_id).map(|(it, _)| &it.role)
+    }
+
+    /// Roles that wait for anything.
+    pub fn waiting(&self) -> impl Iterator<Item = &RoleId> {
+        self.by_role.keys()
+    }
+
+    pub fn is_waiting(&self, role: &RoleId) -> bool {
+        self.by_role.contains_key(role)
     }
 
     pub fn questions(&self) -> impl Iterator<Item = &Question> {

@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(key, loop_id, role, text, complete, to, turn, rare)| Step::HandOver {
                 key, loop_id, role, text, complete: complete && rare == 0, to, turn,
             }),
-        2 => (0..40u8, 0..2u8, 0..4u8, any::<bool>(), to.clone(), turn.clone()).prop_map(
+        2 => (0..40u8, 0..2u8, 0..4u8, any::<bool>(), to.clone(), turn).prop_map(
             |(key, loop_id, by, is_person, to, turn)| Step::Reclaim {
                 key, loop_id, by, is_person, to, turn
             }
@@ -249,7 +249,7 @@ impl World {
             assert_eq!(entry, last + 1, "T3");
             if let Some(began) = began {
                 let newest = self.turns.insert(loop_id.clone(), began);
-                assert_eq!(began, newest.unwrap_or(Turn::from(1)).next(), "T2");
+                assert_eq!(began, newest.map_or_else(|| Turn::from(2), Turn::next), "T2");
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +43,6 @@ impl Hosting {
         broker: String,
         take_over: bool,
         listener: TcpListener,
-        output: &mut Output,
     ) -> Result<Self, Failure> {
         let data = &config.data.value;
         let address = listener.local_addr().map_err(|why| Failure::local(why.to_string()))?;
@@ -66,13 +66,33 @@ impl Hosting {
         let actions =
             node.roles().iter().filter_map(|spec| node.actions(&spec.role)).collect::<Vec<_>>();
         let stop = CancellationToken::new();
-        let settings = mcp::Settings { sessions_dir: Some(data.join(SESSIONS)) };
+        let settings =
+            mcp::Settings { sessions_dir: Some(data.join(SESSIONS)), hold: config.hold.value };
         let mcp = tokio::spawn(mcp::serve(listener, actions, settings, stop.clone()));
         file.write(data).map_err(|why| {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
-        output.line(&format!("listening on http://{address} (MCP)"))?;
         Ok(Self { node, file, stop, mcp })
+    }
+
+    /// Says where it listens, and to people how to connect an agent. `broker` is the address of
+    /// a broker in the same process.
+    pub(super) fn announce(
+        &self,
+        broker: Option<&str>,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let NodeFile { mcp, roles, .. } = &self.file;
+        output.answer(
+            || json!({ "listening": { "mcp": mcp, "broker": broker }, "roles": roles }),
+            || {
+                let mut lines = format!("listening on {mcp} (MCP)\n");
+                if let Some(broker) = broker {
+                    lines += &format!("listening on {broker} (broker gRPC)\n");
+                }
+                lines + &how_to_connect(mcp, roles)
+            },
+        )
     }
 
     /// Resolves when the MCP side ends though nobody asked it to.
@@ -96,6 +116,31 @@ impl Hosting {
         }
         self.node.shutdown(LAST_WORDS).await;
     }
+}
+
+/// One screen for somebody who starts this for the first time.
+fn how_to_connect(mcp: &str, roles: &[String]) -> String {
+    let Some(role) = roles.first() else { return String::new() };
+    let others: Vec<String> = roles[1..].iter().map(|role| format!("{mcp}/mcp/{role}")).collect();
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!("\nThe others use {} in the same way.\n", others.join(", ")),
+    };
+    format!(
+        "
+Connect the agent that plays {role}:
+  Claude Code   claude mcp add --transport http tasuki {mcp}/mcp/{role}
+  Codex         codex mcp add tasuki --url {mcp}/mcp/{role}
+  Gemini CLI    gemini mcp add --transport http tasuki {mcp}/mcp/{role}
+  over stdio    command `tasuki`, arguments `mcp --role {role}`
+  older clients {mcp}/sse/{role}
+{others}
+Then tell each agent: You are agent {role}. Call await_my_turn, do the work it describes, call
+handover_work, and go on until it says is_finished.
+
+`tasuki status` shows who is there, `tasuki watch` what happens. Ctrl-C stops; data is kept.
+"
+    )
 }
 
 /// An error and what is behind it.

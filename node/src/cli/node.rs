@@ -47,7 +47,8 @@ impl Args {
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let listener = hosting::listen("--listen", config.listen.value).await?;
     let broker = config.broker_url().to_owned();
-    let mut hosting = Hosting::start(config, broker, args.take_over, listener, output).await?;
+    let mut hosting = Hosting::start(config, broker, args.take_over, listener).await?;
+    hosting.announce(None, output)?;
     tokio::select! {
         failure = hosting.ended() => Err(failure),
         () = stopped() => {

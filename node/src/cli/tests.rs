@@ -1,3 +1,5 @@
+//! The command line itself: that it is well formed, and what flags become.
+
 use super::*;
 
 fn parse(line: &str) -> Result<Cli, clap::error::ErrorKind> {

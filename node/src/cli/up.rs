@@ -1,6 +1,9 @@
 //! `tasuki up`: broker and node in one process.
 
-use tasuki_broker::server::{Broker, Settings};
+use tasuki_broker::{
+    config::FOLDER,
+    server::{Broker, Settings},
+};
 
 use super::{
     Failure, Flags, Output,
@@ -52,15 +55,12 @@ impl Args {
     }
 }
 
-/// The broker's part of the data directory.
-const BROKER_DATA: &str = "broker";
-
 /// Runs until [`stopped`]; every setting is in `config`.
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
     let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
     let settings = Settings {
         lease_ms,
-        ..Settings::new(config.data.value.join(BROKER_DATA), config.broker_listen.value)
+        ..Settings::new(config.data.value.join(FOLDER), config.broker_listen.value)
     };
     let broker = Broker::start(settings).await;
     let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
@@ -78,8 +78,8 @@ async fn host(
 ) -> Result<(), Failure> {
     let listener = hosting::listen("--listen", config.listen.value).await?;
     // The roles are nobody else's: a node of an earlier start that died is not waited for.
-    let mut hosting = Hosting::start(config, url.to_owned(), true, listener, output).await?;
-    output.line(&format!("listening on {url} (broker gRPC)"))?;
+    let mut hosting = Hosting::start(config, url.to_owned(), true, listener).await?;
+    hosting.announce(Some(url), output)?;
     tokio::select! {
         why = broker.failed() => Err(Failure::local(format!(
             "The storage failed: {why}. Acknowledged work is on disk; start again once the disk \

@@ -169,7 +169,7 @@ impl Config {
         }
         let mut data = pick.value(Key::Data, value::path);
         if data.source == Source::Default {
-            data.value = paths::data_directory();
+            data.value = tasuki_broker::config::data_directory();
         }
         Self {
             file,
@@ -223,7 +223,7 @@ fn find_file(
     let named = named.map(Path::to_owned);
     let named = named.or_else(|| around.env.get("TASUKI_CONFIG").map(PathBuf::from));
     let path = named.or_else(|| {
-        let data = data.map_or_else(paths::data_directory, Path::to_owned);
+        let data = data.map_or_else(tasuki_broker::config::data_directory, Path::to_owned);
         let places = [Some(around.directory.clone()), Some(data), paths::config_directory()];
         places.into_iter().flatten().map(|place| place.join(FILE)).find(|path| path.is_file())
     });

@@ -1,3 +1,5 @@
+//! What settings are made of, and which source wins.
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use super::*;

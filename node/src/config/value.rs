@@ -6,6 +6,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use http::Uri;
+use tasuki_broker::config::duration;
 use tasuki_proto::{
     id::{InvalidId, RoleId, Toolset},
     limits::{HOLD_MS_MAX, ROLES_MAX, TOOLSETS_MAX},
@@ -229,23 +230,6 @@ pub(super) fn log_format(texts: &[String]) -> Result<LogFormat, String> {
         "json" => Ok(LogFormat::Json),
         other => Err(format!("is {other:?}; it takes text or json")),
     }
-}
-
-/// `90`, `90s`, `15m`, `2h`, `500ms`, `1d`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("is {text:?}; it takes a duration such as 90s, 15m or 2h");
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let unit_ms: u64 = match unit {
-        "ms" => 1,
-        "" | "s" => 1000,
-        "m" => 60 * 1000,
-        "h" => 60 * 60 * 1000,
-        "d" => 24 * 60 * 60 * 1000,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(wrong)
 }
 
 /// In the largest unit that says it exactly.

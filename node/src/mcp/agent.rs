@@ -69,10 +69,11 @@ impl Agent {
 
     fn hold(&self, context: &RequestContext<RoleServer>) -> Option<Duration> {
         let of_request = context.extensions.get::<http::request::Parts>().and_then(hold_in);
-        match &self.link {
-            Link::Requests => of_request,
-            Link::Connection { hold, .. } => of_request.or(*hold),
-        }
+        let of_connection = match &self.link {
+            Link::Requests => None,
+            Link::Connection { hold, .. } => *hold,
+        };
+        of_request.or(of_connection).or(self.host.hold)
     }
 }
 

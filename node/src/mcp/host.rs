@@ -1,6 +1,6 @@
 //! The roles this node hosts and what all connections to them share.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tasuki_proto::{
     id::{InvalidId, RoleId},
@@ -16,6 +16,8 @@ const CALLS_MAX: usize = 4096;
 
 pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
+    /// The hold of a connection that does not say.
+    pub hold: Option<Duration>,
     /// Calls that may still begin.
     pub calls: Semaphore,
     /// Requests whose answer is not written yet.
@@ -29,8 +31,13 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(roles: Vec<Arc<dyn Actions>>, stopping: CancellationToken) -> Self {
+    pub(super) fn new(
+        roles: Vec<Arc<dyn Actions>>,
+        hold: Option<Duration>,
+        stopping: CancellationToken,
+    ) -> Self {
         Self {
+            hold,
             roles: roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect(),
             calls: Semaphore::new(CALLS_MAX),
             unwritten: TaskTracker::new(),

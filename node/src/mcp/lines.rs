@@ -15,7 +15,7 @@ use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _},
     sync::{mpsc, oneshot},
 };
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::handed::{Probe, Probes, TooMany};
 
@@ -111,15 +111,18 @@ pub(super) struct Connection<R> {
     reader: Reader<R>,
     outgoing: Option<mpsc::Sender<Outgoing>>,
     probes: Arc<Probes>,
+    gone: CancellationToken,
 }
 
 impl<R: AsyncBufRead + Unpin> Connection<R> {
-    /// Writing happens in a task of `tasks`; `unwritten` counts the requests not answered yet.
+    /// Writing happens in a task of `tasks`; `unwritten` counts the requests not answered yet;
+    /// `gone` is cancelled when the agent is, so that its waits end with it.
     pub(super) fn new(
         reader: R,
         writer: impl AsyncWrite + Send + Unpin + 'static,
         unwritten: TaskTracker,
         tasks: &TaskTracker,
+        gone: CancellationToken,
     ) -> Self {
         let (outgoing, to_write) = mpsc::channel(CHANNEL_CAPACITY);
         tasks.spawn(async move {
@@ -131,6 +134,7 @@ impl<R: AsyncBufRead + Unpin> Connection<R> {
             reader: Reader::new(reader),
             outgoing: Some(outgoing),
             probes: Arc::new(Probes::new(unwritten)),
+            gone,
         }
     }
 
@@ -200,9 +204,13 @@ impl<R: AsyncBufRead + Unpin + Send> Transport<RoleServer> for Connection<R> {
                     self.say(too_long());
                     continue;
                 }
-                Ok(Read::End) => return None,
+                Ok(Read::End) => {
+                    self.gone.cancel();
+                    return None;
+                }
                 Err(error) => {
                     tracing::debug!(%error, "an agent's connection broke");
+                    self.gone.cancel();
                     return None;
                 }
             };

@@ -48,6 +48,9 @@ const END_MS_MAX: u64 = 1_500;
 pub struct Settings {
     /// Where sessions are remembered across restarts of the node; `None`: nowhere.
     pub sessions_dir: Option<PathBuf>,
+    /// How long a wait is held for a connection that does not say; `None`: by the table of
+    /// clients.
+    pub hold: Option<Duration>,
 }
 
 pub(super) struct Server {
@@ -92,7 +95,7 @@ pub async fn serve(
             format!("{address} is not a loopback address; MCP is served only on this machine"),
         ));
     }
-    let host = Arc::new(Host::new(roles, shutdown.clone()));
+    let host = Arc::new(Host::new(roles, settings.hold, shutdown.clone()));
     let dir = settings.sessions_dir.as_deref();
     let mut of_role = BTreeMap::new();
     for (role, actions) in &host.roles {

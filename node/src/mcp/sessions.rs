@@ -359,7 +359,7 @@ mod tests {
     /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
     #[test]
     fn a_session_outlives_any_hold() {
-        let host = Arc::new(Host::new(Vec::new(), CancellationToken::new()));
+        let host = Arc::new(Host::new(Vec::new(), None, CancellationToken::new()));
         let config = Sessions::new(host, Scope::All).local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);

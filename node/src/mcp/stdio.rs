@@ -91,8 +91,13 @@ fn open(server: Arc<Server>, scope: Scope, mut request: Request) -> Response {
             Err(error) => return tracing::debug!(%error, "an upgrade failed"),
         };
         let (reader, writer) = tokio::io::split(io);
-        let connection =
-            Connection::new(BufReader::new(reader), writer, host.unwritten.clone(), &host.tasks);
+        let connection = Connection::new(
+            BufReader::new(reader),
+            writer,
+            host.unwritten.clone(),
+            &host.tasks,
+            gone.clone(),
+        );
         let served = tokio::select! {
             served = agent.serve_with_ct(connection, gone.clone()) => served,
             () = gone.cancelled() => return,

@@ -116,14 +116,13 @@ async fn the_words_of_the_turn_loop() {
             kind: wire::EntryKind::Reclaim.into(),
             from: "B".into(),
             to: "A".into(),
-            summary: "s1".into(),
-            instruction: "i1".into(),
             reason: "B sleeps".into(),
             person: "Ann".into(),
             ..Default::default()
         },
     );
     let reclaimed = a.call("await_my_turn", json!({})).await;
+    assert_eq!(reclaimed["structuredContent"]["summary"], "s1");
     assert_eq!(
         reclaimed["structuredContent"]["reclaimed"],
         json!({ "from": "B", "by": "Ann", "reason": "B sleeps" })

@@ -32,6 +32,7 @@ pub(crate) struct State {
     pub(crate) holder: String,
     pub(crate) is_finished: bool,
     pub(crate) latest: Option<wire::Entry>,
+    pub(crate) reclaim: Option<wire::Entry>,
     pub(crate) handed: Vec<u64>,
     pub(crate) waiting: usize,
     pub(crate) connected: usize,
@@ -65,7 +66,13 @@ impl Loop {
         self.0.send_modify(|state| {
             state.turn += 1;
             state.holder = holder.to_owned();
-            state.latest = Some(entry);
+            // A reclaim has no words; whose words hold stays as it was.
+            if entry.kind() == wire::EntryKind::Reclaim {
+                state.reclaim = Some(entry);
+            } else {
+                state.reclaim = None;
+                state.latest = Some(entry);
+            }
         });
     }
 }
@@ -132,6 +139,7 @@ impl Actions for Fake {
             turn: state.turn,
             holder: state.holder,
             latest: state.latest.filter(|_| can_start),
+            reclaim: state.reclaim.filter(|_| can_start),
             ..Default::default()
         })
     }
@@ -230,7 +238,7 @@ impl World {
         let listener = TcpListener::bind(addr).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let settings = Settings { sessions_dir: sessions.map(Path::to_owned) };
+        let settings = Settings { sessions_dir: sessions.map(Path::to_owned), hold: None };
         let running = tokio::spawn(serve(listener, roles, settings, stop.clone()));
         Self { addr, shared, stop, running }
     }

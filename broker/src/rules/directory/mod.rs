@@ -11,6 +11,9 @@ use tasuki_proto::id::{Epoch, NodeId, RoleId, Timestamp, Toolset};
 
 use super::{Caller, Context, Decision, Event, Rejection, Reply};
 
+/// Nodes of one workspace. Each stays in memory, since its epoch must never begin anew.
+pub const NODES_MAX: usize = 4096;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directory {
     pub nodes: BTreeMap<NodeId, Node>,
@@ -92,6 +95,9 @@ impl Directory {
             {
                 return Err(Rejection::RoleInUse { role: spec.role.clone(), node: host.clone() });
             }
+        }
+        if !self.nodes.contains_key(&register.node) && NODES_MAX <= self.nodes.len() {
+            return Err(Rejection::TooManyNodes);
         }
         let epoch = self.nodes.get(&register.node).map_or(Epoch::NONE, |node| node.epoch).next();
         let registered = NodeRegistered {

@@ -5,7 +5,7 @@
 
 use tasuki_proto::{
     id::{LoopId, RoleId, Timestamp, Turn},
-    limits::{LOOP_DEFAULT, LOOPS_MAX},
+    limits::{LOOP_DEFAULT, LOOPS_MAX, PARTICIPANTS_MAX},
 };
 
 use super::{
@@ -46,7 +46,8 @@ impl Loops {
     }
 
     /// Seats the roles of a node in the loop every workspace starts with, as long as nobody
-    /// handed over in it: `A` and `B`, unless other roles are given, then those, in order.
+    /// handed over in it: `A` and `B`, unless other roles are given, then those, in order, as many
+    /// as a loop may have.
     pub(in crate::rules) fn decide_seats(
         &self,
         directory: &Directory,
@@ -66,7 +67,7 @@ impl Loops {
             .cloned()
             .collect();
         for role in joining {
-            if !participants.contains(role) {
+            if participants.len() < PARTICIPANTS_MAX && !participants.contains(role) {
                 participants.push(role.clone());
             }
         }
@@ -254,7 +255,10 @@ impl Loop {
         let repeat = |ended: &Ended| {
             Decision::repeat(Reply::Handed { ended: ended.turn, next: ended.next.clone() })
         };
-        if let Some(turn) = it.turn.filter(|turn| *turn != self.turn || self.holder.is_none()) {
+        if let Some(turn) = it.turn {
+            if let Some(holder) = self.holder.as_ref().filter(|_| turn == self.turn) {
+                return Err(self.not_your_turn(&it.loop_id, holder));
+            }
             return match self.recent.iter().find(|ended| ended.turn == turn) {
                 Some(ended) if is_same(ended) => Ok(repeat(ended)),
                 Some(_) | None => Err(self.stale(&it.loop_id, turn)),
@@ -275,17 +279,15 @@ impl Loop {
         }
         match &self.holder {
             None => Err(self.completed(&it.loop_id)),
-            Some(holder) => Err(Rejection::NotYourTurn {
-                loop_id: it.loop_id.clone(),
-                holder: holder.clone(),
-                turn: self.turn,
-            }),
+            Some(holder) => Err(self.not_your_turn(&it.loop_id, holder)),
         }
     }
 
     fn repeated_reclaim(&self, it: &Reclaim) -> Option<Decision> {
         let ended = match it.turn {
             Some(turn) => self.recent.iter().find(|ended| ended.turn == turn)?,
+            // The turn that it gave has lapsed since: the same words mean this one.
+            None if self.lease.is_some_and(|lease| lease.is_lapsed) => return None,
             None => self.recent.back()?,
         };
         let (turn, to) = ended.next.clone()?;
@@ -311,6 +313,11 @@ impl Loop {
         let mut facts = self.latest.clone()?;
         facts.receipts.failed = Some(now);
         Some(facts)
+    }
+
+    fn not_your_turn(&self, loop_id: &LoopId, holder: &RoleId) -> Rejection {
+        let (loop_id, holder) = (loop_id.clone(), holder.clone());
+        Rejection::NotYourTurn { loop_id, holder, turn: self.turn }
     }
 
     fn stale(&self, loop_id: &LoopId, presented: Turn) -> Rejection {

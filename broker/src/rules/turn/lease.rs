@@ -84,6 +84,11 @@ impl Loops {
         Decision::new(events, Reply::Done)
     }
 
+    /// Whether this loop's lease lapsed.
+    pub fn is_lapsed(&self, id: &LoopId) -> bool {
+        self.lapsed.contains(id)
+    }
+
     /// Whether a sign of life may set a lapsed lease running again.
     pub fn has_lapsed(&self) -> bool {
         !self.lapsed.is_empty()

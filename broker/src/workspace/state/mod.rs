@@ -1,0 +1,210 @@
+//! What a workspace's actor knows and does: decide, apply, queue, and let out what is durable.
+//!
+//! - [`replay`]: the state that a journal's records make.
+//! - [`waiting`]: parked waits and what ends them.
+//! - [`time`]: signs of life, leases, holds, and falling asleep.
+
+mod replay;
+mod time;
+mod waiting;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use ractor::ActorRef;
+use tasuki_proto::id::{Sequence, Timestamp};
+use tokio::{sync::oneshot, task::AbortHandle};
+use tracing::{error, warn};
+
+use super::{
+    actor::{Arguments, Executed, Look, Msg, Release, View},
+    handle::Admitted,
+    waits::Waits,
+};
+use crate::{
+    journal::{Append, Outcome, Writer, codec},
+    rules::{Command, Context, Principal, Record, Rejection, Request, Workspace},
+};
+
+/// Records after which a snapshot is taken, at least: they bound what a restart replays and are
+/// what a feed can go back to.
+const SNAPSHOT_RECORDS: u64 = 4096;
+
+/// Bytes of snapshot that one record pays for: a large state is written out less often.
+const SNAPSHOT_BYTES_PER_RECORD: u64 = 512;
+
+/// What a workspace's actor knows.
+pub(super) struct State {
+    arguments: Arguments,
+    writer: Box<dyn Writer>,
+    incarnation: [u8; 16],
+    workspace: Workspace,
+    context: Context,
+    /// Added to the clock so that time never goes back behind the latest record.
+    behind_ms: u64,
+    durable: Sequence,
+    pending: VecDeque<(Sequence, Release)>,
+    unpublished: VecDeque<Arc<Record>>,
+    pub(super) waits: Waits,
+    snapshot: SnapshotState,
+    last_active: Timestamp,
+    pub(super) alarm: Option<(Timestamp, AbortHandle)>,
+}
+
+/// However this actor ends, by a panic too: whoever holds a handle must ask for another.
+impl Drop for State {
+    fn drop(&mut self) {
+        self.arguments.admission.close();
+    }
+}
+
+/// The newest snapshot.
+struct SnapshotState {
+    at: Sequence,
+    /// The snapshot before: feeds can go back to it.
+    before: Sequence,
+    bytes: u64,
+}
+
+impl State {
+    pub(super) fn now(&self) -> Timestamp {
+        self.arguments.clock.now().plus_millis(self.behind_ms).max(self.workspace.time)
+    }
+
+    pub(super) fn execute(
+        &mut self,
+        request: &Request,
+        reply: oneshot::Sender<Result<Executed, Rejection>>,
+        permit: Admitted,
+    ) {
+        let now = self.now();
+        self.last_active = now;
+        let answer = self.carry_out(now, request);
+        if answer.is_ok() {
+            if let Some((node, _)) = &request.caller.node {
+                self.context.presence.node_seen(node, now);
+            }
+            if let Command::Register(it) = &request.command {
+                self.context.presence.node_seen(&it.node, now);
+            }
+            if let Some(role) = request.command.role() {
+                self.context.presence.role_seen(role, now, None);
+            }
+        }
+        self.release(Box::new(move || {
+            drop(permit);
+            // The caller may have stopped waiting; what it asked for stands all the same.
+            let _ = reply.send(answer);
+        }));
+    }
+
+    /// Decides, applies, queues the record, wakes who waited for it.
+    pub(super) fn carry_out(
+        &mut self,
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Executed, Rejection> {
+        let decision = self.workspace.decide(now, &self.context, request)?;
+        if decision.events.is_empty() {
+            let sequence = decision.answered_by.unwrap_or(self.workspace.sequence);
+            let is_repeat = decision.is_repeat;
+            return Ok(Executed { reply: decision.reply, is_repeat, sequence });
+        }
+        let record = Arc::new(Record {
+            sequence: self.workspace.sequence.next(),
+            time: now,
+            principal: Principal {
+                node: request.caller.node.as_ref().map(|(node, _)| node.clone()),
+                role: request.command.role().cloned(),
+                person: request.command.person().cloned(),
+                token_id: String::new(),
+            },
+            key: request.key.clone(),
+            events: decision.events,
+            reply: decision.reply,
+        });
+        self.workspace.apply(&record);
+        self.writer.append(Append {
+            sequence: record.sequence,
+            record: codec::encode_record(&record, &self.incarnation),
+            bodies: decision.bodies.iter().map(codec::encode_body).collect(),
+        });
+        for event in &record.events {
+            if let Some(loop_id) = event.loop_id() {
+                self.wake(&loop_id.clone());
+            }
+        }
+        let executed =
+            Executed { reply: record.reply.clone(), is_repeat: false, sequence: record.sequence };
+        self.unpublished.push_back(record);
+        if self.is_snapshot_due() {
+            self.take_snapshot();
+        }
+        Ok(executed)
+    }
+
+    pub(super) fn look(&mut self, look: Look) {
+        let now = self.now();
+        self.last_active = now;
+        let view =
+            View { workspace: &self.workspace, context: &self.context, waits: &self.waits, now };
+        let release = look(&view);
+        self.release(release);
+    }
+
+    /// Lets something out once the state it rests on is durable (S2).
+    pub(super) fn release(&mut self, release: Release) {
+        if self.workspace.sequence <= self.durable {
+            release();
+        } else {
+            self.pending.push_back((self.workspace.sequence, release));
+        }
+    }
+
+    pub(super) fn journal(&mut self, outcome: Outcome, myself: &ActorRef<Msg>) {
+        match outcome {
+            Outcome::Durable { through } => {
+                self.durable = self.durable.max(through);
+                while let Some(record) = self.unpublished.front()
+                    && record.sequence <= self.durable
+                {
+                    let record = self.unpublished.pop_front().expect("just seen");
+                    // Nobody may be listening.
+                    let _ = self.arguments.feed.send(record);
+                }
+                while let Some((sequence, _)) = self.pending.front()
+                    && *sequence <= self.durable
+                {
+                    let (_, release) = self.pending.pop_front().expect("just seen");
+                    release();
+                }
+            }
+            Outcome::Fenced | Outcome::Ambiguous => {
+                warn!(workspace = %self.arguments.id, ?outcome, "the journal has another writer");
+                self.arguments.admission.close();
+                myself.stop(Some("fenced".to_owned()));
+            }
+            Outcome::Failed => {
+                error!(workspace = %self.arguments.id, "the journal failed");
+                (self.arguments.fatal)("a durable write failed");
+                myself.stop(Some("journal failed".to_owned()));
+            }
+        }
+    }
+
+    pub(super) fn is_snapshot_due(&self) -> bool {
+        let records = self.workspace.sequence.get() - self.snapshot.at.get();
+        SNAPSHOT_RECORDS.max(self.snapshot.bytes / SNAPSHOT_BYTES_PER_RECORD) <= records
+    }
+
+    pub(super) fn take_snapshot(&mut self) {
+        if self.workspace.sequence == self.snapshot.at {
+            return;
+        }
+        let state: Bytes = codec::encode_snapshot(&self.workspace);
+        let before = self.snapshot.at;
+        self.snapshot =
+            SnapshotState { at: self.workspace.sequence, before, bytes: state.len() as u64 };
+        self.writer.snapshot(self.workspace.sequence, state, self.snapshot.before.next());
+    }
+}

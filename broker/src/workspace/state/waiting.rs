@@ -1,0 +1,81 @@
+//! Parked waits and what ends them.
+
+use tasuki_proto::id::{LoopId, RoleId};
+
+use super::{
+    super::waits::{Parked, Question, Sink, Told, WAITS_MAX, WaitId},
+    State,
+};
+use crate::rules::{Rejection, turn::Standing};
+
+impl State {
+    pub(in crate::workspace) fn park(
+        &mut self,
+        question: Question,
+        id: WaitId,
+        hold_ms: u64,
+        sink: Sink,
+    ) {
+        let now = self.now();
+        self.last_active = now;
+        let mut told = self.tell(&question);
+        if let Ok(it) = &told {
+            self.context.presence.role_seen(&question.role, now, None);
+            let is_holder = it.answer.standing == Standing::CanStart;
+            if is_holder && self.workspace.loops.is_lapsed(&question.loop_id) {
+                self.tick();
+                told = self.tell(&question);
+            }
+        }
+        let is_over = match &told {
+            Err(_) => true,
+            Ok(told) => told.answer.standing != Standing::NotYet || hold_ms == 0,
+        };
+        if is_over {
+            return self.release(Box::new(move || sink(told)));
+        }
+        if WAITS_MAX <= self.waits.len() {
+            return self.release(Box::new(move || sink(Err(Rejection::TooManyWaits))));
+        }
+        let deadline = now.plus_millis(hold_ms);
+        let Some(older) = self.waits.park(question, id, deadline, sink) else { return };
+        let told = told.map(|told| Told { is_superseded: true, ..told });
+        self.release(Box::new(move || (older.sink)(told)));
+    }
+
+    pub(in crate::workspace) fn tell(&self, question: &Question) -> Result<Told, Rejection> {
+        let answer = self.workspace.loops.answer(&question.loop_id, &question.role)?;
+        Ok(Told { answer, is_superseded: false, sequence: self.workspace.sequence })
+    }
+
+    /// Ends the waits of a loop that its state now answers.
+    pub(in crate::workspace) fn wake(&mut self, loop_id: &LoopId) {
+        let Some(state) = self.workspace.loops.by_id.get(loop_id) else { return };
+        let roles: Vec<RoleId> = match &state.holder {
+            Some(holder) => vec![holder.clone()],
+            None => self.waits.roles(loop_id).cloned().collect(),
+        };
+        for role in roles {
+            let question = Question { loop_id: loop_id.clone(), role };
+            if let Some(parked) = self.waits.take(&question) {
+                self.end_wait(&question, parked);
+            }
+        }
+    }
+
+    pub(in crate::workspace) fn end_wait(&mut self, question: &Question, parked: Parked) {
+        let now = self.now();
+        self.context.presence.role_seen(&question.role, now, None);
+        let told = self.tell(question);
+        self.release(Box::new(move || (parked.sink)(told)));
+    }
+
+    pub(in crate::workspace) fn end_waits(&mut self) {
+        let questions: Vec<Question> = self.waits.questions().cloned().collect();
+        for question in questions {
+            if let Some(parked) = self.waits.take(&question) {
+                self.end_wait(&question, parked);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! How a broker ends, and why it may not begin: told to stop, a directory in use, a directory it
+//! cannot use, a full disk.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use tasuki_proto::wire;
+use tokio::time::Instant;
+
+use crate::support::{Process, arguments, assert_whole, check_all, play_all, players, soon, turns};
+
+const STOPPED_WITHIN: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_stop_under_load_it_ends_soon_and_loses_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let mut players = players(&["one", "two"], 4);
+    let (mut broker, address) = Process::served(data.path()).await;
+    let mut waiting = turns(address);
+    let wait = wire::AwaitTurnRequest {
+        role: "B".to_owned(),
+        hold_ms: 600_000,
+        ..wire::AwaitTurnRequest::default()
+    };
+    let waiting = tokio::spawn(async move { waiting.await_turn(wait).await });
+    let parked = async {
+        let mut turns = turns(address);
+        let mut state = turns.get_loop(wire::GetLoopRequest::default()).await.unwrap();
+        while state.get_ref().r#loop.as_ref().unwrap().waiting.is_empty() {
+            state = turns.get_loop(wire::GetLoopRequest::default()).await.unwrap();
+        }
+    };
+    soon("the wait is parked", parked).await;
+    let mut told = None;
+    play_all(address, &mut players, 300, || {
+        told = Some(Instant::now());
+        broker.terminate();
+    })
+    .await;
+    let answer = soon("the wait is answered", waiting).await.unwrap().unwrap().into_inner();
+    assert!(answer.answer.unwrap().still_waiting);
+    assert_eq!(broker.address().await, None);
+    let ended = broker.ended().await;
+    let took = told.unwrap().elapsed();
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert!(took < STOPPED_WITHIN, "it took {took:?}: {}", ended.log);
+
+    assert_whole(data.path()).await;
+    let (broker, address) = Process::served(data.path()).await;
+    check_all(address, &players).await.unwrap();
+    broker.kill().await;
+}
+
+#[tokio::test]
+async fn a_directory_in_use_or_unusable_is_refused_by_name() {
+    let data = tempfile::tempdir().unwrap();
+    let (broker, _) = Process::served(data.path()).await;
+    let ended = Process::serve(data.path()).ended().await;
+    let holder = format!("(process {})", broker.pid());
+    assert_eq!(ended.code, Some(69), "{}", ended.log);
+    let says = ended.log.contains("in use by another broker") || ended.log.contains(&holder);
+    assert!(says && ended.log.contains(&holder), "{}", ended.log);
+    let verified = crate::support::run(&["verify"], data.path()).await;
+    assert_eq!(verified.code, Some(69), "{}", verified.log);
+    broker.kill().await;
+
+    let file = data.path().join("a file");
+    std::fs::write(&file, "").unwrap();
+    for unusable in [file.clone(), file.join("below"), "/proc/tasuki".into()] {
+        let ended = Process::serve(&unusable).ended().await;
+        assert_eq!(ended.code, Some(69), "{}", ended.log);
+        assert!(ended.log.contains(&unusable.display().to_string()), "{}", ended.log);
+    }
+    let words = arguments(&["serve", "--listen", "192.0.2.1:0"], data.path());
+    let ended = Process::spawn(&words, &[]).ended().await;
+    assert_eq!(ended.code, Some(69), "{}", ended.log);
+}
+
+/// A small disk; unmounted when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+fn run(command: &str, arguments: &[&str], dir: &Path) -> Result<(), String> {
+    let output = Command::new(command).args(arguments).arg(dir).output();
+    let output = output.map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+impl SmallDisk {
+    fn mount() -> Result<Self, String> {
+        let dir = tempfile::tempdir().unwrap();
+        run("mount", &["-t", "tmpfs", "-o", "size=12m", "tasuki-test"], dir.path())?;
+        Ok(Self(dir))
+    }
+
+    fn grow(&self) {
+        run("mount", &["-o", "remount,size=200m"], self.0.path()).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l"], self.0.path());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+async fn a_full_disk_ends_the_broker_and_loses_nothing() {
+    let disk = match SmallDisk::mount() {
+        Ok(disk) => disk,
+        Err(why) => return eprintln!("skipped: no small disk can be mounted here: {why}"),
+    };
+    let data = disk.0.path().join("data");
+    let mut players = players(&["one", "two"], 4);
+    let (mut broker, address) = Process::served(&data).await;
+    play_all(address, &mut players, u64::MAX, || ()).await;
+    assert_eq!(broker.address().await, None);
+    let ended = broker.ended().await;
+    assert_eq!(ended.code, Some(74), "{}", ended.log);
+    assert!(ended.log.contains("No space left"), "{}", ended.log);
+    assert!(players.values().map(|it| it.acknowledged).sum::<u64>() > 100, "{players:?}");
+
+    // It does not pretend to start, either.
+    let again = Process::serve(&data).ended_or_listening().await;
+    disk.grow();
+    if let Some(ended) = again {
+        assert_eq!(ended.code, Some(69), "{}", ended.log);
+    }
+    let (broker, address) = Process::served(&data).await;
+    check_all(address, &players).await.unwrap();
+    broker.kill().await;
+    assert_whole(&data).await;
+}

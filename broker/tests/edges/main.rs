@@ -1,0 +1,17 @@
+//! The real binary at its edges: killed, cut off from power, damaged, abused. What it promised
+//! must hold all the same.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod abuse;
+mod connections;
+mod crash;
+mod damage;
+mod endings;
+mod health;
+mod power_cut;
+mod support;

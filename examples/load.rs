@@ -1,0 +1,93 @@
+//! How fast Tasuki is, each figure beside what the same machine could do at best in the same
+//! run.
+//!
+//! `make bench` builds everything in release and runs it; `--only` picks figures, `--quick`
+//! takes small numbers, `--json` prints one object a line. It ends with 1 when a target is
+//! missed, except with `--quick`, whose numbers mean nothing.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anstream::println;
+use clap::{Parser, ValueEnum};
+use tasuki_examples::{
+    Result,
+    load::{Figure, Sizes, calls, limits, relay, startup, waits},
+};
+
+/// Measure broker and nodes.
+#[derive(Parser)]
+struct Cli {
+    /// Only these figures
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<What>,
+    /// Small numbers, to see that it works
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// Each figure is the median of so many runs
+    #[arg(long)]
+    runs: Option<usize>,
+    /// Where to keep data meanwhile [default: the system's temporary directory]
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Serve calls that do nothing: how this program starts its own limits
+    #[arg(long, hide = true)]
+    serve: Option<Serve>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// 256 callers at once
+    Many,
+    /// One caller
+    One,
+    /// From one MCP client to the other
+    Relay,
+    /// 10,000 parked waits
+    Waits,
+    /// Start with a million records
+    Startup,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Serve {
+    Echo,
+    McpEcho,
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    match cli.serve {
+        Some(Serve::Echo) => limits::serve_echo(|line| println!("{line}")).await?,
+        Some(Serve::McpEcho) => limits::serve_mcp_echo(|line| println!("{line}")).await?,
+        None => return measure(&cli).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn measure(cli: &Cli) -> Result<ExitCode> {
+    let dir = cli.data.clone().unwrap_or_else(std::env::temp_dir);
+    let mut sizes = if cli.quick { Sizes::quick(dir) } else { Sizes::full(dir) };
+    sizes.runs = cli.runs.unwrap_or(sizes.runs).max(1);
+    let mut is_met = true;
+    for what in What::value_variants() {
+        if !cli.only.is_empty() && !cli.only.contains(what) {
+            continue;
+        }
+        let figures: Vec<Figure> = match what {
+            What::Many => calls::many(&sizes).await?,
+            What::One => calls::one(&sizes).await?,
+            What::Relay => relay::handover(&sizes).await?,
+            What::Waits => waits::parked(&sizes).await?,
+            What::Startup => startup::history(&sizes).await?,
+        };
+        for figure in figures {
+            is_met &= figure.is_met() != Some(false);
+            println!("{}", if cli.json { figure.in_json().to_string() } else { figure.in_words() });
+        }
+    }
+    Ok(if is_met || cli.quick { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

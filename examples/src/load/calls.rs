@@ -1,0 +1,212 @@
+//! Durable commands through gRPC: many callers at once, and one alone.
+
+use std::{path::Path, time::Duration};
+
+use serde_json::Value;
+use tasuki_proto::wire::{
+    Caller, CreateLoopRequest, HandOverRequest, IdempotencyKey, turn_loop_client::TurnLoopClient,
+};
+use tokio::{process::Command, task::JoinSet, time::Instant};
+use tonic::transport::Channel;
+
+use super::{
+    Figure, Quantity, Sizes, Target,
+    limits::{self, Disk},
+    median, micros, number,
+};
+use crate::{
+    Result,
+    process::{Process, program},
+};
+
+/// Connections the callers share.
+const CONNECTIONS: usize = 4;
+
+/// Workspaces they spread over.
+const WORKSPACES: usize = 16;
+
+/// What is said in a handover, in bytes: with its frame it makes a request of 512.
+const TEXT_BYTES: usize = 225;
+
+/// Hands over again and again in a loop of its own, playing both roles.
+struct Agent {
+    turns: TurnLoopClient<Channel>,
+    caller: Caller,
+    name: String,
+    counter: u64,
+}
+
+impl Agent {
+    fn new(channel: Channel, number: usize) -> Self {
+        let workspace = format!("w{}", number % WORKSPACES);
+        Self {
+            turns: TurnLoopClient::new(channel),
+            caller: Caller { workspace, ..Caller::default() },
+            name: format!("loop-{number}"),
+            counter: 0,
+        }
+    }
+
+    fn key(&mut self) -> Option<IdempotencyKey> {
+        self.counter += 1;
+        Some(IdempotencyKey { client_id: self.name.clone(), counter: self.counter })
+    }
+
+    async fn open(&mut self) -> Result<()> {
+        let request = CreateLoopRequest {
+            caller: Some(self.caller.clone()),
+            key: self.key(),
+            r#loop: self.name.clone(),
+            participants: vec!["A".to_owned(), "B".to_owned()],
+        };
+        self.turns.create_loop(request).await?;
+        Ok(())
+    }
+
+    async fn hand_over(&mut self) -> Result<()> {
+        let request = HandOverRequest {
+            caller: Some(self.caller.clone()),
+            key: self.key(),
+            r#loop: self.name.clone(),
+            // The first key opened the loop.
+            role: if self.counter.is_multiple_of(2) { "A" } else { "B" }.to_owned(),
+            summary: "s".repeat(TEXT_BYTES),
+            instruction: "i".repeat(TEXT_BYTES),
+            ..HandOverRequest::default()
+        };
+        self.turns.hand_over(request).await?;
+        Ok(())
+    }
+}
+
+async fn agents(process: &Process, count: usize) -> Result<Vec<Agent>> {
+    let mut channels = Vec::new();
+    for _ in 0..CONNECTIONS.min(count) {
+        let channel = Channel::from_shared(process.url().to_owned())?.tcp_nodelay(true);
+        channels.push(channel.connect().await?);
+    }
+    let channel = |number: usize| channels[number % channels.len()].clone();
+    Ok((0..count).map(|number| Agent::new(channel(number), number)).collect())
+}
+
+/// Calls made by all together, again and again for `run`; returns how many a second.
+async fn hammer(agents: &mut Vec<Agent>, run: Duration) -> Result<f64> {
+    let began = Instant::now();
+    let mut calls: JoinSet<Result<(Agent, usize)>> = JoinSet::new();
+    for mut agent in agents.drain(..) {
+        calls.spawn(async move {
+            let mut made = 0_usize;
+            while began.elapsed() < run {
+                agent.hand_over().await?;
+                made += 1;
+            }
+            Ok((agent, made))
+        });
+    }
+    let mut all = 0;
+    while let Some(ended) = calls.join_next().await {
+        let (agent, made) = ended??;
+        all += made;
+        agents.push(agent);
+    }
+    Ok(number(all) / began.elapsed().as_secs_f64())
+}
+
+/// Throughput of many callers, and how many commands one durable write serves.
+///
+/// # Errors
+/// When a call fails.
+pub async fn many(sizes: &Sizes) -> Result<Vec<Figure>> {
+    let data = tempfile::tempdir_in(&sizes.dir)?;
+    let (echo, broker) = (limits::start("echo").await?, Process::broker(data.path()).await?);
+    let mut echoed = agents(&echo, sizes.callers).await?;
+    let mut durable = agents(&broker, sizes.callers).await?;
+    for agent in &mut durable {
+        agent.open().await?;
+    }
+    let opened = durable.len();
+    let (mut limits, mut values, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    // The first of each warms up.
+    hammer(&mut echoed, sizes.run / 4).await?;
+    hammer(&mut durable, sizes.run / 4).await?;
+    for _ in 0..sizes.runs {
+        let limit = hammer(&mut echoed, sizes.run).await?;
+        let value = hammer(&mut durable, sizes.run).await?;
+        limits.push(limit);
+        values.push(value);
+        ratios.push(value / limit);
+    }
+    let handed: u64 = durable.iter().map(|agent| agent.counter - 1).sum();
+    broker.stop().await?;
+    // Opening the loops came one by one: a commit each.
+    let commits = commits(data.path()).await?.saturating_sub(opened as u64);
+    let commands = handed as f64 / commits.max(1) as f64;
+    let callers = sizes.callers;
+    Ok(vec![
+        Figure {
+            name: format!("{callers} callers: durable handovers"),
+            value: Quantity::PerSecond(median(&mut values)),
+            limit: Some(("echo".into(), Quantity::PerSecond(median(&mut limits)))),
+            score: median(&mut ratios),
+            target: Target::AtLeast(0.5),
+        },
+        Figure {
+            name: format!("{callers} callers: commands per durable write"),
+            value: Quantity::Count(commands),
+            limit: None,
+            score: commands,
+            target: Target::AtLeast(20.0),
+        },
+    ])
+}
+
+/// Durable writes so far, as `tasuki-broker verify` counts them.
+async fn commits(data: &Path) -> Result<u64> {
+    let mut command = Command::new(program("tasuki-broker")?);
+    let output = command.args(["verify", "--json", "--data"]).arg(data).output().await?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    report["last_commit"].as_u64().ok_or_else(|| format!("verify says {report}").into())
+}
+
+/// Latency of one caller, beside an echo and a durable append after each other.
+///
+/// # Errors
+/// When a call fails.
+pub async fn one(sizes: &Sizes) -> Result<Vec<Figure>> {
+    let data = tempfile::tempdir_in(&sizes.dir)?;
+    let (echo, broker) = (limits::start("echo").await?, Process::broker(data.path()).await?);
+    let mut disk = Disk::new(&sizes.dir)?;
+    let mut echoed = agents(&echo, 1).await?.remove(0);
+    let mut durable = agents(&broker, 1).await?.remove(0);
+    durable.open().await?;
+    let (mut limits, mut values, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for run in 0..=sizes.runs {
+        let (mut calls, mut appends, mut handovers) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..sizes.calls {
+            let began = Instant::now();
+            echoed.hand_over().await?;
+            calls.push(micros(began.elapsed()));
+            appends.push(micros(tokio::task::block_in_place(|| disk.append())?));
+            let began = Instant::now();
+            durable.hand_over().await?;
+            handovers.push(micros(began.elapsed()));
+        }
+        if run == 0 {
+            // It warmed up.
+            continue;
+        }
+        let limit = median(&mut calls) + median(&mut appends);
+        let value = median(&mut handovers);
+        limits.push(limit);
+        values.push(value);
+        ratios.push(value / limit);
+    }
+    broker.stop().await?;
+    Ok(vec![Figure {
+        name: "1 caller: durable handover".into(),
+        value: Quantity::Micros(median(&mut values)),
+        limit: Some(("echo + append".into(), Quantity::Micros(median(&mut limits)))),
+        score: median(&mut ratios),
+        target: Target::AtMost(1.3),
+    }])
+}

@@ -1,0 +1,171 @@
+//! What the machine can do at best: a durable append, and calls that do nothing.
+
+use std::{convert::Infallible, fs::File, path::Path, task::Poll, time::Duration};
+
+use axum::{Router, serve::ListenerExt as _};
+use futures::future::BoxFuture;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ServerCapabilities,
+        ServerConfig,
+    },
+    service::RequestContext,
+    transport::{
+        StreamableHttpServerConfig, StreamableHttpService,
+        streamable_http_server::session::local::LocalSessionManager,
+    },
+};
+use sled::{Config, Db, Mode};
+use tasuki_proto::wire::{HandOverRequest, HandOverResponse};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, process::Command, time::Instant};
+use tonic::{
+    Request, Response, Status,
+    body::Body,
+    codegen::{Service, http},
+    server::{Grpc, NamedService, UnaryService},
+    transport::server::TcpIncoming,
+};
+use tonic_prost::ProstCodec;
+
+use crate::{Result, process::Process};
+
+/// Bytes of the record that a durable append writes.
+const RECORD_BYTES: usize = 512;
+
+/// One record through sled: batch, flush, fdatasync.
+#[derive(Debug)]
+pub struct Disk {
+    db: Db,
+    file: File,
+    next: u64,
+    _dir: TempDir,
+}
+
+impl Disk {
+    /// Makes a database in a folder of its own in `dir`.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn new(dir: &Path) -> Result<Self> {
+        let dir = tempfile::tempdir_in(dir)?;
+        let config = Config::new().path(dir.path()).mode(Mode::HighThroughput);
+        let db = config.flush_every_ms(None).open()?;
+        db.flush()?;
+        let file = File::open(dir.path().join("db"))?;
+        Ok(Self { db, file, next: 0, _dir: dir })
+    }
+
+    /// How long one durable append takes.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn append(&mut self) -> Result<Duration> {
+        let began = Instant::now();
+        let mut batch = sled::Batch::default();
+        batch.insert(&self.next.to_be_bytes(), vec![7; RECORD_BYTES]);
+        self.db.apply_batch(batch)?;
+        self.db.flush()?;
+        self.file.sync_data()?;
+        self.next += 1;
+        Ok(began.elapsed())
+    }
+}
+
+/// Starts this program again, to serve `what` (`echo` or `mcp-echo`).
+///
+/// # Errors
+/// When it does not start.
+pub async fn start(what: &str) -> Result<Process> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--serve", what]);
+    Process::start(command, what).await
+}
+
+/// Answers a handover as the broker does, without having done anything.
+#[derive(Debug, Clone)]
+struct Echo;
+
+impl NamedService for Echo {
+    const NAME: &'static str = "tasuki.v1.TurnLoop";
+}
+
+impl Service<http::Request<Body>> for Echo {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let codec = ProstCodec::<HandOverResponse, HandOverRequest>::default();
+        Box::pin(async move { Ok(Grpc::new(codec).unary(Self, request).await) })
+    }
+}
+
+impl UnaryService<HandOverRequest> for Echo {
+    type Response = HandOverResponse;
+    type Future = std::future::Ready<Result<Response<HandOverResponse>, Status>>;
+
+    fn call(&mut self, request: Request<HandOverRequest>) -> Self::Future {
+        let counter = request.into_inner().key.map_or(0, |key| key.counter);
+        std::future::ready(Ok(Response::new(HandOverResponse {
+            ended_turn: counter,
+            turn: counter + 1,
+            to: "A".to_owned(),
+            sequence: counter,
+            ..HandOverResponse::default()
+        })))
+    }
+}
+
+/// Serves gRPC calls that do nothing, until this process is killed. `say` gets the address.
+///
+/// # Errors
+/// When it cannot listen.
+pub async fn serve_echo(say: impl FnOnce(String)) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    say(format!("listening on http://{} (echo)", listener.local_addr()?));
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    Ok(tonic::transport::Server::builder().add_service(Echo).serve_with_incoming(incoming).await?)
+}
+
+/// A tool that says what it was given.
+#[derive(Debug, Clone)]
+struct McpEcho;
+
+impl ServerHandler for McpEcho {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let text = serde_json::Value::from(request.arguments.unwrap_or_default()).to_string();
+        let result = CallToolResult::success(vec![ContentBlock::text(text)]);
+        Ok(CallToolResponse::Complete(result))
+    }
+}
+
+/// Serves MCP with a tool that does nothing, until this process is killed.
+///
+/// # Errors
+/// When it cannot listen.
+pub async fn serve_mcp_echo(say: impl FnOnce(String)) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    say(format!("listening on http://{} (mcp-echo)", listener.local_addr()?));
+    let sessions = std::sync::Arc::new(LocalSessionManager::default());
+    let config = StreamableHttpServerConfig::default();
+    let service = StreamableHttpService::new(|| Ok(McpEcho), sessions, config);
+    let listener = listener.tap_io(|stream| {
+        // A socket that is gone already fails at its first read.
+        let _ = stream.set_nodelay(true);
+    });
+    Ok(axum::serve(listener, Router::new().fallback_service(service)).await?)
+}

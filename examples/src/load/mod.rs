@@ -1,0 +1,184 @@
+//! Measuring a broker, each figure beside the limit that the same machine showed in the same
+//! minute.
+//!
+//! Other work on the machine slows a figure and its limit alike, so what is judged is their
+//! ratio, and each is the median of several runs taken in turns.
+//!
+//! - [`limits`]: a durable append, and calls that do nothing.
+//! - [`calls`]: durable commands through gRPC; [`relay`]: from one MCP client to the other;
+//!   [`waits`]: memory and time of parked waits; [`startup`]: start with a million records.
+
+pub mod calls;
+pub mod limits;
+pub mod relay;
+pub mod startup;
+pub mod waits;
+
+use std::{path::PathBuf, time::Duration};
+
+use serde_json::{Value, json};
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+pub struct Sizes {
+    /// Where data is kept meanwhile: on the disk that is to be measured.
+    pub dir: PathBuf,
+    /// Each figure is the median of so many.
+    pub runs: usize,
+    pub callers: usize,
+    /// One run of many callers.
+    pub run: Duration,
+    /// Calls of a run of one caller.
+    pub calls: usize,
+    /// Handovers of a run from one MCP client to the other.
+    pub handovers: usize,
+    pub waits: usize,
+    pub records: u64,
+}
+
+impl Sizes {
+    /// What the targets are about.
+    pub fn full(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            runs: 7,
+            callers: 256,
+            run: Duration::from_secs(3),
+            calls: 300,
+            handovers: 100,
+            waits: 10_000,
+            records: 1_000_000,
+        }
+    }
+
+    /// Enough to see that it works.
+    pub fn quick(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            runs: 2,
+            callers: 32,
+            run: Duration::from_millis(200),
+            calls: 10,
+            handovers: 3,
+            waits: 200,
+            records: 2_000,
+        }
+    }
+}
+
+/// One thing measured.
+#[derive(Debug, Clone)]
+pub struct Figure {
+    pub name: String,
+    pub value: Quantity,
+    /// What it stands beside.
+    pub limit: Option<(String, Quantity)>,
+    /// What is compared with the target.
+    pub score: f64,
+    pub target: Target,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Quantity {
+    PerSecond(f64),
+    Micros(f64),
+    Seconds(f64),
+    Bytes(f64),
+    Count(f64),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+    /// Shown for comparison only.
+    None,
+}
+
+impl Figure {
+    /// `None` without a target.
+    pub fn is_met(&self) -> Option<bool> {
+        match self.target {
+            Target::AtLeast(target) => Some(target <= self.score),
+            Target::AtMost(target) => Some(self.score <= target),
+            Target::None => None,
+        }
+    }
+
+    /// The figure as one line for people.
+    pub fn in_words(&self) -> String {
+        let limit = self.limit.as_ref();
+        let limit =
+            limit.map_or_else(String::new, |(name, it)| format!("{name} {}", it.in_words()));
+        let judged = match (self.target, self.is_met()) {
+            (Target::AtLeast(target), Some(met)) => format!("≥ {target}{}", verdict(met)),
+            (Target::AtMost(target), Some(met)) => format!("≤ {target}{}", verdict(met)),
+            (_, _) => String::new(),
+        };
+        let value = self.value.in_words();
+        format!("{:<46}{value:>12}   {limit:<34}{:>9.2}  {judged}", self.name, self.score)
+    }
+
+    /// The figure for programs.
+    pub fn in_json(&self) -> Value {
+        let target = match self.target {
+            Target::AtLeast(target) => json!({ "at_least": target }),
+            Target::AtMost(target) => json!({ "at_most": target }),
+            Target::None => Value::Null,
+        };
+        json!({
+            "name": self.name,
+            "value": self.value.in_json(),
+            "limit": self.limit.as_ref().map(|(name, it)| json!({ "name": name, "value": it.in_json() })),
+            "score": self.score,
+            "target": target,
+            "met": self.is_met(),
+        })
+    }
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "  met" } else { "  MISSED" }
+}
+
+impl Quantity {
+    fn in_words(self) -> String {
+        match self {
+            Self::PerSecond(it) => format!("{it:.0} /s"),
+            Self::Micros(it) => format!("{it:.0} µs"),
+            Self::Seconds(it) => format!("{it:.2} s"),
+            Self::Bytes(it) if 10e6 <= it => format!("{:.0} MB", it / 1e6),
+            Self::Bytes(it) => format!("{it:.0} B"),
+            Self::Count(it) => format!("{it:.1}"),
+        }
+    }
+
+    fn in_json(self) -> Value {
+        match self {
+            Self::PerSecond(it) => json!({ "per_second": it }),
+            Self::Micros(it) => json!({ "micros": it }),
+            Self::Seconds(it) => json!({ "seconds": it }),
+            Self::Bytes(it) => json!({ "bytes": it }),
+            Self::Count(it) => json!({ "count": it }),
+        }
+    }
+}
+
+/// The middle one.
+///
+/// # Panics
+/// When there is none.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    assert!(!values.is_empty(), "something was measured");
+    values[values.len() / 2]
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// A number that is small enough to be exact.
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
