@@ -67,7 +67,7 @@ struct Session {
     asked: Asked,
 }
 
-/// The ids of a session's requests whose streams are open.
+/// The ids of a session's requests that are not answered, and whose streams are open.
 #[derive(Debug, Clone, Default)]
 struct Asked(Arc<Mutex<BTreeSet<String>>>);
 
@@ -201,7 +201,7 @@ impl SessionManager for Sessions {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
         let asked = self.known().sessions.get(id).map(|session| session.asked.clone());
-        let asking = match (&message, asked) {
+        let mut asking = match (&message, asked) {
             (JsonRpcMessage::Request(request), Some(asked)) => match asked.begin(&request.id) {
                 Some(asking) => Some(asking),
                 None => return Ok(refused_twice(request.id.clone()).left_stream()),
@@ -209,7 +209,15 @@ impl SessionManager for Sessions {
             (_, _) => None,
         };
         let stream = self.local.create_stream(id, message).await?;
-        Ok(kept_with(stream, (used, asking)).right_stream())
+        let stream = stream.inspect(move |event| {
+            // Free again before the client can have read the answer.
+            if let Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) =
+                event.message.as_deref()
+            {
+                drop(asking.take());
+            }
+        });
+        Ok(kept_with(stream, used).right_stream())
     }
 
     async fn accept_message(

@@ -207,6 +207,26 @@ async fn a_held_wait_does_not_notice_that_the_broker_restarts() {
 }
 
 #[tokio::test]
+async fn an_intent_is_carried_out_once_though_its_turn_is_long_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut up = Process::up(&dir.path().join("up"), "").await;
+    let (a, b) = (session(&up, "A").await, session(&up, "B").await);
+    // As `tasuki mcp` sends it, and sends it again to a node that was killed meanwhile.
+    let mut message = call(1, "handover_work", words("one"));
+    message["params"]["_meta"] = json!({ "tasuki/intent": { "by": "0f3a", "number": 1 } });
+    let first = a.post(&message).await.answer().await["result"].clone();
+    assert_eq!(first["structuredContent"]["turn"], 2, "{first}");
+    ask(&b, "handover_work", words("two")).await;
+    up.kill().await;
+    up.start().await;
+    let again = a.post(&message).await.answer().await["result"].clone();
+    assert_eq!(again["structuredContent"]["turn"], 2, "{again}");
+    assert_eq!(status(&a).await["turn"], 3);
+    // Without it the same words end the turn that is held.
+    assert_eq!(ask(&a, "handover_work", words("one")).await["turn"], 4);
+}
+
+#[tokio::test]
 async fn a_lapsed_turn_can_be_reclaimed_and_its_holder_is_stale() {
     let dir = tempfile::tempdir().unwrap();
     let up = Process::up(&dir.path().join("up"), "--lease 2s").await;
