@@ -1,7 +1,7 @@
 //! The wire, in and out. A handler parses, asks a workspace, and renders; it decides nothing.
 //!
-//! One file per service; [`parse`] turns messages into values that are already valid, [`render`]
-//! the other way, [`refuse`] names why not.
+//! One file per service; `parse` turns messages into values that are already valid, `render`
+//! the other way, `refuse` names why not.
 
 mod directory;
 mod feed;

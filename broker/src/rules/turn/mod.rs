@@ -1,6 +1,6 @@
 //! Loops: lines of work that roles take turns at.
 //!
-//! Whose turn it is, how a turn ends ([`decide`]), what its lease does ([`lease`]), what a role
+//! Whose turn it is, how a turn ends (`decide`), what its lease does (`lease`), what a role
 //! that asks is told ([`Loops::answer`]).
 //!
 //! - **T1** A loop has at most one holder, and it is a participant.
