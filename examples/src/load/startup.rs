@@ -104,7 +104,8 @@ async fn measured(sizes: &Sizes, records: u64, has_snapshots: bool) -> Result<(f
 }
 
 async fn fill(data: &Path, records: u64, has_snapshots: bool) -> Result<()> {
-    let dir = data.to_owned();
+    // Where `tasuki-broker --data` keeps it.
+    let dir = data.join("broker");
     let opened = move || SledJournal::open(&dir, Options::default());
     let journal = tokio::task::spawn_blocking(opened).await??;
     let mut workspaces = Vec::new();
