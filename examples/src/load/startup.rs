@@ -21,7 +21,7 @@ use tasuki_proto::{
     limits::LEASE_MS,
     wire::{self, turn_loop_client::TurnLoopClient},
 };
-use tokio::{process::Command, sync::watch, time::Instant};
+use tokio::{process, sync::watch, time::Instant};
 
 use super::{Figure, Quantity, Sizes, Target, median};
 use crate::{Result, process::Process};
@@ -89,7 +89,7 @@ async fn measured(sizes: &Sizes, records: u64, has_snapshots: bool) -> Result<(f
     for _ in 0..STARTS {
         // A broker that ran has taken snapshots: each start gets the history as it was.
         let data = tempfile::tempdir_in(&sizes.dir)?;
-        let mut copy = Command::new("cp");
+        let mut copy = process::Command::new("cp");
         copy.arg("-r").arg(history.path().join("broker")).arg(data.path());
         if !copy.status().await?.success() {
             return Err("cannot copy the history".into());
