@@ -12,7 +12,7 @@ test: sdk
 
 # The crash, power-cut and damage tests with many more rounds.
 soak: sdk
-	TASUKI_ROUNDS=200 cargo test --release --workspace -- --include-ignored
+	TASUKI_ROUNDS=200 TASUKI_CUTS=100 TASUKI_TRIALS=200 cargo test --release --workspace -- --include-ignored
 
 # Each figure beside the limit measured in the same run.
 bench:

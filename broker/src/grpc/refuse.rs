@@ -31,9 +31,11 @@ pub(super) fn reading(error: &JournalError) -> Status {
             Reason::Compacted.status_with(error.to_string(), [("oldest", oldest_text)])
         }
         JournalError::Closed => Reason::Unavailable.status("the broker is stopping"),
-        JournalError::InUse(_)
-        | JournalError::Storage(_)
-        | JournalError::Damaged { .. }
-        | JournalError::Newer { .. } => Reason::Damaged.status(error.to_string()),
+        JournalError::InUse(_) | JournalError::Storage(_) => {
+            Reason::Unavailable.status(error.to_string())
+        }
+        JournalError::Damaged { .. } | JournalError::Newer { .. } => {
+            Reason::Damaged.status(error.to_string())
+        }
     }
 }

@@ -66,15 +66,13 @@ impl Command {
         }
     }
 
-    /// The loop it is about, where there is one.
-    pub fn loop_id(&self) -> Option<&LoopId> {
+    /// How many bytes of words it carries.
+    pub fn bytes(&self) -> usize {
         match self {
-            Self::CreateLoop(it) => Some(&it.loop_id),
-            Self::StartRound(it) => Some(&it.loop_id),
-            Self::HandOver(it) => Some(&it.loop_id),
-            Self::Reclaim(it) => Some(&it.loop_id),
-            Self::Mark(it) => Some(&it.loop_id),
-            Self::Register(_) | Self::Tick => None,
+            Self::HandOver(it) => it.summary.len() + it.instruction.len(),
+            Self::StartRound(it) => it.summary.len() + it.instruction.len(),
+            Self::Reclaim(it) => it.reason.len(),
+            Self::Register(_) | Self::CreateLoop(_) | Self::Mark(_) | Self::Tick => 0,
         }
     }
 }

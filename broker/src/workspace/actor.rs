@@ -8,6 +8,7 @@ use tasuki_proto::id::{NodeId, RoleId, Sequence, Timestamp, WorkspaceId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use super::{
+    handle::Admitted,
     state::State,
     waits::{Question, Sink, WaitId, Waits},
 };
@@ -39,7 +40,7 @@ pub(super) enum Msg {
     Execute {
         request: Box<Request>,
         reply: oneshot::Sender<Result<Executed, Rejection>>,
-        permit: OwnedSemaphorePermit,
+        permit: Admitted,
     },
     Look(Look),
     Park {

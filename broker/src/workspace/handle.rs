@@ -18,6 +18,10 @@ use crate::rules::{Record, Rejection, Request};
 /// Commands and reads of one workspace admitted and not yet answered.
 pub const IN_FLIGHT_MAX: usize = 4096;
 
+/// Words of commands admitted and not yet durable, of all workspaces together, in KiB: 4,096
+/// handovers of the largest size would be 2 GiB.
+pub const IN_FLIGHT_KIB_MAX: usize = 256 * 1024;
+
 /// How long a caller waits for an answer. Past it the outcome is unknown, not negative.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -27,6 +31,8 @@ pub enum ExecuteError {
     Rejected(#[from] Rejection),
     #[error("{IN_FLIGHT_MAX} requests of this workspace are under way already; try again shortly")]
     Overloaded,
+    #[error("{IN_FLIGHT_KIB_MAX} KiB of words are on their way to the disk; try again shortly")]
+    TooManyWords,
     #[error("as many workspaces are awake as fit into memory; try again shortly")]
     TooManyAwake,
     #[error("{0}; try again shortly")]
@@ -40,11 +46,18 @@ pub enum ExecuteError {
     OutcomeUnknown,
 }
 
+/// A command's place among those under way, and that of its words.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) _place: OwnedSemaphorePermit,
+    pub(super) _words: OwnedSemaphorePermit,
+}
+
 impl ExecuteError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Rejected(rejection) => rejection.reason(),
-            Self::Overloaded | Self::TooManyAwake => Reason::Overloaded,
+            Self::Overloaded | Self::TooManyWords | Self::TooManyAwake => Reason::Overloaded,
             Self::Unavailable(_) => Reason::Unavailable,
             Self::Damaged(_) => Reason::Damaged,
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
@@ -72,7 +85,7 @@ impl Handle {
     pub(super) async fn execute(
         &self,
         request: Request,
-        permit: OwnedSemaphorePermit,
+        permit: Admitted,
     ) -> Result<Executed, ExecuteError> {
         let (reply, answer) = oneshot::channel();
         self.send(Msg::Execute { request: Box::new(request), reply, permit })?;

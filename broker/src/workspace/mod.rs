@@ -23,7 +23,7 @@ mod tests;
 pub(crate) use self::waits::Sink;
 pub use self::{
     actor::{Executed, IDLE_MS, Settings, View},
-    handle::{ExecuteError, Handle, IN_FLIGHT_MAX},
+    handle::{ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
     supervisor::{WORKSPACES_AWAKE_MAX, Workspaces},
     waits::{Question, Told, WAITS_MAX, WaitId, Waits},
 };

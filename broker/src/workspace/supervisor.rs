@@ -12,19 +12,19 @@ use std::{
     },
 };
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tasuki_proto::id::{NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::{Semaphore, broadcast, oneshot};
 use tracing::{error, warn};
 
 use super::{
     actor::{Arguments, Executed, Msg as WorkspaceMsg, Settings, Shell, View},
-    handle::{ExecuteError, Handle, IN_FLIGHT_MAX},
+    handle::{Admitted, ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
     waits::{Question, Sink, WaitId},
 };
 use crate::{
     clock::Clock,
-    journal::Journal,
+    journal::{Journal, JournalError},
     rules::{Record, Request},
 };
 
@@ -52,6 +52,8 @@ pub(super) struct Shared {
     settings: Settings,
     fatal: Arc<dyn Fn(&str) + Send + Sync>,
     next_wait: AtomicU64,
+    /// Words that may still come in, in KiB.
+    words: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Workspaces {
@@ -89,6 +91,7 @@ impl Workspaces {
             settings,
             fatal,
             next_wait: AtomicU64::new(1),
+            words: Arc::new(Semaphore::new(IN_FLIGHT_KIB_MAX)),
         });
         let (supervisor, _) = Actor::spawn(None, Supervisor, shared.clone())
             .await
@@ -114,8 +117,11 @@ impl Workspaces {
         workspace: &WorkspaceId,
         request: Request,
     ) -> Result<Executed, ExecuteError> {
-        let (handle, permit) = self.admitted(workspace).await?;
-        handle.execute(request, permit).await
+        let (handle, place) = self.admitted(workspace).await?;
+        let kib = u32::try_from(request.command.bytes() / 1024 + 1).unwrap_or(u32::MAX);
+        let words = self.shared.words.clone().try_acquire_many_owned(kib);
+        let words = words.map_err(|_| ExecuteError::TooManyWords)?;
+        handle.execute(request, Admitted { _place: place, _words: words }).await
     }
 
     /// Runs `look` on a workspace's state; what it saw is durable when this returns.
@@ -264,9 +270,29 @@ impl Shared {
         let spawned = Actor::spawn_linked(None, Shell, arguments, supervisor.get_cell()).await;
         let (actor, _) = spawned.map_err(|error| {
             error!(%workspace, %error, "a workspace cannot be woken");
-            ExecuteError::Damaged(format!("workspace {workspace} cannot be read: {error}"))
+            let text = format!("workspace {workspace} cannot be read: {error}");
+            if is_passing(&error) {
+                ExecuteError::Unavailable(text)
+            } else {
+                ExecuteError::Damaged(text)
+            }
         })?;
         Ok(Handle { actor, admission, feed })
+    }
+}
+
+/// Whether a workspace was not woken because the storage is closed or failed: that says nothing
+/// about what is on disk.
+fn is_passing(error: &SpawnErr) -> bool {
+    let SpawnErr::StartupFailed(source) = error else { return false };
+    match source.downcast_ref() {
+        Some(JournalError::Closed | JournalError::Storage(_) | JournalError::InUse(_)) => true,
+        Some(
+            JournalError::Damaged { .. }
+            | JournalError::Newer { .. }
+            | JournalError::Compacted { .. },
+        )
+        | None => false,
     }
 }
 

@@ -12,7 +12,11 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    journal::{Outcome, memory::MemoryJournal},
+    journal::{
+        Journal, Outcome,
+        memory::MemoryJournal,
+        sled::{Options, SledJournal},
+    },
     rules::{Caller, Command, Rejection, Request, turn::HandOver},
 };
 
@@ -29,10 +33,14 @@ struct Fixture {
 
 impl Fixture {
     async fn start() -> Self {
+        Self::start_on(Arc::new(MemoryJournal::default())).await
+    }
+
+    async fn start_on(journal: Arc<dyn Journal>) -> Self {
         let clock = Arc::new(AtomicU64::new(1_000_000));
         let settings = Settings { lease_ms: 900_000, idle_ms: IDLE_MS };
         let workspaces = Workspaces::start(
-            Arc::new(MemoryJournal::default()),
+            journal,
             Clock::Manual(Arc::clone(&clock)),
             settings,
             Arc::new(|why| panic!("{why}")),
@@ -121,6 +129,16 @@ async fn an_idle_workspace_sleeps_and_wakes_as_it_was() {
     it.hand_over().await;
     let sequence = it.workspaces.look(&it.id, |view| view.workspace.sequence).await.unwrap();
     assert_eq!(sequence.get(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_storage_is_not_damage() {
+    let data = tempfile::tempdir().unwrap();
+    let journal = SledJournal::open(data.path(), Options::default()).unwrap();
+    let it = Fixture::start_on(Arc::new(journal)).await;
+    it.workspaces.journal().close().await.unwrap();
+    let refused = it.workspaces.look(&it.id, |_| ()).await.unwrap_err();
+    assert_eq!(refused.reason(), tasuki_proto::reason::Reason::Unavailable, "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

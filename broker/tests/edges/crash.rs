@@ -37,8 +37,12 @@ const NODES: u64 = 3;
 /// Acknowledgements between two kills, at most.
 const ACKS_MAX: u64 = 120;
 
-/// Log lines of a start-up that are waited for before a kill in the middle of it, at most.
-const START_LINES_MAX: u64 = 60;
+/// Log lines of a start-up that are waited for before a kill in the middle of it, at most: about
+/// as many as there are.
+const START_LINES_MAX: u64 = 150;
+
+/// Kills while the data directory is being made.
+const CREATIONS: u64 = 3;
 
 /// Between two tries at a broker that does not answer and was not replaced.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -210,6 +214,9 @@ async fn every_acknowledged_handover_survives_kill_9_exactly_once() {
         .flat_map(|workspace| LOOPS.map(|name| ((*workspace).to_owned(), name.to_owned())))
         .collect();
 
+    for _ in 0..CREATIONS {
+        kill_during_start(data.path(), dice.roll(START_LINES_MAX)).await;
+    }
     let mut broker = Process::serve(data.path());
     create_loops(broker.address().await.unwrap(), &lines).await;
     broker.kill().await;
@@ -276,9 +283,13 @@ async fn every_acknowledged_handover_survives_kill_9_exactly_once() {
 async fn kill_during_start(data: &std::path::Path, lines: u64) {
     let words = arguments(&["serve", "--listen", "127.0.0.1:0"], data);
     let mut broker = Process::spawn(&words, &[("RUST_LOG", "trace".into())]);
-    // Closed: it ended, or closed its log, before it had said so much.
-    let said = broker.logged.wait_for(|count| usize::try_from(lines).unwrap() <= *count);
-    let _ = soon("log lines", said).await.map(drop);
+    let mut logged = broker.logged.clone();
+    let said = logged.wait_for(|count| usize::try_from(lines).unwrap() <= *count);
+    // Whichever is first: it may be up before it has said so much.
+    tokio::select! {
+        _ = soon("log lines", said) => {}
+        address = broker.address() => assert!(address.is_some(), "{}", broker.log()),
+    }
     broker.kill().await;
 }
 

@@ -360,7 +360,7 @@ pub(crate) async fn play_all(
                 }
             }
             let status = gone.expect("it was not gone before");
-            assert!(is_broken(&status) || reason(&status) == "damaged", "{status:?}");
+            assert!(is_broken(&status), "{status:?}");
             player
         });
     }

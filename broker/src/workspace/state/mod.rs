@@ -13,14 +13,12 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 use ractor::ActorRef;
 use tasuki_proto::id::{Sequence, Timestamp};
-use tokio::{
-    sync::{OwnedSemaphorePermit, oneshot},
-    task::AbortHandle,
-};
+use tokio::{sync::oneshot, task::AbortHandle};
 use tracing::{error, warn};
 
 use super::{
     actor::{Arguments, Executed, Look, Msg, Release, View},
+    handle::Admitted,
     waits::Waits,
 };
 use crate::{
@@ -77,7 +75,7 @@ impl State {
         &mut self,
         request: &Request,
         reply: oneshot::Sender<Result<Executed, Rejection>>,
-        permit: OwnedSemaphorePermit,
+        permit: Admitted,
     ) {
         let now = self.now();
         self.last_active = now;
