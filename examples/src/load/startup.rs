@@ -185,6 +185,8 @@ impl Filled {
             sequence,
             record: codec::encode_record(&record, incarnation),
             bodies: decision.bodies.iter().map(codec::encode_body).collect(),
+            // Each names an entry of a history, which is written once.
+            are_bodies_new: true,
         });
         Ok(())
     }
