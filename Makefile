@@ -16,6 +16,7 @@ soak: sdk
 
 # Each figure beside the limit measured in the same run.
 bench:
+	cargo build --release -p tasuki-broker -p tasuki-node --bins
 	cargo run --release -p tasuki-examples --example load
 
 lint:

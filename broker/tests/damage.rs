@@ -38,7 +38,13 @@ async fn write(dir: &Path) {
                 let bodies =
                     vec![(BodyKey(format!("body/{}", sequence % 25)), vec![3; size].into())];
                 let record = vec![b'r'; size + 10].into();
-                opened.writer.append(Append { sequence: sequence.into(), record, bodies });
+
+                opened.writer.append(Append {
+                    sequence: sequence.into(),
+                    record,
+                    bodies,
+                    are_bodies_new: false,
+                });
                 if sequence == 50 && workspace == "a" {
                     opened.writer.snapshot(50.into(), vec![b's'; 20_000].into(), 40.into());
                 }

@@ -18,7 +18,12 @@ fn record(sequence: u64) -> Bytes {
 }
 
 fn append(sequence: u64) -> Append {
-    Append { sequence: sequence.into(), record: record(sequence), bodies: Vec::new() }
+    Append {
+        sequence: sequence.into(),
+        record: record(sequence),
+        bodies: Vec::new(),
+        are_bodies_new: false,
+    }
 }
 
 fn with_body(sequence: u64, key: &str, body: impl Into<Bytes>) -> Append {
@@ -221,7 +226,9 @@ async fn values_stay_small_enough_for_sled() {
     for sequence in 1..=300u64 {
         let record = vec![7; 5000 + 40 * usize::try_from(sequence).expect("small")].into();
         let bodies = vec![(BodyKey(format!("{:0>200}", sequence % 50)), vec![8; 70_000].into())];
-        opened.writer.append(Append { sequence: sequence.into(), record, bodies });
+        let are_bodies_new = sequence <= 50;
+
+        opened.writer.append(Append { sequence: sequence.into(), record, bodies, are_bodies_new });
         if sequence.is_multiple_of(100) {
             opened.writer.snapshot(
                 sequence.into(),

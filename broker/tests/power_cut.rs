@@ -59,7 +59,7 @@ fn append(workspace: &str, sequence: u64) -> Append {
     if sequence.is_multiple_of(5) {
         bodies.push((BodyKey(format!("body/{sequence}")), [&record[..], b" body"].concat().into()));
     }
-    Append { sequence: sequence.into(), record, bodies }
+    Append { sequence: sequence.into(), record, bodies, are_bodies_new: true }
 }
 
 /// Runs in a process of its own: appends for ever, and says what is durable.

@@ -117,6 +117,8 @@ impl Held {
                 assert!(sequence == kept.last + 1, "J1: {sequence} after {}", kept.last);
                 kept.last = sequence;
                 kept.records.insert(sequence, append.record);
+                let known = append.bodies.iter().find(|(key, _)| kept.bodies.contains_key(key));
+                assert!(!append.are_bodies_new || known.is_none(), "not a new body: {known:?}");
                 kept.bodies.extend(append.bodies);
                 Some(Outcome::Durable { through: append.sequence })
             }

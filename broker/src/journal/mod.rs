@@ -32,6 +32,9 @@ pub struct Append {
     pub sequence: Sequence,
     pub record: Bytes,
     pub bodies: Vec<(BodyKey, Bytes)>,
+    /// None of these bodies was written before under its name, as with the entries of a history.
+    /// Storage then need not look for what is left of a longer one.
+    pub are_bodies_new: bool,
 }
 
 /// A body's key, in bytes: part of a database key, as a workspace's id is.

@@ -21,7 +21,7 @@ use tasuki_proto::{
     limits::LEASE_MS,
     wire::{self, turn_loop_client::TurnLoopClient},
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{process, sync::watch, time::Instant};
 
 use super::{Figure, Quantity, Sizes, Target, median};
 use crate::{Result, process::Process};
@@ -83,28 +83,36 @@ pub async fn history(sizes: &Sizes) -> Result<Vec<Figure>> {
 
 /// Seconds until a broker with so many records answers for all, and its memory then.
 async fn measured(sizes: &Sizes, records: u64, has_snapshots: bool) -> Result<(f64, f64)> {
-    let data = tempfile::tempdir_in(&sizes.dir)?;
-    fill(data.path(), records, has_snapshots).await?;
+    let history = tempfile::tempdir_in(&sizes.dir)?;
+    fill(history.path(), records, has_snapshots).await?;
     let (mut times, mut memories) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
+        // A broker that ran has taken snapshots: each start gets the history as it was.
+        let data = tempfile::tempdir_in(&sizes.dir)?;
+        let mut copy = process::Command::new("cp");
+        copy.arg("-r").arg(history.path().join("broker")).arg(data.path());
+        if !copy.status().await?.success() {
+            return Err("cannot copy the history".into());
+        }
         let began = Instant::now();
         let mut broker = Process::broker(data.path()).await?;
         let mut turns = TurnLoopClient::connect(broker.url().to_owned()).await?;
         for number in 0..WORKSPACES {
             let caller = wire::Caller { workspace: format!("w{number}"), ..<_>::default() };
             let request = wire::GetLoopRequest { caller: Some(caller), ..<_>::default() };
-            turns.get_loop(request).await?;
+            let state = turns.get_loop(request).await?.into_inner().r#loop.unwrap_or_default();
+            assert_eq!(state.turn, records / WORKSPACES + 1, "it has all of its history");
         }
         times.push(began.elapsed().as_secs_f64());
         memories.push(broker.memory_bytes()? as f64);
-        // In good order it would take snapshots.
         broker.kill().await?;
     }
     Ok((median(&mut times), median(&mut memories)))
 }
 
 async fn fill(data: &Path, records: u64, has_snapshots: bool) -> Result<()> {
-    let dir = data.to_owned();
+    // Where `tasuki-broker --data` keeps it.
+    let dir = data.join("broker");
     let opened = move || SledJournal::open(&dir, Options::default());
     let journal = tokio::task::spawn_blocking(opened).await??;
     let mut workspaces = Vec::new();
@@ -177,6 +185,8 @@ impl Filled {
             sequence,
             record: codec::encode_record(&record, incarnation),
             bodies: decision.bodies.iter().map(codec::encode_body).collect(),
+            // Each names an entry of a history, which is written once.
+            are_bodies_new: true,
         });
         Ok(())
     }

@@ -72,6 +72,20 @@ impl Node {
         Ok(())
     }
 
+    /// Asks what is answered at once.
+    async fn ask_once(&mut self) -> Result<()> {
+        let question = TurnQuestion {
+            caller: self.caller(),
+            r#loop: self.loops[0].clone(),
+            role: "A".to_owned(),
+            hold_ms: 0,
+        };
+        let wait = self.loops.len() as u64 + 1;
+        self.asks.send(ParkRequest { wait, ask: Some(Ask::Turn(question)) }).await?;
+        self.answers.message().await?.ok_or("the stream ended")?;
+        Ok(())
+    }
+
     /// Microseconds from a handover in one of its loops until the wait there is told. The wait
     /// is parked again, for the other role.
     async fn wake(&mut self) -> Result<f64> {
@@ -108,10 +122,13 @@ impl Node {
 /// When a call fails.
 pub async fn parked(sizes: &Sizes) -> Result<Vec<Figure>> {
     let data = tempfile::tempdir_in(&sizes.dir)?;
-    let broker = Process::broker(data.path()).await?;
+    let mut broker = Process::broker(data.path()).await?;
     let names = |count: usize| (0..count).map(|it| format!("l{it}")).collect::<Vec<_>>();
     open(&broker, "few", &names(FEW)).await?;
     open(&broker, "many", &names(sizes.waits)).await?;
+    // Opening them left memory behind that waits would fill without being seen.
+    broker.stop().await?;
+    broker = Process::broker(data.path()).await?;
     let mut few = Node::new(&broker, "few", names(FEW)).await?;
     let mut many = Vec::new();
     for loops in names(sizes.waits).chunks(sizes.waits.div_ceil(STREAMS)) {
@@ -120,25 +137,18 @@ pub async fn parked(sizes: &Sizes) -> Result<Vec<Figure>> {
     for wait in 0..FEW {
         few.park(wait, "B").await?;
     }
-    // Idle, with all loops open and all streams connected, everything warm.
+    // Idle, with all loops in memory and all streams connected.
     for _ in 0..FEW {
         few.wake().await?;
+        many[0].ask_once().await?;
     }
     let idle = broker.memory_bytes()?;
     for node in &mut many {
         for wait in 0..node.loops.len() {
             node.park(wait, "B").await?;
         }
-        // One that is answered at once says that all asked before are parked.
-        let question = TurnQuestion {
-            caller: node.caller(),
-            r#loop: node.loops[0].clone(),
-            role: "A".into(),
-            hold_ms: 0,
-        };
-        let wait = node.loops.len() as u64 + 1;
-        node.asks.send(ParkRequest { wait, ask: Some(Ask::Turn(question)) }).await?;
-        node.answers.message().await?.ok_or("the stream ended")?;
+        // Its answer says that all asked before are parked.
+        node.ask_once().await?;
     }
     let full = broker.memory_bytes()?;
     let each = full.saturating_sub(idle) as f64 / number(sizes.waits);

@@ -97,7 +97,7 @@ impl<'a> Stage<'a> {
         append: Append,
     ) -> Result<(), JournalError> {
         for (key, body) in append.bodies {
-            self.body(workspace, key, &body)?;
+            self.body(workspace, key, &body, append.are_bodies_new)?;
         }
         let staged = self.staged(workspace);
         let sequence = append.sequence.get();
@@ -119,10 +119,13 @@ impl<'a> Stage<'a> {
         workspace: &WorkspaceId,
         key: BodyKey,
         body: &[u8],
+        is_new: bool,
     ) -> Result<(), JournalError> {
         let name = (workspace.clone(), key);
         let had = match self.bodies.get(&name) {
             Some(parts) => *parts,
+            // Looking for it takes as long as writing it.
+            None if is_new => 0,
             None => self.parts_of_body(workspace, &name.1)?,
         };
         let bytes = layout::encode_body(body);

@@ -128,6 +128,8 @@ impl State {
             sequence: record.sequence,
             record: codec::encode_record(&record, &self.incarnation),
             bodies: decision.bodies.iter().map(codec::encode_body).collect(),
+            // Each names an entry of a history, which is written once.
+            are_bodies_new: true,
         });
         for event in &record.events {
             if let Some(loop_id) = event.loop_id() {
