@@ -43,6 +43,7 @@ pub struct Answer {
     pub request: Hash,
     pub sequence: Sequence,
     pub reply: Reply,
+    pub is_repeat: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,14 +84,7 @@ impl Clients {
     }
 
     /// Keeps what `key` was answered.
-    pub(super) fn remember(
-        &mut self,
-        key: &IdempotencyKey,
-        request: Hash,
-        sequence: Sequence,
-        now: Timestamp,
-        reply: &Reply,
-    ) {
+    pub(super) fn remember(&mut self, key: &IdempotencyKey, answer: Answer, now: Timestamp) {
         if !self.active.contains_key(&key.client) {
             let highest = self.retired.remove(&key.client).map_or(0, |retired| retired.highest);
             self.make_room(now);
@@ -100,7 +94,6 @@ impl Clients {
         let client = self.active.get_mut(&key.client).expect("just put there");
         client.last = now;
         client.highest = client.highest.max(key.counter);
-        let answer = Answer { request, sequence, reply: reply.clone() };
         let earlier = client.answers.insert(key.counter, answer);
         assert!(earlier.is_none(), "W3: {key} had an effect before: {earlier:?}");
         while let Some((oldest, _)) = client.answers.first_key_value()
@@ -146,7 +139,13 @@ mod tests {
         for counter in [1, u64::MAX - 1] {
             let key = IdempotencyKey { client: "a".parse().unwrap(), counter };
             assert_eq!(clients.answer(&key, hash, now), Ok(None));
-            clients.remember(&key, hash, Sequence::NONE.next(), now, &Reply::Done);
+            let answer = Answer {
+                request: hash,
+                sequence: Sequence::NONE.next(),
+                reply: Reply::Done,
+                is_repeat: false,
+            };
+            clients.remember(&key, answer, now);
             assert!(clients.answer(&key, hash, now).unwrap().is_some());
         }
         let old = IdempotencyKey { client: "a".parse().unwrap(), counter: 1 };

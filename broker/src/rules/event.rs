@@ -20,8 +20,10 @@ pub struct Record {
     pub time: Timestamp,
     pub principal: Principal,
     pub key: Option<(IdempotencyKey, Hash)>,
+    /// None for a repeated intent: then only its answer is kept.
     pub events: Vec<Event>,
     pub reply: Reply,
+    pub is_repeat: bool,
 }
 
 /// On whose word something happened.

@@ -28,9 +28,16 @@ pub mod presence;
 mod rejection;
 pub mod turn;
 
-use tasuki_proto::id::{Sequence, Timestamp};
+use std::collections::BTreeMap;
 
-use self::{clients::Clients, directory::Directory, presence::Presence, turn::Loops};
+use tasuki_proto::id::{LoopId, Sequence, Timestamp, Turn};
+
+use self::{
+    clients::{Answer, Clients},
+    directory::Directory,
+    presence::Presence,
+    turn::Loops,
+};
 pub use self::{
     command::{Caller, Command, Mark, Request},
     event::{Event, Principal, Record, Reply, TurnMoment},
@@ -54,6 +61,9 @@ pub struct Context {
     pub presence: Presence,
     /// Of a held turn, in milliseconds.
     pub lease_ms: u64,
+    /// The newest turn of each loop that its holder was told of. Soft state like [`presence`]:
+    /// after a restart the receipts say who was.
+    pub told: BTreeMap<LoopId, Turn>,
 }
 
 /// What to put on disk, and what to say once it is there.
@@ -80,6 +90,12 @@ pub enum Body {
 }
 
 impl Decision {
+    /// Whether there is something to keep: what happened, or the answer to a new key.
+    pub fn is_recorded(&self, request: &Request) -> bool {
+        let is_new_answer = self.is_repeat && self.answered_by.is_none() && request.key.is_some();
+        !self.events.is_empty() || is_new_answer
+    }
+
     fn new(events: Vec<Event>, reply: Reply) -> Self {
         Self { events, bodies: Vec::new(), reply, is_repeat: false, answered_by: None }
     }
@@ -105,6 +121,7 @@ impl Workspace {
         {
             return Ok(Decision {
                 answered_by: Some(answer.sequence),
+                is_repeat: answer.is_repeat,
                 ..Decision::new(Vec::new(), answer.reply.clone())
             });
         }
@@ -151,7 +168,13 @@ impl Workspace {
             }
         }
         if let Some((key, hash)) = &record.key {
-            self.clients.remember(key, *hash, record.sequence, record.time, &record.reply);
+            let answer = Answer {
+                request: *hash,
+                sequence: record.sequence,
+                reply: record.reply.clone(),
+                is_repeat: record.is_repeat,
+            };
+            self.clients.remember(key, answer, record.time);
         }
     }
 

@@ -41,7 +41,10 @@ pub enum Rejection {
     StaleTurn { loop_id: LoopId, presented: Turn, current: Turn },
     #[error("node {node} with epoch {presented} is not registered; its latest epoch is {current}")]
     StaleEpoch { node: NodeId, presented: Epoch, current: Epoch },
-    #[error("node {node} does not host role {role}")]
+    #[error(
+        "node {node} does not host role {role}: another node took it over, or this one was started \
+         without it; start it with --role {role} --take-over to take it back"
+    )]
     RoleForbidden { node: NodeId, role: RoleId },
     #[error(
         "role {role} is hosted by node {node}, which is connected; stop it there, or start this \

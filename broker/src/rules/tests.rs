@@ -3,6 +3,8 @@
 //! A command is a line: `A hands over s1`, `B marks handed 2`, `ann reclaims to B because x`. The
 //! lease is 100 ms.
 
+use std::collections::BTreeMap;
+
 use tasuki_proto::id::{IdempotencyKey, RoleId, Timestamp, Turn};
 
 use super::{
@@ -107,7 +109,7 @@ fn command(line: &str) -> Request {
 impl Story {
     fn new(since: u64) -> Self {
         let presence = Presence::new(Timestamp::from_millis(since));
-        let context = Context { presence, lease_ms: LEASE_MS };
+        let context = Context { presence, lease_ms: LEASE_MS, told: BTreeMap::new() };
         Self { workspace: Workspace::default(), context, told: String::new() }
     }
 
@@ -115,6 +117,12 @@ impl Story {
         let now = Timestamp::from_millis(ms);
         if let Some(name) = line.strip_suffix(" is there") {
             self.context.presence.role_seen(&role(name), now, None);
+            return;
+        }
+        if let Some(turn) = line.strip_suffix(" was told") {
+            self.context
+                .told
+                .insert("main".parse().unwrap(), Turn::from(turn.parse::<u64>().unwrap()));
             return;
         }
         if line == "the broker restarts" {
@@ -127,7 +135,7 @@ impl Story {
             Err(rejection) => format!("no: {}", rejection.reason()),
             Ok(decision) => {
                 let said = say(&decision);
-                if !decision.events.is_empty() {
+                if decision.is_recorded(&request) {
                     self.workspace.apply(&Record {
                         sequence: before.sequence.next(),
                         time: now,
@@ -135,6 +143,7 @@ impl Story {
                         key: request.key.clone(),
                         events: decision.events,
                         reply: decision.reply,
+                        is_repeat: decision.is_repeat,
                     });
                 }
                 said
@@ -234,7 +243,9 @@ fn a_handover_said_again_is_known_again() {
             (6, "A hands over s1 @2"), // the same words, but for a turn that is another's
             (7, "B hands over s2"),
             (8, "A hands over s1 @1"),
-            (9, "A hands over s1"), // the same words, but a later turn came to A
+            (9, "A hands over s1"), // the same words, and A has not heard of its new turn
+            (9, "3 was told"),
+            (9, "A hands over s1"), // now these are new words
             (10, "B hands over done !"),
             (11, "B hands over done !"),
             (12, "B hands over done ! @4"),
@@ -249,10 +260,47 @@ fn a_handover_said_again_is_known_again() {
         6 A hands over s1 @2: no: not_your_turn
         7 B hands over s2: turn 2 ended, turn 3 to A
         8 A hands over s1 @1: turn 1 ended, turn 2 to B (said before)
+        9 A hands over s1: turn 1 ended, turn 2 to B (said before)
         9 A hands over s1: turn 3 ended, turn 4 to B
         10 B hands over done !: turn 4 ended, completed
         11 B hands over done !: turn 4 ended, completed (said before)
         12 B hands over done ! @4: turn 4 ended, completed (said before)",
+    );
+}
+
+#[test]
+fn a_key_that_was_answered_with_an_old_intent_stands_for_that_answer() {
+    check(
+        &[
+            (1, "A hands over s1 #a/1"),
+            (2, "A hands over s1 #a/2"),
+            (3, "A hands over s1 #a/2"),
+            (4, "A hands over other #a/2"),
+        ],
+        "
+        1 A hands over s1 #a/1: turn 1 ended, turn 2 to B
+        2 A hands over s1 #a/2: turn 1 ended, turn 2 to B (said before)
+        3 A hands over s1 #a/2: turn 1 ended, turn 2 to B (said before) (same key)
+        4 A hands over other #a/2: no: key_reused",
+    );
+}
+
+#[test]
+fn a_node_that_comes_back_with_other_roles_takes_its_old_ones_along() {
+    check(
+        &[
+            (1, "n1 registers A B"),
+            (2, "A marks handed @1"),
+            (3, "n1 registers dev qa"),
+            (4, "A hands over s1"),
+            (5, "dev hands over s1"),
+        ],
+        "
+        1 n1 registers A B: epoch 1
+        2 A marks handed @1: renewed until 102
+        3 n1 registers dev qa: epoch 2, seated
+        4 A hands over s1: no: unknown_role
+        5 dev hands over s1: turn 1 ended, turn 2 to qa",
     );
 }
 

@@ -33,6 +33,7 @@ enum Step {
     Register { key: u8, node: u8, roles: u8, take_over: bool },
     Mark { loop_id: u8, role: u8, turn: u64, handed: bool },
     Seen { role: u8 },
+    Told { loop_id: u8 },
     Pass { ms: u64 },
     Tick,
     Snapshot,
@@ -63,6 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Mark { loop_id, role, turn, handed }
         }),
         1 => (0..4u8).prop_map(|role| Step::Seen { role }),
+        3 => (0..2u8).prop_map(|loop_id| Step::Told { loop_id }),
         3 => (0..150u64).prop_map(|ms| Step::Pass { ms }),
         2 => Just(Step::Tick),
         1 => Just(Step::Snapshot),
@@ -95,7 +97,7 @@ impl World {
         Self {
             now: 1,
             workspace: Workspace::default(),
-            context: Context { presence, lease_ms: LEASE_MS },
+            context: Context { presence, lease_ms: LEASE_MS, told: BTreeMap::new() },
             journal: Vec::new(),
             snapshot: None,
             answers: BTreeMap::new(),
@@ -117,6 +119,13 @@ impl World {
             Step::Seen { role: index } => {
                 let now = Timestamp::from_millis(self.now);
                 self.context.presence.role_seen(&role(*index), now, None);
+                return;
+            }
+            Step::Told { loop_id } => {
+                let loop_id = loop_of(*loop_id);
+                if let Some(state) = self.workspace.loops.by_id.get(&loop_id) {
+                    self.context.told.insert(loop_id, state.turn);
+                }
                 return;
             }
             Step::Snapshot => {
@@ -207,7 +216,7 @@ impl World {
             assert_eq!((hash, &decision.reply), (first_hash, first), "W3: {key}");
             assert!(decision.events.is_empty(), "W3: {key} had a second effect");
         }
-        if decision.events.is_empty() {
+        if !decision.is_recorded(&request) {
             return;
         }
         let record = Record {
@@ -217,6 +226,7 @@ impl World {
             key: request.key,
             events: decision.events,
             reply: decision.reply,
+            is_repeat: decision.is_repeat,
         };
         if let Some((key, hash)) = &record.key {
             self.answers.insert(key.clone(), (*hash, record.reply.clone()));
@@ -288,6 +298,7 @@ impl World {
         }
         self.workspace = replayed;
         self.context.presence = Presence::new(Timestamp::from_millis(self.now));
+        self.context.told.clear();
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Link {
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
+    /// Tells this process from one that runs on a copy of its data directory.
+    instance: String,
     channel: Channel,
     keys: Keys,
     state: watch::Sender<LinkState>,
@@ -104,6 +106,7 @@ impl Link {
         let channel = channel::endpoint(&settings.broker)?.connect_lazy();
         let shared = Arc::new(Shared {
             settings,
+            instance: uuid::Uuid::new_v4().simple().to_string(),
             channel,
             keys: Keys::new(identity),
             state: watch::Sender::new(LinkState::begin(clock::wall_ms())),

@@ -89,6 +89,7 @@ impl Session {
             roles: settings.roles.iter().map(super::HostedRole::spec).collect(),
             take_over: settings.take_over,
             software: concat!("tasuki ", env!("CARGO_PKG_VERSION")).to_owned(),
+            instance: self.shared.instance.clone(),
         };
         let mut backoff = Backoff::default();
         loop {

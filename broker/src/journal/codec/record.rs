@@ -38,6 +38,7 @@ pub fn encode_record(record: &Record, incarnation: &[u8; 16]) -> Bytes {
         events: record.events.iter().map(encode_event).collect(),
         reply: Some(encode_reply(&record.reply)),
         min_reader: FORMAT,
+        is_repeat: record.is_repeat,
     };
     stored.encode_to_vec().into()
 }
@@ -70,6 +71,7 @@ pub fn decode_record(stored: Bytes) -> Result<Record, CodecError> {
         key,
         events: it.events.into_iter().map(decode_event).collect::<Result<_, _>>()?,
         reply: decode_reply(it.reply)?,
+        is_repeat: it.is_repeat,
     })
 }
 

@@ -35,6 +35,7 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
                 request_hash: answer.request.to_bytes(),
                 sequence: answer.sequence.get(),
                 reply: Some(encode_reply(&answer.reply)),
+                is_repeat: answer.is_repeat,
             })
             .collect(),
     });
@@ -79,6 +80,7 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
                     request: hash("request_hash", &answer.request_hash)?,
                     sequence: answer.sequence.into(),
                     reply: decode_reply(answer.reply)?,
+                    is_repeat: answer.is_repeat,
                 },
             );
         }

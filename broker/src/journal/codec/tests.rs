@@ -85,6 +85,7 @@ fn record() -> Record {
             }),
         ],
         reply: Reply::Handed { ended: 1.into(), next: Some((2.into(), "B".parse().unwrap())) },
+        is_repeat: true,
     }
 }
 

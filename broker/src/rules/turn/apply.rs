@@ -36,7 +36,7 @@ impl Loops {
                 state.mark(it.turn, |receipts| receipts.lapsed = Some(now));
                 state.lease.as_mut().expect("a lease lapses").is_lapsed = true;
             }
-            Event::LeaseRenewed(it) => state.renewed(it),
+            Event::LeaseRenewed(it) => state.renewed(now, it),
         }
         if let Some(holder) = &state.holder {
             assert!(state.participants.contains(holder), "T1: {holder} takes no part in {id}");
@@ -54,18 +54,16 @@ impl Loop {
     fn set_participants(&mut self, it: &ParticipantsSet) {
         assert!(self.entries == 0, "T1: participants of {} change in mid-work", it.loop_id);
         self.participants.clone_from(&it.participants);
-        if !self.holder.as_ref().is_some_and(|holder| self.participants.contains(holder)) {
+        let is_seated = self.holder.as_ref().is_some_and(|it| self.participants.contains(it));
+        if !is_seated || self.lease.is_none() {
             self.holder = self.participants.first().cloned();
-        }
-        if self.lease.is_none() {
-            self.holder = self.participants.first().cloned();
+            self.lease = None;
         }
     }
 
     fn handed_over(&mut self, now: Timestamp, by: &Principal, it: &HandedOver) {
         self.end(it.ended, &it.from, it.loop_id.as_str());
         if let Some(latest) = &mut self.latest {
-            latest.receipts.seen.get_or_insert(now);
             latest.receipts.acted = Some(now);
         }
         let next = it.next.as_ref().map(|next| (next.turn, next.to.clone()));
@@ -130,7 +128,11 @@ impl Loop {
         self.begin(&it.next, now);
     }
 
-    fn renewed(&mut self, it: &LeaseRenewed) {
+    fn renewed(&mut self, now: Timestamp, it: &LeaseRenewed) {
+        if self.lease.is_none() {
+            // The first turn of a loop begins when its holder is told of it.
+            self.began = now;
+        }
         let had_grace = self.lease.is_some_and(|lease| lease.had_grace);
         self.lease = Some(Lease {
             lapses: it.lapses,

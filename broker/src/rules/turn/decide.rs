@@ -11,6 +11,7 @@ use tasuki_proto::{
 use super::{
     Actor, CreateLoop, Ended, EntryFacts, EntryText, HandOver, HandedOver, Loop, LoopOpened, Loops,
     NextTurn, ParticipantsSet, Reclaim, RoundStarted, StartRound, TurnReclaimed,
+    default_participants,
 };
 use crate::rules::{
     Body, Context, Decision, Event, Rejection, Reply,
@@ -54,22 +55,35 @@ impl Loops {
         it: &Register,
     ) -> Option<Event> {
         let (id, main) = self.by_id.iter().find(|(id, _)| id.as_str() == LOOP_DEFAULT)?;
-        let is_given = |role: &RoleId| !matches!(role.as_str(), "A" | "B");
-        let joining = it.roles.iter().filter(|spec| spec.has_loop()).map(|spec| &spec.role);
-        if !main.is_open_to_join || !joining.clone().any(is_given) {
+        if !main.is_open_to_join {
             return None;
         }
-        let is_hosted = |role: &RoleId| directory.host(role).is_some();
-        let mut participants: Vec<RoleId> = main
-            .participants
-            .iter()
-            .filter(|role| is_given(role) || is_hosted(role) || main.lease.is_some())
-            .cloned()
-            .collect();
+        let is_default = |role: &RoleId| matches!(role.as_str(), "A" | "B");
+        let joining = it.roles.iter().filter(|spec| spec.has_loop()).map(|spec| &spec.role);
+        // Who this node hosted before and does not any more is not coming back through it.
+        let before = directory.nodes.get(&it.node);
+        let has_left = |role: &RoleId| {
+            before.is_some_and(|node| node.roles.iter().any(|spec| spec.role == *role))
+                && !it.roles.iter().any(|spec| spec.role == *role)
+        };
+        let stays = |role: &&RoleId| {
+            let has_begun = main.lease.is_some() && main.holder.as_ref() == Some(role);
+            !has_left(role) && (!is_default(role) || directory.host(role).is_some() || has_begun)
+        };
+        let mut participants: Vec<RoleId> =
+            main.participants.iter().filter(stays).cloned().collect();
+        let mut has_joined = false;
         for role in joining {
+            has_joined = true;
             if participants.len() < PARTICIPANTS_MAX && !participants.contains(role) {
                 participants.push(role.clone());
             }
+        }
+        if !has_joined {
+            return None;
+        }
+        if participants.iter().all(is_default) {
+            participants = default_participants();
         }
         if participants == main.participants {
             return None;
@@ -142,6 +156,14 @@ impl Loops {
         let holds = state.holder.as_ref() == Some(&it.role);
         if !holds || it.turn.is_some_and(|turn| turn != state.turn) {
             return state.repeated_handover(it);
+        }
+        if it.turn.is_none()
+            && !state.was_told(&it.loop_id, context)
+            && let Some(ended) = state.newest_of(&it.role)
+            && ended.is_same(it)
+        {
+            // The turn came back before its holder heard of it: these are the old words again.
+            return Ok(ended.again());
         }
 
         let content = it.content();
@@ -236,6 +258,16 @@ impl Loops {
     }
 }
 
+impl Ended {
+    fn is_same(&self, it: &HandOver) -> bool {
+        !self.is_reclaim && self.from == it.role && self.content == it.content()
+    }
+
+    fn again(&self) -> Decision {
+        Decision::repeat(Reply::Handed { ended: self.turn, next: self.next.clone() })
+    }
+}
+
 impl Loop {
     /// Whether nothing happened in it yet.
     fn is_untouched(&self) -> bool {
@@ -249,31 +281,17 @@ impl Loop {
 
     /// A handover by a role that does not hold the turn it names: said before, or refused.
     fn repeated_handover(&self, it: &HandOver) -> Result<Decision, Rejection> {
-        let is_same = |ended: &Ended| {
-            !ended.is_reclaim && ended.from == it.role && ended.content == it.content()
-        };
-        let repeat = |ended: &Ended| {
-            Decision::repeat(Reply::Handed { ended: ended.turn, next: ended.next.clone() })
-        };
         if let Some(turn) = it.turn {
             if let Some(holder) = self.holder.as_ref().filter(|_| turn == self.turn) {
                 return Err(self.not_your_turn(&it.loop_id, holder));
             }
             return match self.recent.iter().find(|ended| ended.turn == turn) {
-                Some(ended) if is_same(ended) => Ok(repeat(ended)),
+                Some(ended) if ended.is_same(it) => Ok(ended.again()),
                 Some(_) | None => Err(self.stale(&it.loop_id, turn)),
             };
         }
-        // The newest ended turn this role held, unless a later one came to it since.
-        let mut newest = None;
-        for ended in self.recent.iter().rev() {
-            if ended.from == it.role {
-                newest = Some(ended);
-                break;
-            }
-        }
-        match newest {
-            Some(ended) if is_same(ended) => return Ok(repeat(ended)),
+        match self.newest_of(&it.role) {
+            Some(ended) if ended.is_same(it) => return Ok(ended.again()),
             Some(ended) if ended.is_reclaim => return Err(self.stale(&it.loop_id, ended.turn)),
             Some(_) | None => {}
         }
@@ -281,6 +299,19 @@ impl Loop {
             None => Err(self.completed(&it.loop_id)),
             Some(holder) => Err(self.not_your_turn(&it.loop_id, holder)),
         }
+    }
+
+    /// How the newest turn that this role held ended.
+    fn newest_of(&self, role: &RoleId) -> Option<&Ended> {
+        self.recent.iter().rev().find(|ended| ended.from == *role)
+    }
+
+    /// Whether the holder heard of its turn.
+    fn was_told(&self, id: &LoopId, context: &Context) -> bool {
+        let receipts = self.latest.as_ref().map(|latest| latest.receipts).unwrap_or_default();
+        context.told.get(id) == Some(&self.turn)
+            || receipts.handed.is_some()
+            || receipts.seen.is_some()
     }
 
     fn repeated_reclaim(&self, it: &Reclaim) -> Option<Decision> {
@@ -304,7 +335,6 @@ impl Loop {
 
     fn latest_acted(&self, now: Timestamp) -> Option<EntryFacts> {
         let mut facts = self.latest.clone()?;
-        facts.receipts.seen.get_or_insert(now);
         facts.receipts.acted = Some(now);
         Some(facts)
     }

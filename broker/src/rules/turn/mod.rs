@@ -159,12 +159,14 @@ pub enum Standing {
 impl Default for Loops {
     /// A workspace starts with one loop; turn 1 is with the first of its participants.
     fn default() -> Self {
-        let role = |name: &str| name.parse::<RoleId>().expect("a valid id");
-        let participants = vec![role("A"), role("B")];
-        let main = Loop::opened(participants, Timestamp::default(), true);
+        let main = Loop::opened(default_participants(), Timestamp::default(), true);
         let id = LOOP_DEFAULT.parse::<LoopId>().expect("a valid id");
         Self::restored(BTreeMap::from([(id, main)]))
     }
+}
+
+fn default_participants() -> Vec<RoleId> {
+    ["A", "B"].map(|name| name.parse().expect("a valid id")).to_vec()
 }
 
 impl Loops {

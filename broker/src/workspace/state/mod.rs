@@ -105,7 +105,7 @@ impl State {
         request: &Request,
     ) -> Result<Executed, Rejection> {
         let decision = self.workspace.decide(now, &self.context, request)?;
-        if decision.events.is_empty() {
+        if !decision.is_recorded(request) {
             let sequence = decision.answered_by.unwrap_or(self.workspace.sequence);
             let is_repeat = decision.is_repeat;
             return Ok(Executed { reply: decision.reply, is_repeat, sequence });
@@ -122,6 +122,7 @@ impl State {
             key: request.key.clone(),
             events: decision.events,
             reply: decision.reply,
+            is_repeat: decision.is_repeat,
         });
         self.workspace.apply(&record);
         self.writer.append(Append {
@@ -136,8 +137,11 @@ impl State {
                 self.wake(&loop_id.clone());
             }
         }
-        let executed =
-            Executed { reply: record.reply.clone(), is_repeat: false, sequence: record.sequence };
+        let executed = Executed {
+            reply: record.reply.clone(),
+            is_repeat: record.is_repeat,
+            sequence: record.sequence,
+        };
         self.unpublished.push_back(record);
         if self.is_snapshot_due() {
             self.take_snapshot();

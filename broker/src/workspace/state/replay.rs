@@ -1,6 +1,6 @@
 //! The state that a journal's records make.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use tasuki_proto::id::Sequence;
 
@@ -64,7 +64,7 @@ impl State {
         Ok(Self {
             writer: opened.writer,
             incarnation: arguments.journal.incarnation(),
-            context: Context { presence, lease_ms },
+            context: Context { presence, lease_ms, told: BTreeMap::new() },
             behind_ms,
             durable: workspace.sequence,
             workspace,

@@ -43,8 +43,11 @@ impl State {
         self.release(Box::new(move || (older.sink)(told)));
     }
 
-    pub(in crate::workspace) fn tell(&self, question: &Question) -> Result<Told, Rejection> {
+    pub(in crate::workspace) fn tell(&mut self, question: &Question) -> Result<Told, Rejection> {
         let answer = self.workspace.loops.answer(&question.loop_id, &question.role)?;
+        if answer.standing == Standing::CanStart {
+            self.context.told.insert(question.loop_id.clone(), answer.turn);
+        }
         Ok(Told { answer, is_superseded: false, sequence: self.workspace.sequence })
     }
 
