@@ -12,7 +12,7 @@ use crate::{
     rules::{
         Event,
         directory::RoleSpec,
-        turn::{EntryFacts, EntryKind, Loop, Receipts, Standing},
+        turn::{EntryBody, EntryFacts, EntryKind, Loop, Receipts, Standing},
     },
     workspace::{Told, View},
 };
@@ -80,19 +80,8 @@ impl Service {
     ) -> Result<wire::Entry, Status> {
         let (mut summary, mut instruction) = (String::new(), String::new());
         if facts.has_text {
-            let key = codec::text_key(&facts.loop_id, facts.number);
-            let damaged = |what: String| JournalError::Damaged {
-                place: format!("workspace {workspace}, body {}", key.0),
-                what,
-            };
-            let body = self.workspaces.journal().body(workspace, &key);
-            let body = body.and_then(|body| body.ok_or_else(|| damaged("missing".to_owned())));
-            let words = body.and_then(|bytes| {
-                codec::decode_text(&facts.loop_id, facts.number, bytes)
-                    .map_err(|e| damaged(e.to_string()))
-            });
-            let words = words.map_err(|e| refuse::reading(&e))?;
-            (summary, instruction) = (words.summary, words.instruction);
+            let body = self.body(workspace, &facts.loop_id, facts.number)?;
+            (summary, instruction) = (body.summary, body.instruction);
         }
         Ok(wire::Entry {
             number: facts.number,
@@ -129,17 +118,34 @@ impl Service {
         if number == latest.number {
             return Ok(latest.clone());
         }
-        let key = codec::facts_key(loop_id, number);
+        let after = self.body(workspace, loop_id, number + 1)?;
+        let facts = after.before.filter(|facts| facts.number == number);
+        facts.ok_or_else(|| {
+            refuse::reading(&JournalError::Damaged {
+                place: format!("workspace {workspace}, loop {loop_id}, entry {}", number + 1),
+                what: format!("the facts of entry {number} are missing"),
+            })
+        })
+    }
+
+    /// What the journal keeps beside the records of entry `number`.
+    fn body(
+        &self,
+        workspace: &WorkspaceId,
+        loop_id: &LoopId,
+        number: u64,
+    ) -> Result<EntryBody, Status> {
+        let key = codec::entry_key(loop_id, number);
         let damaged = |what: String| JournalError::Damaged {
             place: format!("workspace {workspace}, body {}", key.0),
             what,
         };
-        let body = self.workspaces.journal().body(workspace, &key);
-        let body = body.and_then(|body| body.ok_or_else(|| damaged("missing".to_owned())));
-        let facts = body.and_then(|bytes| {
-            codec::decode_facts_body(loop_id, bytes).map_err(|e| damaged(e.to_string()))
+        let bytes = self.workspaces.journal().body(workspace, &key);
+        let bytes = bytes.and_then(|bytes| bytes.ok_or_else(|| damaged("missing".to_owned())));
+        let body = bytes.and_then(|bytes| {
+            codec::decode_entry(loop_id, number, bytes).map_err(|e| damaged(e.to_string()))
         });
-        facts.map_err(|e| refuse::reading(&e))
+        body.map_err(|e| refuse::reading(&e))
     }
 
     /// The latest entry of `loop_id` that has words, from `latest` back: a reclaim has none, and

@@ -84,9 +84,7 @@ pub struct Decision {
 /// A body that a record names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    Text(turn::EntryText),
-    /// Facts of an entry whose receipts are final.
-    Facts(turn::EntryFacts),
+    Entry(turn::EntryBody),
 }
 
 impl Decision {

@@ -72,6 +72,8 @@ impl Agent {
             role: if self.counter.is_multiple_of(2) { "A" } else { "B" }.to_owned(),
             summary: "s".repeat(TEXT_BYTES),
             instruction: "i".repeat(TEXT_BYTES),
+            // The same words again are a repeat, unless the turn is named.
+            turn: self.counter - 1,
             ..HandOverRequest::default()
         };
         self.turns.hand_over(request).await?;

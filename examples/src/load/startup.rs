@@ -4,7 +4,7 @@
 //! The history is written by the broker's own rules and journal, without the wire between; the
 //! broker that then starts is a process like any other.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use tasuki_broker::{
     hash::Hash,
@@ -17,7 +17,7 @@ use tasuki_broker::{
     },
 };
 use tasuki_proto::{
-    id::{IdempotencyKey, RoleId, Sequence, Timestamp, WorkspaceId},
+    id::{IdempotencyKey, RoleId, Sequence, Timestamp, Turn, WorkspaceId},
     limits::LEASE_MS,
     wire::{self, turn_loop_client::TurnLoopClient},
 };
@@ -125,7 +125,11 @@ async fn fill(data: &Path, records: u64, has_snapshots: bool) -> Result<()> {
             Outcome::Fenced | Outcome::Ambiguous | Outcome::Failed => {}
         };
         let writer = journal.open(&id, Arc::new(listener)).await?.writer;
-        let context = Context { presence: Presence::new(Timestamp::default()), lease_ms: LEASE_MS };
+        let context = Context {
+            presence: Presence::new(Timestamp::default()),
+            lease_ms: LEASE_MS,
+            told: BTreeMap::new(),
+        };
         let (state, snapshot) = (Workspace::default(), None);
         workspaces.push(Filled { state, context, writer, durable, snapshot });
     }
@@ -163,7 +167,7 @@ impl Filled {
             instruction: "i".repeat(100),
             is_task_complete: false,
             to: None,
-            turn: None,
+            turn: Some(Turn::from(sequence.get())),
         };
         let key = IdempotencyKey { client: "load".parse()?, counter: sequence.get() };
         let key = Some((key, Hash::of(&sequence.get().to_be_bytes())));
@@ -179,6 +183,7 @@ impl Filled {
             key: request.key,
             events: decision.events,
             reply: decision.reply,
+            is_repeat: decision.is_repeat,
         };
         self.state.apply(&record);
         self.writer.append(Append {

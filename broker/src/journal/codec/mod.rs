@@ -9,7 +9,7 @@ mod snapshot;
 use bytes::Bytes;
 use prost::Message as _;
 use tasuki_proto::{
-    id::{RoleId, Timestamp, Turn},
+    id::{LoopId, RoleId, Timestamp, Turn},
     stored,
 };
 
@@ -22,7 +22,7 @@ use crate::{
     hash::Hash,
     rules::{
         Body,
-        turn::{EntryFacts, EntryKind, EntryText, Receipts},
+        turn::{EntryBody, EntryFacts, EntryKind, Receipts},
     },
 };
 
@@ -42,60 +42,38 @@ pub enum CodecError {
     Newer(u32),
 }
 
-/// Where the words of a history entry are.
-pub fn text_key(loop_id: &tasuki_proto::id::LoopId, number: u64) -> BodyKey {
-    BodyKey(format!("loop/{loop_id}/{number}/text"))
-}
-
-/// Where the final facts of a history entry are.
-pub fn facts_key(loop_id: &tasuki_proto::id::LoopId, number: u64) -> BodyKey {
-    BodyKey(format!("loop/{loop_id}/{number}/facts"))
+/// Where the body of a history entry is.
+pub fn entry_key(loop_id: &LoopId, number: u64) -> BodyKey {
+    BodyKey(format!("loop/{loop_id}/{number}"))
 }
 
 /// A body and the key it is kept under.
 pub fn encode_body(body: &Body) -> (BodyKey, Bytes) {
     match body {
-        Body::Text(it) => {
-            let stored = stored::EntryText {
+        Body::Entry(it) => {
+            let stored = stored::EntryBody {
                 summary: it.summary.clone(),
                 instruction: it.instruction.clone(),
+                before: it.before.as_ref().map(encode_facts),
             };
-            (text_key(&it.loop_id, it.number), stored.encode_to_vec().into())
-        }
-        Body::Facts(it) => {
-            (facts_key(&it.loop_id, it.number), encode_facts(it).encode_to_vec().into())
+            (entry_key(&it.loop_id, it.number), stored.encode_to_vec().into())
         }
     }
 }
 
-/// The words of entry `number`.
+/// The body of entry `number`.
 ///
 /// # Errors
 /// When the bytes are something else.
-pub fn decode_text(
-    loop_id: &tasuki_proto::id::LoopId,
-    number: u64,
-    bytes: Bytes,
-) -> Result<EntryText, CodecError> {
-    let it = stored::EntryText::decode(bytes).map_err(|_| CodecError::Malformed("entry text"))?;
-    Ok(EntryText {
+pub fn decode_entry(loop_id: &LoopId, number: u64, bytes: Bytes) -> Result<EntryBody, CodecError> {
+    let it = stored::EntryBody::decode(bytes).map_err(|_| CodecError::Malformed("entry body"))?;
+    Ok(EntryBody {
         loop_id: loop_id.clone(),
         number,
         summary: it.summary,
         instruction: it.instruction,
+        before: it.before.map(|facts| decode_facts(loop_id, facts)).transpose()?,
     })
-}
-
-/// The facts of an entry.
-///
-/// # Errors
-/// When the bytes are something else.
-pub fn decode_facts_body(
-    loop_id: &tasuki_proto::id::LoopId,
-    bytes: Bytes,
-) -> Result<EntryFacts, CodecError> {
-    let it = stored::EntryFacts::decode(bytes).map_err(|_| CodecError::Malformed("entry facts"))?;
-    decode_facts(loop_id, it)
 }
 
 fn encode_facts(it: &EntryFacts) -> stored::EntryFacts {
@@ -120,10 +98,7 @@ fn encode_facts(it: &EntryFacts) -> stored::EntryFacts {
     }
 }
 
-fn decode_facts(
-    loop_id: &tasuki_proto::id::LoopId,
-    it: stored::EntryFacts,
-) -> Result<EntryFacts, CodecError> {
+fn decode_facts(loop_id: &LoopId, it: stored::EntryFacts) -> Result<EntryFacts, CodecError> {
     Ok(EntryFacts {
         loop_id: loop_id.clone(),
         number: it.number,

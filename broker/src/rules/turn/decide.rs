@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Actor, CreateLoop, Ended, EntryFacts, EntryText, HandOver, HandedOver, Loop, LoopOpened, Loops,
+    Actor, CreateLoop, Ended, EntryBody, EntryFacts, HandOver, HandedOver, Loop, LoopOpened, Loops,
     NextTurn, ParticipantsSet, Reclaim, RoundStarted, StartRound, TurnReclaimed,
     default_participants,
 };
@@ -125,15 +125,13 @@ impl Loops {
             next,
         };
         let mut decision = Decision::new(vec![Event::RoundStarted(started)], reply);
-        decision.bodies.extend(state.latest.clone().map(Body::Facts));
-        if has_text {
-            decision.bodies.push(Body::Text(EntryText {
-                loop_id: it.loop_id.clone(),
-                number: entry,
-                summary: it.summary.clone(),
-                instruction: it.instruction.clone(),
-            }));
-        }
+        decision.bodies.push(Body::Entry(EntryBody {
+            loop_id: it.loop_id.clone(),
+            number: entry,
+            summary: it.summary.clone(),
+            instruction: it.instruction.clone(),
+            before: state.latest.clone(),
+        }));
         Ok(decision)
     }
 
@@ -185,12 +183,12 @@ impl Loops {
             next,
         };
         let mut decision = Decision::new(vec![Event::HandedOver(handed)], reply);
-        decision.bodies.extend(state.latest_acted(now).map(Body::Facts));
-        decision.bodies.push(Body::Text(EntryText {
+        decision.bodies.push(Body::Entry(EntryBody {
             loop_id: it.loop_id.clone(),
             number: state.entries + 1,
             summary: it.summary.clone(),
             instruction: it.instruction.clone(),
+            before: state.latest_acted(now),
         }));
         Ok(decision)
     }
@@ -253,7 +251,13 @@ impl Loops {
             next,
         };
         let mut decision = Decision::new(vec![Event::TurnReclaimed(reclaimed)], reply);
-        decision.bodies.extend(state.latest_failed(now).map(Body::Facts));
+        decision.bodies.push(Body::Entry(EntryBody {
+            loop_id: it.loop_id.clone(),
+            number: state.entries + 1,
+            summary: String::new(),
+            instruction: String::new(),
+            before: state.latest_failed(now),
+        }));
         Ok(decision)
     }
 }

@@ -117,13 +117,14 @@ pub enum EntryKind {
     RoundStart,
 }
 
-/// The words of one history entry.
+/// The words of one history entry, and the facts of the one before, which are final with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntryText {
+pub struct EntryBody {
     pub loop_id: LoopId,
     pub number: u64,
     pub summary: String,
     pub instruction: String,
+    pub before: Option<EntryFacts>,
 }
 
 /// How far a handover got, each the time it happened.
