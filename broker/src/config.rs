@@ -1,7 +1,7 @@
 //! What the broker's program reads from `tasuki.toml`, the file it shares with the node.
 //!
-//! Flags and `TASUKI_*` variables come first; the file fills in what they leave open. Keys that
-//! are the node's are not looked at here: `tasuki config check` judges the file as a whole.
+//! Flags and `TASUKI_*` variables come first; the file fills in what they leave open. Values of
+//! keys that are the node's are not looked at here: `tasuki config check` judges the whole file.
 
 use std::{
     fs, io,
@@ -10,21 +10,30 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
-/// The file looked for in the current directory when none is named.
+/// The file's name.
 pub const FILE: &str = "tasuki.toml";
 
 /// The broker's part of a data directory: `tasuki up` keeps its node's files beside it.
 pub const FOLDER: &str = "broker";
 
-/// What the file may say about a broker.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+/// What the file may say about a broker. The other keys are a node's; a key that is nobody's is
+/// an error.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct File {
     pub data: Option<PathBuf>,
     pub broker_listen: Option<SocketAddr>,
-    #[serde(default, deserialize_with = "lease")]
+    #[serde(deserialize_with = "lease")]
     pub lease: Option<Duration>,
+    workspace: Option<IgnoredAny>,
+    listen: Option<IgnoredAny>,
+    broker: Option<IgnoredAny>,
+    roles: Option<IgnoredAny>,
+    toolsets: Option<IgnoredAny>,
+    hold: Option<IgnoredAny>,
+    log_format: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.
@@ -36,20 +45,38 @@ pub enum FileError {
     Wrong { path: PathBuf, message: String },
 }
 
-/// Reads the named file, or the one in the current directory if there is one.
+/// Reads the named file; else the first there is of those in the current directory, in `data`
+/// (else the platform's data directory) and in the platform's configuration directory.
 ///
 /// # Errors
-/// When a named file is not there, or a value is not one.
-pub fn read(named: Option<&Path>) -> Result<File, FileError> {
-    let path = named.unwrap_or_else(|| Path::new(FILE));
+/// When a named file is not there, a value is not one, or a key is nobody's.
+pub fn read(named: Option<&Path>, data: Option<&Path>) -> Result<File, FileError> {
+    if let Some(path) = named {
+        return parse(path)?.ok_or_else(|| FileError::Unreadable {
+            path: path.to_owned(),
+            source: io::ErrorKind::NotFound.into(),
+        });
+    }
+    let data = data.map_or_else(data_directory, Path::to_owned);
+    let project = directories::ProjectDirs::from("", "", "tasuki");
+    let config = project.map(|project| project.config_dir().join(FILE));
+    for path in [Some(PathBuf::from(FILE)), Some(data.join(FILE)), config].into_iter().flatten() {
+        if let Some(file) = parse(&path)? {
+            return Ok(file);
+        }
+    }
+    Ok(File::default())
+}
+
+/// `None` when there is no such file.
+fn parse(path: &Path) -> Result<Option<File>, FileError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {
-            return Ok(File::default());
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(FileError::Unreadable { path: path.to_owned(), source }),
     };
     toml::from_str(&text)
+        .map(Some)
         .map_err(|error| FileError::Wrong { path: path.to_owned(), message: error.to_string() })
 }
 
@@ -85,14 +112,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         fs::write(&path, "data = \"/d\"\nlease = \"2m\"\nroles = [\"A\"]\n").unwrap();
-        let file = read(Some(&path)).unwrap();
-        assert_eq!(file.data.as_deref(), Some(Path::new("/d")));
-        assert_eq!(file.lease, Some(Duration::from_secs(120)));
-        fs::write(&path, "lease = \"soon\"\n").unwrap();
-        assert!(read(Some(&path)).unwrap_err().to_string().contains("takes a duration"));
-        assert!(matches!(
-            read(Some(&folder.path().join("none"))),
-            Err(FileError::Unreadable { .. })
-        ));
+        for file in [read(Some(&path), None), read(None, Some(folder.path()))] {
+            let file = file.unwrap();
+            assert_eq!(file.data.as_deref(), Some(Path::new("/d")));
+            assert_eq!(file.lease, Some(Duration::from_secs(120)));
+        }
+        for (wrong, why) in [("lease = \"soon\"", "takes a duration"), ("lisen = 1", "lisen")] {
+            fs::write(&path, wrong).unwrap();
+            assert!(read(Some(&path), None).unwrap_err().to_string().contains(why), "{wrong}");
+        }
+        let missing = read(Some(&folder.path().join("none")), None);
+        assert!(matches!(missing, Err(FileError::Unreadable { .. })));
     }
 }

@@ -99,7 +99,7 @@ struct Data {
     #[arg(long, env = "TASUKI_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// Configuration file [default: tasuki.toml here, if there is one]
+    /// Configuration file [default: tasuki.toml here, in the data or the configuration directory]
     #[arg(long, env = "TASUKI_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -269,7 +269,8 @@ fn exit_code(error: &JournalError) -> u8 {
 
 /// The configuration file; `None` when it cannot be used, which was said.
 fn file(data: &Data) -> Option<config::File> {
-    config::read(data.config.as_deref()).inspect_err(|error| tracing::error!("{error}")).ok()
+    let read = config::read(data.config.as_deref(), data.data.as_deref());
+    read.inspect_err(|error| tracing::error!("{error}")).ok()
 }
 
 fn directory(data: &Data, file: &config::File) -> PathBuf {

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod agents;
+mod copies;
 mod crash;
 #[path = "../mcp/http.rs"]
 #[allow(dead_code, reason = "shared with the tests of the MCP server, which use more of it")]

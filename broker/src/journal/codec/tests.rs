@@ -4,11 +4,12 @@ use tasuki_proto::id::{IdempotencyKey, Sequence, Timestamp, Turn};
 
 use super::*;
 use crate::rules::{
-    Event, Principal, Record, Reply, TurnMoment,
-    directory::{NodeRegistered, RoleSpec},
+    Event, Principal, Record, Reply, TurnMoment, Workspace,
+    clients::{Answer, Client, Retired},
+    directory::{Node, NodeRegistered, RoleSpec},
     turn::{
-        HandedOver, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet, RoundStarted,
-        TurnReclaimed,
+        Ended, HandedOver, Lease, LeaseRenewed, LoopOpened, Loops, NextTurn, ParticipantsSet,
+        RoundStarted, TurnReclaimed,
     },
 };
 
@@ -141,4 +142,88 @@ fn what_a_release_does_not_know_stops_it() {
         decode_record(Bytes::from_static(b"\xff\xff")),
         Err(CodecError::Malformed("record"))
     );
+}
+
+/// A state with every field of a snapshot set.
+fn state() -> Workspace {
+    let at = Timestamp::from_millis;
+    let mut state = Workspace { sequence: 9.into(), time: at(800), ..Workspace::default() };
+    let answer =
+        Answer { request: Hash([1; 16]), sequence: 8.into(), reply: Reply::Done, is_repeat: true };
+    let client = Client { highest: 3, last: at(700), answers: [(3, answer)].into() };
+    state.clients.active.insert("c".parse().unwrap(), client);
+    let retired = Retired { highest: 7, last: at(600) };
+    state.clients.retired.insert("old".parse().unwrap(), retired);
+    let spec = RoleSpec { role: "A".parse().unwrap(), toolsets: vec!["loop".parse().unwrap()] };
+    let node = Node {
+        epoch: 2.into(),
+        roles: vec![spec],
+        software: "tasuki".to_owned(),
+        registered: at(500),
+    };
+    state.directory.nodes.insert("n1".parse().unwrap(), node);
+    let mut loops = state.loops.by_id.clone();
+    let main = loops.first_entry().unwrap().into_mut();
+    main.turn = 2.into();
+    main.holder = Some("B".parse().unwrap());
+    main.began = at(790);
+    main.lease = Some(Lease { lapses: at(900), is_lapsed: true, had_grace: true });
+    main.entries = 1;
+    main.latest = Some(facts());
+    main.recent.push_back(Ended {
+        turn: 1.into(),
+        is_reclaim: true,
+        from: "A".parse().unwrap(),
+        next: Some((2.into(), "B".parse().unwrap())),
+        content: Hash([7; 16]),
+    });
+    state.loops = Loops::restored(loops);
+    state
+}
+
+fn facts() -> EntryFacts {
+    let at = |ms| Some(Timestamp::from_millis(ms));
+    EntryFacts {
+        loop_id: "main".parse().unwrap(),
+        number: 1,
+        kind: EntryKind::Reclaim,
+        round: 1,
+        ended: 1.into(),
+        next: Some((2.into(), "B".parse().unwrap())),
+        from: Some("A".parse().unwrap()),
+        reason: "away".to_owned(),
+        person: Some("ann".parse().unwrap()),
+        node: Some("n1".parse().unwrap()),
+        receipts: Receipts {
+            stored: at(1),
+            handed: at(2),
+            seen: at(3),
+            acted: at(4),
+            failed: at(5),
+            lapsed: at(6),
+        },
+        has_text: true,
+    }
+}
+
+#[test]
+fn the_bytes_of_a_snapshot_are_unchanged() {
+    let stored = encode_snapshot(&state());
+    assert_eq!(hex(&stored), include_str!("snapshot.golden.txt"));
+    assert_eq!(decode_snapshot(stored).unwrap(), state());
+}
+
+#[test]
+fn the_bytes_of_an_entry_are_unchanged() {
+    let body = EntryBody {
+        loop_id: "main".parse().unwrap(),
+        number: 2,
+        summary: "s".to_owned(),
+        instruction: "i".to_owned(),
+        before: Some(facts()),
+    };
+    let (key, stored) = encode_body(&Body::Entry(body.clone()));
+    assert_eq!(key.0, "loop/main/2");
+    assert_eq!(hex(&stored), include_str!("entry.golden.txt"));
+    assert_eq!(decode_entry(&body.loop_id, 2, stored).unwrap(), body);
 }

@@ -1,0 +1,62 @@
+//! Two nodes on copies of one data directory: what either acknowledges is in the history.
+
+use std::{fs, path::Path};
+
+use serde_json::json;
+
+use crate::{
+    http::Client,
+    process::{Process, soon},
+};
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let copied = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &copied);
+        } else {
+            fs::copy(&path, &copied).unwrap();
+        }
+    }
+}
+
+/// Whether the handover was carried out, as its agent is told.
+async fn hands_over(node: &Process, role: &str, what: &str) -> bool {
+    let client = Client::new(node.mcp, &format!("/mcp/{role}")).await;
+    let words =
+        json!({ "work_summary": what, "next_instruction": "go", "is_task_complete": false });
+    let told = soon(client.call("handover_work", words)).await;
+    told["isError"] != true && told["structuredContent"]["repeated"] != true
+}
+
+#[tokio::test]
+async fn what_a_node_on_a_copied_directory_acknowledges_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Process::broker(&dir.path().join("broker"), "").await;
+    let address = broker.broker.unwrap();
+    let mut first = Process::node(&dir.path().join("n1"), address, "").await;
+    first.stop().await;
+    copy(&dir.path().join("n1"), &dir.path().join("n2"));
+    first.start().await;
+    let second = Process::node(&dir.path().join("n2"), address, "").await;
+
+    let mut acknowledged = Vec::new();
+    for round in 0..3 {
+        for (name, node) in [("n1", &first), ("n2", &second)] {
+            for role in ["A", "B"] {
+                // The same words on both nodes: only the node's own key tells them apart.
+                let what = format!("{role} did {round}");
+                if hands_over(node, role, &what).await {
+                    acknowledged.push((name, what));
+                }
+            }
+        }
+    }
+    assert!(!acknowledged.is_empty(), "one of them may act: {}", first.log());
+    let history = broker.json("loop history --limit 100").await;
+    let kept: Vec<_> = history.iter().map(|entry| entry["summary"].as_str().unwrap()).collect();
+    let told: Vec<_> = acknowledged.iter().map(|(_, what)| what.as_str()).collect();
+    assert_eq!(kept, told, "{acknowledged:?}");
+}
