@@ -72,7 +72,11 @@ pub fn read(named: Option<&Path>, data: Option<&Path>) -> Result<File, FileError
 fn parse(path: &Path) -> Result<Option<File>, FileError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(None);
+        }
         Err(source) => return Err(FileError::Unreadable { path: path.to_owned(), source }),
     };
     toml::from_str(&text)

@@ -34,6 +34,9 @@ fn every_figure_can_be_measured() {
         said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(figures.len(), 10, "{said}");
     for figure in figures {
-        assert!(figure["score"].as_f64().is_some_and(f64::is_normal), "{figure}");
+        let score = figure["score"].as_f64().unwrap();
+        // A few waits may fit into pages the process had before.
+        let is_memory = figure["name"].as_str().unwrap().contains("memory");
+        assert!(score.is_normal() || (is_memory && score == 0.0), "{figure}");
     }
 }

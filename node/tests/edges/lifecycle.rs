@@ -222,7 +222,10 @@ async fn an_intent_is_carried_out_once_though_its_turn_is_long_over() {
     let again = a.post(&message).await.answer().await["result"].clone();
     assert_eq!(again["structuredContent"]["turn"], 2, "{again}");
     assert_eq!(status(&a).await["turn"], 3);
-    // Without it the same words end the turn that is held.
+    // Without it the same words are taken for the old ones until A was told of its new turn.
+    let again = ask(&a, "handover_work", words("one")).await;
+    assert_eq!((&again["turn"], &again["repeated"]), (&json!(2), &json!(true)), "{again}");
+    assert_eq!(ask(&a, "await_my_turn", json!({})).await["turn"], 3);
     assert_eq!(ask(&a, "handover_work", words("one")).await["turn"], 4);
 }
 
