@@ -2,14 +2,14 @@
 //!
 //! It bridges to the running node and keeps nothing, so it may be started and killed at will.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use tasuki_proto::{id::RoleId, reason::Reason};
 
 use super::{Failure, Flags, filebox, hosting};
 use crate::{
     config::{Config, Key, Surroundings},
-    mcp::bridge::{Error, bridge},
+    mcp::bridge::{Error, Options, bridge},
     paths::NodeFile,
 };
 
@@ -43,8 +43,10 @@ impl Args {
 /// Which role of which node to speak for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bridge {
-    /// URL of the node, without a path.
+    /// URL of the node, without a path, when it was looked for first.
     pub node: String,
+    /// Where a running node says where it is; `None`: the URL was given.
+    pub data: Option<PathBuf>,
     pub role: RoleId,
     /// `None`: by the table of clients.
     pub hold: Option<Duration>,
@@ -75,6 +77,7 @@ fn resolve(
              `current_agent` in this directory or above.",
         )
     })?;
+    let data = args.node.is_none().then(|| config.data.value.clone());
     let node = args.node.or_else(|| running.map(|file| file.mcp)).ok_or_else(|| {
         let data = config.data.value.display();
         Failure::reason(
@@ -85,14 +88,23 @@ fn resolve(
             ),
         )
     })?;
-    Ok(Bridge { node: node.trim_end_matches('/').to_owned(), role, hold: config.hold.value })
+    Ok(Bridge { node: node.trim_end_matches('/').to_owned(), data, role, hold: config.hold.value })
+}
+
+impl Bridge {
+    /// Where the node is by now: it may have been started again at another address.
+    fn node(&self) -> String {
+        let running = self.data.as_deref().and_then(NodeFile::read);
+        running.map_or_else(|| self.node.clone(), |file| file.mcp)
+    }
 }
 
 /// Carries MCP between standard input and output and the node until either ends.
 async fn serve(to: Bridge) -> Result<(), Failure> {
     let hold = to.hold.map(|hold| hold.as_secs());
+    let options = Options { role: Some(to.role.clone()), hold, ..Options::default() };
     let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
-    bridge(&to.node, Some(&to.role), hold, stdin, stdout).await.map_err(|why| {
+    bridge(move || to.node(), &options, stdin, stdout).await.map_err(|why| {
         let text = hosting::sentence(&why);
         match why {
             Error::Address(_) => Failure::usage(text),

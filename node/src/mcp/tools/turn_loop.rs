@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub(super) const AWAIT_MY_TURN: &str = "await_my_turn";
-pub(super) const HANDOVER_WORK: &str = "handover_work";
+pub(in crate::mcp) const HANDOVER_WORK: &str = "handover_work";
 pub(super) const LOOP_STATUS: &str = "loop_status";
 
 /// Between two signs of life during a wait, in milliseconds: a third of the shortest silence
