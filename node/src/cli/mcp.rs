@@ -8,13 +8,10 @@ use tasuki_proto::{id::RoleId, reason::Reason};
 
 use super::{Failure, Flags, filebox, hosting};
 use crate::{
-    config::{Config, Key, Surroundings},
+    config::{Config, Key, NODE_VARIABLE, Surroundings},
     mcp::bridge::{Error, Options, bridge},
     paths::NodeFile,
 };
-
-/// The variable that says where the node is.
-const NODE_VARIABLE: &str = "TASUKI_NODE";
 
 /// Speak MCP on standard input and output, as one role of the running node.
 ///
