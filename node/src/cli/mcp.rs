@@ -111,3 +111,31 @@ async fn serve(to: Bridge) -> Result<(), Failure> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_looked_for_where_it_says_it_is_unless_its_url_was_given() {
+        let data = tempfile::tempdir().unwrap();
+        let at = |data| Bridge {
+            node: "http://127.0.0.1:1".into(),
+            data,
+            role: "A".parse().unwrap(),
+            hold: None,
+        };
+        let (found, given) = (at(Some(data.path().to_owned())), at(None));
+        assert_eq!(found.node(), "http://127.0.0.1:1");
+        let running = NodeFile {
+            pid: std::process::id(),
+            mcp: "http://127.0.0.1:2".into(),
+            broker: String::new(),
+            workspace: String::new(),
+            roles: Vec::new(),
+        };
+        running.write(data.path()).unwrap();
+        assert_eq!(found.node(), "http://127.0.0.1:2");
+        assert_eq!(given.node(), "http://127.0.0.1:1");
+    }
+}
