@@ -188,8 +188,9 @@ impl Away {
     fn begin(place: &Place, answer_ms: u64) -> Self {
         Self {
             answer_at: Some(Instant::now() + Duration::from_millis(answer_ms)),
-            attempt: place.attempt(0),
-            pause_ms: RETRY_MS.0,
+            // A node that takes connections only to close them is not asked without a pause.
+            attempt: place.attempt(RETRY_MS.0),
+            pause_ms: RETRY_MS.0 * 2,
             why: "the node closed the connection".to_owned(),
         }
     }
