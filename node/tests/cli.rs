@@ -41,6 +41,7 @@ struct Play {
     handovers: VecDeque<std::result::Result<wire::HandOverResponse, Status>>,
     feeds: VecDeque<Vec<std::result::Result<wire::FeedItem, Status>>>,
     is_loop_there: bool,
+    entries: u64,
     keys: Vec<wire::IdempotencyKey>,
     asked_from: Vec<u64>,
     created: Vec<Vec<String>>,
@@ -65,6 +66,7 @@ impl TurnLoop for Script {
         let of = wire::Loop {
             r#loop: "main".into(),
             participants: vec!["A".into(), "B".into()],
+            entries: self.0.lock().unwrap().entries,
             ..Default::default()
         };
         Ok(Response::new(wire::GetLoopResponse { r#loop: Some(of), latest: None }))
@@ -102,7 +104,7 @@ impl TurnLoop for Script {
         Err(not_played())
     }
     async fn history(&self, _: Request<wire::HistoryRequest>) -> Result<wire::HistoryResponse> {
-        Err(not_played())
+        Ok(Response::new(wire::HistoryResponse::default()))
     }
 }
 
@@ -244,6 +246,43 @@ async fn start_opens_a_loop_that_is_not_there_and_a_round_of_one_that_is() {
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((code, &said["error"]["code"]), (1, &"loop_exists".into()));
     assert_eq!(stage.play(|play| play.rounds.len()), 1);
+}
+
+#[tokio::test]
+async fn a_history_that_is_over_before_what_was_asked_for_says_so() {
+    let there = |entries| Play { is_loop_there: true, entries, ..Default::default() };
+    for (entries, line, expected) in [
+        (
+            5,
+            "loop history --from 999",
+            "There is nothing from entry 999 on; the history has 5 entries.\n",
+        ),
+        (
+            1,
+            "loop history --from 2",
+            "There is nothing from entry 2 on; the history has 1 entry.\n",
+        ),
+        (0, "loop history --from 2", "Nothing was handed over yet.\n"),
+        (0, "loop history", "Nothing was handed over yet.\n"),
+    ] {
+        let (code, output) = Stage::set(there(entries)).await.run(line).await;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!((code, said.as_str()), (0, expected), "{line}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_with_a_problem_is_shown_all_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("tasuki.toml"), "hold = \"0s\"\nlease = \"20m\"\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
+    command.args(["config", "check", "--data", "d"]).current_dir(place.path());
+    let output = command.env("TASUKI_LISTEM", "x").output().await.unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(out.contains("20m") && out.contains("warning: TASUKI_LISTEM"), "{out}");
+    assert!(err.contains("tasuki.toml:1: `hold` is 0"), "{err}");
 }
 
 #[tokio::test]

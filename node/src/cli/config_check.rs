@@ -6,7 +6,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Output};
-use crate::config::{Config, FILE, Key, Problem, Source, duration_text};
+use crate::config::{Config, FILE, Key, Problem, Source, Surroundings, duration_text};
 
 /// See to the configuration.
 #[derive(Debug, clap::Subcommand)]
@@ -16,12 +16,24 @@ pub enum Command {
 }
 
 pub(crate) fn run(
-    config: Result<Config, Vec<Problem>>,
+    config: &Config,
+    problems: &[Problem],
+    around: &Surroundings,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let config = config.map_err(|problems| Failure::configuration(&problems))?;
-    let rows = Key::ALL.map(|key| (key, setting(&config, key)));
-    output.answer(|| value(&config, &rows), || lines(config.file.as_deref(), &rows))
+    let rows = Key::ALL.map(|key| (key, setting(config, key)));
+    let strangers = around.strangers();
+    output.answer(
+        || value(config, &rows, &strangers),
+        || {
+            let mut out = heading(config.file.as_deref(), problems) + &lines(&rows);
+            for name in &strangers {
+                out += &format!("\nwarning: {name} is not a setting; it is ignored.\n");
+            }
+            out
+        },
+    )?;
+    if problems.is_empty() { Ok(()) } else { Err(Failure::configuration(problems)) }
 }
 
 type Row = (Key, (Vec<String>, Source));
@@ -53,21 +65,28 @@ fn setting(config: &Config, key: Key) -> (Vec<String>, Source) {
     }
 }
 
-fn value(config: &Config, rows: &[Row]) -> Value {
+fn value(config: &Config, rows: &[Row], strangers: &[&str]) -> Value {
     let mut settings = Map::new();
     for (key, (texts, source)) in rows {
         let value = if key.is_list() { json!(texts) } else { json!(texts.concat()) };
         let row = json!({"value": value, "from": source.to_string(), "variable": key.env()});
         settings.insert(key.name().to_owned(), row);
     }
-    json!({"file": config.file, "settings": settings})
+    json!({"file": config.file, "settings": settings, "unknown_variables": strangers})
 }
 
-fn lines(file: Option<&Path>, rows: &[Row]) -> String {
-    let mut out = match file {
+fn heading(file: Option<&Path>, problems: &[Problem]) -> String {
+    match file {
+        _ if !problems.is_empty() => {
+            "Where there is a problem, this shows what would hold without it.\n\n".to_owned()
+        }
         Some(file) => format!("{} is in order.\n\n", file.display()),
         None => format!("There is no {FILE}; these are the defaults and what overrides them.\n\n"),
-    };
+    }
+}
+
+fn lines(rows: &[Row]) -> String {
+    let mut out = String::new();
     for (key, (texts, source)) in rows {
         let value = texts.join(" ");
         let value = if value.is_empty() { "(none)" } else { &value };

@@ -6,9 +6,10 @@ use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Output};
+use super::{Failure, Output, text::line};
 use crate::{
     config::Config,
+    link::Phase,
     mcp,
     node::{Node, RoleSpec, Settings},
     paths::NodeFile,
@@ -75,8 +76,7 @@ impl Hosting {
         Ok(Self { node, file, stop, mcp })
     }
 
-    /// Says where it listens, and to people how to connect an agent. `broker` is the address of
-    /// a broker in the same process.
+    /// Says where it listens. `broker` is the address of a broker in the same process.
     pub(super) fn announce(
         &self,
         broker: Option<&str>,
@@ -90,19 +90,54 @@ impl Hosting {
                 if let Some(broker) = broker {
                     lines += &format!("listening on {broker} (broker gRPC)\n");
                 }
-                lines + &how_to_connect(mcp, roles)
+                lines
             },
         )
     }
 
+    /// Says to people how to connect an agent, or why the broker does not have this node.
     /// Resolves when the MCP side ends though nobody asked it to.
-    pub(super) async fn ended(&mut self) -> Failure {
-        let why = match (&mut self.mcp).await {
-            Ok(Ok(())) => "without a word".to_owned(),
-            Ok(Err(why)) => why.to_string(),
-            Err(why) => why.to_string(),
+    pub(super) async fn run(&mut self, output: &mut Output) -> Failure {
+        let mut link = self.node.watch_link();
+        let mut is_settled = false;
+        loop {
+            let phase = link.borrow_and_update().phase.clone();
+            if !is_settled {
+                is_settled = self.say_how_it_goes(&phase, output);
+            }
+            tokio::select! {
+                ended = &mut self.mcp => {
+                    let why = match ended {
+                        Ok(Ok(())) => "without a word".to_owned(),
+                        Ok(Err(why)) => why.to_string(),
+                        Err(why) => why.to_string(),
+                    };
+                    return Failure::local(format!("The node's MCP side ended: {why}."));
+                }
+                changed = link.changed(), if !is_settled => is_settled = changed.is_err(),
+            }
+        }
+    }
+
+    /// Whether no more need be said. A broker that is out of reach is the log's business.
+    fn say_how_it_goes(&self, phase: &Phase, output: &mut Output) -> bool {
+        let NodeFile { mcp, roles, .. } = &self.file;
+        let said = match phase {
+            Phase::Connecting => return false,
+            Phase::Connected | Phase::Down(_) => output.guide(|| how_to_connect(mcp, roles)),
+            Phase::Refused(refusal) => output.answer(
+                || json!({ "refused": { "code": refusal.reason.as_str(), "message": refusal.message } }),
+                || {
+                    let (message, code) = (line(&refusal.message), refusal.reason);
+                    format!("\nThe broker refuses this node: {message} ({code})\nIt keeps trying.\n")
+                },
+            ),
         };
-        Failure::local(format!("The node's MCP side ended: {why}."))
+        if let Err(error) = said {
+            // Agents are served all the same.
+            tracing::debug!(%error, "nobody reads what is printed");
+        }
+        !matches!(phase, Phase::Refused(_))
     }
 
     /// Answers waits, lets commands end, gives the data directory free.
@@ -143,9 +178,33 @@ handover_work, and go on until it says is_finished.
     )
 }
 
-/// An error and what is behind it.
+/// An error and what is behind it, unless its own text says that already.
 pub(super) fn sentence(error: &dyn std::error::Error) -> String {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    let texts: Vec<String> = chain.map(ToString::to_string).collect();
-    format!("{}.", texts.join(": ").trim_end_matches('.'))
+    let mut text = error.to_string();
+    for behind in std::iter::successors(error.source(), |error| error.source()) {
+        let behind = behind.to_string();
+        if !text.contains(&behind) {
+            text = format!("{text}: {behind}");
+        }
+    }
+    format!("{}.", text.trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        #[derive(Debug, thiserror::Error)]
+        enum Error {
+            #[error("cannot listen: {0}")]
+            Said(#[source] std::io::Error),
+            #[error("cannot listen")]
+            Unsaid(#[source] std::io::Error),
+        }
+        let taken = || std::io::Error::other("it is taken");
+        assert_eq!(sentence(&Error::Said(taken())), "cannot listen: it is taken.");
+        assert_eq!(sentence(&Error::Unsaid(taken())), "cannot listen: it is taken.");
+    }
 }

@@ -2,19 +2,16 @@
 //!
 //! It bridges to the running node and keeps nothing, so it may be started and killed at will.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use tasuki_proto::{id::RoleId, reason::Reason};
 
 use super::{Failure, Flags, filebox, hosting};
 use crate::{
-    config::{Config, Key, Surroundings},
-    mcp::bridge::{Error, bridge},
+    config::{Config, Key, NODE_VARIABLE, Surroundings},
+    mcp::bridge::{Error, Options, bridge},
     paths::NodeFile,
 };
-
-/// The variable that says where the node is.
-const NODE_VARIABLE: &str = "TASUKI_NODE";
 
 /// Speak MCP on standard input and output, as one role of the running node.
 ///
@@ -43,8 +40,10 @@ impl Args {
 /// Which role of which node to speak for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bridge {
-    /// URL of the node, without a path.
+    /// URL of the node, without a path, when it was looked for first.
     pub node: String,
+    /// Where a running node says where it is; `None`: the URL was given.
+    pub data: Option<PathBuf>,
     pub role: RoleId,
     /// `None`: by the table of clients.
     pub hold: Option<Duration>,
@@ -75,6 +74,7 @@ fn resolve(
              `current_agent` in this directory or above.",
         )
     })?;
+    let data = args.node.is_none().then(|| config.data.value.clone());
     let node = args.node.or_else(|| running.map(|file| file.mcp)).ok_or_else(|| {
         let data = config.data.value.display();
         Failure::reason(
@@ -85,14 +85,23 @@ fn resolve(
             ),
         )
     })?;
-    Ok(Bridge { node: node.trim_end_matches('/').to_owned(), role, hold: config.hold.value })
+    Ok(Bridge { node: node.trim_end_matches('/').to_owned(), data, role, hold: config.hold.value })
+}
+
+impl Bridge {
+    /// Where the node is by now: it may have been started again at another address.
+    fn node(&self) -> String {
+        let running = self.data.as_deref().and_then(NodeFile::read);
+        running.map_or_else(|| self.node.clone(), |file| file.mcp)
+    }
 }
 
 /// Carries MCP between standard input and output and the node until either ends.
 async fn serve(to: Bridge) -> Result<(), Failure> {
     let hold = to.hold.map(|hold| hold.as_secs());
+    let options = Options { role: Some(to.role.clone()), hold, ..Options::default() };
     let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
-    bridge(&to.node, Some(&to.role), hold, stdin, stdout).await.map_err(|why| {
+    bridge(move || to.node(), &options, stdin, stdout).await.map_err(|why| {
         let text = hosting::sentence(&why);
         match why {
             Error::Address(_) => Failure::usage(text),
@@ -101,4 +110,32 @@ async fn serve(to: Bridge) -> Result<(), Failure> {
             Error::Agent(_) | Error::Random(_) => Failure::local(text),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_looked_for_where_it_says_it_is_unless_its_url_was_given() {
+        let data = tempfile::tempdir().unwrap();
+        let at = |data| Bridge {
+            node: "http://127.0.0.1:1".into(),
+            data,
+            role: "A".parse().unwrap(),
+            hold: None,
+        };
+        let (found, given) = (at(Some(data.path().to_owned())), at(None));
+        assert_eq!(found.node(), "http://127.0.0.1:1");
+        let running = NodeFile {
+            pid: std::process::id(),
+            mcp: "http://127.0.0.1:2".into(),
+            broker: String::new(),
+            workspace: String::new(),
+            roles: Vec::new(),
+        };
+        running.write(data.path()).unwrap();
+        assert_eq!(found.node(), "http://127.0.0.1:2");
+        assert_eq!(given.node(), "http://127.0.0.1:1");
+    }
 }

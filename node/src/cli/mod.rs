@@ -148,11 +148,14 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Status(args) => flags.target(&args.target),
         Command::Config(_) | Command::Completions(_) => {}
     }
-    let config = Config::load(flags.0, cli.global.config.as_deref(), &Surroundings::of_process());
+    let around = Surroundings::of_process();
+    let (config, problems) = Config::look(flags.0, cli.global.config.as_deref(), &around);
     if let Command::Config(config_check::Command::Check) = &cli.command {
-        return config_check::run(config, output);
+        return config_check::run(&config, &problems, &around, output);
     }
-    let config = config.map_err(|problems| Failure::configuration(&problems))?;
+    if !problems.is_empty() {
+        return Err(Failure::configuration(&problems));
+    }
     logs::start(config.log_format.value);
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|why| Failure::local(format!("The program cannot start its threads: {why}.")))?;

@@ -10,7 +10,8 @@ use crate::config::{Config, Key};
 /// Run a node that uses a broker elsewhere.
 ///
 /// Prints where it listens: `listening on http://127.0.0.1:7421 (MCP)`. While the broker cannot
-/// be reached it keeps trying; agents are told so.
+/// be reached, or refuses this node because another live one hosts a role of it, it says so and
+/// keeps trying; agents are told so.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// URL of the broker [default: http://127.0.0.1:7420]
@@ -50,7 +51,7 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let mut hosting = Hosting::start(config, broker, args.take_over, listener).await?;
     hosting.announce(None, output)?;
     tokio::select! {
-        failure = hosting.ended() => Err(failure),
+        failure = hosting.run(output) => Err(failure),
         () = stopped() => {
             hosting.shut_down(config).await;
             Ok(())

@@ -37,6 +37,11 @@ impl Output {
         if self.is_json { self.line(&value().to_string()) } else { self.raw(&lines()) }
     }
 
+    /// Prints what helps people and is nothing to programs.
+    pub(crate) fn guide(&mut self, lines: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.is_json { Ok(()) } else { self.raw(&lines()) }
+    }
+
     /// Prints one line in either form; it is not waited for.
     pub fn line(&mut self, line: &str) -> Result<(), Failure> {
         self.raw(&format!("{line}\n"))

@@ -43,8 +43,13 @@ pub(crate) fn of_loop(of: &wire::Loop) -> String {
             row("quiet since", &time(of.quiet_since_ms));
         }
     }
-    row("history", &format!("{} entries", of.entries));
+    row("history", &entries(of.entries));
     out
+}
+
+/// So many entries.
+pub(crate) fn entries(count: u64) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }
 
 pub(crate) fn entry(of: &wire::Entry) -> String {

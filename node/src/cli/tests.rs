@@ -26,6 +26,7 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki loop start main --to B --summary s --instruction - --by me --json",
         "tasuki loop handover --role A --summary @f --instruction - --turn 3 --to C",
         "tasuki loop handover main --role A --summary s --instruction i --complete",
+        "tasuki loop handover --role A --summary s --complete",
         "tasuki loop reclaim --reason gone --to B",
         "tasuki loop reclaim --reason gone --role B",
         "tasuki loop history --from 3 --limit 500",

@@ -85,7 +85,7 @@ async fn host(
             "The storage failed: {why}. Acknowledged work is on disk; start again once the disk \
              is well."
         ))),
-        failure = hosting.ended() => Err(failure),
+        failure = hosting.run(output) => Err(failure),
         () = stopped() => {
             hosting.shut_down(config).await;
             Ok(())

@@ -31,6 +31,12 @@ pub const FILE: &str = "tasuki.toml";
 /// Where the broker is unless anyone says so.
 pub const BROKER_DEFAULT: &str = "http://127.0.0.1:7420";
 
+/// The variable that names the configuration file.
+const CONFIG_VARIABLE: &str = "TASUKI_CONFIG";
+
+/// The variable that says where the node is that `tasuki mcp` speaks to.
+pub const NODE_VARIABLE: &str = "TASUKI_NODE";
+
 /// A configuration file, in bytes; a larger one is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -119,6 +125,17 @@ impl Surroundings {
     }
 }
 
+impl Surroundings {
+    /// The variables that look like settings and are none.
+    pub fn strangers(&self) -> Vec<&str> {
+        let is_known = |name: &str| {
+            [CONFIG_VARIABLE, NODE_VARIABLE].contains(&name)
+                || Key::ALL.iter().any(|key| key.env() == name)
+        };
+        self.env.keys().map(String::as_str).filter(|name| !is_known(name)).collect()
+    }
+}
+
 impl Config {
     /// Reads every source. `file` is what `--config` named.
     pub fn load(
@@ -126,6 +143,13 @@ impl Config {
         file: Option<&Path>,
         around: &Surroundings,
     ) -> Result<Self, Vec<Problem>> {
+        let (config, problems) = Self::look(flags, file, around);
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    /// The same for whoever wants to see what else was said: where there is a problem, the next
+    /// source's value stands in.
+    pub fn look(flags: Layer, file: Option<&Path>, around: &Surroundings) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let env: Layer = Key::ALL
             .iter()
@@ -143,7 +167,7 @@ impl Config {
         };
         let layers = [flags, env, contents.layer];
         let config = Self::parse(path, &layers, &contents.toolsets, &mut problems);
-        if problems.is_empty() { Ok(config) } else { Err(problems) }
+        (config, problems)
     }
 
     /// The broker of a node that is started with this.
@@ -167,10 +191,10 @@ impl Config {
                 };
             }
         }
-        let mut data = pick.value(Key::Data, value::path);
-        if data.source == Source::Default {
-            data.value = tasuki_broker::config::data_directory();
-        }
+        let data = pick.given(Key::Data, value::path).unwrap_or_else(|| Sourced {
+            value: tasuki_broker::config::data_directory(),
+            source: Source::Default,
+        });
         Self {
             file,
             data,
@@ -194,6 +218,18 @@ struct Pick<'a> {
 
 impl Pick<'_> {
     fn value<T>(&mut self, key: Key, parse: fn(&[String]) -> Result<T, String>) -> Sourced<T> {
+        self.given(key, parse).unwrap_or_else(|| {
+            let value = parse(&key.split(key.default_text())).expect("a default parses");
+            Sourced { value, source: Source::Default }
+        })
+    }
+
+    /// `None`: nobody gave one that will do.
+    fn given<T>(
+        &mut self,
+        key: Key,
+        parse: fn(&[String]) -> Result<T, String>,
+    ) -> Option<Sourced<T>> {
         let mut best = None;
         for raw in self.layers.iter().filter_map(|layer| layer.get(&key)) {
             match parse(&raw.texts) {
@@ -206,10 +242,7 @@ impl Pick<'_> {
                 }),
             }
         }
-        best.unwrap_or_else(|| {
-            let value = parse(&key.split(key.default_text())).expect("a default parses");
-            Sourced { value, source: Source::Default }
-        })
+        best
     }
 }
 
@@ -221,7 +254,7 @@ fn find_file(
     problems: &mut Vec<Problem>,
 ) -> (Option<PathBuf>, Option<String>) {
     let named = named.map(Path::to_owned);
-    let named = named.or_else(|| around.env.get("TASUKI_CONFIG").map(PathBuf::from));
+    let named = named.or_else(|| around.env.get(CONFIG_VARIABLE).map(PathBuf::from));
     let path = named.or_else(|| {
         let data = data.map_or_else(tasuki_broker::config::data_directory, Path::to_owned);
         let places = [Some(around.directory.clone()), Some(data), paths::config_directory()];

@@ -118,6 +118,13 @@ fn a_bad_value_is_found_though_another_overrides_it() {
 }
 
 #[test]
+fn a_variable_that_is_no_setting_is_found() {
+    let env = [("TASUKI_LISTEM", "x"), ("TASUKI_LEASE", "1m"), ("TASUKI_NODE", "y")];
+    let place = tempfile::tempdir().unwrap();
+    assert_eq!(around(place.path(), &env).strangers(), ["TASUKI_LISTEM"]);
+}
+
+#[test]
 fn a_named_file_must_be_there() {
     let place = tempfile::tempdir().unwrap();
     let missing = place.path().join("none.toml");
@@ -135,10 +142,13 @@ fn what_the_values_may_be() {
     assert_eq!(value::hold(&one("")), Ok(None));
     assert_eq!(value::hold(&one("500ms")), Ok(Some(Duration::from_millis(500))));
     assert!(value::hold(&one("31m")).is_err());
+    assert!(value::hold(&one("0s")).is_err());
+    assert!(value::path(&one("")).is_err());
     assert_eq!(value::listen(&one("localhost:0")).unwrap().to_string(), "127.0.0.1:0");
     assert_eq!(value::listen(&one("[::1]:7421")).unwrap().to_string(), "[::1]:7421");
     assert!(value::listen(&one("7421")).is_err());
     assert_eq!(value::url(&one("http://[::1]:7420/")), Ok(Some("http://[::1]:7420".into())));
+    assert!(value::url(&one("ftp://127.0.0.1:1")).unwrap_err().contains("scheme is ftp"));
     for bad in ["127.0.0.1:7420", "https://localhost:1", "http://10.0.0.1:7420", "http://a/b"] {
         assert!(value::url(&one(bad)).is_err(), "{bad}");
     }

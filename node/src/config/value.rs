@@ -129,7 +129,10 @@ fn only(texts: &[String]) -> Result<&str, String> {
 }
 
 pub(super) fn path(texts: &[String]) -> Result<PathBuf, String> {
-    only(texts).map(PathBuf::from)
+    match only(texts)? {
+        "" => Err("is empty; it takes a directory".to_owned()),
+        text => Ok(PathBuf::from(text)),
+    }
 }
 
 pub(super) fn id<T: FromStr<Err = InvalidId>>(texts: &[String]) -> Result<T, String> {
@@ -163,6 +166,9 @@ pub(super) fn url(texts: &[String]) -> Result<Option<String>, String> {
     let wrong = || format!("is {text:?}; it takes a URL such as http://127.0.0.1:7420");
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(wrong()) };
+    if !["http", "https"].contains(&scheme) {
+        return Err(format!("is {text:?}, whose scheme is {scheme}; it takes http://"));
+    }
     if uri.path() != "/" || uri.query().is_some() {
         return Err(wrong());
     }
@@ -197,6 +203,9 @@ pub(super) fn hold(texts: &[String]) -> Result<Option<Duration>, String> {
         return Ok(None);
     }
     let hold = duration(text)?;
+    if hold.is_zero() {
+        return Err("is 0, with which no call would wait; leave it out to go by the client".into());
+    }
     let longest = Duration::from_millis(HOLD_MS_MAX);
     if longest < hold {
         return Err(format!(

@@ -1,17 +1,21 @@
 //! Takes connections, and keeps the silent from crowding out the rest.
 //!
 //! A connection that sends no complete request head within [`HEAD_MS_MAX`] is closed, and so is
-//! one that stays idle that long between two requests. When all seats are taken, the connection
-//! that has been silent longest makes room; one that has ever made a request is never put out.
+//! one that stays idle that long between two requests. When all seats are taken, the oldest
+//! connection that has not made a request yet makes room; one that has made a whole request,
+//! its body included, is never put out.
 
 use std::{
     collections::BTreeMap,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use axum::Router;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, server::conn::http1, service::Service as _};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -43,7 +47,7 @@ struct Seats(Mutex<Taken>);
 struct Taken {
     next: u64,
     count: usize,
-    /// Those that have not made a request yet, oldest first.
+    /// Those that have not made a whole request yet, oldest first.
     silent: BTreeMap<u64, CancellationToken>,
 }
 
@@ -86,8 +90,67 @@ impl Seats {
 }
 
 impl Seat {
+    fn speaker(&self) -> Speaker {
+        Speaker { seats: Arc::clone(&self.seats), number: self.number }
+    }
+}
+
+/// Whoever sits at a place, or has left it.
+#[derive(Debug)]
+struct Speaker {
+    seats: Arc<Seats>,
+    number: u64,
+}
+
+impl Speaker {
     fn has_spoken(&self) {
         self.seats.taken().silent.remove(&self.number);
+    }
+}
+
+/// A request's body, which tells when it was read to its end.
+#[derive(Debug)]
+struct Heard {
+    body: Incoming,
+    /// `None`: it has told.
+    speaker: Option<Speaker>,
+}
+
+impl Heard {
+    fn new(body: Incoming, speaker: Speaker) -> Self {
+        let mut it = Self { body, speaker: Some(speaker) };
+        it.tell_if_whole();
+        it
+    }
+
+    fn tell_if_whole(&mut self) {
+        if self.body.is_end_stream()
+            && let Some(speaker) = self.speaker.take()
+        {
+            speaker.has_spoken();
+        }
+    }
+}
+
+impl Body for Heard {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        self.tell_if_whole();
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -154,8 +217,7 @@ async fn converse(
 ) {
     let app = TowerToHyperService::new(app);
     let service = hyper::service::service_fn(|request: hyper::Request<Incoming>| {
-        seat.has_spoken();
-        app.call(request)
+        app.call(request.map(|body| Heard::new(body, seat.speaker())))
     });
     let mut connection = pin!(
         http1::Builder::new()
@@ -189,11 +251,11 @@ mod tests {
     fn the_longest_silent_makes_room_and_speakers_stay() {
         let seats = Arc::new(Seats::default());
         let mut all: Vec<Seat> = (0..CONNECTIONS_MAX).map(|_| seats.take().unwrap()).collect();
-        all[0].has_spoken();
+        all[0].speaker().has_spoken();
         let late = seats.take().unwrap();
         assert!(!all[0].put_out.is_cancelled());
         assert!(all[1].put_out.is_cancelled());
-        all.iter().chain([&late]).for_each(Seat::has_spoken);
+        all.iter().chain([&late]).for_each(|seat| seat.speaker().has_spoken());
         assert!(seats.take().is_none());
         all.clear();
         drop(late);

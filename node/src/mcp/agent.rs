@@ -68,7 +68,9 @@ impl Agent {
     }
 
     fn hold(&self, context: &RequestContext<RoleServer>) -> Option<Duration> {
-        let of_request = context.extensions.get::<http::request::Parts>().and_then(hold_in);
+        // One that is unreadable was refused before it came here.
+        let of_request = context.extensions.get::<http::request::Parts>();
+        let of_request = of_request.and_then(|parts| hold_in(parts).ok().flatten());
         let of_connection = match &self.link {
             Link::Requests => None,
             Link::Connection { hold, .. } => *hold,
@@ -78,12 +80,11 @@ impl Agent {
 }
 
 /// What a request's header or address says about holding.
-pub(super) fn hold_in(parts: &http::request::Parts) -> Option<Duration> {
-    parts
-        .headers
-        .get(HOLD_HEADER)
-        .and_then(|value| hold::parse_seconds(value.to_str().ok()?))
-        .or_else(|| hold::in_query(parts.uri.query()))
+pub(super) fn hold_in(parts: &http::request::Parts) -> Result<Option<Duration>, String> {
+    let in_query = hold::in_query(parts.uri.query())?;
+    let Some(header) = parts.headers.get(HOLD_HEADER) else { return Ok(in_query) };
+    let header = header.to_str().unwrap_or("(no text)");
+    hold::parse_seconds(&format_args!("the header {HOLD_HEADER}"), header).map(Some)
 }
 
 fn probe(context: &RequestContext<RoleServer>) -> Option<Probe> {

@@ -4,12 +4,15 @@
 //! - **B2** The agent does not notice a restart of the node: the handshake is repeated for it,
 //!   and requests that were not answered are sent again, except those it cancelled. Each tool
 //!   call is marked as one intent, so that sent twice it takes effect once.
+//! - **B3** A request is answered once, and soon also while the node is away: then with what is
+//!   known about it. It is not sent again after that.
 //!
+//! The node is looked for as long as the agent is there, each time where it says it is.
 //! What the lines mean is otherwise the node's business.
 
 mod conversation;
 
-use std::{io, pin::Pin, time::Duration};
+use std::{fmt, io, pin::Pin, sync::Arc, time::Duration};
 
 use http::{Uri, uri::Scheme};
 use tasuki_proto::id::RoleId;
@@ -39,8 +42,9 @@ const CONNECT_MS_MAX: u64 = 10_000;
 /// the second.
 const RETRY_MS: (u64, u64) = (100, 5_000);
 
-/// Until a node that went away is given up, in milliseconds: longer than an upgrade takes.
-const AWAY_MS_MAX: u64 = 10 * 60 * 1000;
+/// Until requests to a node that went away are answered without it, in milliseconds: longer than
+/// a restart takes, and shorter than any client waits for an answer.
+pub const AWAY_ANSWER_MS: u64 = 20_000;
 
 /// For open requests to be answered when the agent has closed its side, in milliseconds.
 const LAST_WORDS_MS: u64 = 2_000;
@@ -53,35 +57,51 @@ pub enum Error {
     #[error("{0:?} is not a node's address; one looks like http://127.0.0.1:7421")]
     Address(String),
     #[error(
-        "no node answers at {url} ({source}); start one with `tasuki up`, or with `tasuki node` \
+        "no node answers at {url} ({why}); start one with `tasuki up`, or with `tasuki node` \
          beside a broker"
     )]
-    NoNode { url: String, source: io::Error },
+    NoNode { url: String, why: io::Error },
     #[error("the node at {url} refused: {message}")]
-    Refused { url: String, is_final: bool, message: String },
+    Refused { url: String, message: String },
     #[error("the agent's side broke")]
     Agent(#[source] io::Error),
     #[error("the system gives no random bytes")]
     Random(#[from] getrandom::Error),
 }
 
-type Returning = Pin<Box<dyn Future<Output = Result<Node, Error>> + Send>>;
+/// Whom to speak for, and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `None`: the agent says it in each call.
+    pub role: Option<RoleId>,
+    /// How long one wait is held, in seconds; `None`: as long as the client allows.
+    pub hold: Option<u64>,
+    /// As [`AWAY_ANSWER_MS`].
+    pub away_answer_ms: u64,
+}
 
-/// Carries lines until the agent closes its side. `hold` is in seconds.
+impl Default for Options {
+    fn default() -> Self {
+        Self { role: None, hold: None, away_answer_ms: AWAY_ANSWER_MS }
+    }
+}
+
+/// Carries lines until the agent closes its side. `node` says where the node is, and is asked
+/// again each time it is looked for.
 pub async fn bridge(
-    node_url: &str,
-    role: Option<&RoleId>,
-    hold: Option<u64>,
+    node: impl Fn() -> String + Send + Sync + 'static,
+    options: &Options,
     stdin: impl AsyncRead + Unpin,
     mut stdout: impl AsyncWrite + Unpin,
 ) -> Result<(), Error> {
-    let address = Address::new(node_url, role, hold)?;
-    let mut node = Some(address.connect().await?);
+    let place = Place::new(node, options);
+    let mut node = Some(place.connect().await?);
+    let mut away: Option<Away> = None;
     let mut agent = Reader::new(BufReader::new(stdin));
     let mut conversation = Conversation::new(Intents::new()?);
-    let mut returning: Option<Returning> = None;
     let mut agent_left: Option<Instant> = None;
     loop {
+        let answer_at = away.as_ref().and_then(|away| away.answer_at);
         tokio::select! {
             read = agent.next(), if agent_left.is_none() => {
                 let to_do = match read.map_err(Error::Agent)? {
@@ -112,31 +132,38 @@ pub async fn bridge(
                 }
                 Ok(Read::TooLong) => tracing::warn!("the node sent a line over the limit"),
                 Ok(Read::End) | Err(_) => {
-                    tracing::warn!("the node went away; waiting for it to come back");
+                    tracing::warn!("the node went away; looking for it");
                     node = None;
-                    let address = address.clone();
-                    returning = Some(Box::pin(async move { address.reconnect().await }));
+                    away = Some(Away::begin(&place, options.away_answer_ms));
                 }
             },
-            back = back(&mut returning) => {
-                returning = None;
-                match back {
-                    Ok(mut back) => {
-                        tracing::info!("the node is back");
-                        for line in conversation.again() {
-                            back.write(&line).await.ok();
-                        }
-                        node = Some(back);
+            attempt = attempt(&mut away) => match attempt {
+                Ok(mut back) => {
+                    tracing::info!("the node is back");
+                    for line in conversation.again() {
+                        back.write(&line).await.ok();
                     }
-                    Err(error) => {
-                        for line in conversation.give_up(&error.to_string()) {
-                            say(&mut stdout, line.as_bytes()).await?;
-                        }
-                        return Err(error);
+                    node = Some(back);
+                    away = None;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the node is not back");
+                    if let Some(away) = &mut away {
+                        away.failed(&error, &place);
                     }
+                }
+            },
+            () = at(answer_at) => {
+                if let Some(away) = &mut away {
+                    away.answer_at = None;
                 }
             }
             () = at(agent_left) => return Ok(()),
+        }
+        if let Some(Away { answer_at: None, why, .. }) = &away {
+            for line in conversation.answer_all(why) {
+                say(&mut stdout, line.as_bytes()).await?;
+            }
         }
         if agent_left.is_some() && conversation.is_answered() {
             return Ok(());
@@ -144,16 +171,52 @@ pub async fn bridge(
     }
 }
 
-async fn read(node: &mut Option<Node>) -> io::Result<Read> {
-    match node {
-        Some(node) => node.reader.next().await,
+type Attempt = Pin<Box<dyn Future<Output = Result<Node, Error>> + Send>>;
+
+/// A node that went away and is being looked for.
+struct Away {
+    /// When what is open is answered without it; `None`: that time has come.
+    answer_at: Option<Instant>,
+    attempt: Attempt,
+    /// Before the next attempt, in milliseconds.
+    pause_ms: u64,
+    /// What the latest attempt found.
+    why: String,
+}
+
+impl Away {
+    fn begin(place: &Place, answer_ms: u64) -> Self {
+        Self {
+            answer_at: Some(Instant::now() + Duration::from_millis(answer_ms)),
+            // A node that takes connections only to close them is not asked without a pause.
+            attempt: place.attempt(RETRY_MS.0),
+            pause_ms: RETRY_MS.0 * 2,
+            why: "the node closed the connection".to_owned(),
+        }
+    }
+
+    fn failed(&mut self, error: &Error, place: &Place) {
+        self.why = match error {
+            Error::NoNode { url, why } => format!("no node answers at {url}: {why}"),
+            Error::Address(_) | Error::Refused { .. } | Error::Agent(_) | Error::Random(_) => {
+                error.to_string()
+            }
+        };
+        self.attempt = place.attempt(self.pause_ms);
+        self.pause_ms = (self.pause_ms * 2).min(RETRY_MS.1);
+    }
+}
+
+async fn attempt(away: &mut Option<Away>) -> Result<Node, Error> {
+    match away {
+        Some(away) => away.attempt.as_mut().await,
         None => std::future::pending().await,
     }
 }
 
-async fn back<F: Future + Unpin>(returning: &mut Option<F>) -> F::Output {
-    match returning {
-        Some(returning) => returning.await,
+async fn read(node: &mut Option<Node>) -> io::Result<Read> {
+    match node {
+        Some(node) => node.reader.next().await,
         None => std::future::pending().await,
     }
 }
@@ -183,7 +246,40 @@ impl Node {
     }
 }
 
-#[derive(Debug, Clone)]
+/// Where the node is, as far as anybody knows.
+#[derive(Clone)]
+struct Place {
+    node: Arc<dyn Fn() -> String + Send + Sync>,
+    path: String,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Place {
+    fn new(node: impl Fn() -> String + Send + Sync + 'static, options: &Options) -> Self {
+        let role = options.role.as_ref().map(|role| format!("/{role}")).unwrap_or_default();
+        let hold = options.hold.map(|hold| format!("?hold={hold}")).unwrap_or_default();
+        Self { node: Arc::new(node), path: format!("/stdio{role}{hold}") }
+    }
+
+    async fn connect(&self) -> Result<Node, Error> {
+        Address::new(&(self.node)(), &self.path)?.connect().await
+    }
+
+    fn attempt(&self, pause_ms: u64) -> Attempt {
+        let place = self.clone();
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            place.connect().await
+        })
+    }
+}
+
+#[derive(Debug)]
 struct Address {
     url: String,
     authority: String,
@@ -191,32 +287,26 @@ struct Address {
 }
 
 impl Address {
-    fn new(url: &str, role: Option<&RoleId>, hold: Option<u64>) -> Result<Self, Error> {
+    fn new(url: &str, path: &str) -> Result<Self, Error> {
         let invalid = || Error::Address(url.to_owned());
         let uri: Uri = url.parse().map_err(|_| invalid())?;
         let authority = uri.authority().ok_or_else(invalid)?;
         if uri.scheme() != Some(&Scheme::HTTP) {
             return Err(invalid());
         }
-        let role = role.map(|role| format!("/{role}")).unwrap_or_default();
-        let hold = hold.map(|hold| format!("?hold={hold}")).unwrap_or_default();
-        Ok(Self {
-            url: url.to_owned(),
-            authority: authority.to_string(),
-            path: format!("/stdio{role}{hold}"),
-        })
+        Ok(Self { url: url.to_owned(), authority: authority.to_string(), path: path.to_owned() })
     }
 
     async fn connect(&self) -> Result<Node, Error> {
         let connecting = Duration::from_millis(CONNECT_MS_MAX);
-        let no_node = |source| Error::NoNode { url: self.url.clone(), source };
+        let no_node = |why| Error::NoNode { url: self.url.clone(), why };
         tokio::time::timeout(connecting, self.try_connect())
             .await
             .unwrap_or_else(|_| Err(no_node(io::ErrorKind::TimedOut.into())))
     }
 
     async fn try_connect(&self) -> Result<Node, Error> {
-        let no_node = |source| Error::NoNode { url: self.url.clone(), source };
+        let no_node = |why| Error::NoNode { url: self.url.clone(), why };
         let has_port =
             self.authority.parse::<http::uri::Authority>().is_ok_and(|it| it.port().is_some());
         let authority =
@@ -264,21 +354,6 @@ impl Address {
         let message = told
             .and_then(|told| Some(told.get("message")?.as_str()?.to_owned()))
             .unwrap_or_else(|| format!("HTTP status {status}; is this a Tasuki node?"));
-        Error::Refused { url: self.url.clone(), is_final: status.starts_with('4'), message }
-    }
-
-    async fn reconnect(self) -> Result<Node, Error> {
-        let until = Instant::now() + Duration::from_millis(AWAY_MS_MAX);
-        let (mut pause, longest) = RETRY_MS;
-        loop {
-            match self.connect().await {
-                Ok(node) => return Ok(node),
-                Err(error @ Error::Refused { is_final: true, .. }) => return Err(error),
-                Err(error) if until <= Instant::now() => return Err(error),
-                Err(error) => tracing::debug!(%error, "the node is not back"),
-            }
-            tokio::time::sleep(Duration::from_millis(pause)).await;
-            pause = (pause * 2).min(longest);
-        }
+        Error::Refused { url: self.url.clone(), message }
     }
 }

@@ -11,7 +11,7 @@ use axum::{
     Json, Router,
     body::{Body, Bytes},
     extract::{Path, Request, State},
-    middleware,
+    middleware::{self, Next},
     response::{IntoResponse as _, Response},
     routing::{any, get, post},
 };
@@ -25,6 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     accept::accept,
+    agent::hold_in,
     host::{Host, Scope},
     security::{Names, guard},
     sse, stdio,
@@ -37,6 +38,9 @@ const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Until a request's body is complete, in milliseconds.
 const BODY_MS_MAX: u64 = 30_000;
+
+/// Until more of a request's body comes, in milliseconds: callers are on this machine.
+const BODY_PAUSE_MS_MAX: u64 = 10_000;
 
 /// Until answers in flight are written when the server stops, in milliseconds.
 const WRITE_MS_MAX: u64 = 3_000;
@@ -109,8 +113,8 @@ pub async fn serve(
         stdio: stdio::Lines::default(),
         host: Arc::clone(&host),
     });
-    let app =
-        routes(server).layer(middleware::from_fn_with_state(Arc::new(Names::new(address)), guard));
+    let app = routes(server).layer(middleware::from_fn(readable_hold));
+    let app = app.layer(middleware::from_fn_with_state(Arc::new(Names::new(address)), guard));
     let (connections, ended) = (TaskTracker::new(), CancellationToken::new());
     accept(listener, app, shutdown, ended.clone(), connections.clone()).await;
 
@@ -177,11 +181,15 @@ pub(super) async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, 
     }
     let reading = collect(body);
     match tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await {
-        Ok(Ok(Some(body))) => Ok(body),
-        Ok(Ok(None)) => Err(too_large()),
-        Ok(Err(error)) => {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(Unread::TooLarge)) => Err(too_large()),
+        Ok(Err(Unread::Broken(error))) => {
             let message = format!("the body could not be read: {error}");
             Err(Box::new(refuse(StatusCode::BAD_REQUEST, "bad_request", message)))
+        }
+        Ok(Err(Unread::Stuck)) => {
+            let message = format!("nothing came of the body for {BODY_PAUSE_MS_MAX} ms");
+            Err(Box::new(refuse(StatusCode::REQUEST_TIMEOUT, "timeout", message)))
         }
         Err(_) => {
             let message = format!("the body was not complete after {BODY_MS_MAX} ms");
@@ -190,15 +198,33 @@ pub(super) async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, 
     }
 }
 
-/// `None`: over the limit.
-async fn collect(mut body: Body) -> Result<Option<Bytes>, axum::Error> {
+/// Why a body is not there.
+enum Unread {
+    TooLarge,
+    Stuck,
+    Broken(axum::Error),
+}
+
+async fn collect(mut body: Body) -> Result<Bytes, Unread> {
+    let pause = Duration::from_millis(BODY_PAUSE_MS_MAX);
     let mut whole = BytesMut::new();
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let Ok(data) = frame?.into_data() else { continue };
+    loop {
+        let next = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+        let next = tokio::time::timeout(pause, next).await.map_err(|_| Unread::Stuck)?;
+        let Some(frame) = next else { return Ok(whole.freeze()) };
+        let Ok(data) = frame.map_err(Unread::Broken)?.into_data() else { continue };
         if BODY_BYTES_MAX - whole.len() < data.len() {
-            return Ok(None);
+            return Err(Unread::TooLarge);
         }
         whole.extend_from_slice(&data);
     }
-    Ok(Some(whole.freeze()))
+}
+
+/// Refuses an address or a header that says something unreadable about holding.
+async fn readable_hold(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match hold_in(&parts) {
+        Ok(_) => next.run(Request::from_parts(parts, body)).await,
+        Err(why) => refuse(StatusCode::BAD_REQUEST, "bad_request", why),
+    }
 }

@@ -99,7 +99,8 @@ fn open(server: Arc<Server>, scope: Scope, request: Request) -> Response {
         sessions.insert(id.clone(), session);
     }
     let (parts, _) = request.into_parts();
-    let agent = Agent::of_connection(Arc::clone(&server.host), scope, hold_in(&parts));
+    let agent =
+        Agent::of_connection(Arc::clone(&server.host), scope, hold_in(&parts).ok().flatten());
     let connection = Connection { received, outgoing, probes };
     let gone = server.host.ending.child_token();
     let held = gone.clone().drop_guard();

@@ -82,7 +82,7 @@ fn open(server: Arc<Server>, scope: Scope, mut request: Request) -> Response {
     let upgrading = hyper::upgrade::on(&mut request);
     let (parts, _) = request.into_parts();
     let host = Arc::clone(&server.host);
-    let agent = Agent::of_connection(Arc::clone(&host), scope, hold_in(&parts));
+    let agent = Agent::of_connection(Arc::clone(&host), scope, hold_in(&parts).ok().flatten());
     let gone = host.ending.child_token();
     server.host.tasks.spawn(async move {
         let _place = place;

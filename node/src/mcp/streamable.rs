@@ -2,14 +2,22 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use axum::{body::Body, extract::Request, response::Response};
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse as _, Response},
+};
 use http::{Method, StatusCode, header::CONTENT_TYPE};
-use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{
+    model::ClientJsonRpcMessage,
+    transport::{StreamableHttpServerConfig, StreamableHttpService},
+};
 
 use super::{
     agent::Agent,
     handed::{Probe, Watched},
     host::{Host, Scope},
+    lines::complaint,
     server::{read_body, refuse},
     sessions::{Files, Sessions},
 };
@@ -70,8 +78,14 @@ impl Streamable {
         };
         let probe = Probe::new(&self.host.unwritten);
         parts.extensions.insert(probe.clone());
-        let request = Request::from_parts(parts, Body::from(body));
+        let request = Request::from_parts(parts, Body::from(body.clone()));
         let response = self.service.handle(request).await.map(Body::new);
+        if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
+            && let Err(error) = serde_json::from_slice::<ClientJsonRpcMessage>(&body)
+        {
+            let json = [(CONTENT_TYPE, "application/json")];
+            return (StatusCode::BAD_REQUEST, json, complaint(&body, &error)).into_response();
+        }
         let is_stream = response
             .headers()
             .get(CONTENT_TYPE)

@@ -144,6 +144,7 @@ async fn what_is_taken_already_is_said() {
         assert_eq!(output.status.code(), Some(5), "{line} {listen} {broker:?}: {said}");
         let error = said.lines().rfind(|line| line.starts_with("error:"));
         assert!(error.is_some_and(|error| error.contains(expected)), "{expected}: {said}");
+        assert!(error.is_none_or(|error| error.matches("in use").count() < 2), "twice: {said}");
     }
     status(&session(&up, "A").await).await;
 }
@@ -183,6 +184,21 @@ async fn a_node_without_its_broker_says_so_and_works_once_it_is_there() {
         }
     };
     assert_eq!(soon(turn).await, 1);
+}
+
+#[tokio::test]
+async fn a_node_is_not_announced_as_ready_while_another_hosts_its_role() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Process::broker(&dir.path().join("broker"), "").await;
+    let address = broker.broker.unwrap();
+    let mut first = Process::node(&dir.path().join("first"), address, "--role A").await;
+    assert!(first.printed().await.starts_with("Connect the agent that plays A"));
+    let mut second = Process::node(&dir.path().join("second"), address, "--role A").await;
+    let told = second.printed().await;
+    assert!(told.contains("refuses this node") && told.contains("(role_in_use)"), "{told}");
+    assert_eq!(second.printed().await, "It keeps trying.");
+    let mut third = Process::node(&dir.path().join("third"), address, "--role A --take-over").await;
+    assert!(third.printed().await.starts_with("Connect the agent that plays A"));
 }
 
 #[tokio::test]

@@ -111,6 +111,16 @@ impl Process {
         (self.child, self.lines) = (Some(child), Some(lines));
     }
 
+    /// What it prints next, blank lines aside.
+    pub(crate) async fn printed(&mut self) -> String {
+        loop {
+            let line = soon(self.lines.as_mut().unwrap().next_line()).await.unwrap().unwrap();
+            if !line.trim().is_empty() {
+                return line;
+            }
+        }
+    }
+
     /// What it said on standard error, over all starts.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.data.with_extension("log")).unwrap_or_default()

@@ -154,7 +154,10 @@ impl directory_server::Directory for Service {
         self.with(|world| {
             let request = request.into_inner();
             if world.refuse_roles && !request.take_over {
-                return Err(Reason::RoleInUse.status("node other hosts role A"));
+                return Err(Reason::RoleInUse.status(
+                    "role A is hosted by node other, which is connected; stop it there, or start \
+                     this one with --take-over",
+                ));
             }
             let key = request.key.clone().unwrap_or_default();
             let newest = world.counters.entry(key.client_id).or_default();

@@ -1,7 +1,7 @@
 //! `tasuki mcp` against a real server, and a server that goes away and comes back.
 
 use serde_json::{Value, json};
-use tasuki_node::mcp::bridge::{Error, bridge};
+use tasuki_node::mcp::bridge::{Error, Options, bridge};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf},
     task::JoinHandle,
@@ -20,13 +20,15 @@ struct Agent {
 
 impl Agent {
     fn new(world: &World, role: Option<&'static str>, hold: Option<u64>) -> Self {
+        let url = format!("http://{}", world.addr);
+        let role = role.map(|role| role.parse().unwrap());
+        Self::with(move || url.clone(), Options { role, hold, ..Options::default() })
+    }
+
+    fn with(node: impl Fn() -> String + Send + Sync + 'static, options: Options) -> Self {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (stdin, stdout) = tokio::io::split(theirs);
-        let url = format!("http://{}", world.addr);
-        let bridge = tokio::spawn(async move {
-            let role = role.map(|role| role.parse().unwrap());
-            bridge(&url, role.as_ref(), hold, stdin, stdout).await
-        });
+        let bridge = tokio::spawn(async move { bridge(node, &options, stdin, stdout).await });
         let (reader, writer) = tokio::io::split(ours);
         Self { reader: BufReader::new(reader), writer: Some(writer), bridge }
     }
@@ -107,6 +109,43 @@ async fn an_agent_does_not_notice_that_the_node_restarts() {
 }
 
 #[tokio::test]
+async fn a_node_that_stays_away_is_answered_for_and_found_where_it_comes_back() {
+    let shared = Loop::new();
+    let world = World::start("127.0.0.1:0", shared.clone(), None).await;
+    let (moved, place) = tokio::sync::watch::channel(format!("http://{}", world.addr));
+    let role = Some("A".parse().unwrap());
+    let options = Options { role, away_answer_ms: 300, ..Options::default() };
+    let mut a = Agent::with(move || place.borrow().clone(), options);
+    a.begin().await;
+    a.say(&call(1, "loop_status", json!({})).to_string()).await;
+    assert_eq!(a.hear().await["result"]["structuredContent"]["turn"], 1);
+    world.stopped().await;
+    let over = json!({ "work_summary": "s", "next_instruction": "i", "is_task_complete": false });
+    for (id, tool, code) in
+        [(2, "handover_work", "outcome_unknown"), (3, "await_my_turn", "unavailable")]
+    {
+        a.say(&call(id, tool, over.clone()).to_string()).await;
+        let told = a.hear().await;
+        assert_eq!((&told["id"], &told["result"]["isError"]), (&json!(id), &json!(true)), "{told}");
+        assert_eq!(told["result"]["structuredContent"]["error"]["code"], code, "{told}");
+    }
+    a.say(r#"{"jsonrpc":"2.0","id":4,"method":"tools/list"}"#).await;
+    assert_eq!(a.hear().await["error"]["code"], -32603);
+    // The bridge looks again where the node says it is, and repeats nothing it has answered.
+    let world = World::start("127.0.0.1:0", shared, None).await;
+    moved.send(format!("http://{}", world.addr)).unwrap();
+    loop {
+        a.say(&call(5, "loop_status", json!({})).to_string()).await;
+        let told = a.hear().await;
+        assert_eq!(told["id"], 5, "{told}");
+        if told["result"]["isError"] != true {
+            assert_eq!(told["result"]["structuredContent"]["turn"], 1, "{told}");
+            break;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_wait_on_stdio_is_cancelled_or_ends_with_its_agent() {
     let world = World::new().await;
     let mut b = Agent::new(&world, Some("B"), None);
@@ -131,10 +170,13 @@ async fn without_a_node_the_error_says_what_starts_one() {
     world.stopped().await;
     let (theirs, _ours) = tokio::io::duplex(64);
     let (stdin, stdout) = tokio::io::split(theirs);
-    let told = bridge(&format!("http://{addr}"), None, None, stdin, stdout).await.unwrap_err();
+    let told = bridge(move || format!("http://{addr}"), &Options::default(), stdin, stdout)
+        .await
+        .unwrap_err();
     assert!(told.to_string().contains("start one with `tasuki up`"), "{told}");
     let (theirs, _ours) = tokio::io::duplex(64);
     let (stdin, stdout) = tokio::io::split(theirs);
-    let told = bridge("localhost", None, None, stdin, stdout).await.unwrap_err();
+    let told =
+        bridge(|| "localhost".to_owned(), &Options::default(), stdin, stdout).await.unwrap_err();
     assert!(told.to_string().contains("not a node's address"), "{told}");
 }

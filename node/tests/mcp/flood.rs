@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::{
-    io::AsyncReadExt as _,
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::{Instant, timeout},
 };
 
 use crate::{http::Client, world::World};
+
+/// These tests share the files that one process may open, so they take turns.
+static FILES: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// As many as the system lets one process open, both ends of each counted.
 fn how_many() -> usize {
@@ -20,6 +23,7 @@ fn how_many() -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_connections_are_closed_and_do_not_crowd_out_callers() {
+    let _files = FILES.lock().await;
     let world = World::new().await;
     let a = Client::new(world.addr, "/mcp/A").await;
     let began = Instant::now();
@@ -33,6 +37,25 @@ async fn silent_connections_are_closed_and_do_not_crowd_out_callers() {
         assert!(closed.is_ok(), "open after {:?}", began.elapsed());
     }
     a.call("loop_status", json!({})).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_never_end_are_closed_and_do_not_crowd_out_callers() {
+    let _files = FILES.lock().await;
+    let world = World::new().await;
+    let a = Client::new(world.addr, "/mcp/A").await;
+    let head = b"POST /mcp/A HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{";
+    let mut endless = Vec::new();
+    for _ in 0..how_many() {
+        let mut stream = TcpStream::connect(world.addr).await.unwrap();
+        stream.write_all(head).await.ok();
+        endless.push(stream);
+    }
+    timeout(Duration::from_secs(5), a.call("loop_status", json!({}))).await.unwrap();
+    let mut answer = Vec::new();
+    let last = endless.last_mut().unwrap();
+    timeout(Duration::from_secs(15), last.read_to_end(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
 }
 
 /// Runs in a process of its own, which is short of files.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    http::{BOTH, Client, Http, JSON, text},
+    http::{BOTH, Client, Http, JSON, initialize, text},
     world::World,
 };
 
@@ -46,6 +46,27 @@ async fn a_refusal_is_a_result_that_says_what_to_do() {
         (
             &a,
             "handover_work",
+            json!({ "is_task_complete": true, "work_summary": " ", "next_instruction": "" }),
+            "invalid_argument",
+            "`work_summary` is empty",
+        ),
+        (
+            &a,
+            "handover_work",
+            json!({ "is_task_complete": false, "work_summary": "s", "next_instruction": "\n" }),
+            "invalid_argument",
+            "`next_instruction` is empty",
+        ),
+        (
+            &a,
+            "handover_work",
+            json!({ "is_task_complete": true, "work_summary": "s", "next_instruction": long }),
+            "too_large",
+            "`next_instruction` is 262145",
+        ),
+        (
+            &a,
+            "handover_work",
             json!({ "is_task_complete": false, "work_summary": "s", "next_instruction": "i",
                 "turn": "soon" }),
             "invalid_argument",
@@ -77,6 +98,61 @@ async fn a_refusal_is_a_result_that_says_what_to_do() {
         assert!(text(&result).contains(told), "{told}: {result}");
     }
     assert_eq!(world.shared.0.borrow().turn, 1);
+}
+
+#[tokio::test]
+async fn a_completing_handover_needs_no_instruction() {
+    let world = World::new().await;
+    let a = Client::new(world.addr, "/mcp/A").await;
+    let words = json!({ "work_summary": "s", "next_instruction": "", "is_task_complete": true });
+    let done = a.call("handover_work", words).await;
+    assert_eq!(done["structuredContent"]["is_finished"], true, "{done}");
+}
+
+#[tokio::test]
+async fn a_hold_that_is_no_number_is_refused_and_says_so() {
+    let world = World::new().await;
+    for (path, header) in [
+        ("/mcp/A?hold=abc", "5"),
+        ("/mcp/A?hold=-1", "5"),
+        ("/sse/A?hold=", "5"),
+        ("/stdio/A?hold=1.5", "5"),
+        ("/mcp/A?hold=5", "soon"),
+    ] {
+        let mut http = Http::connect(world.addr).await;
+        let method = if path.starts_with("/mcp") { "POST" } else { "GET" };
+        let body = initialize("2025-06-18", "test").to_string();
+        let headers = [BOTH, JSON, ("Tasuki-Hold", header)];
+        let body = if method == "POST" { body.as_bytes() } else { b"" };
+        http.send(&format!("{method} {path}"), &headers, body).await;
+        assert_eq!(http.status, 400, "{path} {header}");
+        let told = http.text().await;
+        assert!(told.contains("a whole number of seconds"), "{told}");
+    }
+    let b = Client::new(world.addr, "/mcp/B?hold=99999999999999999999").await;
+    let mut http = b.post(&crate::http::call(1, "await_my_turn", json!({}))).await;
+    world.shared.until("cut", |state| state.holds == [1800.0]).await;
+    world.shared.give_to("B", Default::default());
+    assert_eq!(http.answer().await["result"]["structuredContent"]["can_start"], true);
+}
+
+#[tokio::test]
+async fn what_is_no_message_gets_the_protocols_own_error() {
+    let world = World::new().await;
+    for (body, code, id) in [
+        (&b"garbage"[..], -32700, json!(null)),
+        (b"{\"jsonrpc\"", -32700, json!(null)),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":7}", -32600, json!(9)),
+    ] {
+        let mut http = Http::connect(world.addr).await;
+        http.send("POST /mcp/A", &[BOTH, JSON], body).await;
+        assert_eq!((http.status, http.headers["content-type"].as_str()), (400, JSON.1));
+        let told: serde_json::Value = serde_json::from_str(&http.text().await).unwrap();
+        assert_eq!((&told["error"]["code"], &told["id"]), (&json!(code), &id), "{told}");
+    }
+    let mut http = Http::connect(world.addr).await;
+    http.send("POST /mcp/A", &[BOTH, ("Content-Type", "text/plain")], b"{}").await;
+    assert!((400..500).contains(&http.status));
 }
 
 #[tokio::test]

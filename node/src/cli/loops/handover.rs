@@ -25,9 +25,9 @@ pub struct Args {
     /// What was done
     #[arg(long, value_name = "TEXT")]
     summary: String,
-    /// What comes next
-    #[arg(long, value_name = "TEXT")]
-    instruction: String,
+    /// What comes next; may be left out when the loop ends
+    #[arg(long, value_name = "TEXT", required_unless_present = "complete")]
+    instruction: Option<String>,
     /// Who is next [default: the next participant in order]
     #[arg(long, value_name = "ROLE", conflicts_with = "complete")]
     to: Option<RoleId>,
@@ -47,7 +47,7 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
         r#loop: args.which.r#loop.to_string(),
         role: args.role.to_string(),
         summary: words.read("--summary", &args.summary)?,
-        instruction: words.read("--instruction", &args.instruction)?,
+        instruction: words.read_if("--instruction", args.instruction.as_deref())?,
         is_task_complete: args.complete,
         to: args.to.map(|role| role.to_string()).unwrap_or_default(),
         turn: args.turn.unwrap_or(0),

@@ -55,7 +55,22 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
         next = if count == 0 { 0 } else { page.next };
     }
     if shown == 0 {
-        output.answer(|| json!(null), || "Nothing was handed over yet.\n".to_owned())?;
+        // The history may begin where somebody asked for something later.
+        let entries = match args.from {
+            Some(_) => status::get(broker, name).await?.r#loop.unwrap_or_default().entries,
+            None => 0,
+        };
+        output.answer(
+            || json!(null),
+            || match entries {
+                0 => "Nothing was handed over yet.\n".to_owned(),
+                some => format!(
+                    "There is nothing from entry {} on; the history has {}.\n",
+                    args.from.unwrap_or(1),
+                    show::entries(some)
+                ),
+            },
+        )?;
     }
     Ok(())
 }

@@ -13,7 +13,10 @@ use super::{
     Which, person, status,
     words::{self, Words},
 };
-use crate::config::Config;
+use crate::{
+    config::{Config, Source},
+    paths::NodeFile,
+};
 
 /// Open a loop, or a new round of a completed one.
 ///
@@ -24,7 +27,8 @@ use crate::config::Config;
 pub struct Args {
     #[command(flatten)]
     pub(super) which: Which,
-    /// Who takes turns in a new loop, in order [default: the configured roles]
+    /// Who takes turns in a new loop, in order [default: the configured roles, else the running
+    /// node's]
     #[arg(long, value_name = "ROLE,ROLE…", value_delimiter = ',')]
     participants: Vec<RoleId>,
     /// Who begins the new round [default: the first participant]
@@ -94,7 +98,7 @@ async fn create(
     }
     let mut participants: Vec<String> = args.participants.iter().map(RoleId::to_string).collect();
     if participants.is_empty() {
-        participants = config.roles.value.iter().map(|role| role.name.to_string()).collect();
+        participants = usual(config, NodeFile::read(&config.data.value));
     }
     let request = wire::CreateLoopRequest {
         caller: broker.caller(),
@@ -114,6 +118,21 @@ async fn create(
         || json!({"created": true, "loop": as_json::of_loop(&created)}),
         || format!("Opened.\n{}", show::of_loop(&created)),
     )
+}
+
+/// Who takes turns when nobody says so: what was configured, then what the node of this machine
+/// was started with, then the default.
+fn usual(config: &Config, running: Option<NodeFile>) -> Vec<String> {
+    let configured = || config.roles.value.iter().map(|role| role.name.to_string()).collect();
+    match running {
+        Some(node)
+            if config.roles.source == Source::Default
+                && node.workspace == config.workspace.value.as_str() =>
+        {
+            node.roles
+        }
+        Some(_) | None => configured(),
+    }
 }
 
 async fn start_round(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
@@ -150,4 +169,33 @@ async fn start_round(args: Args, broker: &Broker, output: &mut Output) -> Result
             format!("Round {round} started; {} has turn {turn}.\n", holder.bold())
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Key, Layer, Raw, Surroundings};
+
+    #[test]
+    fn a_new_loop_is_for_the_roles_of_the_node_that_runs() {
+        let place = tempfile::tempdir().unwrap();
+        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
+        let around = Surroundings { env: env.into(), directory: place.path().to_owned() };
+        let roles = |layer: Layer, running: Option<&NodeFile>| {
+            usual(&Config::load(layer, None, &around).unwrap(), running.cloned()).join(" ")
+        };
+        let mut node = NodeFile {
+            pid: 1,
+            mcp: String::new(),
+            broker: String::new(),
+            workspace: "default".into(),
+            roles: vec!["planner".into(), "coder".into()],
+        };
+        let raw = Raw { source: Source::Env("TASUKI_ROLES"), texts: vec!["x".into()] };
+        assert_eq!(roles(Layer::new(), None), "A B");
+        assert_eq!(roles(Layer::new(), Some(&node)), "planner coder");
+        assert_eq!(roles(Layer::from([(Key::Roles, raw)]), Some(&node)), "x");
+        node.workspace = "another".into();
+        assert_eq!(roles(Layer::new(), Some(&node)), "A B");
+    }
 }

@@ -1,8 +1,16 @@
 //! What of a conversation must be said again to a node that was restarted.
 
 use serde_json::{Value, json};
+use tasuki_proto::reason::Reason;
 
-use crate::mcp::{intent::Intents, lines::complaint};
+use crate::{
+    mcp::{
+        intent::Intents,
+        lines::complaint,
+        tools::{HANDOVER_WORK, refused},
+    },
+    role::Refusal,
+};
 
 /// Requests not answered yet; more are refused.
 const OPEN_MAX: usize = 256;
@@ -31,6 +39,29 @@ pub(super) struct Conversation {
 struct Request {
     id: Value,
     line: Vec<u8>,
+    kind: Kind,
+}
+
+/// How a request is answered that the node does not answer.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// A tool that changes nothing.
+    Look,
+    /// A tool that may have taken effect.
+    Change,
+    /// No tool: an error of the protocol's.
+    Protocol,
+}
+
+impl Kind {
+    fn of(method: &str, message: &Value) -> Self {
+        let tool = message.pointer("/params/name").and_then(Value::as_str);
+        match (method, tool) {
+            ("tools/call", Some(HANDOVER_WORK)) => Self::Change,
+            ("tools/call", _) => Self::Look,
+            _ => Self::Protocol,
+        }
+    }
 }
 
 impl Conversation {
@@ -53,7 +84,8 @@ impl Conversation {
                     let why = format!("{OPEN_MAX} requests are not answered yet; nothing happened");
                     return ToDo::Answer(failure(id, &why));
                 }
-                let request = Request { id: id.clone(), line: line.clone() };
+                let kind = Kind::of(method, &message);
+                let request = Request { id: id.clone(), line: line.clone(), kind };
                 if method == "initialize" {
                     self.initialize = Some(request.clone());
                 }
@@ -99,15 +131,35 @@ impl Conversation {
         lines
     }
 
-    /// What to tell the agent when the node does not come back.
-    pub(super) fn give_up(&mut self, why: &str) -> Vec<String> {
-        let why = format!("{why}; the call may or may not have taken effect");
-        self.open.drain(..).map(|request| failure(&request.id, &why)).collect()
+    /// Answers what is open without the node: it is away, and `why` says how one knows.
+    pub(super) fn answer_all(&mut self, why: &str) -> Vec<String> {
+        self.open.drain(..).map(|request| without_node(&request, why)).collect()
     }
 
     pub(super) fn is_answered(&self) -> bool {
         self.open.is_empty()
     }
+}
+
+fn without_node(request: &Request, why: &str) -> String {
+    const START: &str = "One is started with `tasuki up`, or with `tasuki node` beside a broker";
+    let (reason, message) = match request.kind {
+        Kind::Look => {
+            (Reason::Unavailable, format!("{why}. Nothing happened. {START}; then call again."))
+        }
+        Kind::Change => (
+            Reason::OutcomeUnknown,
+            format!(
+                "{why}. The handover may or may not have taken effect. {START}; then loop_status \
+                 shows whether the turn is still yours, and if it is, call again."
+            ),
+        ),
+        Kind::Protocol => {
+            return failure(&request.id, &format!("{why}. {START}; then ask again."));
+        }
+    };
+    let result = refused(&Refusal { reason, message });
+    json!({ "jsonrpc": "2.0", "id": request.id, "result": result }).to_string()
 }
 
 fn failure(id: &Value, message: &str) -> String {
@@ -164,6 +216,40 @@ mod tests {
         let sent: Value = serde_json::from_slice(&line).expect("JSON");
         assert_eq!(sent["params"]["_meta"]["tasuki/intent"]["number"], 1);
         assert_eq!(it.again(), [line]);
+    }
+
+    #[test]
+    fn what_a_node_that_is_away_leaves_open_is_answered_once_and_not_sent_again() {
+        let mut it = begun();
+        for (id, method, tool) in [
+            (1, "tools/call", "await_my_turn"),
+            (2, "tools/call", "handover_work"),
+            (3, "tools/list", ""),
+        ] {
+            let params = json!({ "name": tool });
+            let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+            it.agent_said(line.to_string().into());
+        }
+        let told: Vec<Value> = it
+            .answer_all("no node answers at http://127.0.0.1:1")
+            .iter()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        for (at, code, is_maybe_applied) in
+            [(0, "unavailable", false), (1, "outcome_unknown", true)]
+        {
+            let result = &told[at]["result"];
+            let error = &result["structuredContent"]["error"];
+            assert_eq!(result["isError"], true, "{result}");
+            assert_eq!(error["code"], code);
+            assert_eq!(error["retryable"], true);
+            assert_eq!(error["maybe_applied"], is_maybe_applied);
+            let message = error["message"].as_str().expect("a text");
+            assert!(message.contains("`tasuki up`") && message.contains("`tasuki node`"));
+        }
+        assert_eq!((&told[2]["id"], &told[2]["error"]["code"]), (&json!(3), &json!(-32603)));
+        assert!(it.again().is_empty());
+        assert!(it.is_answered() && it.answer_all("").is_empty());
     }
 
     #[test]

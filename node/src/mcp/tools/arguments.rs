@@ -72,6 +72,17 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A text that must say something; `what` says what.
+    pub(super) fn words(self, field: &str, what: &str) -> Result<String, Refusal> {
+        match self.text(field)? {
+            Some(text) if text.trim().is_empty() => {
+                Err(invalid(field, &format_args!("is empty: {what}")))
+            }
+            Some(text) => Ok(text),
+            None => Err(missing(field, what)),
+        }
+    }
+
     pub(super) fn flag(self, field: &str) -> Result<Option<bool>, Refusal> {
         match self.get(field) {
             None => Ok(None),

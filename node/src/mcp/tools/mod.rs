@@ -23,7 +23,7 @@ use super::{
 };
 use crate::role::Refusal;
 
-pub(super) use self::result::refused;
+pub(super) use self::{result::refused, turn_loop::HANDOVER_WORK};
 
 /// One call, with what the transport knows about it.
 pub(super) struct Call<'a> {
@@ -69,7 +69,7 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResult> {
     let arguments = Arguments::new(&call.arguments);
     let done: Result<CallToolResult, Refusal> = match name {
         turn_loop::AWAIT_MY_TURN => turn_loop::await_my_turn(&call, arguments).await,
-        turn_loop::HANDOVER_WORK => turn_loop::handover_work(&call, arguments).await,
+        HANDOVER_WORK => turn_loop::handover_work(&call, arguments).await,
         turn_loop::LOOP_STATUS => turn_loop::loop_status(&call, arguments).await,
         _ => return None,
     };

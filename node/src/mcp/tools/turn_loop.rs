@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub(super) const AWAIT_MY_TURN: &str = "await_my_turn";
-pub(super) const HANDOVER_WORK: &str = "handover_work";
+pub(in crate::mcp) const HANDOVER_WORK: &str = "handover_work";
 pub(super) const LOOP_STATUS: &str = "loop_status";
 
 /// Between two signs of life during a wait, in milliseconds: a third of the shortest silence
@@ -191,17 +191,16 @@ pub(super) async fn handover_work(
     let is_task_complete = arguments
         .flag("is_task_complete")?
         .ok_or_else(|| missing("is_task_complete", "true ends the whole task, false goes on"))?;
-    let instruction = match arguments.text("next_instruction")? {
-        Some(instruction) => instruction,
-        None if is_task_complete => String::new(),
-        None => return Err(missing("next_instruction", "say what the next agent is to do")),
+    let summary = arguments.words("work_summary", "say what you did")?;
+    let instruction = if is_task_complete {
+        arguments.text("next_instruction")?.unwrap_or_default()
+    } else {
+        arguments.words("next_instruction", "say what the next agent is to do")?
     };
     let done = actions
         .hand_over(HandOver {
             loop_id: arguments.loop_id()?,
-            summary: arguments
-                .text("work_summary")?
-                .ok_or_else(|| missing("work_summary", "say what you did"))?,
+            summary,
             instruction,
             is_task_complete,
             to: arguments.id("to")?,
