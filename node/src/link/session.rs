@@ -100,7 +100,7 @@ impl Session {
                         tracing::warn!(%refusal, "the data directory was copied or is an old one");
                         self.shared.keys.renew_client().await?;
                     }
-                    return Err(self.explain(refusal));
+                    return Err(refusal);
                 }
                 Err(Failure::NotTaken(refusal)) => refusal.message,
                 Err(Failure::Lost(why) | Failure::StaleEpoch(why)) => why,
@@ -160,14 +160,6 @@ impl Session {
                 newer.node, newer.epoch, self.epoch
             ),
         })
-    }
-
-    fn explain(&self, mut refusal: Refusal) -> Refusal {
-        if refusal.reason == Reason::RoleInUse && !self.shared.settings.take_over {
-            refusal.message +=
-                " Stop the other node, or start this one with take-over to end its claim.";
-        }
-        refusal
     }
 }
 
