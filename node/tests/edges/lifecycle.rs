@@ -288,7 +288,7 @@ async fn receipts_claim_no_more_than_is_known() {
         let http = b.post(&call(1, "await_my_turn", json!({}))).await;
         until(&a, |status| waits(status, 1)).await;
         let held = (!is_cut).then_some(http);
-        ask(&a, "handover_work", words("done")).await;
+        ask(&a, "handover_work", words(&format!("done {turn}"))).await;
         if let Some(mut http) = held {
             let answer = http.answer().await;
             assert_eq!(answer["result"]["structuredContent"]["turn"], turn + 1);
