@@ -376,6 +376,27 @@ fn a_person_may_take_a_turn_at_any_time_and_says_for_whom() {
 }
 
 #[test]
+fn participants_that_somebody_chose_stay_as_they_are() {
+    check(
+        &[
+            (1, "n1 registers A B"),
+            (2, "opens main dev qa"),
+            (3, "opens main dev qa"),
+            (4, "n1 registers A B"),
+            (5, "n2 registers pm"),
+            (6, "A hands over s1"),
+        ],
+        "
+        1 n1 registers A B: epoch 1
+        2 opens main dev qa: opened, seated
+        3 opens main dev qa: opened (said before)
+        4 n1 registers A B: epoch 2
+        5 n2 registers pm: epoch 1
+        6 A hands over s1: no: unknown_role",
+    );
+}
+
+#[test]
 fn no_more_roles_are_seated_than_a_loop_may_have() {
     let mut story = Story::new(0);
     for node in ["n1", "n2"] {

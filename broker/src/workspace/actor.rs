@@ -70,7 +70,7 @@ pub(super) enum Msg {
     EndWaits,
 }
 
-/// ractor wants messages to be `Debug`-free; this names them for logs.
+/// Messages carry closures, which have no `Debug` of their own.
 impl fmt::Debug for Msg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("workspace message")

@@ -91,6 +91,7 @@ fn encode_event(event: &Event) -> stored::Event {
         Event::ParticipantsSet(it) => Kind::ParticipantsSet(stored::ParticipantsSet {
             r#loop: it.loop_id.to_string(),
             participants: it.participants.iter().map(ToString::to_string).collect(),
+            is_chosen: it.is_chosen,
         }),
         Event::HandedOver(it) => Kind::HandedOver(stored::HandedOver {
             r#loop: it.loop_id.to_string(),
@@ -164,6 +165,7 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
         Kind::ParticipantsSet(it) => Event::ParticipantsSet(ParticipantsSet {
             loop_id: id("loop", &it.r#loop)?,
             participants: ids("participant", &it.participants)?,
+            is_chosen: it.is_chosen,
         }),
         Kind::HandedOver(it) => Event::HandedOver(HandedOver {
             loop_id: id("loop", &it.r#loop)?,

@@ -48,6 +48,7 @@ fn record() -> Record {
             Event::ParticipantsSet(ParticipantsSet {
                 loop_id: loop_id(),
                 participants: participants(),
+                is_chosen: true,
             }),
             Event::HandedOver(HandedOver {
                 loop_id: loop_id(),

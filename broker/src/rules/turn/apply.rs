@@ -54,6 +54,7 @@ impl Loop {
     fn set_participants(&mut self, it: &ParticipantsSet) {
         assert!(self.entries == 0, "T1: participants of {} change in mid-work", it.loop_id);
         self.participants.clone_from(&it.participants);
+        self.is_open_to_join &= !it.is_chosen;
         let is_seated = self.holder.as_ref().is_some_and(|it| self.participants.contains(it));
         if !is_seated || self.lease.is_none() {
             self.holder = self.participants.first().cloned();

@@ -30,13 +30,14 @@ impl Loops {
                 LoopOpened { loop_id: it.loop_id.clone(), participants: it.participants.clone() };
             return Ok(Decision::new(vec![Event::LoopOpened(opened)], reply));
         };
-        if existing.participants == it.participants {
+        if existing.participants == it.participants && !existing.is_open_to_join {
             return Ok(Decision::repeat(reply));
         }
-        if existing.is_untouched() {
+        if existing.is_untouched() || existing.participants == it.participants {
             let set = ParticipantsSet {
                 loop_id: it.loop_id.clone(),
                 participants: it.participants.clone(),
+                is_chosen: true,
             };
             return Ok(Decision::new(vec![Event::ParticipantsSet(set)], reply));
         }
@@ -88,7 +89,11 @@ impl Loops {
         if participants == main.participants {
             return None;
         }
-        Some(Event::ParticipantsSet(ParticipantsSet { loop_id: id.clone(), participants }))
+        Some(Event::ParticipantsSet(ParticipantsSet {
+            loop_id: id.clone(),
+            participants,
+            is_chosen: false,
+        }))
     }
 
     pub(in crate::rules) fn decide_start(

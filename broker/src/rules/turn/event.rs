@@ -15,6 +15,8 @@ pub struct LoopOpened {
 pub struct ParticipantsSet {
     pub loop_id: LoopId,
     pub participants: Vec<RoleId>,
+    /// Somebody chose them: roles that register later do not join.
+    pub is_chosen: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
