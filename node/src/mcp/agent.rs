@@ -20,6 +20,7 @@ use super::{
     handed::Probe,
     hold,
     host::{Host, Scope},
+    served::Served,
     tools::{self, Call},
 };
 use crate::role::{Connected, Refusal};
@@ -43,16 +44,36 @@ enum Link {
     Connection { hold: Option<Duration>, present: Arc<OnceLock<Connected>> },
 }
 
+/// The agents of one address.
+pub(super) struct Agents {
+    pub host: Arc<Host>,
+    pub scope: Scope,
+}
+
+impl Agents {
+    fn agent(&self, link: Link) -> Agent {
+        Agent { host: Arc::clone(&self.host), scope: self.scope.clone(), link }
+    }
+}
+
+impl Served for Agents {
+    type Handler = Agent;
+
+    fn of_requests(&self) -> Agent {
+        self.agent(Link::Requests)
+    }
+
+    fn of_connection(&self, opening: &http::request::Parts) -> Agent {
+        let hold = hold_in(opening).ok().flatten();
+        self.agent(Link::Connection { hold, present: Arc::default() })
+    }
+
+    fn connected(&self, client: &str) -> Option<Connected> {
+        Some(self.scope.only(&self.host)?.connected(client))
+    }
+}
+
 impl Agent {
-    pub(super) fn of_requests(host: Arc<Host>, scope: Scope) -> Self {
-        Self { host, scope, link: Link::Requests }
-    }
-
-    /// `hold` is what the connection's address said.
-    pub(super) fn of_connection(host: Arc<Host>, scope: Scope, hold: Option<Duration>) -> Self {
-        Self { host, scope, link: Link::Connection { hold, present: Arc::default() } }
-    }
-
     fn instructions(&self) -> String {
         let who = match self.scope.only(&self.host) {
             Some(actions) => format!("You are agent {}", actions.role()),

@@ -7,7 +7,7 @@ use tasuki_proto::{
     reason::Reason,
 };
 use tokio::sync::Semaphore;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 use crate::role::{Actions, Refusal};
 
@@ -20,14 +20,8 @@ pub(super) struct Host {
     pub hold: Option<Duration>,
     /// Calls that may still begin.
     pub calls: Semaphore,
-    /// Requests whose answer is not written yet.
-    pub unwritten: TaskTracker,
-    /// Connections that outlive their HTTP request, and what serves them.
-    pub tasks: TaskTracker,
-    /// Stop taking requests; answer waits.
+    /// Answer waits.
     pub stopping: CancellationToken,
-    /// End what is still open.
-    pub ending: CancellationToken,
 }
 
 impl Host {
@@ -40,10 +34,7 @@ impl Host {
             hold,
             roles: roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect(),
             calls: Semaphore::new(CALLS_MAX),
-            unwritten: TaskTracker::new(),
-            tasks: TaskTracker::new(),
             stopping,
-            ending: CancellationToken::new(),
         }
     }
 

@@ -24,6 +24,7 @@ mod host;
 mod intent;
 mod lines;
 mod security;
+mod served;
 mod server;
 mod sessions;
 mod sse;
@@ -32,5 +33,6 @@ mod streamable;
 mod tools;
 
 pub use accept::CONNECTIONS_MAX;
-pub use server::{Settings, serve};
+pub use served::Served;
+pub use server::{Settings, serve, serve_with};
 pub use stdio::UPGRADE;

@@ -1,6 +1,6 @@
 //! Streamable HTTP: one endpoint for all versions of MCP from 2024-11-05 to 2026-07-28.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -14,11 +14,10 @@ use rmcp::{
 };
 
 use super::{
-    agent::Agent,
     handed::{Probe, Watched},
-    host::{Host, Scope},
     lines::complaint,
-    server::{read_body, refuse},
+    served::Served,
+    server::{Life, read_body, refuse},
     sessions::{Files, Sessions},
 };
 
@@ -27,35 +26,29 @@ use super::{
 const KEEP_ALIVE_MS: u64 = 15_000;
 
 /// Streamable HTTP of one address.
-pub(super) struct Streamable {
-    service: StreamableHttpService<Agent, Sessions>,
-    host: Arc<Host>,
+pub(super) struct Streamable<S: Served> {
+    service: StreamableHttpService<S::Handler, Sessions<S>>,
+    life: Life,
 }
 
-impl Streamable {
+impl<S: Served> Streamable<S> {
     /// Sessions are remembered in `dir`, if there is one.
-    pub(super) fn new(host: &Arc<Host>, scope: &Scope, dir: Option<&Path>) -> io::Result<Self> {
+    pub(super) fn new(served: Arc<S>, life: &Life, dir: Option<PathBuf>) -> io::Result<Self> {
         let mut config = StreamableHttpServerConfig::default()
             .with_sse_keep_alive(Some(Duration::from_millis(KEEP_ALIVE_MS)))
             // An empty priming event is something that some clients cannot parse.
             .with_sse_retry(None)
-            .with_cancellation_token(host.ending.clone())
+            .with_cancellation_token(life.ending.clone())
             // Host and Origin were checked for every endpoint alike.
             .disable_allowed_hosts()
             .disable_allowed_origins();
         if let Some(dir) = dir {
-            // No role can have a name that begins so.
-            let name = match scope {
-                Scope::One(actions) => actions.role().as_str(),
-                Scope::All => "_all",
-            };
-            config.session_store = Some(Arc::new(Files::open(dir.join(name))?));
+            config.session_store = Some(Arc::new(Files::open(dir)?));
         }
-        let sessions = Sessions::new(Arc::clone(host), scope.clone());
-        let agent = Agent::of_requests(Arc::clone(host), scope.clone());
+        let sessions = Arc::new(Sessions::new(Arc::clone(&served)));
         let service =
-            StreamableHttpService::new(move || Ok(agent.clone()), Arc::new(sessions), config);
-        Ok(Self { service, host: Arc::clone(host) })
+            StreamableHttpService::new(move || Ok(served.of_requests()), sessions, config);
+        Ok(Self { service, life: life.clone() })
     }
 
     pub(super) async fn handle(&self, request: Request) -> Response {
@@ -68,7 +61,7 @@ impl Streamable {
             }
             return response;
         }
-        if self.host.stopping.is_cancelled() {
+        if self.life.stopping.is_cancelled() {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the node is stopping");
         }
         let (mut parts, body) = request.into_parts();
@@ -76,7 +69,7 @@ impl Streamable {
             Ok(body) => body,
             Err(refusal) => return *refusal,
         };
-        let probe = Probe::new(&self.host.unwritten);
+        let probe = Probe::new(&self.life.unwritten);
         parts.extensions.insert(probe.clone());
         let request = Request::from_parts(parts, Body::from(body.clone()));
         let response = self.service.handle(request).await.map(Body::new);
