@@ -36,3 +36,8 @@ pub use accept::CONNECTIONS_MAX;
 pub use served::Served;
 pub use server::{Settings, serve, serve_with};
 pub use stdio::UPGRADE;
+
+/// The names of all tools, for clients that allow each by its name.
+pub fn tool_names() -> Vec<String> {
+    tools::list(&host::Scope::All).into_iter().map(|tool| tool.name.into_owned()).collect()
+}
