@@ -156,8 +156,16 @@ impl TurnLoop for Service {
         let it = request.into_inner();
         let (workspace, _) = parse::caller(it.caller.as_ref())?;
         let (state, latest) = self.loop_state(&workspace, parse::loop_id(&it.r#loop)?).await?;
-        let latest = latest.map(|facts| self.entry(&workspace, &facts)).transpose()?;
-        Ok(Response::new(wire::GetLoopResponse { r#loop: Some(state), latest }))
+        let Some(latest) = latest else {
+            return Ok(Response::new(wire::GetLoopResponse {
+                r#loop: Some(state),
+                ..Default::default()
+            }));
+        };
+        let (words, reclaim) = self.latest_words(&workspace, &latest)?;
+        let words = reclaim.map(|_| self.entry(&workspace, &words)).transpose()?;
+        let latest = Some(self.entry(&workspace, &latest)?);
+        Ok(Response::new(wire::GetLoopResponse { r#loop: Some(state), latest, words }))
     }
 
     async fn list_loops(
