@@ -16,7 +16,8 @@ use crate::{
     identity::{Identity, IdentityError},
     link::{self, BadAddress, HostedRole, Link, LinkState},
     role::{
-        Actions, actor::Surroundings, handle::Handle, presence::Presence, supervisor::Supervisor,
+        Actions, Overview, actor::Surroundings, handle::Handle, presence::Presence,
+        supervisor::Supervisor,
     },
 };
 
@@ -125,6 +126,11 @@ impl Node {
     pub fn actions(&self, role: &RoleId) -> Option<Arc<dyn Actions>> {
         let handle = self.handles.iter().find(|handle| handle.role() == role)?;
         Some(handle.clone())
+    }
+
+    /// What can be seen of the workspace without playing a role.
+    pub fn overview(&self) -> Arc<dyn Overview> {
+        Arc::new(self.link.clone())
     }
 
     pub fn roles(&self) -> &[RoleSpec] {

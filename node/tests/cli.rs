@@ -69,7 +69,7 @@ impl TurnLoop for Script {
             entries: self.0.lock().unwrap().entries,
             ..Default::default()
         };
-        Ok(Response::new(wire::GetLoopResponse { r#loop: Some(of), latest: None }))
+        Ok(Response::new(wire::GetLoopResponse { r#loop: Some(of), ..Default::default() }))
     }
     async fn create_loop(
         &self,

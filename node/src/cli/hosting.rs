@@ -67,8 +67,14 @@ impl Hosting {
         let actions =
             node.roles().iter().filter_map(|spec| node.actions(&spec.role)).collect::<Vec<_>>();
         let stop = CancellationToken::new();
-        let settings =
-            mcp::Settings { sessions_dir: Some(data.join(SESSIONS)), hold: config.hold.value };
+        let toolsets = config.roles.value.iter();
+        let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
+        let settings = mcp::Settings {
+            sessions_dir: Some(data.join(SESSIONS)),
+            hold: config.hold.value,
+            toolsets,
+            overview: Some(node.overview()),
+        };
         let mcp = tokio::spawn(mcp::serve(listener, actions, settings, stop.clone()));
         file.write(data).map_err(|why| {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
@@ -170,8 +176,7 @@ Connect the agent that plays {role}:
   over stdio    command `tasuki`, arguments `mcp --role {role}`
   older clients {mcp}/sse/{role}
 {others}
-Then tell each agent: You are agent {role}. Call await_my_turn, do the work it describes, call
-handover_work, and go on until it says is_finished.
+Then tell each agent what `tasuki prompt ROLE` prints, as its first message or in its rules.
 
 `tasuki status` shows who is there, `tasuki watch` what happens. Ctrl-C stops; data is kept.
 "

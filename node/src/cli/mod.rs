@@ -19,6 +19,7 @@ mod loops;
 pub mod mcp;
 pub mod node;
 mod output;
+mod prompt;
 mod show;
 mod status;
 mod stop;
@@ -86,6 +87,8 @@ pub enum Command {
     /// See to the configuration
     #[command(subcommand)]
     Config(config_check::Command),
+    /// Print how to play a role, for an agent's first message or its file of rules
+    Prompt(prompt::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -141,6 +144,9 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
     if let Command::Completions(args) = &cli.command {
         return completions::run(args, &mut Cli::command(), output);
     }
+    if let Command::Prompt(args) = &cli.command {
+        return prompt::run(args, output);
+    }
     let mut flags = Flags::default();
     flags.set(Key::Data, "--data", cli.global.data.as_ref());
     flags.set(Key::LogFormat, "--log-format", cli.global.log_format.as_ref());
@@ -152,7 +158,10 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Loop(command) => flags.target(command.target()),
         Command::Watch(args) => flags.target(&args.target),
         Command::Status(args) => flags.target(&args.target),
-        Command::Disconnect(_) | Command::Config(_) | Command::Completions(_) => {}
+        Command::Disconnect(_)
+        | Command::Config(_)
+        | Command::Completions(_)
+        | Command::Prompt(_) => {}
     }
     let around = Surroundings::of_process();
     let (config, problems) = Config::look(flags.0, cli.global.config.as_deref(), &around);
@@ -181,7 +190,7 @@ async fn dispatch(command: Command, config: &Config, output: &mut Output) -> Res
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Status(_) => status::run(config, output).await,
-        Command::Config(_) | Command::Completions(_) => Ok(()),
+        Command::Config(_) | Command::Completions(_) | Command::Prompt(_) => Ok(()),
     }
 }
 

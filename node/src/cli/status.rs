@@ -17,7 +17,10 @@ use super::{
     json as as_json, show,
     text::{line, time},
 };
-use crate::config::Config;
+use crate::{
+    config::{Config, Role, ToolsetChoice},
+    mcp,
+};
 
 /// Show broker, nodes, roles and loops, and who waits for what.
 #[derive(Debug, clap::Args)]
@@ -31,15 +34,19 @@ struct Seen {
     nodes: Vec<wire::Node>,
     roles: Vec<wire::Role>,
     loops: Vec<wire::Loop>,
+    /// Of each role in turn, what its tools cost a model, in tokens.
+    tokens: Vec<usize>,
 }
 
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
     let broker = Broker::new(config);
-    let seen = look(&broker).await?;
+    let seen = look(&broker, config).await?;
     output.answer(|| value(&broker, &seen), || lines(&broker, &seen))
 }
 
-async fn look(broker: &Broker) -> Result<Seen, Failure> {
+async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
+    // The vocabulary is read while the broker answers.
+    let reading = tokio::task::spawn_blocking(mcp::read_vocabulary);
     let caller = broker.caller();
     let service = String::new();
     let health = broker
@@ -52,7 +59,24 @@ async fn look(broker: &Broker) -> Result<Seen, Failure> {
     let roles = broker.ask(async |c| DirectoryClient::new(c).list_roles(request).await).await?;
     let request = wire::ListLoopsRequest { caller };
     let loops = broker.ask(async |c| TurnLoopClient::new(c).list_loops(request).await).await?;
-    Ok(Seen { health, nodes: nodes.nodes, roles: roles.roles, loops: loops.loops })
+    let roles = roles.roles;
+    // If it could not be read now, it is by whoever counts.
+    drop(reading.await);
+    let tokens = roles.iter().map(|of| mcp::tokens(&toolsets(of, config))).collect();
+    Ok(Seen { health, nodes: nodes.nodes, roles, loops: loops.loops, tokens })
+}
+
+/// The toolsets of a role. Whether one is shown in full, its node's configuration says.
+fn toolsets(of: &wire::Role, config: &Config) -> Vec<ToolsetChoice> {
+    let here = config.roles.value.iter().find(|role| role.name.as_str() == of.role);
+    let names = |role: &&Role| {
+        let sets = role.toolsets.iter().map(|choice| choice.set);
+        sets.eq(of.toolsets.iter().map(String::as_str))
+    };
+    match here.filter(names) {
+        Some(role) => role.toolsets.clone(),
+        None => of.toolsets.iter().filter_map(|name| name.parse().ok()).collect(),
+    }
 }
 
 fn health_name(health: ServingStatus) -> &'static str {
@@ -64,11 +88,17 @@ fn health_name(health: ServingStatus) -> &'static str {
 }
 
 fn value(broker: &Broker, seen: &Seen) -> Value {
+    let roles = seen.roles.iter().zip(&seen.tokens).map(|(role, tokens)| {
+        let mut role = as_json::role(role);
+        role["tools_tokens"] = (*tokens).into();
+        role
+    });
+    let roles: Vec<Value> = roles.collect();
     json!({
         "broker": {"url": broker.url, "health": health_name(seen.health)},
         "workspace": broker.workspace().as_str(),
         "nodes": seen.nodes.iter().map(as_json::node).collect::<Vec<_>>(),
-        "roles": seen.roles.iter().map(as_json::role).collect::<Vec<_>>(),
+        "roles": roles,
         "loops": seen.loops.iter().map(as_json::of_loop).collect::<Vec<_>>(),
     })
 }
@@ -100,7 +130,7 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
         write(format_args!("  none; `tasuki up` or `tasuki node` starts one\n"));
     }
     write(format_args!("\n{}\n", "roles".bold()));
-    for role in &seen.roles {
+    for (role, tokens) in seen.roles.iter().zip(&seen.tokens) {
         let there = presence(role.is_present, role.last_seen_ms);
         let waits = match role.waits.as_slice() {
             [] => String::new(),
@@ -108,7 +138,9 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
         };
         let client = line(&role.client);
         let name = line(&role.role);
-        write(format_args!("  {}  {there}{waits}  {}\n", name.bold(), client.dimmed()));
+        let tools = format!("tools {tokens} tokens");
+        let (client, tools) = (client.dimmed(), tools.dimmed());
+        write(format_args!("  {}  {there}{waits}  {client}  {tools}\n", name.bold()));
     }
     if seen.roles.is_empty() {
         write(format_args!("  none\n"));

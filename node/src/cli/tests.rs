@@ -35,6 +35,8 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki status",
         "tasuki config check",
         "tasuki completions zsh",
+        "tasuki prompt A",
+        "tasuki prompt qa --goal g --json",
     ] {
         assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
     }

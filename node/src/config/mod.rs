@@ -21,7 +21,7 @@ use std::{
 use tasuki_proto::id::WorkspaceId;
 
 pub use key::Key;
-pub use value::{LogFormat, Role, ToolsetChoice, duration_text};
+pub use value::{LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
 
 use crate::paths;
 
@@ -187,7 +187,7 @@ impl Config {
             if role.toolsets.is_empty() {
                 role.toolsets = match toolsets.get(role.name.as_str()) {
                     Some(chosen) => chosen.clone(),
-                    None => role.usual_toolsets(),
+                    None => usual_toolsets(&role.name),
                 };
             }
         }

@@ -73,18 +73,18 @@ impl Role {
         let name = |choice: &ToolsetChoice| choice.set.parse().expect("a toolset's name is an id");
         self.toolsets.iter().map(name).collect()
     }
+}
 
-    /// What a role of this name gets that was given no toolsets.
-    pub fn usual_toolsets(&self) -> Vec<ToolsetChoice> {
-        let own = match self.name.as_str() {
-            "lead" => Some("swarm-lead"),
-            "acceptor" => Some("swarm-acceptor"),
-            name if name.starts_with("worker") => Some("swarm-worker"),
-            _ => None,
-        };
-        let sets = ["loop", "mail"].into_iter().chain(own);
-        sets.map(|set| ToolsetChoice { set, is_full: false }).collect()
-    }
+/// What a role of this name gets that was given no toolsets.
+pub fn usual_toolsets(role: &RoleId) -> Vec<ToolsetChoice> {
+    let own = match role.as_str() {
+        "lead" => Some("swarm-lead"),
+        "acceptor" => Some("swarm-acceptor"),
+        name if name.starts_with("worker") => Some("swarm-worker"),
+        _ => None,
+    };
+    let sets = ["loop", "mail"].into_iter().chain(own);
+    sets.map(|set| ToolsetChoice { set, is_full: false }).collect()
 }
 
 impl FromStr for Role {

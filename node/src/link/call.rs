@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
     reason::Reason,
@@ -18,7 +19,7 @@ use super::{
     retry::{Attempts, Failure, Next, chance},
     state::unreachable,
 };
-use crate::role::{HandOver, Refusal};
+use crate::role::{HandOver, Overview, Refusal, news::News};
 
 impl Link {
     /// Ends `role`'s turn. The future may be dropped, but then nobody tries again: whoever needs
@@ -53,6 +54,16 @@ impl Link {
         self.send(|mut client, caller| {
             let request = wire::HandOverRequest { caller: Some(caller), ..request.clone() };
             async move { client.hand_over(request).await }
+        })
+        .await
+    }
+
+    pub async fn list_loops(&self) -> Result<wire::ListLoopsResponse, Refusal> {
+        let _room = self.room()?;
+        self.shared.ready(LinkState::is_connected).await?;
+        self.send(|mut client, caller| {
+            let request = wire::ListLoopsRequest { caller: Some(caller) };
+            async move { client.list_loops(request).await }
         })
         .await
     }
@@ -134,5 +145,20 @@ impl Link {
             | Failure::StaleEpoch(_)
             | Failure::Refused(_) => failure,
         }
+    }
+}
+
+#[async_trait]
+impl Overview for Link {
+    async fn loops(&self) -> Result<wire::ListLoopsResponse, Refusal> {
+        self.list_loops().await
+    }
+
+    async fn look(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
+        self.loop_status(loop_id).await
+    }
+
+    fn news(&self) -> &News {
+        &self.shared.news
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     wire::{
-        directory_client::DirectoryClient, turn_loop_client::TurnLoopClient,
-        waits_client::WaitsClient,
+        directory_client::DirectoryClient, feed_client::FeedClient,
+        turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
     },
 };
 use tonic::transport::{Channel, Endpoint};
@@ -64,6 +64,10 @@ pub(super) fn waits(channel: Channel) -> WaitsClient<Channel> {
 
 pub(super) fn directory(channel: Channel) -> DirectoryClient<Channel> {
     DirectoryClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+pub(super) fn feed(channel: Channel) -> FeedClient<Channel> {
+    FeedClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
 }
 
 #[cfg(test)]

@@ -9,12 +9,14 @@
 //! - `channel`: the HTTP/2 connection.
 //! - `session`: registration and heartbeats.
 //! - `call`: commands and reads. `waits`: parked questions. `receipts`: how far a turn got.
+//! - `feed`: what changed, for whoever follows.
 
 pub mod keys;
 pub mod retry;
 
 mod call;
 mod channel;
+mod feed;
 mod receipts;
 mod session;
 mod state;
@@ -40,7 +42,7 @@ use self::{keys::Keys, receipts::Receipts, retry::UNREACHED_MS_MAX, waits::Waits
 use crate::{
     clock::{self, Moment},
     identity::Identity,
-    role::{Refusal, presence::Presence},
+    role::{Refusal, news::News, presence::Presence},
 };
 
 /// Calls under way and not yet answered. Far below the window in which keys are remembered.
@@ -92,6 +94,7 @@ struct Shared {
     stale: watch::Sender<u64>,
     /// A call failed as calls do when the connection is dead.
     suspect: Notify,
+    news: News,
     /// No further work is taken on; what was begun is ended.
     closing: CancellationToken,
     /// Nothing is sent any more.
@@ -112,6 +115,7 @@ impl Link {
             state: watch::Sender::new(LinkState::begin(clock::wall_ms())),
             stale: watch::Sender::new(Epoch::NONE.get()),
             suspect: Notify::new(),
+            news: News::default(),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -119,6 +123,7 @@ impl Link {
         });
         let waits = Waits::start(&shared);
         let receipts = Receipts::start(&shared);
+        shared.spawn(feed::run(shared.clone()));
         shared.session.spawn(session::run(shared.clone()));
         Ok(Self { shared, waits, receipts, calls: Arc::new(Semaphore::new(CALLS_MAX)) })
     }

@@ -4,6 +4,7 @@
 //! - **B2** The agent does not notice a restart of the node: the handshake is repeated for it,
 //!   and requests that were not answered are sent again, except those it cancelled. Each tool
 //!   call is marked as one intent, so that sent twice it takes effect once.
+//!   So are its subscriptions, with a word of what it may have missed.
 //! - **B3** A request is answered once, and soon also while the node is away: then with what is
 //!   known about it. It is not sent again after that.
 //!
@@ -126,7 +127,7 @@ pub async fn bridge(
             }
             read = read(&mut node) => match read {
                 Ok(Read::Line(line)) => {
-                    if let Some(line) = conversation.node_said(line) {
+                    for line in conversation.node_said(line) {
                         say(&mut stdout, &line).await?;
                     }
                 }

@@ -9,7 +9,10 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::role::{Actions, Refusal};
+use crate::{
+    config::{self, ToolsetChoice},
+    role::{Actions, Overview, Refusal},
+};
 
 /// Tool calls in flight, of all connections together: each holds a task and a wait.
 const CALLS_MAX: usize = 4096;
@@ -18,6 +21,10 @@ pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
     /// The hold of a connection that does not say.
     pub hold: Option<Duration>,
+    /// The tools of each role; of one that is not here, what is usual for its name.
+    pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
+    /// `None`: nobody is shown loops as resources.
+    pub overview: Option<Arc<dyn Overview>>,
     /// Calls that may still begin.
     pub calls: Semaphore,
     /// Answer waits.
@@ -33,9 +40,19 @@ impl Host {
         Self {
             hold,
             roles: roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect(),
+            toolsets: BTreeMap::new(),
+            overview: None,
             calls: Semaphore::new(CALLS_MAX),
             stopping,
         }
+    }
+
+    pub(super) fn toolsets(&self, role: &RoleId) -> Vec<ToolsetChoice> {
+        self.toolsets.get(role).cloned().unwrap_or_else(|| config::usual_toolsets(role))
+    }
+
+    pub(super) fn has_set(&self, role: &RoleId, set: &str) -> bool {
+        self.toolsets(role).iter().any(|choice| choice.set == set)
     }
 
     /// `A, B`, or `none`.
@@ -66,6 +83,19 @@ impl Scope {
             Self::One(actions) => Some(actions),
             Self::All => host.only(),
         }
+    }
+
+    /// The roles an address may speak for.
+    pub(super) fn roles<'a>(&'a self, host: &'a Host) -> Vec<&'a RoleId> {
+        match self {
+            Self::One(actions) => vec![actions.role()],
+            Self::All => host.roles.keys().collect(),
+        }
+    }
+
+    /// The toolsets of those roles.
+    pub(super) fn toolsets(&self, host: &Host) -> Vec<ToolsetChoice> {
+        self.roles(host).into_iter().flat_map(|role| host.toolsets(role)).collect()
     }
 
     /// Whom a call is for, when its parameter `field` says `named`.

@@ -9,7 +9,8 @@
 //!   bounded; each bound has a name.
 //! - **C3** A turn counts as handed only when the answer that gives it was written to a live
 //!   connection.
-//! - **C4** Words of another agent appear only inside the fields of a tool's result.
+//! - **C4** Words of another agent appear only inside the fields of a tool's result or of a
+//!   resource.
 //!
 //! Nothing here knows whose turn it is: [`crate::role::Actions`] is asked.
 
@@ -23,6 +24,9 @@ mod hold;
 mod host;
 mod intent;
 mod lines;
+mod notices;
+mod prompts;
+mod resources;
 mod security;
 mod served;
 mod server;
@@ -33,11 +37,13 @@ mod streamable;
 mod tools;
 
 pub use accept::CONNECTIONS_MAX;
+pub use prompts::prompt;
 pub use served::Served;
 pub use server::{Settings, serve, serve_with};
 pub use stdio::UPGRADE;
+pub use tools::{read_vocabulary, tokens};
 
 /// The names of all tools, for clients that allow each by its name.
 pub fn tool_names() -> Vec<String> {
-    tools::list(&host::Scope::All).into_iter().map(|tool| tool.name.into_owned()).collect()
+    tools::names().map(str::to_owned).collect()
 }

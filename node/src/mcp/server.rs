@@ -32,7 +32,10 @@ use super::{
     sse, stdio,
     streamable::Streamable,
 };
-use crate::role::Actions;
+use crate::{
+    config::ToolsetChoice,
+    role::{Actions, Overview},
+};
 
 /// A request's body, in bytes: two texts of a handover at their limit, escaped, with room.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -56,6 +59,10 @@ pub struct Settings {
     /// How long a wait is held for a connection that does not say; `None`: by the table of
     /// clients.
     pub hold: Option<Duration>,
+    /// The tools of each role; of one that is not named, what is usual for its name.
+    pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
+    /// Where loops are looked at for resources; `None`: there are none.
+    pub overview: Option<Arc<dyn Overview>>,
 }
 
 /// What the server's stopping waits for, and how the rest learns of it.
@@ -131,7 +138,9 @@ pub async fn serve(
     settings: Settings,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let host = Arc::new(Host::new(roles, settings.hold, shutdown.clone()));
+    let mut host = Host::new(roles, settings.hold, shutdown.clone());
+    (host.toolsets, host.overview) = (settings.toolsets, settings.overview);
+    let host = Arc::new(host);
     let agents = |scope| Agents { host: Arc::clone(&host), scope };
     let of_role = host.roles.iter();
     let of_role = of_role.map(|(role, it)| (role.clone(), agents(Scope::One(Arc::clone(it)))));

@@ -26,7 +26,12 @@ use rmcp::{
     },
 };
 
-use super::{events::Events, served::Served, tools::label};
+use super::{
+    events::Events,
+    notices::{Doors, SUBSCRIBED},
+    served::Served,
+    tools::label,
+};
 
 /// Sessions of one address in memory: each holds a task and a queue.
 const SESSIONS_MAX: usize = 256;
@@ -37,12 +42,16 @@ const FILES_MAX: usize = 1024;
 /// Messages on their way to one client. A full queue holds up the whole session.
 const CHANNEL_CAPACITY: usize = 256;
 
+/// What the ids of events of a session's own stream have in them, and no other's.
+const STANDALONE: &str = ":common/";
+
 /// A silent session is ended after this long. Waits are silent, so it is far above any hold.
 const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) struct Sessions<S> {
     local: LocalSessionManager,
     served: Arc<S>,
+    doors: Doors,
     known: Mutex<Known>,
 }
 
@@ -100,14 +109,14 @@ pub(super) enum SessionsError {
 }
 
 impl<S: Served> Sessions<S> {
-    pub(super) fn new(served: Arc<S>) -> Self {
+    pub(super) fn new(served: Arc<S>, doors: Doors) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.channel_capacity = CHANNEL_CAPACITY;
         local.session_config.keep_alive = Some(IDLE);
         // An empty priming event is something that some clients cannot parse.
         local.session_config.sse_retry = None;
         let local = local.with_event_store(Arc::new(Events::default()));
-        Self { local, served, known: Mutex::default() }
+        Self { local, served, doors, known: Mutex::default() }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -126,6 +135,7 @@ impl<S: Served> Sessions<S> {
     }
 
     fn begun(&self, id: SessionId) {
+        self.doors.build(&id);
         let mut known = self.known();
         known.clock += 1;
         let session = Session {
@@ -186,6 +196,7 @@ impl<S: Served> SessionManager for Sessions<S> {
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
         self.known().sessions.remove(id);
+        self.doors.remove(id);
         Ok(self.local.close_session(id).await?)
     }
 
@@ -231,7 +242,7 @@ impl<S: Served> SessionManager for Sessions<S> {
         let used = self.used(id);
         let present = used.as_ref().and_then(|(_, client)| self.served.connected(client));
         let stream = self.local.create_standalone_stream(id).await?;
-        Ok(kept_with(stream, (used, present)))
+        Ok(kept_with(stream, (used, present, self.doors.open(id))))
     }
 
     async fn resume(
@@ -240,8 +251,10 @@ impl<S: Served> SessionManager for Sessions<S> {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
+        let is_standalone = last_event_id.contains(STANDALONE);
         let stream = self.local.resume(id, last_event_id).await?;
-        Ok(kept_with(stream, used))
+        let door = is_standalone.then(|| self.doors.open(id)).flatten();
+        Ok(kept_with(stream, (used, door)))
     }
 
     async fn restore_session(
@@ -343,7 +356,12 @@ impl SessionStore for Files {
 
     async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
         let Some(path) = self.path(id) else { return Ok(()) };
-        match tokio::task::spawn_blocking(move || std::fs::remove_file(path)).await? {
+        let forget = move || {
+            // Most sessions have none.
+            drop(std::fs::remove_file(path.with_extension(SUBSCRIBED)));
+            std::fs::remove_file(path)
+        };
+        match tokio::task::spawn_blocking(forget).await? {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
             Ok(()) | Err(_) => Ok(()),
         }
@@ -368,7 +386,7 @@ mod tests {
     fn a_session_outlives_any_hold() {
         let host = Arc::new(Host::new(Vec::new(), None, CancellationToken::new()));
         let agents = Arc::new(Agents { host, scope: Scope::All });
-        let config = Sessions::new(agents).local.session_config;
+        let config = Sessions::new(agents, Doors::default()).local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);
         assert_eq!(config.channel_capacity, CHANNEL_CAPACITY);

@@ -16,6 +16,7 @@ use rmcp::{
 use super::{
     handed::{Probe, Watched},
     lines::complaint,
+    notices::Doors,
     served::Served,
     server::{Life, read_body, refuse},
     sessions::{Files, Sessions},
@@ -29,6 +30,7 @@ const KEEP_ALIVE_MS: u64 = 15_000;
 pub(super) struct Streamable<S: Served> {
     service: StreamableHttpService<S::Handler, Sessions<S>>,
     life: Life,
+    doors: Doors,
 }
 
 impl<S: Served> Streamable<S> {
@@ -42,16 +44,18 @@ impl<S: Served> Streamable<S> {
             // Host and Origin were checked for every endpoint alike.
             .disable_allowed_hosts()
             .disable_allowed_origins();
-        if let Some(dir) = dir {
-            config.session_store = Some(Arc::new(Files::open(dir)?));
+        if let Some(dir) = &dir {
+            config.session_store = Some(Arc::new(Files::open(dir.clone())?));
         }
-        let sessions = Arc::new(Sessions::new(Arc::clone(&served)));
+        let doors = Doors::in_dir(dir.as_deref());
+        let sessions = Arc::new(Sessions::new(Arc::clone(&served), doors.clone()));
         let service =
             StreamableHttpService::new(move || Ok(served.of_requests()), sessions, config);
-        Ok(Self { service, life: life.clone() })
+        Ok(Self { service, life: life.clone(), doors })
     }
 
-    pub(super) async fn handle(&self, request: Request) -> Response {
+    pub(super) async fn handle(&self, mut request: Request) -> Response {
+        request.extensions_mut().insert(self.doors.clone());
         if request.method() != Method::POST {
             let is_delete = request.method() == Method::DELETE;
             let mut response = self.service.handle(request).await.map(Body::new);

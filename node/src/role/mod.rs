@@ -4,12 +4,16 @@
 //! broker side, which gets them answered. The node keeps no truth of its own: every answer is
 //! the broker's.
 //!
+//! [`Overview`] is its smaller sister: what can be seen of the workspace without playing a role.
+//!
 //! - [`state`]: what a role's actor keeps. Pure.
 //! - [`presence`]: whether somebody plays the role.
+//! - [`news`]: what changed, for whoever shows it.
 //! - [`actor`]: the shell around the state. [`handle`]: the door to it. [`supervisor`]: its care.
 
 pub mod actor;
 pub mod handle;
+pub mod news;
 pub mod presence;
 pub mod state;
 pub mod supervisor;
@@ -78,6 +82,18 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
 
     /// A connection of `client` is open for as long as the guard lives.
     fn connected(&self, client: &str) -> Connected;
+}
+
+/// What can be seen of the workspace by somebody who only looks: nothing of it counts as a sign of
+/// life, or as told.
+#[async_trait]
+pub trait Overview: std::fmt::Debug + Send + Sync + 'static {
+    async fn loops(&self) -> Result<wire::ListLoopsResponse, Refusal>;
+
+    async fn look(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal>;
+
+    /// What changed, as it does.
+    fn news(&self) -> &news::News;
 }
 
 /// Keeps a role present until dropped.

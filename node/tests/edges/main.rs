@@ -10,6 +10,7 @@ mod crash;
 #[allow(dead_code, reason = "shared with the tests of the MCP server, which use more of it")]
 mod http;
 mod lifecycle;
+mod notices;
 mod process;
 
 /// What the shared module expects of a test binary.

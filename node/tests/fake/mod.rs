@@ -250,7 +250,7 @@ impl turn_loop_server::TurnLoop for Service {
         self.check(request.into_inner().caller)?;
         let world = self.0.borrow();
         let held = wire::Loop { holder: world.holder.clone(), ..wire::Loop::default() };
-        Ok(Response::new(wire::GetLoopResponse { r#loop: Some(held), latest: None }))
+        Ok(Response::new(wire::GetLoopResponse { r#loop: Some(held), ..Default::default() }))
     }
 
     async fn mark_turn(

@@ -12,14 +12,14 @@ use crate::{
     world::{Loop, World, soon},
 };
 
-struct Agent {
+pub(crate) struct Agent {
     reader: BufReader<ReadHalf<DuplexStream>>,
     writer: Option<WriteHalf<DuplexStream>>,
     bridge: JoinHandle<Result<(), Error>>,
 }
 
 impl Agent {
-    fn new(world: &World, role: Option<&'static str>, hold: Option<u64>) -> Self {
+    pub(crate) fn new(world: &World, role: Option<&'static str>, hold: Option<u64>) -> Self {
         let url = format!("http://{}", world.addr);
         let role = role.map(|role| role.parse().unwrap());
         Self::with(move || url.clone(), Options { role, hold, ..Options::default() })
@@ -33,18 +33,18 @@ impl Agent {
         Self { reader: BufReader::new(reader), writer: Some(writer), bridge }
     }
 
-    async fn say(&mut self, line: &str) {
+    pub(crate) async fn say(&mut self, line: &str) {
         let line = format!("{line}\n");
         self.writer.as_mut().unwrap().write_all(line.as_bytes()).await.unwrap();
     }
 
-    async fn hear(&mut self) -> Value {
+    pub(crate) async fn hear(&mut self) -> Value {
         let mut line = String::new();
         soon(self.reader.read_line(&mut line)).await.unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line:?}"))
     }
 
-    async fn begin(&mut self) {
+    pub(crate) async fn begin(&mut self) {
         self.say(&initialize("2025-06-18", "junie").to_string()).await;
         assert_eq!(self.hear().await["result"]["serverInfo"]["name"], "tasuki");
         self.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;

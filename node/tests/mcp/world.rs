@@ -1,6 +1,7 @@
 //! Roles that play a loop without a broker, and a server for them.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex},
@@ -9,13 +10,14 @@ use std::{
 
 use async_trait::async_trait;
 use tasuki_node::{
+    config::ToolsetChoice,
     mcp::{Settings, serve},
-    role::{Actions, Connected, HandOver, Refusal},
+    role::{Actions, Connected, HandOver, Overview, Refusal, news::News},
 };
 use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
     reason::Reason,
-    wire,
+    wire::{self, event::Kind},
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -40,16 +42,24 @@ pub(crate) struct State {
     /// The hold each wait came with, in seconds.
     pub(crate) holds: Vec<f64>,
     /// By role.
-    newest_wait: std::collections::BTreeMap<String, u64>,
+    newest_wait: BTreeMap<String, u64>,
 }
 
+/// The loop `main`, other loops by name, and what is told of them.
 #[derive(Debug)]
-pub(crate) struct Loop(pub(crate) watch::Sender<State>);
+pub(crate) struct Loop(
+    pub(crate) watch::Sender<State>,
+    pub(crate) News,
+    Mutex<Vec<(String, Vec<String>)>>,
+);
 
 impl Loop {
     pub(crate) fn new() -> Arc<Self> {
         let state = State { turn: 1, holder: "A".to_owned(), ..State::default() };
-        Arc::new(Self(watch::Sender::new(state)))
+        let news = News::default();
+        // Told of as from a broker that is there.
+        news.begin(true);
+        Arc::new(Self(watch::Sender::new(state), news, Mutex::default()))
     }
 
     pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&State) -> bool) -> State {
@@ -60,6 +70,55 @@ impl Loop {
             Ok(state) => state.unwrap().clone(),
             Err(_) => panic!("never {what}: {:?}", self.0.borrow()),
         }
+    }
+
+    /// Tells of an event.
+    pub(crate) fn tell(&self, kind: Kind) {
+        let events = vec![wire::Event { kind: Some(kind) }];
+        self.1.take(&wire::FeedItem { events, ..Default::default() });
+    }
+
+    pub(crate) fn open(&self, name: &str, participants: &[&str]) {
+        let participants: Vec<String> = participants.iter().map(ToString::to_string).collect();
+        self.2.lock().unwrap().push((name.to_owned(), participants.clone()));
+        self.tell(Kind::LoopOpened(wire::LoopOpened { r#loop: name.to_owned(), participants }));
+    }
+
+    fn of(&self, name: &str) -> Option<wire::GetLoopResponse> {
+        let participants = match name {
+            "main" => vec!["A".to_owned(), "B".to_owned()],
+            _ => self.2.lock().unwrap().iter().find(|it| it.0 == name)?.1.clone(),
+        };
+        let state = self.0.borrow().clone();
+        // A reclaim is the latest entry, and the words are in the one before.
+        let (latest, words) = match state.reclaim {
+            Some(reclaim) => (Some(reclaim), state.latest),
+            None => (state.latest, None),
+        };
+        let status = match state.is_finished {
+            true => wire::LoopStatus::Completed,
+            false => wire::LoopStatus::Working,
+        };
+        Some(wire::GetLoopResponse {
+            r#loop: Some(wire::Loop {
+                r#loop: name.to_owned(),
+                participants,
+                round: 1,
+                turn: state.turn,
+                status: status.into(),
+                holder: state.holder,
+                ..Default::default()
+            }),
+            latest,
+            words,
+        })
+    }
+
+    /// Until as many follow what changes.
+    pub(crate) async fn followed_by(&self, count: usize) {
+        let mut followers = self.1.followers();
+        let waited = soon(followers.wait_for(|now| *now == count)).await;
+        drop(waited.unwrap());
     }
 
     pub(crate) fn give_to(&self, holder: &str, entry: wire::Entry) {
@@ -74,6 +133,34 @@ impl Loop {
                 state.latest = Some(entry);
             }
         });
+        let handed = wire::HandedOver { r#loop: "main".to_owned(), ..Default::default() };
+        self.tell(Kind::HandedOver(handed));
+    }
+}
+
+/// What one who only looks sees.
+#[derive(Debug)]
+struct View(Arc<Loop>);
+
+#[async_trait]
+impl Overview for View {
+    async fn loops(&self) -> Result<wire::ListLoopsResponse, Refusal> {
+        let others = self.0.2.lock().unwrap().iter().map(|it| it.0.clone()).collect::<Vec<_>>();
+        let names = std::iter::once("main").chain(others.iter().map(String::as_str));
+        let mut loops: Vec<_> = names.filter_map(|name| self.0.of(name)?.r#loop).collect();
+        loops.sort_by(|a, b| a.r#loop.cmp(&b.r#loop));
+        Ok(wire::ListLoopsResponse { loops })
+    }
+
+    async fn look(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
+        self.0.of(loop_id.as_str()).ok_or_else(|| Refusal {
+            reason: Reason::UnknownLoop,
+            message: format!("there is no loop {loop_id}"),
+        })
+    }
+
+    fn news(&self) -> &News {
+        &self.0.1
     }
 }
 
@@ -189,6 +276,7 @@ impl Actions for Fake {
                 ..Default::default()
             }),
             latest: state.latest,
+            ..Default::default()
         })
     }
 
@@ -228,6 +316,15 @@ impl World {
     }
 
     pub(crate) async fn start(addr: &str, shared: Arc<Loop>, sessions: Option<&Path>) -> Self {
+        Self::with_tools(addr, shared, sessions, &BTreeMap::new()).await
+    }
+
+    pub(crate) async fn with_tools(
+        addr: &str,
+        shared: Arc<Loop>,
+        sessions: Option<&Path>,
+        toolsets: &BTreeMap<RoleId, Vec<ToolsetChoice>>,
+    ) -> Self {
         let roles = ["A", "B"]
             .map(|role| {
                 let shared = Arc::clone(&shared);
@@ -238,7 +335,12 @@ impl World {
         let listener = TcpListener::bind(addr).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let settings = Settings { sessions_dir: sessions.map(Path::to_owned), hold: None };
+        let settings = Settings {
+            sessions_dir: sessions.map(Path::to_owned),
+            overview: Some(Arc::new(View(Arc::clone(&shared)))),
+            toolsets: toolsets.clone(),
+            ..Settings::default()
+        };
         let running = tokio::spawn(serve(listener, roles, settings, stop.clone()));
         Self { addr, shared, stop, running }
     }

@@ -1,4 +1,10 @@
 //! What of a conversation must be said again to a node that was restarted.
+//!
+//! Besides what is open, that is what the agent subscribed to: it does not learn that the node
+//! was away, so it would wait for notifications that nobody sends. What may have changed meanwhile
+//! is told as changed.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tasuki_proto::reason::Reason;
@@ -7,6 +13,7 @@ use crate::{
     mcp::{
         intent::Intents,
         lines::complaint,
+        notices::SUBSCRIPTIONS_MAX,
         tools::{HANDOVER_WORK, refused},
     },
     role::Refusal,
@@ -14,6 +21,15 @@ use crate::{
 
 /// Requests not answered yet; more are refused.
 const OPEN_MAX: usize = 256;
+
+/// Says that a subscription is open.
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+/// Where it says which.
+const SUBSCRIPTION_ID: &str = "/params/_meta/io.modelcontextprotocol~1subscriptionId";
+
+/// Lists that may be others at another node.
+const LISTS: [&str; 3] = ["tools/list", "prompts/list", "resources/list"];
 
 /// What to do with a line of the agent's.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,8 +47,12 @@ pub(super) struct Conversation {
     initialized: Option<Vec<u8>>,
     /// Requests not answered yet, oldest first.
     open: Vec<Request>,
-    /// Whose answer the agent has already had.
-    swallow: Option<Value>,
+    /// Resources that the agent subscribed to.
+    subscribed: BTreeSet<String>,
+    /// Lists that the agent was given: it is told when they may be others.
+    listed: BTreeSet<&'static str>,
+    /// Answers the agent has already had, with what it is told in place of each.
+    swallow: Vec<(Value, Vec<Vec<u8>>)>,
 }
 
 #[derive(Debug, Clone)]
@@ -40,6 +60,10 @@ struct Request {
     id: Value,
     line: Vec<u8>,
     kind: Kind,
+    /// The list that it asks for.
+    list: Option<&'static str>,
+    /// A subscription that the agent knows to be open.
+    is_acknowledged: bool,
 }
 
 /// How a request is answered that the node does not answer.
@@ -51,6 +75,8 @@ enum Kind {
     Change,
     /// No tool: an error of the protocol's.
     Protocol,
+    /// A subscription, open for as long as both sides like.
+    Listen,
 }
 
 impl Kind {
@@ -59,6 +85,7 @@ impl Kind {
         match (method, tool) {
             ("tools/call", Some(HANDOVER_WORK)) => Self::Change,
             ("tools/call", _) => Self::Look,
+            ("subscriptions/listen", _) => Self::Listen,
             _ => Self::Protocol,
         }
     }
@@ -66,7 +93,15 @@ impl Kind {
 
 impl Conversation {
     pub(super) fn new(intents: Intents) -> Self {
-        Self { intents, initialize: None, initialized: None, open: Vec::new(), swallow: None }
+        Self {
+            intents,
+            initialize: None,
+            initialized: None,
+            open: Vec::new(),
+            subscribed: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            swallow: Vec::new(),
+        }
     }
 
     pub(super) fn agent_said(&mut self, mut line: Vec<u8>) -> ToDo {
@@ -85,7 +120,14 @@ impl Conversation {
                     return ToDo::Answer(failure(id, &why));
                 }
                 let kind = Kind::of(method, &message);
-                let request = Request { id: id.clone(), line: line.clone(), kind };
+                let request = Request {
+                    id: id.clone(),
+                    line: line.clone(),
+                    kind,
+                    list: LISTS.into_iter().find(|list| *list == method),
+                    is_acknowledged: false,
+                };
+                self.note_subscription(method, &message);
                 if method == "initialize" {
                     self.initialize = Some(request.clone());
                 }
@@ -101,31 +143,91 @@ impl Conversation {
         ToDo::Forward(line)
     }
 
-    /// The line, unless the agent has had it before.
-    pub(super) fn node_said(&mut self, line: Vec<u8>) -> Option<Vec<u8>> {
-        let message: Option<Value> = serde_json::from_slice(&line).ok();
-        let answered = message.as_ref().filter(|it| it.get("method").is_none());
-        if let Some(id) = answered.and_then(|message| message.get("id")) {
-            if self.swallow.as_ref() == Some(id) {
-                self.swallow = None;
-                return None;
+    fn note_subscription(&mut self, method: &str, message: &Value) {
+        let Some(uri) = message.pointer("/params/uri").and_then(Value::as_str) else { return };
+        match method {
+            "resources/subscribe" if self.subscribed.len() < SUBSCRIPTIONS_MAX => {
+                self.subscribed.insert(uri.to_owned());
             }
-            self.open.retain(|request| request.id != *id);
+            "resources/unsubscribe" => drop(self.subscribed.remove(uri)),
+            _ => {}
         }
-        Some(line)
+    }
+
+    /// What the agent is to hear of a line: the line, unless it has had it before.
+    pub(super) fn node_said(&mut self, line: Vec<u8>) -> Vec<Vec<u8>> {
+        let Ok(message) = serde_json::from_slice::<Value>(&line) else { return vec![line] };
+        match message.get("method").and_then(Value::as_str) {
+            None => {}
+            Some(ACKNOWLEDGED) => return self.acknowledged(line, &message),
+            Some(_) => return vec![line],
+        }
+        let Some(id) = message.get("id") else { return vec![line] };
+        if let Some(at) = self.swallow.iter().position(|(swallowed, _)| swallowed == id) {
+            return self.swallow.remove(at).1;
+        }
+        if let Some(at) = self.open.iter().position(|request| request.id == *id) {
+            let answered = self.open.remove(at);
+            self.listed.extend(answered.list.filter(|_| message.get("result").is_some()));
+        }
+        vec![line]
+    }
+
+    /// A subscription is open; one that is so for the second time has a gap to make up for.
+    fn acknowledged(&mut self, line: Vec<u8>, message: &Value) -> Vec<Vec<u8>> {
+        let id = message.pointer(SUBSCRIPTION_ID);
+        let request = self.open.iter_mut().find(|request| Some(&request.id) == id);
+        let Some(request) = request else { return vec![line] };
+        if !std::mem::replace(&mut request.is_acknowledged, true) {
+            return vec![line];
+        }
+        let is_on = |list| message.pointer(list).and_then(Value::as_bool) == Some(true);
+        let lists = [
+            ("/params/notifications/toolsListChanged", "tools/list_changed"),
+            ("/params/notifications/promptsListChanged", "prompts/list_changed"),
+            ("/params/notifications/resourcesListChanged", "resources/list_changed"),
+        ];
+        let mut told: Vec<Value> = lists
+            .into_iter()
+            .filter(|(list, _)| is_on(list))
+            .map(|(_, method)| notification(method, json!({})))
+            .collect();
+        let uris = message.pointer("/params/notifications/resourceSubscriptions");
+        let uris = uris.and_then(Value::as_array).into_iter().flatten();
+        told.extend(uris.map(|uri| notification("resources/updated", json!({ "uri": uri }))));
+        let with_id = |mut told: Value| {
+            told["params"]["_meta"] = message["params"]["_meta"].clone();
+            told.to_string().into_bytes()
+        };
+        told.into_iter().map(with_id).collect()
     }
 
     /// What to say to a node that knows nothing of this conversation.
     pub(super) fn again(&mut self) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
         let mut said = None;
+        self.swallow.clear();
         if let Some(initialize) = &self.initialize {
             let is_open = self.open.iter().any(|request| request.id == initialize.id);
-            self.swallow = (!is_open).then(|| initialize.id.clone());
+            if !is_open {
+                // It may be another release that is there now.
+                let told = self.listed.iter().map(|list| {
+                    notification(&format!("{list}_changed"), json!({})).to_string().into_bytes()
+                });
+                self.swallow.push((initialize.id.clone(), told.collect()));
+            }
             lines.push(initialize.line.clone());
             said = Some(&initialize.id);
         }
         lines.extend(self.initialized.clone());
+        for uri in &self.subscribed {
+            let id = Value::from(format!("tasuki/again/{uri}"));
+            let ask = json!({ "jsonrpc": "2.0", "id": id, "method": "resources/subscribe",
+                "params": { "uri": uri } });
+            lines.push(ask.to_string().into_bytes());
+            let updated = notification("resources/updated", json!({ "uri": uri }));
+            self.swallow.push((id, vec![updated.to_string().into_bytes()]));
+        }
         let open = self.open.iter().filter(|request| Some(&request.id) != said);
         lines.extend(open.map(|request| request.line.clone()));
         lines
@@ -136,9 +238,14 @@ impl Conversation {
         self.open.drain(..).map(|request| without_node(&request, why)).collect()
     }
 
+    /// Whether the agent waits for no answer. That a subscription ends is none.
     pub(super) fn is_answered(&self) -> bool {
-        self.open.is_empty()
+        self.open.iter().all(|request| matches!(request.kind, Kind::Listen))
     }
+}
+
+fn notification(method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params })
 }
 
 fn without_node(request: &Request, why: &str) -> String {
@@ -154,7 +261,7 @@ fn without_node(request: &Request, why: &str) -> String {
                  shows whether the turn is still yours, and if it is, call again."
             ),
         ),
-        Kind::Protocol => {
+        Kind::Protocol | Kind::Listen => {
             return failure(&request.id, &format!("{why}. {START}; then ask again."));
         }
     };
@@ -187,15 +294,15 @@ mod tests {
         let wait = r#"{"jsonrpc":"2.0","id":"w","method":"tools/call"}"#;
         let gone = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call"}"#;
         said(&mut it, hello);
-        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_some());
+        assert_eq!(it.node_said(r#"{"id":1,"result":{}}"#.into()).len(), 1);
         said(&mut it, ready);
         said(&mut it, wait);
         said(&mut it, gone);
         said(&mut it, r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#);
         let again: Vec<Vec<u8>> = [hello, ready, wait].map(Into::into).into();
         assert_eq!(it.again(), again);
-        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_none());
-        assert!(it.node_said(r#"{"id":"w","result":{}}"#.into()).is_some());
+        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_empty());
+        assert_eq!(it.node_said(r#"{"id":"w","result":{}}"#.into()).len(), 1);
         assert!(it.is_answered());
     }
 
@@ -205,7 +312,7 @@ mod tests {
         let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
         said(&mut it, hello);
         assert_eq!(it.again(), [Vec::from(hello)]);
-        assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_some());
+        assert_eq!(it.node_said(r#"{"id":1,"result":{}}"#.into()).len(), 1);
     }
 
     #[test]
@@ -250,6 +357,72 @@ mod tests {
         assert_eq!((&told[2]["id"], &told[2]["error"]["code"]), (&json!(3), &json!(-32603)));
         assert!(it.again().is_empty());
         assert!(it.is_answered() && it.answer_all("").is_empty());
+    }
+
+    fn lines(told: Vec<Vec<u8>>) -> Vec<Value> {
+        told.iter().map(|line| serde_json::from_slice(line).expect("JSON")).collect()
+    }
+
+    #[test]
+    fn what_the_agent_subscribed_to_is_subscribed_to_again_and_told_as_changed() {
+        let mut it = begun();
+        let ask = |id, method, uri| {
+            let params = json!({ "uri": uri });
+            json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
+        };
+        for (id, method, uri) in [
+            (1, "resources/subscribe", "tasuki://loop/a"),
+            (2, "resources/subscribe", "tasuki://loop/b"),
+            (3, "resources/unsubscribe", "tasuki://loop/a"),
+        ] {
+            said(&mut it, &ask(id, method, uri));
+            it.node_said(json!({ "id": id, "result": {} }).to_string().into());
+        }
+        for _ in 0..2 {
+            let again = lines(it.again());
+            assert_eq!(again.len(), 1);
+            assert_eq!(again[0]["params"]["uri"], "tasuki://loop/b");
+            let answer = json!({ "id": again[0]["id"], "result": {} }).to_string();
+            let told = lines(it.node_said(answer.into()));
+            assert_eq!(told[0]["method"], "notifications/resources/updated");
+            assert_eq!(told[0]["params"]["uri"], "tasuki://loop/b");
+        }
+    }
+
+    #[test]
+    fn lists_the_agent_has_seen_may_be_others_at_a_restarted_node() {
+        let mut it = begun();
+        for (id, method) in [(1, "initialize"), (2, "tools/list"), (3, "resources/list")] {
+            said(&mut it, &json!({ "jsonrpc": "2.0", "id": id, "method": method }).to_string());
+            it.node_said(json!({ "id": id, "result": {} }).to_string().into());
+        }
+        it.again();
+        let told = lines(it.node_said(br#"{"id":1,"result":{}}"#.into()));
+        let methods: Vec<&str> = told.iter().filter_map(|it| it["method"].as_str()).collect();
+        let expected = ["notifications/resources/list_changed", "notifications/tools/list_changed"];
+        assert_eq!(methods, expected);
+    }
+
+    #[test]
+    fn a_listener_is_acknowledged_once_and_then_told_what_it_may_have_missed() {
+        let mut it = begun();
+        said(&mut it, r#"{"jsonrpc":"2.0","id":4,"method":"subscriptions/listen"}"#);
+        let told = json!({ "jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": {
+            "notifications": { "toolsListChanged": true, "resourceSubscriptions": ["u"] },
+            "_meta": { "io.modelcontextprotocol/subscriptionId": 4 } } })
+        .to_string();
+        assert_eq!(it.node_said(told.clone().into()), [Vec::from(told.as_bytes())]);
+        assert!(it.is_answered(), "nobody waits for the end of it");
+        assert_eq!(it.again().len(), 1);
+        let missed = lines(it.node_said(told.into()));
+        let methods: Vec<&str> = missed.iter().filter_map(|it| it["method"].as_str()).collect();
+        assert_eq!(
+            methods,
+            ["notifications/tools/list_changed", "notifications/resources/updated"]
+        );
+        for it in missed {
+            assert_eq!(it["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 4);
+        }
     }
 
     #[test]

@@ -17,13 +17,35 @@ use rmcp::{
 };
 
 use self::arguments::Arguments;
+use tasuki_proto::{id::RoleId, reason::Reason};
+
 use super::{
     handed::Probe,
     host::{Host, Scope},
 };
-use crate::role::Refusal;
+use crate::{config::ToolsetChoice, role::Refusal};
 
-pub(super) use self::{result::refused, turn_loop::HANDOVER_WORK};
+pub(super) use self::{
+    result::refused,
+    turn_loop::{HANDOVER_WORK, Status},
+};
+
+pub(super) use self::turn_loop::SET as LOOP;
+
+/// What is known of a tool besides what clients are told.
+struct Row {
+    name: &'static str,
+    set: &'static str,
+    /// Listed also where the set is not asked for in full.
+    is_core: bool,
+}
+
+/// Every tool, by name. A toolset that is not here has none yet.
+const ROWS: &[Row] = &[
+    Row { name: turn_loop::AWAIT_MY_TURN, set: turn_loop::SET, is_core: true },
+    Row { name: HANDOVER_WORK, set: turn_loop::SET, is_core: true },
+    Row { name: turn_loop::LOOP_STATUS, set: turn_loop::SET, is_core: true },
+];
 
 /// One call, with what the transport knows about it.
 pub(super) struct Call<'a> {
@@ -56,16 +78,63 @@ pub(super) fn label(client: Option<&Implementation>) -> String {
     )
 }
 
+/// The names of all tools, in the order of the alphabet.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|row| row.name)
+}
+
 /// The tools of an address, by name. Where the address names the role, the parameter that
 /// repeats it is optional.
-pub(super) fn list(scope: &Scope) -> Vec<Tool> {
-    let mut tools = turn_loop::tools(matches!(scope, Scope::All));
+pub(super) fn list(host: &Host, scope: &Scope) -> Vec<Tool> {
+    listed(ROWS, &scope.toolsets(host), turn_loop::tools(matches!(scope, Scope::All)))
+}
+
+/// Of `tools` those that belong to a chosen set, and to its core unless all of it was chosen.
+fn listed(rows: &[Row], choices: &[ToolsetChoice], mut tools: Vec<Tool>) -> Vec<Tool> {
+    let is_listed = |row: &Row| {
+        choices.iter().any(|choice| choice.set == row.set && (choice.is_full || row.is_core))
+    };
+    tools.retain(|tool| rows.iter().any(|row| row.name == tool.name && is_listed(row)));
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
 }
 
+/// How many tokens a model reads for the tools that a role with these toolsets is shown: their
+/// JSON as it is sent, in the vocabulary `cl100k_base`. Every model counts a little differently.
+pub fn tokens(choices: &[ToolsetChoice]) -> usize {
+    let tools = listed(ROWS, choices, turn_loop::tools(false));
+    if tools.is_empty() {
+        return 0;
+    }
+    let json = serde_json::to_string(&tools).expect("tools are JSON");
+    tiktoken_rs::cl100k_base_singleton().encode_ordinary(&json).len()
+}
+
+/// Reads what [`tokens`] counts by, which takes a moment the first time.
+pub fn read_vocabulary() {
+    tiktoken_rs::cl100k_base_singleton();
+}
+
+/// A role may call every tool of its sets, listed or not.
+fn may_use(host: &Host, role: &RoleId, set: &str) -> Result<(), Refusal> {
+    if host.has_set(role, set) {
+        return Ok(());
+    }
+    let message = format!(
+        "{role} has no toolset `{set}` at this node; nothing happened. Whoever runs the node \
+         gives it with --role {role}={set}."
+    );
+    Err(Refusal { reason: Reason::RoleForbidden, message })
+}
+
 /// `None`: there is no tool of this name.
 pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResult> {
+    let row = ROWS.iter().find(|row| row.name == name)?;
+    if let Scope::One(actions) = call.scope
+        && !call.host.has_set(actions.role(), row.set)
+    {
+        return None;
+    }
     let arguments = Arguments::new(&call.arguments);
     let done: Result<CallToolResult, Refusal> = match name {
         turn_loop::AWAIT_MY_TURN => turn_loop::await_my_turn(&call, arguments).await,
@@ -82,4 +151,51 @@ fn schema(properties: serde_json::Value, required: &[&str]) -> Arc<JsonObject> {
     schema.insert("properties".to_owned(), properties);
     schema.insert("required".to_owned(), required.into());
     Arc::new(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_in_full_shows_what_its_core_does_not() {
+        let rows = [
+            Row { name: "read", set: "mail", is_core: true },
+            Row { name: "purge", set: "mail", is_core: false },
+            Row { name: "wait", set: "loop", is_core: true },
+        ];
+        let names = |choices: &[&str]| {
+            let choices: Vec<ToolsetChoice> =
+                choices.iter().map(|choice| choice.parse().expect("a toolset")).collect();
+            let tools =
+                rows.iter().map(|row| Tool::new(row.name, "", schema(serde_json::json!({}), &[])));
+            let listed = listed(&rows, &choices, tools.collect());
+            listed.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(&[]), "");
+        assert_eq!(names(&["runs"]), "");
+        assert_eq!(names(&["mail"]), "read");
+        assert_eq!(names(&["mail:full"]), "purge read");
+        assert_eq!(names(&["loop", "mail"]), "read wait");
+        assert_eq!(names(&["loop:full", "mail", "mail:full"]), "purge read wait");
+    }
+
+    #[test]
+    fn every_tool_has_its_row_and_every_row_its_tool() {
+        let rows: Vec<&str> = names().collect();
+        let tools = turn_loop::tools(true);
+        let mut told: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
+        told.sort_unstable();
+        assert_eq!(rows, told);
+    }
+
+    /// A model reads the tools before anything else, each time.
+    #[test]
+    fn the_turn_loop_costs_a_model_little() {
+        const TOKENS_MAX: usize = 1_500;
+        let of = |choice: &str| tokens(&[choice.parse().expect("a toolset")]);
+        let told = of("loop:full");
+        assert!((100..=TOKENS_MAX).contains(&told), "{told}");
+        assert_eq!(of("runs"), 0);
+    }
 }

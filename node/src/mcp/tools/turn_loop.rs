@@ -11,10 +11,12 @@ use rmcp::model::{CallToolResult, ProgressNotificationParam, Tool, ToolAnnotatio
 use serde_json::{Value, json};
 use tasuki_proto::{id::Turn, wire};
 
-use self::answer::{Awaited, Status};
+use self::answer::Awaited;
+pub(in crate::mcp) use self::answer::Status;
 use super::{
     Call,
     arguments::{Arguments, missing},
+    may_use,
     result::{said, shown},
     schema,
 };
@@ -26,6 +28,9 @@ use crate::{
     },
     role::{Actions, HandOver, Refusal},
 };
+
+/// The toolset.
+pub(in crate::mcp) const SET: &str = "loop";
 
 pub(super) const AWAIT_MY_TURN: &str = "await_my_turn";
 pub(in crate::mcp) const HANDOVER_WORK: &str = "handover_work";
@@ -239,6 +244,7 @@ fn actor(
 ) -> Result<Arc<dyn Actions>, Refusal> {
     let named = arguments.name(field)?;
     let actions = call.scope.resolve(call.host, field, named.as_deref())?;
+    may_use(call.host, actions.role(), SET)?;
     actions.called(&call.client_label());
     Ok(actions)
 }

@@ -119,7 +119,7 @@ fn hint(role: &RoleId, answer: &wire::TurnAnswer) -> String {
 
 /// The answer to `loop_status`.
 #[derive(Debug, Serialize)]
-pub(super) struct Status<'a> {
+pub(in crate::mcp) struct Status<'a> {
     #[serde(rename = "loop")]
     loop_id: &'a str,
     status: &'static str,
@@ -147,8 +147,10 @@ struct Latest<'a> {
     person: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'a str,
-    summary: &'a str,
-    instruction: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instruction: Option<&'a str>,
     at_ms: u64,
     receipts: Receipts,
 }
@@ -184,7 +186,7 @@ impl From<&wire::Receipts> for Receipts {
 }
 
 impl<'a> Status<'a> {
-    pub(super) fn new(loop_id: &'a str, response: &'a wire::GetLoopResponse) -> Self {
+    pub(in crate::mcp) fn new(loop_id: &'a str, response: &'a wire::GetLoopResponse) -> Self {
         let shown = response.r#loop.as_ref();
         Self {
             loop_id,
@@ -215,8 +217,8 @@ impl<'a> Status<'a> {
                 to: &it.to,
                 person: &it.person,
                 reason: &it.reason,
-                summary: &it.summary,
-                instruction: &it.instruction,
+                summary: Some(&it.summary),
+                instruction: Some(&it.instruction),
                 at_ms: it.at_ms,
                 receipts: it
                     .receipts
@@ -225,6 +227,16 @@ impl<'a> Status<'a> {
                     .map_or_else(Receipts::default, Receipts::from),
             }),
         }
+    }
+}
+
+impl Status<'_> {
+    /// The same without what was said, for where that is said already.
+    pub(in crate::mcp) fn without_words(mut self) -> Self {
+        if let Some(latest) = &mut self.latest {
+            (latest.summary, latest.instruction) = (None, None);
+        }
+        self
     }
 }
 

@@ -1,0 +1,341 @@
+//! Tells clients what changed: the one registry behind both of the protocol's ways to be told.
+//!
+//! A client from before 2026-07-28 is told on its connection or its session's stream, of lists it
+//! has asked for and resources it subscribed to; a later one on each stream it opened with
+//! `subscriptions/listen`. Each has a task of its own that compares what was told with what
+//! [changed](crate::role::news), so a client that does not read holds up nobody else, and what it
+//! misses meanwhile is one notification when it reads again.
+//!
+//! - **C5** A client is told of every change after its subscription was acknowledged, perhaps
+//!   once too often. Nothing is left of a client that went away.
+//!
+//! What changed is not in a notification: the client reads it, with all that belongs to reading.
+
+mod doors;
+mod wanted;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rmcp::{
+    Peer, RoleServer,
+    model::{ResourceUpdatedNotificationParam, SubscriptionFilter},
+    service::{SubscriptionContext, SubscriptionSink},
+};
+use tasuki_proto::id::{LoopId, RoleId};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
+use tokio_util::sync::DropGuard;
+
+use self::{
+    doors::Door,
+    wanted::{Notice, TooMany, Wanted},
+};
+pub(super) use self::{
+    doors::{Doors, SUBSCRIBED},
+    wanted::SUBSCRIPTIONS_MAX,
+};
+use super::{
+    host::{Host, Scope},
+    resources,
+};
+use crate::role::news::{Edition, Follower, News};
+
+/// Between two rounds of notifications to one client, in milliseconds. What changes meanwhile is
+/// told in the next one.
+const PAUSE_MS: u64 = 300;
+
+/// How long a subscription waits for the broker's feed, in milliseconds. It is acknowledged all
+/// the same, and then told that something may have been missed.
+const LIVE_MS_MAX: u64 = 1_000;
+
+/// Where a client hears.
+#[derive(Debug)]
+enum Plane {
+    Session(Peer<RoleServer>),
+    Listen(SubscriptionSink),
+}
+
+impl Plane {
+    /// False: nobody is there any more.
+    async fn say(&self, notice: &Notice) -> bool {
+        match (self, notice) {
+            (Self::Session(peer), Notice::ToolsChanged) => {
+                peer.notify_tool_list_changed().await.is_ok()
+            }
+            (Self::Session(peer), Notice::PromptsChanged) => {
+                peer.notify_prompt_list_changed().await.is_ok()
+            }
+            (Self::Session(peer), Notice::ResourcesChanged) => {
+                peer.notify_resource_list_changed().await.is_ok()
+            }
+            (Self::Session(peer), Notice::Updated(loop_id)) => {
+                let updated = ResourceUpdatedNotificationParam::new(resources::uri(loop_id));
+                peer.notify_resource_updated(updated).await.is_ok()
+            }
+            (Self::Listen(sink), Notice::ToolsChanged) => {
+                sink.notify_tool_list_changed().await.is_ok()
+            }
+            (Self::Listen(sink), Notice::PromptsChanged) => {
+                sink.notify_prompt_list_changed().await.is_ok()
+            }
+            (Self::Listen(sink), Notice::ResourcesChanged) => {
+                sink.notify_resource_list_changed().await.is_ok()
+            }
+            (Self::Listen(sink), Notice::Updated(loop_id)) => {
+                sink.notify_resource_updated(resources::uri(loop_id)).await.is_ok()
+            }
+        }
+    }
+}
+
+/// What a client wants, while that may change.
+#[derive(Debug, Default)]
+struct Wishes {
+    wanted: Mutex<Wanted>,
+    changed: Notify,
+}
+
+impl Wishes {
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells one client.
+struct Teller {
+    wishes: Arc<Wishes>,
+    news: News,
+    roles: Vec<RoleId>,
+    plane: Plane,
+    /// `None`: the client hears for as long as it is there.
+    door: Option<watch::Receiver<Door>>,
+    openings: u64,
+}
+
+impl Teller {
+    fn new(host: &Host, scope: &Scope, news: &News, wishes: Arc<Wishes>, plane: Plane) -> Self {
+        let roles = scope.roles(host).into_iter().cloned().collect();
+        Self { wishes, news: news.clone(), roles, plane, door: None, openings: 0 }
+    }
+
+    /// Tells for as long as somebody is there.
+    async fn live(mut self) {
+        loop {
+            while self.wishes.wanted().is_empty() {
+                self.wishes.changed.notified().await;
+            }
+            let follower = self.news.follow();
+            if !self.follow(follower).await {
+                return;
+            }
+        }
+    }
+
+    /// True: the client wants nothing any more.
+    async fn follow(&mut self, mut follower: Follower) -> bool {
+        loop {
+            if !self.is_heard().await {
+                return false;
+            }
+            let due = follower.look(|changes| self.wishes.wanted().due(changes, self.roles.iter()));
+            for notice in &due {
+                if !self.plane.say(notice).await {
+                    return false;
+                }
+            }
+            if self.wishes.wanted().is_empty() {
+                return true;
+            }
+            if !due.is_empty() {
+                sleep(Duration::from_millis(PAUSE_MS)).await;
+                continue;
+            }
+            tokio::select! {
+                () = follower.changed() => {}
+                () = self.wishes.changed.notified() => {}
+                () = opened_again(&mut self.door) => {}
+            }
+        }
+    }
+
+    /// Waits until the client hears; false when it never will.
+    async fn is_heard(&mut self) -> bool {
+        let Some(door) = &mut self.door else { return true };
+        let Ok(door) = door.wait_for(|door| door.is_open()).await.map(|door| *door) else {
+            return false;
+        };
+        if self.openings != 0 && self.openings != door.openings {
+            // The stream before may have taken something with it.
+            self.wishes.wanted().doubt();
+        }
+        self.openings = door.openings;
+        true
+    }
+}
+
+async fn opened_again(door: &mut Option<watch::Receiver<Door>>) {
+    if let Some(door) = door
+        && door.changed().await.is_ok()
+    {
+        return;
+    }
+    // The end of a session ends its teller too.
+    std::future::pending().await
+}
+
+/// What one connection, session or request is told. Dropped with it.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    wishes: Arc<Wishes>,
+    telling: Mutex<Option<DropGuard>>,
+    early: Mutex<Early>,
+}
+
+/// Listeners that are being acknowledged: how many, and what was the newest when the first of
+/// them was accepted.
+#[derive(Debug, Default)]
+struct Early {
+    count: usize,
+    edition: Edition,
+}
+
+/// Whom to tell, and how.
+pub(super) struct Client<'a> {
+    pub host: &'a Host,
+    pub scope: &'a Scope,
+    pub news: &'a News,
+    pub peer: &'a Peer<RoleServer>,
+    /// Of a session: all of them, and which it is.
+    pub session: Option<(&'a Doors, &'a str)>,
+}
+
+impl Notices {
+    /// Tells the client of changes of `loop_id` from now on.
+    pub(super) async fn subscribe(&self, loop_id: LoopId, it: Client<'_>) -> Result<(), String> {
+        let follower = it.news.follow();
+        follower.live(Duration::from_millis(LIVE_MS_MAX)).await;
+        let subscribed = self.wishes.wanted().subscribe(loop_id, it.news.newest());
+        subscribed.map_err(|TooMany| {
+            format!("this connection has {SUBSCRIPTIONS_MAX} subscriptions; unsubscribe from some")
+        })?;
+        self.begin(&it);
+        self.remember(&it).await;
+        Ok(())
+    }
+
+    pub(super) async fn unsubscribe(&self, loop_id: &LoopId, it: Client<'_>) {
+        self.wishes.wanted().unsubscribe(loop_id);
+        self.wishes.changed.notify_one();
+        self.remember(&it).await;
+    }
+
+    async fn remember(&self, it: &Client<'_>) {
+        if let Some((doors, session)) = it.session {
+            let loops = self.wishes.wanted().loops().cloned().collect();
+            doors.remember(session, loops).await;
+        }
+    }
+
+    /// A session goes on that began before this node did: whatever its client knows may be old.
+    pub(super) async fn restored(&self, it: Client<'_>) {
+        let Some((doors, session)) = it.session else { return };
+        let before = Edition::default();
+        let loops = doors.recall(session).await.unwrap_or_default();
+        {
+            let mut wanted = self.wishes.wanted();
+            (wanted.tools, wanted.prompts) = (Some(before), Some(before));
+            wanted.resources = Some(before);
+            // There are no more than were subscribed to.
+            loops.into_iter().for_each(|loop_id| drop(wanted.subscribe(loop_id, before)));
+        }
+        self.begin(&it);
+    }
+
+    /// The client is being given a list of resources, and is told when it becomes another.
+    pub(super) async fn listed(&self, it: Client<'_>) {
+        let follower = it.news.follow();
+        follower.live(Duration::from_millis(LIVE_MS_MAX)).await;
+        let newest = it.news.newest();
+        self.wishes.wanted().resources.get_or_insert(newest);
+        self.begin(&it);
+    }
+
+    /// Begins to tell, once.
+    fn begin(&self, it: &Client<'_>) {
+        self.wishes.changed.notify_one();
+        let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        if telling.is_some() {
+            return;
+        }
+        let plane = Plane::Session(it.peer.clone());
+        let mut teller = Teller::new(it.host, it.scope, it.news, self.wishes.clone(), plane);
+        teller.door = it.session.and_then(|(doors, session)| doors.watch(session));
+        let gone = it.host.stopping.child_token();
+        *telling = Some(gone.clone().drop_guard());
+        tokio::spawn(async move { gone.run_until_cancelled(teller.live()).await });
+    }
+
+    /// A filter is about to be acknowledged; [`Notices::listen`] follows.
+    pub(super) fn accepted(&self, news: &News) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        if early.count == 0 {
+            early.edition = news.newest();
+        }
+        early.count += 1;
+    }
+
+    /// Tells for as long as the subscription is open, or the node goes on.
+    pub(super) async fn listen(
+        &self,
+        host: &Host,
+        scope: &Scope,
+        news: &News,
+        subscription: &SubscriptionContext,
+    ) {
+        let told = {
+            let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+            early.count = early.count.saturating_sub(1);
+            early.edition
+        };
+        let wishes = Arc::new(Wishes::default());
+        *wishes.wanted() = wanted(subscription.accepted(), told);
+        let plane = Plane::Listen(subscription.sink().clone());
+        let teller = Teller::new(host, scope, news, wishes, plane);
+        tokio::select! {
+            () = teller.live() => {}
+            () = subscription.cancelled() => {}
+            () = host.stopping.cancelled() => {}
+        }
+    }
+}
+
+/// What of a filter can be had.
+pub(super) fn acceptable(asked: &SubscriptionFilter) -> SubscriptionFilter {
+    let mut accepted = asked.clone();
+    if let Some(uris) = &mut accepted.resource_subscriptions {
+        uris.retain(|uri| resources::loop_of(uri).is_some());
+        uris.truncate(SUBSCRIPTIONS_MAX);
+    }
+    accepted
+}
+
+fn wanted(accepted: &SubscriptionFilter, told: Edition) -> Wanted {
+    let list = |is_wanted: Option<bool>| (is_wanted == Some(true)).then_some(told);
+    let mut wanted = Wanted {
+        tools: list(accepted.tools_list_changed),
+        prompts: list(accepted.prompts_list_changed),
+        resources: list(accepted.resources_list_changed),
+        ..Wanted::default()
+    };
+    let uris = accepted.resource_subscriptions.iter().flatten();
+    for loop_id in uris.filter_map(|uri| resources::loop_of(uri)) {
+        // There are no more than were accepted.
+        drop(wanted.subscribe(loop_id, told));
+    }
+    wanted
+}

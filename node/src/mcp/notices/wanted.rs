@@ -1,0 +1,158 @@
+//! What one client wants to hear of, and how far it was told. Pure.
+
+use std::collections::BTreeMap;
+
+use tasuki_proto::id::{LoopId, RoleId};
+
+use crate::role::news::{Changes, Edition};
+
+/// Loops that one connection is told about: each is looked at whenever anything changes.
+pub(in crate::mcp) const SUBSCRIPTIONS_MAX: usize = 64;
+
+/// One notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Notice {
+    ToolsChanged,
+    PromptsChanged,
+    ResourcesChanged,
+    Updated(LoopId),
+}
+
+/// [`SUBSCRIPTIONS_MAX`] loops are subscribed to.
+#[derive(Debug)]
+pub(super) struct TooMany;
+
+/// Each thing wanted, with the edition that was told.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) tools: Option<Edition>,
+    pub(super) prompts: Option<Edition>,
+    pub(super) resources: Option<Edition>,
+    pub(super) loops: BTreeMap<LoopId, Edition>,
+}
+
+impl Wanted {
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { tools, prompts, resources, loops } = self;
+        tools.is_none() && prompts.is_none() && resources.is_none() && loops.is_empty()
+    }
+
+    /// One that is subscribed to already stays as it is.
+    pub(super) fn subscribe(&mut self, loop_id: LoopId, told: Edition) -> Result<(), TooMany> {
+        if self.loops.contains_key(&loop_id) {
+            return Ok(());
+        }
+        if SUBSCRIPTIONS_MAX <= self.loops.len() {
+            return Err(TooMany);
+        }
+        self.loops.insert(loop_id, told);
+        Ok(())
+    }
+
+    pub(super) fn unsubscribe(&mut self, loop_id: &LoopId) {
+        self.loops.remove(loop_id);
+    }
+
+    pub(super) fn loops(&self) -> impl Iterator<Item = &LoopId> {
+        self.loops.keys()
+    }
+
+    /// What was told may not have arrived.
+    pub(super) fn doubt(&mut self) {
+        let Self { tools, prompts, resources, loops } = self;
+        let lists = [tools, prompts, resources].into_iter().flatten();
+        lists.chain(loops.values_mut()).for_each(|told| *told = Edition::default());
+    }
+
+    /// What there is to tell a client that sees the loops of `roles`; it counts as told.
+    pub(super) fn due<'a>(
+        &mut self,
+        changes: &Changes,
+        roles: impl Iterator<Item = &'a RoleId>,
+    ) -> Vec<Notice> {
+        let newest = changes.newest();
+        let list = roles.map(|role| changes.of_list(role)).max().unwrap_or_default();
+        let lists = [
+            (&mut self.tools, changes.of_tools(), Notice::ToolsChanged),
+            (&mut self.prompts, changes.of_tools(), Notice::PromptsChanged),
+            (&mut self.resources, list, Notice::ResourcesChanged),
+        ];
+        let mut due = Vec::new();
+        for (told, changed, notice) in lists {
+            if let Some(told) = told.as_mut().filter(|told| **told < changed) {
+                *told = newest;
+                due.push(notice);
+            }
+        }
+        for (loop_id, told) in &mut self.loops {
+            if *told < changes.of_loop(loop_id) {
+                *told = newest;
+                due.push(Notice::Updated(loop_id.clone()));
+            }
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tasuki_proto::wire::{self, event::Kind};
+
+    fn id<T: std::str::FromStr<Err = tasuki_proto::id::InvalidId>>(name: &str) -> T {
+        name.parse().expect("an id")
+    }
+
+    fn opened(name: &str) -> wire::FeedItem {
+        let opened =
+            wire::LoopOpened { r#loop: name.to_owned(), participants: vec!["A".to_owned()] };
+        let kind = Some(Kind::LoopOpened(opened));
+        wire::FeedItem { events: vec![wire::Event { kind }], ..Default::default() }
+    }
+
+    #[test]
+    fn each_change_is_told_once_and_a_burst_is_one() {
+        let (mut changes, a, b) = (Changes::default(), id::<RoleId>("A"), id::<RoleId>("B"));
+        let mut wanted = Wanted::default();
+        assert!(wanted.is_empty());
+        wanted.resources = Some(changes.newest());
+        wanted.subscribe(id("main"), changes.newest()).unwrap();
+        assert!(wanted.due(&changes, [&a].into_iter()).is_empty());
+        changes.take(&opened("main"));
+        changes.take(&opened("main"));
+        changes.take(&opened("side"));
+        assert_eq!(wanted.due(&changes, [&b].into_iter()), [Notice::Updated(id("main"))]);
+        assert_eq!(wanted.due(&changes, [&b, &a].into_iter()), [Notice::ResourcesChanged]);
+        assert!(wanted.due(&changes, [&b, &a].into_iter()).is_empty());
+        wanted.doubt();
+        let all = [Notice::ResourcesChanged, Notice::Updated(id("main"))];
+        assert_eq!(wanted.due(&changes, [&a].into_iter()), all);
+        wanted.unsubscribe(&id("main"));
+        changes.miss();
+        assert_eq!(wanted.due(&changes, [&a].into_iter()), [Notice::ResourcesChanged]);
+    }
+
+    #[test]
+    fn lists_that_changed_with_a_restart_are_told_to_whoever_outlived_it() {
+        let changes = Changes::default();
+        let before = Edition::default();
+        let mut wanted = Wanted { tools: Some(before), prompts: Some(before), ..Wanted::default() };
+        let all = [Notice::ToolsChanged, Notice::PromptsChanged];
+        assert_eq!(wanted.due(&changes, std::iter::empty()), all);
+        assert!(wanted.due(&changes, std::iter::empty()).is_empty());
+    }
+
+    #[test]
+    fn subscriptions_are_bounded() {
+        let mut wanted = Wanted::default();
+        let told = Edition::default();
+        for number in 0..SUBSCRIPTIONS_MAX {
+            wanted.subscribe(id(&format!("l{number}")), told).unwrap();
+        }
+        wanted.subscribe(id("l0"), told).unwrap();
+        wanted.subscribe(id("more"), told).unwrap_err();
+        wanted.unsubscribe(&id("l0"));
+        wanted.subscribe(id("more"), told).unwrap();
+        assert_eq!(wanted.loops().count(), SUBSCRIPTIONS_MAX);
+    }
+}

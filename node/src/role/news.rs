@@ -1,0 +1,318 @@
+//! What changed at the broker, as far as this node was told, for whoever shows it.
+//!
+//! A change is a number, not a message: each follower compares what its client was told with what
+//! there is. So a burst costs a slow follower one look, no follower waits for another, and none
+//! that is gone leaves anything behind.
+//!
+//! - **N1** A follower learns of every change after the edition it names; perhaps of several at
+//!   once, perhaps of one that was none, but of all.
+//!
+//! What the changes are is not here: whoever shows a loop asks the broker for it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tasuki_proto::{
+    id::{LoopId, RoleId},
+    wire::{self, event::Kind},
+};
+use tokio::sync::watch;
+
+/// Loops and roles whose latest change is kept, each. Beyond it everything counts as changed.
+const KEPT_MAX: usize = 4_096;
+
+/// How far a follower's client was told. The default is before all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edition(u64);
+
+/// When the node began.
+const BORN: Edition = Edition(1);
+
+/// When each thing last changed.
+#[derive(Debug)]
+pub struct Changes {
+    newest: Edition,
+    /// Whether the broker tells of changes as they happen.
+    is_live: bool,
+    /// Anything may have changed then.
+    everything: Edition,
+    loops: BTreeMap<LoopId, Edition>,
+    /// Which loops a role takes part in.
+    lists: BTreeMap<RoleId, Edition>,
+    every_list: Edition,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self {
+            newest: BORN,
+            is_live: false,
+            everything: BORN,
+            loops: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            every_list: BORN,
+        }
+    }
+}
+
+impl Changes {
+    pub const fn newest(&self) -> Edition {
+        self.newest
+    }
+
+    pub fn of_loop(&self, loop_id: &LoopId) -> Edition {
+        self.loops.get(loop_id).copied().unwrap_or_default().max(self.everything)
+    }
+
+    /// When the loops that `role` takes part in last became others.
+    pub fn of_list(&self, role: &RoleId) -> Edition {
+        let own = self.lists.get(role).copied().unwrap_or_default();
+        own.max(self.every_list).max(self.everything)
+    }
+
+    /// When the tools and prompts of a role last became others: they stay as they are for as long
+    /// as the node runs.
+    pub const fn of_tools(&self) -> Edition {
+        BORN
+    }
+
+    /// Takes in what the broker told.
+    pub fn take(&mut self, item: &wire::FeedItem) {
+        for event in &item.events {
+            match &event.kind {
+                Some(Kind::LoopOpened(it)) => {
+                    self.loop_changed(&it.r#loop);
+                    it.participants.iter().for_each(|role| self.list_changed(role));
+                }
+                Some(Kind::ParticipantsSet(it)) => {
+                    self.loop_changed(&it.r#loop);
+                    // Who left is not said.
+                    self.every_list = self.next();
+                }
+                Some(Kind::HandedOver(it)) => self.loop_changed(&it.r#loop),
+                Some(Kind::TurnReclaimed(it)) => self.loop_changed(&it.r#loop),
+                Some(Kind::RoundStarted(it)) => self.loop_changed(&it.r#loop),
+                Some(Kind::TurnMarked(it)) => self.loop_changed(&it.r#loop),
+                Some(Kind::TurnLapsed(it)) => self.loop_changed(&it.r#loop),
+                // A lease that goes on is no news to anybody.
+                Some(Kind::LeaseRenewed(_) | Kind::NodeRegistered(_)) => {}
+                // Of a newer broker.
+                None => self.miss(),
+            }
+        }
+    }
+
+    /// Something happened that this node was not told.
+    pub fn miss(&mut self) {
+        self.everything = self.next();
+        self.loops.clear();
+        self.lists.clear();
+    }
+
+    const fn next(&mut self) -> Edition {
+        self.newest = Edition(self.newest.0 + 1);
+        self.newest
+    }
+
+    fn loop_changed(&mut self, loop_id: &str) {
+        let Ok(loop_id) = loop_id.parse() else { return self.miss() };
+        if self.loops.len() == KEPT_MAX && !self.loops.contains_key(&loop_id) {
+            return self.miss();
+        }
+        let edition = self.next();
+        self.loops.insert(loop_id, edition);
+    }
+
+    fn list_changed(&mut self, role: &str) {
+        let edition = self.next();
+        match role.parse() {
+            Ok(role) if self.lists.len() < KEPT_MAX => drop(self.lists.insert(role, edition)),
+            Ok(_) | Err(_) => self.every_list = edition,
+        }
+    }
+}
+
+/// Where changes are told and followed. Cheap to clone; all clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct News(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    changes: watch::Sender<Changes>,
+    followers: watch::Sender<usize>,
+}
+
+impl News {
+    /// Whoever follows keeps the node listening to the broker.
+    pub fn follow(&self) -> Follower {
+        self.0.followers.send_modify(|count| *count += 1);
+        Follower { changes: self.0.changes.subscribe(), _counted: Counted(self.clone()) }
+    }
+
+    pub fn newest(&self) -> Edition {
+        self.0.changes.borrow().newest()
+    }
+
+    /// Followers at the moment, and as they come and go.
+    pub fn followers(&self) -> watch::Receiver<usize> {
+        self.0.followers.subscribe()
+    }
+
+    /// Takes in what the broker told.
+    pub fn take(&self, item: &wire::FeedItem) {
+        self.0.changes.send_if_modified(|changes| {
+            let before = changes.newest;
+            changes.take(item);
+            changes.newest != before
+        });
+    }
+
+    /// The broker tells of changes from now on; `is_gapless` when none was missed since it last
+    /// did.
+    pub fn begin(&self, is_gapless: bool) {
+        self.0.changes.send_modify(|changes| {
+            changes.is_live = true;
+            if !is_gapless {
+                changes.miss();
+            }
+        });
+    }
+
+    /// The broker tells nothing any more.
+    pub fn end(&self) {
+        self.0.changes.send_modify(|changes| changes.is_live = false);
+    }
+}
+
+/// One that follows, until dropped.
+#[derive(Debug)]
+pub struct Follower {
+    changes: watch::Receiver<Changes>,
+    _counted: Counted,
+}
+
+#[derive(Debug)]
+struct Counted(News);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.followers.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Follower {
+    /// What changed so far.
+    pub fn look<T>(&mut self, look: impl FnOnce(&Changes) -> T) -> T {
+        look(&self.changes.borrow_and_update())
+    }
+
+    /// Resolves when there is more to see than at the last look.
+    pub async fn changed(&mut self) {
+        if self.changes.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Waits, not longer than this, until the broker tells of changes.
+    pub async fn live(&self, within: Duration) {
+        let mut changes = self.changes.clone();
+        let live = changes.wait_for(|changes| changes.is_live);
+        // Later is soon enough: what may be missed until then is told as missed.
+        drop(tokio::time::timeout(within, live).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loop_id(name: &str) -> LoopId {
+        name.parse().expect("an id")
+    }
+
+    fn role(name: &str) -> RoleId {
+        name.parse().expect("an id")
+    }
+
+    fn item(kind: Option<Kind>) -> wire::FeedItem {
+        wire::FeedItem { events: vec![wire::Event { kind }], ..Default::default() }
+    }
+
+    fn opened(name: &str, participants: &[&str]) -> wire::FeedItem {
+        item(Some(Kind::LoopOpened(wire::LoopOpened {
+            r#loop: name.into(),
+            participants: participants.iter().map(ToString::to_string).collect(),
+        })))
+    }
+
+    fn handed(name: &str) -> wire::FeedItem {
+        let kind = wire::HandedOver { r#loop: name.into(), ..Default::default() };
+        item(Some(Kind::HandedOver(kind)))
+    }
+
+    /// Which of loops `main` and `side` and lists of A and C are newer after `items`.
+    fn news(items: &[wire::FeedItem]) -> String {
+        let mut changes = Changes::default();
+        let before = changes.newest();
+        items.iter().for_each(|item| changes.take(item));
+        let of_loop =
+            ["main", "side"].into_iter().filter(|it| before < changes.of_loop(&loop_id(it)));
+        let of_list = ["A", "C"].into_iter().filter(|it| before < changes.of_list(&role(it)));
+        of_loop.chain(of_list).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_each_event_changes() {
+        let renewed = wire::LeaseRenewed { r#loop: "main".into(), ..Default::default() };
+        let set = wire::ParticipantsSet { r#loop: "main".into(), participants: vec!["A".into()] };
+        for (items, expected) in [
+            (vec![], ""),
+            (vec![handed("main")], "main"),
+            (vec![handed("other")], ""),
+            (vec![handed("main"), handed("side")], "main side"),
+            (vec![opened("side", &["C", "D"])], "side C"),
+            (vec![item(Some(Kind::ParticipantsSet(set)))], "main A C"),
+            (vec![item(Some(Kind::LeaseRenewed(renewed)))], ""),
+            (vec![item(Some(Kind::NodeRegistered(Default::default())))], ""),
+            (vec![item(None)], "main side A C"),
+            (vec![handed("not a name")], "main side A C"),
+        ] {
+            assert_eq!(news(&items), expected, "{items:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_nothing_is_missed() {
+        let mut changes = Changes::default();
+        let before = changes.newest();
+        for number in 0..2 * KEPT_MAX {
+            let name = format!("l{number}");
+            changes.take(&opened(&name, &[&format!("r{number}")]));
+            assert!(changes.loops.len() <= KEPT_MAX && changes.lists.len() <= KEPT_MAX);
+        }
+        for number in [0, 1, KEPT_MAX, 2 * KEPT_MAX - 1] {
+            assert!(before < changes.of_loop(&loop_id(&format!("l{number}"))));
+            assert!(before < changes.of_list(&role(&format!("r{number}"))));
+        }
+    }
+
+    #[tokio::test]
+    async fn followers_are_counted_and_what_was_missed_is_told() {
+        let news = News::default();
+        let count = news.followers();
+        let (mut first, second) = (news.follow(), news.follow());
+        assert_eq!(*count.borrow(), 2);
+        drop(second);
+        assert_eq!(*count.borrow(), 1);
+        news.begin(true);
+        first.live(Duration::from_secs(5)).await;
+        let told = news.newest();
+        news.end();
+        news.begin(true);
+        assert!(first.look(|it| it.of_loop(&loop_id("main"))) <= told);
+        news.begin(false);
+        first.changed().await;
+        assert!(told < first.look(|it| it.of_loop(&loop_id("main"))));
+        drop(first);
+        assert_eq!(*count.borrow(), 0);
+    }
+}
