@@ -67,8 +67,11 @@ impl Hosting {
         let actions =
             node.roles().iter().filter_map(|spec| node.actions(&spec.role)).collect::<Vec<_>>();
         let stop = CancellationToken::new();
-        let settings =
-            mcp::Settings { sessions_dir: Some(data.join(SESSIONS)), hold: config.hold.value };
+        let settings = mcp::Settings {
+            sessions_dir: Some(data.join(SESSIONS)),
+            shared: config.shared.value.iter().cloned().collect(),
+            hold: config.hold.value,
+        };
         let mcp = tokio::spawn(mcp::serve(listener, actions, settings, stop.clone()));
         file.write(data).map_err(|why| {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))

@@ -1,9 +1,6 @@
 //! What an MCP client talks to: the server's side of one connection, session or request.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -17,15 +14,16 @@ use rmcp::{
 use tasuki_proto::reason::Reason;
 
 use super::{
+    address::Address,
     handed::Probe,
-    hold,
     host::{Host, Scope},
+    instances::Open,
     tools::{self, Call},
 };
-use crate::role::{Connected, Refusal};
-
-/// The header that says how many seconds a wait may be held.
-const HOLD_HEADER: &str = "tasuki-hold";
+use crate::role::{
+    Connected, Refusal,
+    player::{Ended, Instance},
+};
 
 #[derive(Clone)]
 pub(super) struct Agent {
@@ -40,7 +38,7 @@ enum Link {
     /// As long as a session that connections come and go under, or one request.
     Requests,
     /// As long as one connection, which is a sign of the agent's life.
-    Connection { hold: Option<Duration>, present: Arc<OnceLock<Connected>> },
+    Connection { address: Address, present: Arc<OnceLock<Connected>>, _open: Arc<Open> },
 }
 
 impl Agent {
@@ -48,9 +46,17 @@ impl Agent {
         Self { host, scope, link: Link::Requests }
     }
 
-    /// `hold` is what the connection's address said.
-    pub(super) fn of_connection(host: Arc<Host>, scope: Scope, hold: Option<Duration>) -> Self {
-        Self { host, scope, link: Link::Connection { hold, present: Arc::default() } }
+    /// `address` is what the request said that opened the connection; `what` it is to its agent.
+    pub(super) fn of_connection(
+        host: Arc<Host>,
+        scope: Scope,
+        address: Address,
+        what: Ended,
+    ) -> Self {
+        let who = Instance::from(address.instance.clone());
+        let open = Arc::new(host.instances.open(scope.roles(&host), &who, what));
+        let link = Link::Connection { address, present: Arc::default(), _open: open };
+        Self { host, scope, link }
     }
 
     fn instructions(&self) -> String {
@@ -67,24 +73,25 @@ impl Agent {
         )
     }
 
-    fn hold(&self, context: &RequestContext<RoleServer>) -> Option<Duration> {
-        // One that is unreadable was refused before it came here.
+    /// What the request says, else the one that opened the connection.
+    pub(super) fn address(&self, context: &RequestContext<RoleServer>) -> Address {
         let of_request = context.extensions.get::<http::request::Parts>();
-        let of_request = of_request.and_then(|parts| hold_in(parts).ok().flatten());
-        let of_connection = match &self.link {
-            Link::Requests => None,
-            Link::Connection { hold, .. } => *hold,
-        };
-        of_request.or(of_connection).or(self.host.hold)
+        let of_request = of_request.map(Address::of).unwrap_or_default();
+        match &self.link {
+            Link::Requests => of_request,
+            Link::Connection { address, .. } => of_request.or(address),
+        }
     }
-}
 
-/// What a request's header or address says about holding.
-pub(super) fn hold_in(parts: &http::request::Parts) -> Result<Option<Duration>, String> {
-    let in_query = hold::in_query(parts.uri.query())?;
-    let Some(header) = parts.headers.get(HOLD_HEADER) else { return Ok(in_query) };
-    let header = header.to_str().unwrap_or("(no text)");
-    hold::parse_seconds(&format_args!("the header {HOLD_HEADER}"), header).map(Some)
+    /// A connection is a sign of life as soon as its agent has spoken.
+    fn is_heard(&self, client: Option<&Implementation>) {
+        if let (Link::Connection { present, address, .. }, Some(actions)) =
+            (&self.link, self.scope.only(&self.host))
+        {
+            let who = address.instance.clone().into();
+            present.get_or_init(|| actions.connected(&tools::label_as(client, &who)));
+        }
+    }
 }
 
 fn probe(context: &RequestContext<RoleServer>) -> Option<Probe> {
@@ -111,11 +118,7 @@ impl ServerHandler for Agent {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        if let (Link::Connection { present, .. }, Some(actions)) =
-            (&self.link, self.scope.only(&self.host))
-        {
-            present.get_or_init(|| actions.connected(&tools::label(Some(&request.client_info))));
-        }
+        self.is_heard(Some(&request.client_info));
         let answer = self.negotiate_initialize(&request);
         context.peer.set_peer_info(request);
         answer
@@ -143,12 +146,16 @@ impl ServerHandler for Agent {
             };
             return Ok(CallToolResponse::Complete(tools::refused(&refusal)));
         };
+        let client = context.client_info();
+        self.is_heard(client.as_ref());
+        let address = self.address(&context);
         let call = Call {
             host: &self.host,
             scope: &self.scope,
             arguments: request.arguments.unwrap_or_default(),
-            client: context.client_info(),
-            hold: self.hold(&context),
+            client,
+            who: address.instance.into(),
+            hold: address.hold.or(self.host.hold),
             probe: probe(&context),
             context: &context,
         };

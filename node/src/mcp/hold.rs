@@ -3,7 +3,7 @@
 //! Clients cut long calls off at very different times, and most show the cut to the model as an
 //! error. Each is therefore answered at 0.8 of its own limit.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use tasuki_proto::limits::HOLD_MS_MAX;
 
@@ -74,23 +74,6 @@ fn by_client(client: &str, wants_progress: bool) -> Duration {
     })
 }
 
-/// Seconds as an address or a header writes them; more than can be held is cut later.
-pub(super) fn parse_seconds(place: &dyn fmt::Display, text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("{place} is {text:?}; it takes a whole number of seconds"));
-    }
-    Ok(Duration::from_secs(text.parse().unwrap_or(u64::MAX)))
-}
-
-/// `hold=SECONDS` of a query.
-pub(super) fn in_query(query: Option<&str>) -> Result<Option<Duration>, String> {
-    let pairs = query.unwrap_or_default().split('&');
-    let mut pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let hold = pairs.find(|(name, _)| *name == "hold");
-    hold.map(|(_, seconds)| parse_seconds(&"`hold` in the address", seconds)).transpose()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,17 +115,5 @@ mod tests {
         assert_eq!(secs(Some(600), Some(5)), 5);
         assert_eq!(secs(None, Some(3600)), 45);
         assert_eq!(secs(None, Some(0)), 0);
-    }
-
-    #[test]
-    fn a_query_may_say_how_long() {
-        let secs = |query| in_query(Some(query)).map(|hold| hold.map(|hold| hold.as_secs()));
-        assert_eq!(secs("a=1&hold=30"), Ok(Some(30)));
-        assert_eq!(secs("hold=99999999999999999999"), Ok(Some(u64::MAX)));
-        assert_eq!(secs("holder=x"), Ok(None));
-        assert_eq!(in_query(None), Ok(None));
-        for garbage in ["hold=soon", "hold=-1", "hold=", "hold", "hold=1.5", "hold=%31"] {
-            assert!(secs(garbage).is_err(), "{garbage}");
-        }
     }
 }

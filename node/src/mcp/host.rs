@@ -1,6 +1,11 @@
 //! The roles this node hosts and what all connections to them share.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+    sync::Arc,
+    time::Duration,
+};
 
 use tasuki_proto::{
     id::{InvalidId, RoleId},
@@ -9,6 +14,7 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use super::instances::Instances;
 use crate::role::{Actions, Refusal};
 
 /// Tool calls in flight, of all connections together: each holds a task and a wait.
@@ -16,6 +22,8 @@ const CALLS_MAX: usize = 4096;
 
 pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
+    /// Which agent plays each.
+    pub instances: Arc<Instances>,
     /// The hold of a connection that does not say.
     pub hold: Option<Duration>,
     /// Calls that may still begin.
@@ -33,12 +41,16 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(
         roles: Vec<Arc<dyn Actions>>,
+        shared: &BTreeSet<RoleId>,
         hold: Option<Duration>,
         stopping: CancellationToken,
     ) -> Self {
+        let roles: BTreeMap<RoleId, Arc<dyn Actions>> =
+            roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect();
         Self {
             hold,
-            roles: roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect(),
+            instances: Arc::new(Instances::new(roles.keys(), shared)),
+            roles,
             calls: Semaphore::new(CALLS_MAX),
             unwritten: TaskTracker::new(),
             tasks: TaskTracker::new(),
@@ -74,6 +86,14 @@ impl Scope {
         match self {
             Self::One(actions) => Some(actions),
             Self::All => host.only(),
+        }
+    }
+
+    /// Every role an agent may play at this address.
+    pub(super) fn roles<'a>(&'a self, host: &'a Host) -> Box<dyn Iterator<Item = &'a RoleId> + 'a> {
+        match self {
+            Self::One(actions) => Box::new(iter::once(actions.role())),
+            Self::All => Box::new(host.roles.keys()),
         }
     }
 

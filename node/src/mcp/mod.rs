@@ -13,14 +13,17 @@
 //!
 //! Nothing here knows whose turn it is: [`crate::role::Actions`] is asked.
 
+pub mod ask;
 pub mod bridge;
 
 mod accept;
+mod address;
 mod agent;
 mod events;
 mod handed;
 mod hold;
 mod host;
+mod instances;
 mod intent;
 mod lines;
 mod security;
@@ -29,6 +32,7 @@ mod sessions;
 mod sse;
 mod stdio;
 mod streamable;
+mod take_over;
 mod tools;
 
 pub use accept::CONNECTIONS_MAX;

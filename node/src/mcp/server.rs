@@ -4,14 +4,20 @@
 //! written; streams end; what is left is cut. All of it is over within five seconds.
 
 use std::{
-    collections::BTreeMap, future::poll_fn, io, path::PathBuf, pin::Pin, sync::Arc, time::Duration,
+    collections::{BTreeMap, BTreeSet},
+    future::poll_fn,
+    io,
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
 };
 
 use axum::{
     Json, Router,
     body::{Body, Bytes},
     extract::{Path, Request, State},
-    middleware::{self, Next},
+    middleware,
     response::{IntoResponse as _, Response},
     routing::{any, get, post},
 };
@@ -25,11 +31,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     accept::accept,
-    agent::hold_in,
+    address::readable,
     host::{Host, Scope},
     security::{Names, guard},
     sse, stdio,
     streamable::Streamable,
+    take_over::take_over,
 };
 use crate::role::Actions;
 
@@ -52,6 +59,8 @@ const END_MS_MAX: u64 = 1_500;
 pub struct Settings {
     /// Where sessions are remembered across restarts of the node; `None`: nowhere.
     pub sessions_dir: Option<PathBuf>,
+    /// Roles that several agents may play at once.
+    pub shared: BTreeSet<RoleId>,
     /// How long a wait is held for a connection that does not say; `None`: by the table of
     /// clients.
     pub hold: Option<Duration>,
@@ -99,7 +108,7 @@ pub async fn serve(
             format!("{address} is not a loopback address; MCP is served only on this machine"),
         ));
     }
-    let host = Arc::new(Host::new(roles, settings.hold, shutdown.clone()));
+    let host = Arc::new(Host::new(roles, &settings.shared, settings.hold, shutdown.clone()));
     let dir = settings.sessions_dir.as_deref();
     let mut of_role = BTreeMap::new();
     for (role, actions) in &host.roles {
@@ -113,7 +122,7 @@ pub async fn serve(
         stdio: stdio::Lines::default(),
         host: Arc::clone(&host),
     });
-    let app = routes(server).layer(middleware::from_fn(readable_hold));
+    let app = routes(server).layer(middleware::from_fn(readable));
     let app = app.layer(middleware::from_fn_with_state(Arc::new(Names::new(address)), guard));
     let (connections, ended) = (TaskTracker::new(), CancellationToken::new());
     accept(listener, app, shutdown, ended.clone(), connections.clone()).await;
@@ -140,6 +149,7 @@ fn routes(server: Arc<Server>) -> Router {
         .route("/sse", get(sse::open_of_all))
         .route("/sse/{role}", get(sse::open_of_role))
         .route("/message", post(sse::message))
+        .route("/take-over/{role}", post(take_over))
         .route("/stdio", get(stdio::open_of_all))
         .route("/stdio/{role}", get(stdio::open_of_role))
         .fallback(|| async {
@@ -217,14 +227,5 @@ async fn collect(mut body: Body) -> Result<Bytes, Unread> {
             return Err(Unread::TooLarge);
         }
         whole.extend_from_slice(&data);
-    }
-}
-
-/// Refuses an address or a header that says something unreadable about holding.
-async fn readable_hold(request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    match hold_in(&parts) {
-        Ok(_) => next.run(Request::from_parts(parts, body)).await,
-        Err(why) => refuse(StatusCode::BAD_REQUEST, "bad_request", why),
     }
 }

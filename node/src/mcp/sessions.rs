@@ -27,9 +27,10 @@ use rmcp::{
 };
 
 use super::{
+    address::Address,
     events::Events,
     host::{Host, Scope},
-    tools::label,
+    tools::label_as,
 };
 
 /// Sessions of one address in memory: each holds a task and a queue.
@@ -61,6 +62,7 @@ struct Known {
 #[derive(Debug)]
 struct Session {
     used: u64,
+    /// Empty when it was taken up again: its client's next call says it.
     client: String,
     /// One more for each stream that is open.
     open: Arc<()>,
@@ -135,7 +137,7 @@ impl Sessions {
         known.clock += 1;
         let session = Session {
             used: known.clock,
-            client: "unknown".to_owned(),
+            client: String::new(),
             open: Arc::default(),
             asked: Asked::default(),
         };
@@ -180,7 +182,9 @@ impl SessionManager for Sessions {
             && let ClientRequest::InitializeRequest(initialize) = &request.request
             && let Some(session) = self.known().sessions.get_mut(id)
         {
-            session.client = label(Some(&initialize.params.client_info));
+            let parts = initialize.extensions.get::<http::request::Parts>();
+            let instance = parts.and_then(|parts| Address::of(parts).instance);
+            session.client = label_as(Some(&initialize.params.client_info), &instance.into());
         }
         Ok(self.local.initialize_session(id, message).await?)
     }
@@ -367,7 +371,8 @@ mod tests {
     /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
     #[test]
     fn a_session_outlives_any_hold() {
-        let host = Arc::new(Host::new(Vec::new(), None, CancellationToken::new()));
+        let host =
+            Arc::new(Host::new(Vec::new(), &BTreeSet::new(), None, CancellationToken::new()));
         let config = Sessions::new(host, Scope::All).local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);

@@ -26,11 +26,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    agent::{Agent, hold_in},
+    address,
+    agent::Agent,
     handed::{Probe, Probes, TooMany},
     host::Scope,
     server::{Server, read_body, refuse},
 };
+use crate::role::player;
 
 /// Streams open at once.
 const SESSIONS_MAX: usize = 512;
@@ -99,8 +101,12 @@ fn open(server: Arc<Server>, scope: Scope, request: Request) -> Response {
         sessions.insert(id.clone(), session);
     }
     let (parts, _) = request.into_parts();
-    let agent =
-        Agent::of_connection(Arc::clone(&server.host), scope, hold_in(&parts).ok().flatten());
+    let agent = Agent::of_connection(
+        Arc::clone(&server.host),
+        scope,
+        address::Address::of(&parts),
+        player::Ended::Stream,
+    );
     let connection = Connection { received, outgoing, probes };
     let gone = server.host.ending.child_token();
     let held = gone.clone().drop_guard();

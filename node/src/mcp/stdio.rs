@@ -19,11 +19,13 @@ use rmcp::ServiceExt as _;
 use tokio::io::BufReader;
 
 use super::{
-    agent::{Agent, hold_in},
+    address::Address,
+    agent::Agent,
     host::Scope,
     lines::Connection,
     server::{Server, refuse},
 };
+use crate::role::player::Ended;
 
 /// The protocol that `Upgrade` names.
 pub const UPGRADE: &str = "tasuki-stdio";
@@ -82,7 +84,8 @@ fn open(server: Arc<Server>, scope: Scope, mut request: Request) -> Response {
     let upgrading = hyper::upgrade::on(&mut request);
     let (parts, _) = request.into_parts();
     let host = Arc::clone(&server.host);
-    let agent = Agent::of_connection(Arc::clone(&host), scope, hold_in(&parts).ok().flatten());
+    let address = Address::of(&parts);
+    let agent = Agent::of_connection(Arc::clone(&host), scope, address, Ended::Connection);
     let gone = host.ending.child_token();
     server.host.tasks.spawn(async move {
         let _place = place;

@@ -1,35 +1,54 @@
 //! Streamable HTTP: one endpoint for all versions of MCP from 2024-11-05 to 2026-07-28.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::Path,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::{
     body::Body,
     extract::Request,
     response::{IntoResponse as _, Response},
 };
-use http::{Method, StatusCode, header::CONTENT_TYPE};
+use bytes::Bytes;
+use http::{Method, StatusCode, header::CONTENT_TYPE, request::Parts};
+use http_body::Frame;
 use rmcp::{
     model::ClientJsonRpcMessage,
     transport::{StreamableHttpServerConfig, StreamableHttpService},
 };
 
 use super::{
+    address::Address,
     agent::Agent,
     handed::{Probe, Watched},
     host::{Host, Scope},
+    instances::Open,
     lines::complaint,
     server::{read_body, refuse},
     sessions::{Files, Sessions},
 };
+use crate::role::player::{Ended, Instance};
 
 /// Between two comments on a silent stream, in milliseconds: below the shortest silence after
 /// which a client's HTTP library gives up.
 const KEEP_ALIVE_MS: u64 = 15_000;
 
+/// The header in which a client without a session repeats its request's method.
+const METHOD_HEADER: &str = "mcp-method";
+
+/// The method that opens a stream of what changes.
+const LISTEN: &str = "subscriptions/listen";
+
 /// Streamable HTTP of one address.
 pub(super) struct Streamable {
     service: StreamableHttpService<Agent, Sessions>,
     host: Arc<Host>,
+    scope: Scope,
 }
 
 impl Streamable {
@@ -55,18 +74,12 @@ impl Streamable {
         let agent = Agent::of_requests(Arc::clone(host), scope.clone());
         let service =
             StreamableHttpService::new(move || Ok(agent.clone()), Arc::new(sessions), config);
-        Ok(Self { service, host: Arc::clone(host) })
+        Ok(Self { service, host: Arc::clone(host), scope: scope.clone() })
     }
 
     pub(super) async fn handle(&self, request: Request) -> Response {
         if request.method() != Method::POST {
-            let is_delete = request.method() == Method::DELETE;
-            let mut response = self.service.handle(request).await.map(Body::new);
-            if is_delete && response.status() == StatusCode::ACCEPTED {
-                // The session is ended, not about to be; some clients complain otherwise.
-                *response.status_mut() = StatusCode::NO_CONTENT;
-            }
-            return response;
+            return self.handle_no_post(request).await;
         }
         if self.host.stopping.is_cancelled() {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the node is stopping");
@@ -78,6 +91,9 @@ impl Streamable {
         };
         let probe = Probe::new(&self.host.unwritten);
         parts.extensions.insert(probe.clone());
+        // The stream on which a client without a session hears what changes.
+        let listens = parts.headers.get(METHOD_HEADER).is_some_and(|method| method == LISTEN);
+        let open = listens.then(|| self.stream_of(&parts));
         let request = Request::from_parts(parts, Body::from(body.clone()));
         let response = self.service.handle(request).await.map(Body::new);
         if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
@@ -90,6 +106,62 @@ impl Streamable {
             .headers()
             .get(CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        if is_stream { response.map(|body| Body::new(Watched::new(body, probe))) } else { response }
+        match (is_stream, open) {
+            (false, _) => response,
+            (true, None) => response.map(|body| Body::new(Watched::new(body, probe))),
+            (true, Some(open)) => response
+                .map(|body| Body::new(Watched::new(body, probe)))
+                .map(|body| Body::new(Kept { body, _open: open })),
+        }
+    }
+
+    /// A session's own stream, or its end.
+    async fn handle_no_post(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let who = Instance::from(Address::of(&parts).instance);
+        let is_delete = parts.method == Method::DELETE;
+        let open = (parts.method == Method::GET).then(|| self.stream_of(&parts));
+        let request = Request::from_parts(parts, body);
+        let mut response = self.service.handle(request).await.map(Body::new);
+        if is_delete && response.status() == StatusCode::ACCEPTED {
+            self.host.instances.left(self.scope.roles(&self.host), &who);
+            // The session is ended, not about to be; some clients complain otherwise.
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        match open {
+            Some(open) if response.status() == StatusCode::OK => {
+                response.map(|body| Body::new(Kept { body, _open: open }))
+            }
+            Some(_) | None => response,
+        }
+    }
+
+    /// The stream of a client that is there for as long as the stream is open.
+    fn stream_of(&self, parts: &Parts) -> Open {
+        let who = Instance::from(Address::of(parts).instance);
+        self.host.instances.open(self.scope.roles(&self.host), &who, Ended::Stream)
+    }
+}
+
+/// A response body, and what is open as long as it is.
+#[derive(Debug)]
+struct Kept {
+    body: Body,
+    _open: Open,
+}
+
+impl http_body::Body for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
     }
 }

@@ -6,10 +6,12 @@
 //!
 //! - [`state`]: what a role's actor keeps. Pure.
 //! - [`presence`]: whether somebody plays the role.
+//! - [`player`]: which agent does. Pure.
 //! - [`actor`]: the shell around the state. [`handle`]: the door to it. [`supervisor`]: its care.
 
 pub mod actor;
 pub mod handle;
+pub mod player;
 pub mod presence;
 pub mod state;
 pub mod supervisor;

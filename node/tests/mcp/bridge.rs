@@ -12,10 +12,10 @@ use crate::{
     world::{Loop, World, soon},
 };
 
-struct Agent {
+pub(crate) struct Agent {
     reader: BufReader<ReadHalf<DuplexStream>>,
-    writer: Option<WriteHalf<DuplexStream>>,
-    bridge: JoinHandle<Result<(), Error>>,
+    pub(crate) writer: Option<WriteHalf<DuplexStream>>,
+    pub(crate) bridge: JoinHandle<Result<(), Error>>,
 }
 
 impl Agent {
@@ -25,7 +25,10 @@ impl Agent {
         Self::with(move || url.clone(), Options { role, hold, ..Options::default() })
     }
 
-    fn with(node: impl Fn() -> String + Send + Sync + 'static, options: Options) -> Self {
+    pub(crate) fn with(
+        node: impl Fn() -> String + Send + Sync + 'static,
+        options: Options,
+    ) -> Self {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (stdin, stdout) = tokio::io::split(theirs);
         let bridge = tokio::spawn(async move { bridge(node, &options, stdin, stdout).await });
@@ -33,18 +36,18 @@ impl Agent {
         Self { reader: BufReader::new(reader), writer: Some(writer), bridge }
     }
 
-    async fn say(&mut self, line: &str) {
+    pub(crate) async fn say(&mut self, line: &str) {
         let line = format!("{line}\n");
         self.writer.as_mut().unwrap().write_all(line.as_bytes()).await.unwrap();
     }
 
-    async fn hear(&mut self) -> Value {
+    pub(crate) async fn hear(&mut self) -> Value {
         let mut line = String::new();
         soon(self.reader.read_line(&mut line)).await.unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line:?}"))
     }
 
-    async fn begin(&mut self) {
+    pub(crate) async fn begin(&mut self) {
         self.say(&initialize("2025-06-18", "junie").to_string()).await;
         assert_eq!(self.hear().await["result"]["serverInfo"]["name"], "tasuki");
         self.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;

@@ -6,6 +6,7 @@ mod bridge;
 mod flood;
 mod golden;
 mod http;
+mod instances;
 mod lifetimes;
 mod refusals;
 mod security;

@@ -7,13 +7,13 @@ use crate::{
     world::World,
 };
 
-struct Sse {
-    stream: Http,
+pub(crate) struct Sse {
+    pub(crate) stream: Http,
     endpoint: String,
 }
 
 impl Sse {
-    async fn new(world: &World, path: &str) -> Self {
+    pub(crate) async fn new(world: &World, path: &str) -> Self {
         let mut stream = Http::connect(world.addr).await;
         stream.send(&format!("GET {path}"), &[("Accept", "text/event-stream")], b"").await;
         assert_eq!(stream.headers["content-type"], "text/event-stream");
@@ -27,7 +27,7 @@ impl Sse {
         it
     }
 
-    async fn post(&self, world: &World, message: &Value) {
+    pub(crate) async fn post(&self, world: &World, message: &Value) {
         let mut http = Http::connect(world.addr).await;
         let request = format!("POST {}", self.endpoint);
         http.send(&request, &[JSON], message.to_string().as_bytes()).await;

@@ -228,6 +228,12 @@ impl World {
     }
 
     pub(crate) async fn start(addr: &str, shared: Arc<Loop>, sessions: Option<&Path>) -> Self {
+        let settings =
+            Settings { sessions_dir: sessions.map(Path::to_owned), ..Settings::default() };
+        Self::with(addr, shared, settings).await
+    }
+
+    pub(crate) async fn with(addr: &str, shared: Arc<Loop>, settings: Settings) -> Self {
         let roles = ["A", "B"]
             .map(|role| {
                 let shared = Arc::clone(&shared);
@@ -238,7 +244,6 @@ impl World {
         let listener = TcpListener::bind(addr).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let settings = Settings { sessions_dir: sessions.map(Path::to_owned), hold: None };
         let running = tokio::spawn(serve(listener, roles, settings, stop.clone()));
         Self { addr, shared, stop, running }
     }

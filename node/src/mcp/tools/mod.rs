@@ -20,8 +20,9 @@ use self::arguments::Arguments;
 use super::{
     handed::Probe,
     host::{Host, Scope},
+    instances::Playing,
 };
-use crate::role::Refusal;
+use crate::role::{Actions, Refusal, player::Instance};
 
 pub(super) use self::{result::refused, turn_loop::HANDOVER_WORK};
 
@@ -31,6 +32,8 @@ pub(super) struct Call<'a> {
     pub scope: &'a Scope,
     pub arguments: JsonObject,
     pub client: Option<Implementation>,
+    /// Which agent calls, of those that may play the role.
+    pub who: Instance,
     /// From the address or a header.
     pub hold: Option<Duration>,
     pub probe: Option<Probe>,
@@ -38,9 +41,37 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Name and version, for people.
+    /// Name and version, and which instance, for people.
     fn client_label(&self) -> String {
-        label(self.client.as_ref())
+        label_as(self.client.as_ref(), &self.who)
+    }
+
+    /// The role that the parameter `field` names, for a call that only looks.
+    fn spectator(
+        &self,
+        arguments: Arguments<'_>,
+        field: &'static str,
+    ) -> Result<Arc<dyn Actions>, Refusal> {
+        let named = arguments.name(field)?;
+        let actions = self.scope.resolve(self.host, field, named.as_deref())?;
+        if self.host.instances.looked(actions.role(), &self.who) {
+            actions.called(&self.client_label());
+        }
+        Ok(actions)
+    }
+
+    /// The same for a call that acts or waits: only the agent that plays the role may.
+    fn player(
+        &self,
+        arguments: Arguments<'_>,
+        field: &'static str,
+    ) -> Result<(Arc<dyn Actions>, Playing), Refusal> {
+        let named = arguments.name(field)?;
+        let actions = self.scope.resolve(self.host, field, named.as_deref())?;
+        let client = label(self.client.as_ref());
+        let playing = self.host.instances.enter(actions.role(), &self.who, &client)?;
+        actions.called(&self.client_label());
+        Ok((actions, playing))
     }
 }
 
@@ -54,6 +85,14 @@ pub(super) fn label(client: Option<&Implementation>) -> String {
             label.chars().filter(|c| !c.is_control()).take(LABEL_CHARS_MAX).collect()
         },
     )
+}
+
+/// The same with the instance it says it is.
+pub(super) fn label_as(client: Option<&Implementation>, who: &Instance) -> String {
+    match who.id() {
+        Some(id) => format!("{} as {id}", label(client)),
+        None => label(client),
+    }
 }
 
 /// The tools of an address, by name. Where the address names the role, the parameter that

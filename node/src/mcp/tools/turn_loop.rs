@@ -24,7 +24,7 @@ use crate::{
         hold::{Ask, hold},
         intent,
     },
-    role::{Actions, HandOver, Refusal},
+    role::{HandOver, Refusal},
 };
 
 pub(super) const AWAIT_MY_TURN: &str = "await_my_turn";
@@ -133,7 +133,7 @@ pub(super) async fn await_my_turn(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let actions = actor(call, arguments, "agent_id")?;
+    let (actions, playing) = call.player(arguments, "agent_id")?;
     let loop_id = arguments.loop_id()?;
     let hold = hold(&Ask {
         client: call.client.as_ref().map_or("", |client| &client.name),
@@ -144,6 +144,7 @@ pub(super) async fn await_my_turn(
     let _present = actions.connected(&call.client_label());
     let answer = tokio::select! {
         biased;
+        () = playing.lost() => lost(loop_id.as_str()),
         answer = actions.await_turn(&loop_id, hold) => answer?,
         () = call.host.stopping.cancelled() => still_waiting(loop_id.as_str()),
         () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => {
@@ -162,6 +163,11 @@ pub(super) async fn await_my_turn(
 
 fn still_waiting(loop_id: &str) -> wire::TurnAnswer {
     wire::TurnAnswer { still_waiting: true, r#loop: loop_id.to_owned(), ..Default::default() }
+}
+
+/// Another agent plays the role by now.
+fn lost(loop_id: &str) -> wire::TurnAnswer {
+    wire::TurnAnswer { superseded: true, r#loop: loop_id.to_owned(), ..Default::default() }
 }
 
 /// Progress for as long as it is polled.
@@ -187,7 +193,7 @@ pub(super) async fn handover_work(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let actions = actor(call, arguments, "current_agent_id")?;
+    let (actions, _playing) = call.player(arguments, "current_agent_id")?;
     let is_task_complete = arguments
         .flag("is_task_complete")?
         .ok_or_else(|| missing("is_task_complete", "true ends the whole task, false goes on"))?;
@@ -226,19 +232,8 @@ pub(super) async fn loop_status(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let actions = actor(call, arguments, "agent_id")?;
+    let actions = call.spectator(arguments, "agent_id")?;
     let loop_id = arguments.loop_id()?;
     let status = actions.loop_status(&loop_id).await?;
     Ok(shown(&Status::new(loop_id.as_str(), &status)))
-}
-
-fn actor(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-    field: &'static str,
-) -> Result<Arc<dyn Actions>, Refusal> {
-    let named = arguments.name(field)?;
-    let actions = call.scope.resolve(call.host, field, named.as_deref())?;
-    actions.called(&call.client_label());
-    Ok(actions)
 }
