@@ -22,6 +22,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Where sessions are remembered, in the data directory.
 const SESSIONS: &str = "sessions";
 
+/// Where it is remembered how long clients wait, in the data directory.
+const HOLDS: &str = "holds.json";
+
 /// A running node and its MCP side.
 pub(super) struct Hosting {
     node: Node,
@@ -69,8 +72,10 @@ impl Hosting {
         let stop = CancellationToken::new();
         let settings = mcp::Settings {
             sessions_dir: Some(data.join(SESSIONS)),
+            holds_file: Some(data.join(HOLDS)),
             shared: config.shared.value.iter().cloned().collect(),
             hold: config.hold.value,
+            ..mcp::Settings::default()
         };
         let mcp = tokio::spawn(mcp::serve(listener, actions, settings, stop.clone()));
         file.write(data).map_err(|why| {

@@ -12,10 +12,12 @@ use rmcp::{
     service::RequestContext,
 };
 use tasuki_proto::reason::Reason;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     address::Address,
     handed::Probe,
+    hold::Transport,
     host::{Host, Scope},
     instances::Open,
     tools::{self, Call},
@@ -38,7 +40,14 @@ enum Link {
     /// As long as a session that connections come and go under, or one request.
     Requests,
     /// As long as one connection, which is a sign of the agent's life.
-    Connection { address: Address, present: Arc<OnceLock<Connected>>, _open: Arc<Open> },
+    Connection {
+        address: Address,
+        what: Ended,
+        /// Cancelled when the connection ends.
+        gone: CancellationToken,
+        present: Arc<OnceLock<Connected>>,
+        _open: Arc<Open>,
+    },
 }
 
 impl Agent {
@@ -52,10 +61,11 @@ impl Agent {
         scope: Scope,
         address: Address,
         what: Ended,
+        gone: CancellationToken,
     ) -> Self {
         let who = Instance::from(address.instance.clone());
         let open = Arc::new(host.instances.open(scope.roles(&host), &who, what));
-        let link = Link::Connection { address, present: Arc::default(), _open: open };
+        let link = Link::Connection { address, what, gone, present: Arc::default(), _open: open };
         Self { host, scope, link }
     }
 
@@ -80,6 +90,22 @@ impl Agent {
         match &self.link {
             Link::Requests => of_request,
             Link::Connection { address, .. } => of_request.or(address),
+        }
+    }
+
+    fn transport(&self) -> Transport {
+        match &self.link {
+            Link::Connection { what: Ended::Connection, .. } => Transport::Stdio,
+            Link::Connection { what: Ended::Call | Ended::Stream, .. } | Link::Requests => {
+                Transport::Http
+            }
+        }
+    }
+
+    fn gone(&self) -> Option<&CancellationToken> {
+        match &self.link {
+            Link::Requests => None,
+            Link::Connection { gone, .. } => Some(gone),
         }
     }
 
@@ -156,6 +182,8 @@ impl ServerHandler for Agent {
             client,
             who: address.instance.into(),
             hold: address.hold.or(self.host.hold),
+            transport: self.transport(),
+            gone: self.gone(),
             probe: probe(&context),
             context: &context,
         };

@@ -1,11 +1,6 @@
 //! The roles this node hosts and what all connections to them share.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    iter,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, iter, sync::Arc, time::Duration};
 
 use tasuki_proto::{
     id::{InvalidId, RoleId},
@@ -14,7 +9,7 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::instances::Instances;
+use super::{hold::Learning, instances::Instances, server::Settings};
 use crate::role::{Actions, Refusal};
 
 /// Tool calls in flight, of all connections together: each holds a task and a wait.
@@ -24,6 +19,8 @@ pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
     /// Which agent plays each.
     pub instances: Arc<Instances>,
+    /// What held calls teach of clients' patience.
+    pub learning: Arc<Learning>,
     /// The hold of a connection that does not say.
     pub hold: Option<Duration>,
     /// Calls that may still begin.
@@ -41,19 +38,22 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(
         roles: Vec<Arc<dyn Actions>>,
-        shared: &BTreeSet<RoleId>,
-        hold: Option<Duration>,
+        settings: Settings,
         stopping: CancellationToken,
     ) -> Self {
         let roles: BTreeMap<RoleId, Arc<dyn Actions>> =
             roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect();
+        let Settings { sessions_dir: _, holds_file, shared, hold, clock } = settings;
+        let tasks = TaskTracker::new();
+        let learning = Learning::new(holds_file, clock.clone(), tasks.clone(), stopping.clone());
         Self {
             hold,
-            instances: Arc::new(Instances::new(roles.keys(), shared)),
+            instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
+            learning: Arc::new(learning),
             roles,
             calls: Semaphore::new(CALLS_MAX),
             unwritten: TaskTracker::new(),
-            tasks: TaskTracker::new(),
+            tasks,
             stopping,
             ending: CancellationToken::new(),
         }

@@ -16,7 +16,7 @@ use tasuki_proto::{id::RoleId, reason::Reason};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock,
+    clock::Clock,
     role::{
         Refusal,
         player::{Ended, InUse, Instance, Players},
@@ -27,6 +27,7 @@ use crate::{
 pub(super) struct Instances {
     /// Roles that several agents may play at once are not among them.
     roles: BTreeMap<RoleId, Mutex<Role>>,
+    clock: Clock,
 }
 
 #[derive(Debug, Default)]
@@ -40,9 +41,10 @@ impl Instances {
     pub(super) fn new<'a>(
         roles: impl Iterator<Item = &'a RoleId>,
         shared: &BTreeSet<RoleId>,
+        clock: Clock,
     ) -> Self {
         let alone = roles.filter(|role| !shared.contains(*role));
-        Self { roles: alone.map(|role| (role.clone(), Mutex::default())).collect() }
+        Self { roles: alone.map(|role| (role.clone(), Mutex::default())).collect(), clock }
     }
 
     /// `who` acts as `role`, or waits as it, until the result is dropped.
@@ -55,7 +57,7 @@ impl Instances {
         let Some(mut it) = self.role(role) else {
             return Ok(Playing { lost: CancellationToken::new(), _open: None });
         };
-        match it.players.enter(clock::now(), who, client) {
+        match it.players.enter(self.clock.now(), who, client) {
             Ok(false) => {}
             Ok(true) => {
                 tracing::info!(%role, %who, client, "an agent plays a role");
@@ -70,7 +72,7 @@ impl Instances {
 
     /// `who` looks at what concerns `role`. Whether that is a sign that somebody plays it.
     pub(super) fn looked(&self, role: &RoleId, who: &Instance) -> bool {
-        self.role(role).is_none_or(|mut it| it.players.looked(clock::now(), who))
+        self.role(role).is_none_or(|mut it| it.players.looked(self.clock.now(), who))
     }
 
     /// Something that `who` has for `roles` is open until the result is dropped.
@@ -93,14 +95,14 @@ impl Instances {
     /// A session of `who` was closed by its client.
     pub(super) fn left<'a>(&self, roles: impl Iterator<Item = &'a RoleId>, who: &Instance) {
         for mut it in roles.filter_map(|role| self.role(role)) {
-            it.players.ended(clock::now(), who, Ended::Connection);
+            it.players.ended(self.clock.now(), who, Ended::Connection);
         }
     }
 
     /// A person gives `role` to `who`. Whoever lost it by that; `Err`: several may play it.
     pub(super) fn take_over(&self, role: &RoleId, who: &Instance) -> Result<Option<InUse>, Shared> {
         let mut it = self.role(role).ok_or(Shared)?;
-        let loses = it.players.take_over(clock::now(), who);
+        let loses = it.players.take_over(self.clock.now(), who);
         if let Some(loses) = &loses {
             tracing::info!(%role, %who, by = %loses.by, "a role was taken over");
             std::mem::take(&mut it.lost).cancel();
@@ -144,7 +146,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         for role in &self.roles {
             if let Some(mut it) = self.instances.role(role) {
-                it.players.closed(clock::now(), &self.who, self.what);
+                it.players.closed(self.instances.clock.now(), &self.who, self.what);
             }
         }
     }

@@ -19,6 +19,7 @@ pub mod bridge;
 mod accept;
 mod address;
 mod agent;
+mod early;
 mod events;
 mod handed;
 mod hold;

@@ -38,7 +38,7 @@ use super::{
     streamable::Streamable,
     take_over::take_over,
 };
-use crate::role::Actions;
+use crate::{clock::Clock, role::Actions};
 
 /// A request's body, in bytes: two texts of a handover at their limit, escaped, with room.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -59,11 +59,15 @@ const END_MS_MAX: u64 = 1_500;
 pub struct Settings {
     /// Where sessions are remembered across restarts of the node; `None`: nowhere.
     pub sessions_dir: Option<PathBuf>,
+    /// Where it is remembered how long clients wait; `None`: nowhere.
+    pub holds_file: Option<PathBuf>,
     /// Roles that several agents may play at once.
     pub shared: BTreeSet<RoleId>,
     /// How long a wait is held for a connection that does not say; `None`: by the table of
     /// clients.
     pub hold: Option<Duration>,
+    /// What time it is for who plays a role, and for how long calls were held.
+    pub clock: Clock,
 }
 
 pub(super) struct Server {
@@ -108,8 +112,9 @@ pub async fn serve(
             format!("{address} is not a loopback address; MCP is served only on this machine"),
         ));
     }
-    let host = Arc::new(Host::new(roles, &settings.shared, settings.hold, shutdown.clone()));
-    let dir = settings.sessions_dir.as_deref();
+    let sessions_dir = settings.sessions_dir.clone();
+    let dir = sessions_dir.as_deref();
+    let host = Arc::new(Host::new(roles, settings, shutdown.clone()));
     let mut of_role = BTreeMap::new();
     for (role, actions) in &host.roles {
         let scope = Scope::One(Arc::clone(actions));

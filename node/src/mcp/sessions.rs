@@ -367,12 +367,12 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::mcp::server::Settings;
 
     /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
     #[test]
     fn a_session_outlives_any_hold() {
-        let host =
-            Arc::new(Host::new(Vec::new(), &BTreeSet::new(), None, CancellationToken::new()));
+        let host = Arc::new(Host::new(Vec::new(), Settings::default(), CancellationToken::new()));
         let config = Sessions::new(host, Scope::All).local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);

@@ -101,14 +101,15 @@ fn open(server: Arc<Server>, scope: Scope, request: Request) -> Response {
         sessions.insert(id.clone(), session);
     }
     let (parts, _) = request.into_parts();
+    let gone = server.host.ending.child_token();
     let agent = Agent::of_connection(
         Arc::clone(&server.host),
         scope,
         address::Address::of(&parts),
         player::Ended::Stream,
+        gone.clone(),
     );
     let connection = Connection { received, outgoing, probes };
-    let gone = server.host.ending.child_token();
     let held = gone.clone().drop_guard();
     let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
     let host = Arc::clone(&server.host);

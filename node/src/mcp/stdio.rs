@@ -85,8 +85,9 @@ fn open(server: Arc<Server>, scope: Scope, mut request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let host = Arc::clone(&server.host);
     let address = Address::of(&parts);
-    let agent = Agent::of_connection(Arc::clone(&host), scope, address, Ended::Connection);
     let gone = host.ending.child_token();
+    let agent =
+        Agent::of_connection(Arc::clone(&host), scope, address, Ended::Connection, gone.clone());
     server.host.tasks.spawn(async move {
         let _place = place;
         let io = match upgrading.await {

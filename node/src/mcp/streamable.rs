@@ -25,6 +25,7 @@ use rmcp::{
 use super::{
     address::Address,
     agent::Agent,
+    early::opened,
     handed::{Probe, Watched},
     host::{Host, Scope},
     instances::Open,
@@ -40,6 +41,9 @@ const KEEP_ALIVE_MS: u64 = 15_000;
 
 /// The header in which a client without a session repeats its request's method.
 const METHOD_HEADER: &str = "mcp-method";
+
+/// The method of a call, which may be held.
+const CALL: &str = "tools/call";
 
 /// The method that opens a stream of what changes.
 const LISTEN: &str = "subscriptions/listen";
@@ -94,8 +98,15 @@ impl Streamable {
         // The stream on which a client without a session hears what changes.
         let listens = parts.headers.get(METHOD_HEADER).is_some_and(|method| method == LISTEN);
         let open = listens.then(|| self.stream_of(&parts));
+        // Any other response opens at once, and some need their status and headers.
+        let is_modern_call = parts.headers.get(METHOD_HEADER).is_some_and(|it| it == CALL);
         let request = Request::from_parts(parts, Body::from(body.clone()));
-        let response = self.service.handle(request).await.map(Body::new);
+        let service = self.service.clone();
+        let answering = async move { service.handle(request).await.map(Body::new) };
+        let response = match is_modern_call {
+            true => opened(answering, Duration::from_millis(KEEP_ALIVE_MS)).await,
+            false => answering.await,
+        };
         if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
             && let Err(error) = serde_json::from_slice::<ClientJsonRpcMessage>(&body)
         {

@@ -5,6 +5,7 @@
 mod bridge;
 mod flood;
 mod golden;
+mod holds;
 mod http;
 mod instances;
 mod lifetimes;

@@ -15,10 +15,12 @@ use rmcp::{
     model::{CallToolResult, Implementation, JsonObject, Tool},
     service::RequestContext,
 };
+use tokio_util::sync::CancellationToken;
 
 use self::arguments::Arguments;
 use super::{
     handed::Probe,
+    hold::{self, Transport},
     host::{Host, Scope},
     instances::Playing,
 };
@@ -36,6 +38,9 @@ pub(super) struct Call<'a> {
     pub who: Instance,
     /// From the address or a header.
     pub hold: Option<Duration>,
+    pub transport: Transport,
+    /// Cancelled when the connection ends, where there is one.
+    pub gone: Option<&'a CancellationToken>,
     pub probe: Option<Probe>,
     pub context: &'a RequestContext<RoleServer>,
 }
@@ -44,6 +49,16 @@ impl Call<'_> {
     /// Name and version, and which instance, for people.
     fn client_label(&self) -> String {
         label_as(self.client.as_ref(), &self.who)
+    }
+
+    /// The call is held from here on; unless it is answered, its client gave it up.
+    fn hold_for(&self, hold: Duration) -> Held<'_> {
+        let client = self.client.as_ref();
+        let held = self.host.learning.begin(client, hold, self.hold.is_some());
+        if let Some(probe) = &self.probe {
+            probe.when_cut(held.clone());
+        }
+        Held { held, gone: self.gone }
     }
 
     /// The role that the parameter `field` names, for a call that only looks.
@@ -72,6 +87,28 @@ impl Call<'_> {
         let playing = self.host.instances.enter(actions.role(), &self.who, &client)?;
         actions.called(&self.client_label());
         Ok((actions, playing))
+    }
+}
+
+/// A held call. Dropped without an answer, it was cancelled or its stream broke.
+struct Held<'a> {
+    held: hold::Held,
+    gone: Option<&'a CancellationToken>,
+}
+
+impl Held<'_> {
+    fn answered(self) {
+        self.held.ended();
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // The end of an agent's process says nothing of how long it would have waited.
+        match self.gone {
+            Some(gone) if gone.is_cancelled() => self.held.ended(),
+            Some(_) | None => self.held.cut(),
+        }
     }
 }
 

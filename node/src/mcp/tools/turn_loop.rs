@@ -135,23 +135,29 @@ pub(super) async fn await_my_turn(
 ) -> Result<CallToolResult, Refusal> {
     let (actions, playing) = call.player(arguments, "agent_id")?;
     let loop_id = arguments.loop_id()?;
+    let client = call.client.as_ref();
     let hold = hold(&Ask {
-        client: call.client.as_ref().map_or("", |client| &client.name),
+        client: client.map_or(("", ""), |client| (&client.name, &client.version)),
+        transport: call.transport,
         wants_progress: call.context.meta.get_progress_token().is_some(),
+        learnt: client.and_then(|client| call.host.learning.hold(client)),
         configured: call.hold,
         asked: arguments.seconds("timeout_sec")?,
     });
+    let held = call.hold_for(hold);
     let _present = actions.connected(&call.client_label());
     let answer = tokio::select! {
         biased;
-        () = playing.lost() => lost(loop_id.as_str()),
-        answer = actions.await_turn(&loop_id, hold) => answer?,
-        () = call.host.stopping.cancelled() => still_waiting(loop_id.as_str()),
+        () = playing.lost() => Ok(lost(loop_id.as_str())),
+        answer = actions.await_turn(&loop_id, hold) => answer,
+        () = call.host.stopping.cancelled() => Ok(still_waiting(loop_id.as_str())),
         () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => {
-            still_waiting(loop_id.as_str())
+            Ok(still_waiting(loop_id.as_str()))
         }
         never = signs_of_life(call) => match never {},
     };
+    held.answered();
+    let answer = answer?;
     if answer.can_start
         && let Some(probe) = &call.probe
     {
