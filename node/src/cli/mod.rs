@@ -7,6 +7,7 @@
 mod broker;
 mod completions;
 mod config_check;
+mod connect;
 mod events;
 mod failure;
 mod filebox;
@@ -70,6 +71,10 @@ pub enum Command {
     Up(up::Args),
     /// Run a node that uses a broker elsewhere
     Node(node::Args),
+    /// Connect a coding agent: write its MCP configuration
+    Connect(connect::Args),
+    /// Take back what `connect` wrote
+    Disconnect(connect::DisconnectArgs),
     /// Speak MCP on standard input and output, as one role of the running node
     Mcp(mcp::Args),
     /// See and steer loops: who has the turn, what was handed over
@@ -145,11 +150,15 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
     match &cli.command {
         Command::Up(args) => args.flags(&mut flags),
         Command::Node(args) => args.flags(&mut flags),
+        Command::Connect(args) => args.flags(&mut flags),
         Command::Mcp(args) => args.flags(&mut flags),
         Command::Loop(command) => flags.target(command.target()),
         Command::Watch(args) => flags.target(&args.target),
         Command::Status(args) => flags.target(&args.target),
-        Command::TakeOver(_) | Command::Config(_) | Command::Completions(_) => {}
+        Command::TakeOver(_)
+        | Command::Disconnect(_)
+        | Command::Config(_)
+        | Command::Completions(_) => {}
     }
     let around = Surroundings::of_process();
     let (config, problems) = Config::look(flags.0, cli.global.config.as_deref(), &around);
@@ -172,6 +181,8 @@ async fn dispatch(command: Command, config: &Config, output: &mut Output) -> Res
     match command {
         Command::Up(_) => up::run(config, output).await,
         Command::Node(args) => node::run(args, config, output).await,
+        Command::Connect(args) => connect::run(args, config, output).await,
+        Command::Disconnect(args) => connect::disconnect(args, config, output).await,
         Command::Mcp(args) => mcp::run(args, config).await,
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Watch(args) => watch::run(args, config, output).await,

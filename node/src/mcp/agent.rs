@@ -20,6 +20,7 @@ use super::{
     hold::Transport,
     host::{Host, Scope},
     instances::Open,
+    served::{Lifeline, Served, Stay},
     tools::{self, Call},
 };
 use crate::role::{
@@ -42,33 +43,58 @@ enum Link {
     /// As long as one connection, which is a sign of the agent's life.
     Connection {
         address: Address,
-        what: Ended,
-        /// Cancelled when the connection ends.
-        gone: CancellationToken,
+        line: Lifeline,
         present: Arc<OnceLock<Connected>>,
         _open: Arc<Open>,
     },
 }
 
-impl Agent {
-    pub(super) fn of_requests(host: Arc<Host>, scope: Scope) -> Self {
-        Self { host, scope, link: Link::Requests }
+/// The agents of one address.
+pub(super) struct Agents {
+    pub host: Arc<Host>,
+    pub scope: Scope,
+}
+
+impl Agents {
+    fn agent(&self, link: Link) -> Agent {
+        Agent { host: Arc::clone(&self.host), scope: self.scope.clone(), link }
     }
 
-    /// `address` is what the request said that opened the connection; `what` it is to its agent.
-    pub(super) fn of_connection(
-        host: Arc<Host>,
-        scope: Scope,
-        address: Address,
-        what: Ended,
-        gone: CancellationToken,
-    ) -> Self {
+    fn open(&self, address: &Address, what: Ended) -> Open {
         let who = Instance::from(address.instance.clone());
-        let open = Arc::new(host.instances.open(scope.roles(&host), &who, what));
-        let link = Link::Connection { address, what, gone, present: Arc::default(), _open: open };
-        Self { host, scope, link }
+        self.host.instances.open(self.scope.roles(&self.host), &who, what)
+    }
+}
+
+impl Served for Agents {
+    type Handler = Agent;
+
+    fn of_requests(&self) -> Agent {
+        self.agent(Link::Requests)
     }
 
+    fn of_connection(&self, opening: &http::request::Parts) -> Agent {
+        let address = Address::of(opening);
+        let line = opening.extensions.get::<Lifeline>().cloned().unwrap_or_default();
+        let open = Arc::new(self.open(&address, line.what));
+        self.agent(Link::Connection { address, line, present: Arc::default(), _open: open })
+    }
+
+    fn stream(&self, opening: &http::request::Parts) -> Option<Stay> {
+        Some(Box::new(self.open(&Address::of(opening), Ended::Stream)))
+    }
+
+    fn left(&self, closing: &http::request::Parts) {
+        let who = Instance::from(Address::of(closing).instance);
+        self.host.instances.left(self.scope.roles(&self.host), &who);
+    }
+
+    fn connected(&self, client: &str) -> Option<Connected> {
+        Some(self.scope.only(&self.host)?.connected(client))
+    }
+}
+
+impl Agent {
     fn instructions(&self) -> String {
         let who = match self.scope.only(&self.host) {
             Some(actions) => format!("You are agent {}", actions.role()),
@@ -95,17 +121,15 @@ impl Agent {
 
     fn transport(&self) -> Transport {
         match &self.link {
-            Link::Connection { what: Ended::Connection, .. } => Transport::Stdio,
-            Link::Connection { what: Ended::Call | Ended::Stream, .. } | Link::Requests => {
-                Transport::Http
-            }
+            Link::Connection { line, .. } if line.what == Ended::Connection => Transport::Stdio,
+            Link::Connection { .. } | Link::Requests => Transport::Http,
         }
     }
 
     fn gone(&self) -> Option<&CancellationToken> {
         match &self.link {
             Link::Requests => None,
-            Link::Connection { gone, .. } => Some(gone),
+            Link::Connection { line, .. } => Some(&line.gone),
         }
     }
 

@@ -7,7 +7,7 @@ use tasuki_proto::{
     reason::Reason,
 };
 use tokio::sync::Semaphore;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 use super::{hold::Learning, instances::Instances, server::Settings};
 use crate::role::{Actions, Refusal};
@@ -25,14 +25,8 @@ pub(super) struct Host {
     pub hold: Option<Duration>,
     /// Calls that may still begin.
     pub calls: Semaphore,
-    /// Requests whose answer is not written yet.
-    pub unwritten: TaskTracker,
-    /// Connections that outlive their HTTP request, and what serves them.
-    pub tasks: TaskTracker,
-    /// Stop taking requests; answer waits.
+    /// Answer waits.
     pub stopping: CancellationToken,
-    /// End what is still open.
-    pub ending: CancellationToken,
 }
 
 impl Host {
@@ -44,18 +38,14 @@ impl Host {
         let roles: BTreeMap<RoleId, Arc<dyn Actions>> =
             roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect();
         let Settings { sessions_dir: _, holds_file, shared, hold, clock } = settings;
-        let tasks = TaskTracker::new();
-        let learning = Learning::new(holds_file, clock.clone(), tasks.clone(), stopping.clone());
+        let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
         Self {
             hold,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
             roles,
             calls: Semaphore::new(CALLS_MAX),
-            unwritten: TaskTracker::new(),
-            tasks,
             stopping,
-            ending: CancellationToken::new(),
         }
     }
 

@@ -28,6 +28,7 @@ mod instances;
 mod intent;
 mod lines;
 mod security;
+mod served;
 mod server;
 mod sessions;
 mod sse;
@@ -37,5 +38,11 @@ mod take_over;
 mod tools;
 
 pub use accept::CONNECTIONS_MAX;
-pub use server::{Settings, serve};
+pub use served::Served;
+pub use server::{Settings, serve, serve_with};
 pub use stdio::UPGRADE;
+
+/// The names of all tools, for clients that allow each by its name.
+pub fn tool_names() -> Vec<String> {
+    tools::list(&host::Scope::All).into_iter().map(|tool| tool.name.into_owned()).collect()
+}

@@ -32,8 +32,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     accept::accept,
     address::readable,
+    agent::Agents,
     host::{Host, Scope},
     security::{Names, guard},
+    served::Served,
     sse, stdio,
     streamable::Streamable,
     take_over::take_over,
@@ -70,28 +72,66 @@ pub struct Settings {
     pub clock: Clock,
 }
 
-pub(super) struct Server {
-    pub host: Arc<Host>,
-    pub sse: sse::Sessions,
-    pub stdio: stdio::Lines,
-    of_all: Streamable,
-    of_role: BTreeMap<RoleId, Streamable>,
+/// What the server's stopping waits for, and how the rest learns of it.
+#[derive(Debug, Clone)]
+pub(super) struct Life {
+    /// Requests whose answer is not written yet.
+    pub unwritten: TaskTracker,
+    /// Connections that outlive their HTTP request, and what serves them.
+    pub tasks: TaskTracker,
+    /// Stop taking requests; answer waits.
+    pub stopping: CancellationToken,
+    /// End what is still open.
+    pub ending: CancellationToken,
 }
 
-impl Server {
-    /// The scope of an address that names a role, or the answer that there is none.
-    pub(super) fn scope(&self, role: &str) -> Result<Scope, Box<Response>> {
-        role.parse::<RoleId>()
-            .ok()
-            .and_then(|role| self.host.roles.get(&role))
-            .map(|actions| Scope::One(Arc::clone(actions)))
-            .ok_or_else(|| Box::new(self.unknown_role(role)))
+impl Life {
+    fn new(stopping: CancellationToken) -> Self {
+        let ending = CancellationToken::new();
+        Self { unwritten: TaskTracker::new(), tasks: TaskTracker::new(), stopping, ending }
+    }
+}
+
+pub(super) struct Server<S: Served> {
+    pub life: Life,
+    pub sse: sse::Sessions,
+    pub stdio: stdio::Lines,
+    of_all: Address<S>,
+    of_role: BTreeMap<RoleId, Address<S>>,
+}
+
+/// What is served at one address.
+struct Address<S: Served> {
+    served: Arc<S>,
+    streamable: Streamable<S>,
+}
+
+impl<S: Served> Address<S> {
+    fn new(served: S, life: &Life, sessions_dir: Option<PathBuf>) -> io::Result<Self> {
+        let served = Arc::new(served);
+        Ok(Self { streamable: Streamable::new(Arc::clone(&served), life, sessions_dir)?, served })
+    }
+}
+
+impl<S: Served> Server<S> {
+    pub(super) fn served_to_all(&self) -> Arc<S> {
+        Arc::clone(&self.of_all.served)
+    }
+
+    /// What is served at an address that names a role.
+    pub(super) fn served_to(&self, role: &str) -> Result<Arc<S>, Box<Response>> {
+        Ok(Arc::clone(&self.of_role(role)?.served))
+    }
+
+    fn of_role(&self, role: &str) -> Result<&Address<S>, Box<Response>> {
+        let address = role.parse::<RoleId>().ok().and_then(|role| self.of_role.get(&role));
+        address.ok_or_else(|| Box::new(self.unknown_role(role)))
     }
 
     fn unknown_role(&self, role: &str) -> Response {
-        let names: Vec<&str> = self.host.roles.keys().map(RoleId::as_str).collect();
-        let message =
-            format!("this node does not host the role {role:?}; it hosts: {}", self.host.names());
+        let names: Vec<&str> = self.of_role.keys().map(RoleId::as_str).collect();
+        let hosted = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let message = format!("this node does not host the role {role:?}; it hosts: {hosted}");
         let body = json!({ "error": "unknown_role", "message": message, "roles": names });
         (StatusCode::NOT_FOUND, Json(body)).into_response()
     }
@@ -105,6 +145,44 @@ pub async fn serve(
     settings: Settings,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
+    let sessions_dir = settings.sessions_dir.clone();
+    let host = Arc::new(Host::new(roles, settings, shutdown.clone()));
+    let agents = |scope| Agents { host: Arc::clone(&host), scope };
+    let of_role = host.roles.iter();
+    let of_role = of_role.map(|(role, it)| (role.clone(), agents(Scope::One(Arc::clone(it)))));
+    let of_role = of_role.collect();
+    let of_all = agents(Scope::All);
+    let beside =
+        Router::new().route("/take-over/{role}", post(take_over)).with_state(Arc::clone(&host));
+    let served = run(listener, of_all, of_role, sessions_dir, beside, shutdown).await;
+    let written = host.learning.written();
+    if tokio::time::timeout(Duration::from_millis(END_MS_MAX), written).await.is_err() {
+        tracing::warn!("stopping before it is written what was learnt of clients");
+    }
+    served
+}
+
+/// Like [`serve`], for handlers of the caller's: `of_all` at the addresses that name no role,
+/// `of_role` at those that do. Sessions are remembered in `sessions_dir`, if there is one.
+pub async fn serve_with<S: Served>(
+    listener: TcpListener,
+    of_all: S,
+    of_role: BTreeMap<RoleId, S>,
+    sessions_dir: Option<PathBuf>,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    run(listener, of_all, of_role, sessions_dir, Router::new(), shutdown).await
+}
+
+/// `beside` is what is served beside MCP.
+async fn run<S: Served>(
+    listener: TcpListener,
+    of_all: S,
+    of_role: BTreeMap<RoleId, S>,
+    sessions_dir: Option<PathBuf>,
+    beside: Router,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {
         return Err(io::Error::new(
@@ -112,22 +190,21 @@ pub async fn serve(
             format!("{address} is not a loopback address; MCP is served only on this machine"),
         ));
     }
-    let sessions_dir = settings.sessions_dir.clone();
-    let dir = sessions_dir.as_deref();
-    let host = Arc::new(Host::new(roles, settings, shutdown.clone()));
-    let mut of_role = BTreeMap::new();
-    for (role, actions) in &host.roles {
-        let scope = Scope::One(Arc::clone(actions));
-        of_role.insert(role.clone(), Streamable::new(&host, &scope, dir)?);
-    }
+    let life = Life::new(shutdown.clone());
+    let dir = |name: &str| sessions_dir.as_ref().map(|dir| dir.join(name));
+    let at_role = |(role, served): (RoleId, S)| {
+        let address = Address::new(served, &life, dir(role.as_str()))?;
+        Ok((role, address))
+    };
     let server = Arc::new(Server {
-        of_all: Streamable::new(&host, &Scope::All, dir)?,
-        of_role,
+        // No role can have a name that begins so.
+        of_all: Address::new(of_all, &life, dir("_all"))?,
+        of_role: of_role.into_iter().map(at_role).collect::<io::Result<_>>()?,
         sse: sse::Sessions::default(),
         stdio: stdio::Lines::default(),
-        host: Arc::clone(&host),
+        life: life.clone(),
     });
-    let app = routes(server).layer(middleware::from_fn(readable));
+    let app = routes(server).merge(beside).layer(middleware::from_fn(readable));
     let app = app.layer(middleware::from_fn_with_state(Arc::new(Names::new(address)), guard));
     let (connections, ended) = (TaskTracker::new(), CancellationToken::new());
     accept(listener, app, shutdown, ended.clone(), connections.clone()).await;
@@ -137,45 +214,43 @@ pub async fn serve(
         let finished = tokio::time::timeout(Duration::from_millis(ms), tracker.wait()).await;
         finished.is_err().then(|| tracker.len())
     };
-    if let Some(count) = within(WRITE_MS_MAX, host.unwritten.clone()).await {
+    if let Some(count) = within(WRITE_MS_MAX, life.unwritten.clone()).await {
         tracing::warn!(count, "stopping with answers that are not written");
     }
-    host.ending.cancel();
-    tokio::join!(within(END_MS_MAX, host.tasks.clone()), within(END_MS_MAX, connections.clone()));
+    life.ending.cancel();
+    tokio::join!(within(END_MS_MAX, life.tasks.clone()), within(END_MS_MAX, connections.clone()));
     ended.cancel();
     Ok(())
 }
 
-fn routes(server: Arc<Server>) -> Router {
+fn routes<S: Served>(server: Arc<Server<S>>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
-        .route("/mcp", any(mcp_of_all))
-        .route("/mcp/{role}", any(mcp_of_role))
-        .route("/sse", get(sse::open_of_all))
-        .route("/sse/{role}", get(sse::open_of_role))
-        .route("/message", post(sse::message))
-        .route("/take-over/{role}", post(take_over))
-        .route("/stdio", get(stdio::open_of_all))
-        .route("/stdio/{role}", get(stdio::open_of_role))
+        .route("/mcp", any(mcp_of_all::<S>))
+        .route("/mcp/{role}", any(mcp_of_role::<S>))
+        .route("/sse", get(sse::open_of_all::<S>))
+        .route("/sse/{role}", get(sse::open_of_role::<S>))
+        .route("/message", post(sse::message::<S>))
+        .route("/stdio", get(stdio::open_of_all::<S>))
+        .route("/stdio/{role}", get(stdio::open_of_role::<S>))
         .fallback(|| async {
             refuse(StatusCode::NOT_FOUND, "not_found", "nothing is served at this address")
         })
         .with_state(server)
 }
 
-async fn mcp_of_all(State(server): State<Arc<Server>>, request: Request) -> Response {
-    server.of_all.handle(request).await
+async fn mcp_of_all<S: Served>(State(server): State<Arc<Server<S>>>, request: Request) -> Response {
+    server.of_all.streamable.handle(request).await
 }
 
-async fn mcp_of_role(
-    State(server): State<Arc<Server>>,
+async fn mcp_of_role<S: Served>(
+    State(server): State<Arc<Server<S>>>,
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
-    let served = role.parse::<RoleId>().ok().and_then(|role| server.of_role.get(&role));
-    match served {
-        Some(streamable) => streamable.handle(request).await,
-        None => server.unknown_role(&role),
+    match server.of_role(&role) {
+        Ok(address) => address.streamable.handle(request).await,
+        Err(refusal) => *refusal,
     }
 }
 

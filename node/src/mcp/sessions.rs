@@ -26,12 +26,7 @@ use rmcp::{
     },
 };
 
-use super::{
-    address::Address,
-    events::Events,
-    host::{Host, Scope},
-    tools::label_as,
-};
+use super::{address::Address, events::Events, served::Served, tools::label_as};
 
 /// Sessions of one address in memory: each holds a task and a queue.
 const SESSIONS_MAX: usize = 256;
@@ -45,10 +40,9 @@ const CHANNEL_CAPACITY: usize = 256;
 /// A silent session is ended after this long. Waits are silent, so it is far above any hold.
 const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(super) struct Sessions {
+pub(super) struct Sessions<S> {
     local: LocalSessionManager,
-    host: Arc<Host>,
-    scope: Scope,
+    served: Arc<S>,
     known: Mutex<Known>,
 }
 
@@ -106,15 +100,15 @@ pub(super) enum SessionsError {
     Local(#[from] LocalSessionManagerError),
 }
 
-impl Sessions {
-    pub(super) fn new(host: Arc<Host>, scope: Scope) -> Self {
+impl<S: Served> Sessions<S> {
+    pub(super) fn new(served: Arc<S>) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.channel_capacity = CHANNEL_CAPACITY;
         local.session_config.keep_alive = Some(IDLE);
         // An empty priming event is something that some clients cannot parse.
         local.session_config.sse_retry = None;
         let local = local.with_event_store(Arc::new(Events::default()));
-        Self { local, host, scope, known: Mutex::default() }
+        Self { local, served, known: Mutex::default() }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -162,7 +156,7 @@ impl Sessions {
     }
 }
 
-impl SessionManager for Sessions {
+impl<S: Served> SessionManager for Sessions<S> {
     type Error = SessionsError;
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
@@ -238,9 +232,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
-        let present = used
-            .as_ref()
-            .and_then(|(_, client)| Some(self.scope.only(&self.host)?.connected(client)));
+        let present = used.as_ref().and_then(|(_, client)| self.served.connected(client));
         let stream = self.local.create_standalone_stream(id).await?;
         Ok(kept_with(stream, (used, present)))
     }
@@ -366,14 +358,21 @@ mod tests {
     use tasuki_proto::limits::HOLD_MS_MAX;
     use tokio_util::sync::CancellationToken;
 
-    use super::*;
-    use crate::mcp::server::Settings;
+    use super::{
+        super::{
+            agent::Agents,
+            host::{Host, Scope},
+            server::Settings,
+        },
+        *,
+    };
 
     /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
     #[test]
     fn a_session_outlives_any_hold() {
         let host = Arc::new(Host::new(Vec::new(), Settings::default(), CancellationToken::new()));
-        let config = Sessions::new(host, Scope::All).local.session_config;
+        let agents = Arc::new(Agents { host, scope: Scope::All });
+        let config = Sessions::new(agents).local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);
         assert_eq!(config.channel_capacity, CHANNEL_CAPACITY);

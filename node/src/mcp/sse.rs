@@ -17,7 +17,7 @@ use axum::{
 use futures::{Stream, stream};
 use http::{StatusCode, request::Parts};
 use rmcp::{
-    RoleServer, ServiceExt as _,
+    RoleServer, ServerHandler, ServiceExt as _,
     model::{ClientJsonRpcMessage, ErrorData, GetExtensions as _, JsonRpcMessage},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
@@ -26,13 +26,11 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    address,
-    agent::Agent,
     handed::{Probe, Probes, TooMany},
-    host::Scope,
+    served::{Lifeline, Served},
     server::{Server, read_body, refuse},
 };
-use crate::role::player;
+use crate::role::player::Ended;
 
 /// Streams open at once.
 const SESSIONS_MAX: usize = 512;
@@ -68,26 +66,30 @@ impl Outgoing {
     }
 }
 
-pub(super) async fn open_of_all(State(server): State<Arc<Server>>, request: Request) -> Response {
-    open(server, Scope::All, request)
+pub(super) async fn open_of_all<S: Served>(
+    State(server): State<Arc<Server<S>>>,
+    request: Request,
+) -> Response {
+    let served = server.served_to_all();
+    open(server, &*served, request)
 }
 
-pub(super) async fn open_of_role(
-    State(server): State<Arc<Server>>,
+pub(super) async fn open_of_role<S: Served>(
+    State(server): State<Arc<Server<S>>>,
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
-    match server.scope(&role) {
-        Ok(scope) => open(server, scope, request),
+    match server.served_to(&role) {
+        Ok(served) => open(server, &*served, request),
         Err(refusal) => *refusal,
     }
 }
 
-fn open(server: Arc<Server>, scope: Scope, request: Request) -> Response {
+fn open<S: Served>(server: Arc<Server<S>>, served: &S, request: Request) -> Response {
     let id = uuid::Uuid::new_v4().simple().to_string();
     let (incoming, received) = mpsc::channel(CHANNEL_CAPACITY);
     let (outgoing, to_send) = mpsc::channel(CHANNEL_CAPACITY);
-    let probes = Arc::new(Probes::new(server.host.unwritten.clone()));
+    let probes = Arc::new(Probes::new(server.life.unwritten.clone()));
     {
         let session = Session { incoming, outgoing: outgoing.clone(), probes: Arc::clone(&probes) };
         let mut sessions = server.sse.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,21 +102,15 @@ fn open(server: Arc<Server>, scope: Scope, request: Request) -> Response {
         }
         sessions.insert(id.clone(), session);
     }
-    let (parts, _) = request.into_parts();
-    let gone = server.host.ending.child_token();
-    let agent = Agent::of_connection(
-        Arc::clone(&server.host),
-        scope,
-        address::Address::of(&parts),
-        player::Ended::Stream,
-        gone.clone(),
-    );
+    let (mut parts, _) = request.into_parts();
+    let gone = server.life.ending.child_token();
+    parts.extensions.insert(Lifeline { what: Ended::Stream, gone: gone.clone() });
+    let handler = served.of_connection(&parts);
     let connection = Connection { received, outgoing, probes };
     let held = gone.clone().drop_guard();
     let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
-    let host = Arc::clone(&server.host);
-    host.tasks.spawn(async move {
-        converse(agent, connection, gone).await;
+    server.life.tasks.clone().spawn(async move {
+        converse(handler, connection, gone).await;
         server.sse.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     });
     Sse::new(events(endpoint, to_send, held))
@@ -122,9 +118,9 @@ fn open(server: Arc<Server>, scope: Scope, request: Request) -> Response {
         .into_response()
 }
 
-async fn converse(agent: Agent, connection: Connection, gone: CancellationToken) {
+async fn converse(handler: impl ServerHandler, connection: Connection, gone: CancellationToken) {
     let served = tokio::select! {
-        served = agent.serve_with_ct(connection, gone.clone()) => served,
+        served = handler.serve_with_ct(connection, gone.clone()) => served,
         () = gone.cancelled() => return,
     };
     match served {
@@ -163,8 +159,8 @@ pub(super) struct Address {
     session_id: String,
 }
 
-pub(super) async fn message(
-    State(server): State<Arc<Server>>,
+pub(super) async fn message<S: Served>(
+    State(server): State<Arc<Server<S>>>,
     Query(address): Query<Address>,
     request: Request,
 ) -> Response {
@@ -231,20 +227,20 @@ struct Connection {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the stream has ended")]
-struct Ended;
+struct Closed;
 
 impl Transport<RoleServer> for Connection {
-    type Error = Ended;
+    type Error = Closed;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = Result<(), Ended>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), Closed>> + Send + 'static {
         let outgoing = self.outgoing.clone();
         let probe = self.probes.answered(&message);
         async move {
-            let message = Outgoing::new(&message, probe).ok_or(Ended)?;
-            outgoing.send(message).await.map_err(|_| Ended)
+            let message = Outgoing::new(&message, probe).ok_or(Closed)?;
+            outgoing.send(message).await.map_err(|_| Closed)
         }
     }
 
@@ -252,7 +248,7 @@ impl Transport<RoleServer> for Connection {
         self.received.recv().await
     }
 
-    async fn close(&mut self) -> Result<(), Ended> {
+    async fn close(&mut self) -> Result<(), Closed> {
         self.received.close();
         Ok(())
     }

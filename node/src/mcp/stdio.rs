@@ -19,10 +19,8 @@ use rmcp::ServiceExt as _;
 use tokio::io::BufReader;
 
 use super::{
-    address::Address,
-    agent::Agent,
-    host::Scope,
     lines::Connection,
+    served::{Lifeline, Served},
     server::{Server, refuse},
 };
 use crate::role::player::Ended;
@@ -37,31 +35,35 @@ const LINES_MAX: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct Lines(AtomicUsize);
 
-pub(super) async fn open_of_all(State(server): State<Arc<Server>>, request: Request) -> Response {
-    open(server, Scope::All, request)
+pub(super) async fn open_of_all<S: Served>(
+    State(server): State<Arc<Server<S>>>,
+    request: Request,
+) -> Response {
+    let served = server.served_to_all();
+    open(server, &*served, request)
 }
 
-pub(super) async fn open_of_role(
-    State(server): State<Arc<Server>>,
+pub(super) async fn open_of_role<S: Served>(
+    State(server): State<Arc<Server<S>>>,
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
-    match server.scope(&role) {
-        Ok(scope) => open(server, scope, request),
+    match server.served_to(&role) {
+        Ok(served) => open(server, &*served, request),
         Err(refusal) => *refusal,
     }
 }
 
 /// One taken place; given back when dropped.
-struct Place(Arc<Server>);
+struct Place<S: Served>(Arc<Server<S>>);
 
-impl Drop for Place {
+impl<S: Served> Drop for Place<S> {
     fn drop(&mut self) {
         self.0.stdio.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn open(server: Arc<Server>, scope: Scope, mut request: Request) -> Response {
+fn open<S: Served>(server: Arc<Server<S>>, served: &S, mut request: Request) -> Response {
     let asked = request.headers().get(UPGRADE_HEADER).and_then(|it| it.to_str().ok());
     if !asked.is_some_and(|asked| asked.eq_ignore_ascii_case(UPGRADE)) {
         let mut response = refuse(
@@ -82,13 +84,12 @@ fn open(server: Arc<Server>, scope: Scope, mut request: Request) -> Response {
     }
     let place = Place(Arc::clone(&server));
     let upgrading = hyper::upgrade::on(&mut request);
-    let (parts, _) = request.into_parts();
-    let host = Arc::clone(&server.host);
-    let address = Address::of(&parts);
-    let gone = host.ending.child_token();
-    let agent =
-        Agent::of_connection(Arc::clone(&host), scope, address, Ended::Connection, gone.clone());
-    server.host.tasks.spawn(async move {
+    let (mut parts, _) = request.into_parts();
+    let life = server.life.clone();
+    let gone = life.ending.child_token();
+    parts.extensions.insert(Lifeline { what: Ended::Connection, gone: gone.clone() });
+    let handler = served.of_connection(&parts);
+    server.life.tasks.spawn(async move {
         let _place = place;
         let io = match upgrading.await {
             Ok(io) => TokioIo::new(io),
@@ -98,12 +99,12 @@ fn open(server: Arc<Server>, scope: Scope, mut request: Request) -> Response {
         let connection = Connection::new(
             BufReader::new(reader),
             writer,
-            host.unwritten.clone(),
-            &host.tasks,
+            life.unwritten.clone(),
+            &life.tasks,
             gone.clone(),
         );
         let served = tokio::select! {
-            served = agent.serve_with_ct(connection, gone.clone()) => served,
+            served = handler.serve_with_ct(connection, gone.clone()) => served,
             () = gone.cancelled() => return,
         };
         match served {

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    path::Path,
+    path::PathBuf,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -15,7 +15,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use http::{Method, StatusCode, header::CONTENT_TYPE, request::Parts};
+use http::{Method, StatusCode, header::CONTENT_TYPE};
 use http_body::Frame;
 use rmcp::{
     model::ClientJsonRpcMessage,
@@ -23,17 +23,13 @@ use rmcp::{
 };
 
 use super::{
-    address::Address,
-    agent::Agent,
     early::opened,
     handed::{Probe, Watched},
-    host::{Host, Scope},
-    instances::Open,
     lines::complaint,
-    server::{read_body, refuse},
+    served::{Served, Stay},
+    server::{Life, read_body, refuse},
     sessions::{Files, Sessions},
 };
-use crate::role::player::{Ended, Instance};
 
 /// Between two comments on a silent stream, in milliseconds: below the shortest silence after
 /// which a client's HTTP library gives up.
@@ -49,43 +45,38 @@ const CALL: &str = "tools/call";
 const LISTEN: &str = "subscriptions/listen";
 
 /// Streamable HTTP of one address.
-pub(super) struct Streamable {
-    service: StreamableHttpService<Agent, Sessions>,
-    host: Arc<Host>,
-    scope: Scope,
+pub(super) struct Streamable<S: Served> {
+    service: StreamableHttpService<S::Handler, Sessions<S>>,
+    served: Arc<S>,
+    life: Life,
 }
 
-impl Streamable {
+impl<S: Served> Streamable<S> {
     /// Sessions are remembered in `dir`, if there is one.
-    pub(super) fn new(host: &Arc<Host>, scope: &Scope, dir: Option<&Path>) -> io::Result<Self> {
+    pub(super) fn new(served: Arc<S>, life: &Life, dir: Option<PathBuf>) -> io::Result<Self> {
         let mut config = StreamableHttpServerConfig::default()
             .with_sse_keep_alive(Some(Duration::from_millis(KEEP_ALIVE_MS)))
             // An empty priming event is something that some clients cannot parse.
             .with_sse_retry(None)
-            .with_cancellation_token(host.ending.clone())
+            .with_cancellation_token(life.ending.clone())
             // Host and Origin were checked for every endpoint alike.
             .disable_allowed_hosts()
             .disable_allowed_origins();
         if let Some(dir) = dir {
-            // No role can have a name that begins so.
-            let name = match scope {
-                Scope::One(actions) => actions.role().as_str(),
-                Scope::All => "_all",
-            };
-            config.session_store = Some(Arc::new(Files::open(dir.join(name))?));
+            config.session_store = Some(Arc::new(Files::open(dir)?));
         }
-        let sessions = Sessions::new(Arc::clone(host), scope.clone());
-        let agent = Agent::of_requests(Arc::clone(host), scope.clone());
+        let sessions = Arc::new(Sessions::new(Arc::clone(&served)));
+        let of_requests = Arc::clone(&served);
         let service =
-            StreamableHttpService::new(move || Ok(agent.clone()), Arc::new(sessions), config);
-        Ok(Self { service, host: Arc::clone(host), scope: scope.clone() })
+            StreamableHttpService::new(move || Ok(of_requests.of_requests()), sessions, config);
+        Ok(Self { service, served, life: life.clone() })
     }
 
     pub(super) async fn handle(&self, request: Request) -> Response {
         if request.method() != Method::POST {
             return self.handle_no_post(request).await;
         }
-        if self.host.stopping.is_cancelled() {
+        if self.life.stopping.is_cancelled() {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the node is stopping");
         }
         let (mut parts, body) = request.into_parts();
@@ -93,11 +84,11 @@ impl Streamable {
             Ok(body) => body,
             Err(refusal) => return *refusal,
         };
-        let probe = Probe::new(&self.host.unwritten);
+        let probe = Probe::new(&self.life.unwritten);
         parts.extensions.insert(probe.clone());
         // The stream on which a client without a session hears what changes.
         let listens = parts.headers.get(METHOD_HEADER).is_some_and(|method| method == LISTEN);
-        let open = listens.then(|| self.stream_of(&parts));
+        let open = listens.then(|| self.served.stream(&parts)).flatten();
         // Any other response opens at once, and some need their status and headers.
         let is_modern_call = parts.headers.get(METHOD_HEADER).is_some_and(|it| it == CALL);
         let request = Request::from_parts(parts, Body::from(body.clone()));
@@ -129,13 +120,14 @@ impl Streamable {
     /// A session's own stream, or its end.
     async fn handle_no_post(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
-        let who = Instance::from(Address::of(&parts).instance);
-        let is_delete = parts.method == Method::DELETE;
-        let open = (parts.method == Method::GET).then(|| self.stream_of(&parts));
+        let open = (parts.method == Method::GET).then(|| self.served.stream(&parts)).flatten();
+        let closing = (parts.method == Method::DELETE).then(|| parts.clone());
         let request = Request::from_parts(parts, body);
         let mut response = self.service.handle(request).await.map(Body::new);
-        if is_delete && response.status() == StatusCode::ACCEPTED {
-            self.host.instances.left(self.scope.roles(&self.host), &who);
+        if let Some(closing) = closing
+            && response.status() == StatusCode::ACCEPTED
+        {
+            self.served.left(&closing);
             // The session is ended, not about to be; some clients complain otherwise.
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
@@ -146,19 +138,12 @@ impl Streamable {
             Some(_) | None => response,
         }
     }
-
-    /// The stream of a client that is there for as long as the stream is open.
-    fn stream_of(&self, parts: &Parts) -> Open {
-        let who = Instance::from(Address::of(parts).instance);
-        self.host.instances.open(self.scope.roles(&self.host), &who, Ended::Stream)
-    }
 }
 
 /// A response body, and what is open as long as it is.
-#[derive(Debug)]
 struct Kept {
     body: Body,
-    _open: Open,
+    _open: Stay,
 }
 
 impl http_body::Body for Kept {

@@ -12,27 +12,24 @@ use axum::{
 };
 use http::StatusCode;
 use serde_json::json;
+use tasuki_proto::id::RoleId;
 
-use super::{
-    address::Address,
-    instances::Shared,
-    server::{Server, refuse},
-};
+use super::{address::Address, host::Host, instances::Shared, server::refuse};
 use crate::role::player::Instance;
 
 pub(super) async fn take_over(
-    State(server): State<Arc<Server>>,
+    State(host): State<Arc<Host>>,
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
-    let role = match server.scope(&role) {
-        Ok(scope) => scope.roles(&server.host).next().cloned(),
-        Err(refusal) => return *refusal,
+    let role = role.parse::<RoleId>().ok().filter(|role| host.roles.contains_key(role));
+    let Some(role) = role else {
+        let message = format!("the role is not one of this node's, which are: {}", host.names());
+        return refuse(StatusCode::NOT_FOUND, "unknown_role", message);
     };
-    let Some(role) = role else { return StatusCode::NOT_FOUND.into_response() };
     let (parts, _) = request.into_parts();
     let who = Instance::from(Address::of(&parts).instance);
-    match server.host.instances.take_over(&role, &who) {
+    match host.instances.take_over(&role, &who) {
         Ok(loses) => {
             let from = loses.map(|it| {
                 json!({

@@ -1,40 +1,16 @@
 //! What calls that clients gave up teach of how long they wait.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tasuki_node::{
-    clock::{Clock, Moment},
-    mcp::{Settings, bridge::Options},
-};
+use tasuki_node::mcp::{Settings, bridge::Options};
 
 use crate::{
     bridge::Agent,
     http::{Client, Http, call, initialize, modern, with_progress},
     sse::Sse,
-    world::{Loop, World, soon},
+    world::{Loop, Time, World, soon},
 };
-
-/// Time, as the tests move it on.
-#[derive(Clone, Default)]
-struct Time(Arc<AtomicU64>);
-
-impl Time {
-    fn pass(&self, secs: u64) {
-        self.0.fetch_add(secs * 1000, Ordering::SeqCst);
-    }
-
-    fn clock(&self) -> Clock {
-        let now = Arc::clone(&self.0);
-        Clock::new(move || Moment::from_millis(now.load(Ordering::SeqCst)))
-    }
-}
 
 async fn world(time: &Time, file: &Path) -> World {
     let holds_file = Some(file.to_owned());
@@ -236,5 +212,46 @@ async fn a_configured_hold_is_kept_though_it_is_too_long() {
         time.pass(secs);
         client.post(&cancel(1)).await;
         until_written(&file, secs * 1000).await;
+    }
+}
+
+#[tokio::test]
+async fn who_was_cut_off_gets_the_answer_at_its_next_call() {
+    for kind in KINDS {
+        let (_dir, file) = file();
+        let time = Time::default();
+        let world = world(&time, &file).await;
+        let mut parked = Parked::new(&world, kind).await;
+        time.pass(100);
+        parked.give_up(&world).await;
+        // From here on the server knows.
+        until_written(&file, 100_000).await;
+        // The wait of a broken session goes on, and its answer is written to nobody.
+        world.shared.give_to("B", Default::default());
+        world.shared.until("over", |state| state.waiting == 0).await;
+        assert!(world.shared.0.borrow().handed.is_empty(), "{kind}");
+        let told = match parked {
+            Parked::Session(client, _) => client.post(&wait(2)).await.answer().await,
+            Parked::Broken(_) => {
+                let client = Client::of(world.addr, "/mcp/B", "goose").await;
+                client.post(&wait(2)).await.answer().await
+            }
+            Parked::Stateless(_) | Parked::Silent(_) => {
+                let client = Client::modern(world.addr, "/mcp/B", "await_my_turn");
+                client.post(&modern(wait(2), "goose")).await.answer_or_body().await
+            }
+            Parked::Sse(mut it) => {
+                it.post(&world, &wait(2)).await;
+                it.stream.answer().await
+            }
+            Parked::Stdio(mut it) => {
+                it.say(&wait(2).to_string()).await;
+                it.hear().await
+            }
+        };
+        assert_eq!(told["id"], 2, "{kind}");
+        let turn = told["result"]["structuredContent"].clone();
+        assert_eq!((&turn["can_start"], &turn["turn"]), (&json!(true), &json!(2)), "{kind}");
+        world.shared.until("handed", |state| state.handed == [2]).await;
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     bridge::Agent,
     http::{BOTH, Client, Http, JSON, call, initialize, modern, text},
     sse::Sse,
-    world::{Loop, World, soon},
+    world::{Loop, Time, World, soon},
 };
 
 fn wait(id: u64) -> Value {
@@ -233,4 +233,42 @@ async fn an_id_that_is_none_is_refused_everywhere() {
     let mut http = Http::connect(world.addr).await;
     http.send("GET /sse/B", &[("Tasuki-As", "a b")], b"").await;
     assert_eq!(http.status, 400);
+}
+
+#[tokio::test]
+async fn an_agent_is_waited_for_by_what_of_it_ended_last() {
+    // It called; it has a session's stream open; that ended.
+    for (has_stream, is_closed, still, gone) in
+        [(false, false, 899, 901), (true, false, 9_000, 0), (true, true, 29, 31)]
+    {
+        let time = Time::default();
+        let settings = Settings { clock: time.clock(), ..Settings::default() };
+        let world = World::with("127.0.0.1:0", Loop::new(), settings).await;
+        let x = Client::new(world.addr, "/mcp/B?as=x").await;
+        let y = Client::new(world.addr, "/mcp/B?as=y").await;
+        let look = json!({ "timeout_sec": 0 });
+        let opened = if has_stream { Some(x.get(None).await) } else { None };
+        x.call("await_my_turn", look.clone()).await;
+        if is_closed {
+            drop(opened);
+            // Until the server knows, the agent is connected.
+            soon(async {
+                loop {
+                    let told = y.call("await_my_turn", look.clone()).await;
+                    assert_eq!(code(&told), "role_in_use");
+                    if !text(&told).contains("is connected") {
+                        break;
+                    }
+                }
+            })
+            .await;
+        }
+        time.pass(still);
+        assert_eq!(code(&y.call("await_my_turn", look.clone()).await), "role_in_use");
+        if gone != 0 {
+            time.pass(gone - still);
+            let told = y.call("await_my_turn", look.clone()).await;
+            assert_eq!(told["structuredContent"]["still_waiting"], true, "{told}");
+        }
+    }
 }

@@ -3,12 +3,16 @@
 use std::{
     net::SocketAddr,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use async_trait::async_trait;
 use tasuki_node::{
+    clock::{Clock, Moment},
     mcp::{Settings, serve},
     role::{Actions, Connected, HandOver, Refusal},
 };
@@ -23,6 +27,21 @@ use tokio_util::sync::CancellationToken;
 /// Fails a test that would hang.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time")
+}
+
+/// Time, as the tests move it on.
+#[derive(Clone, Default)]
+pub(crate) struct Time(Arc<AtomicU64>);
+
+impl Time {
+    pub(crate) fn pass(&self, secs: u64) {
+        self.0.fetch_add(secs * 1000, Ordering::SeqCst);
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        let now = Arc::clone(&self.0);
+        Clock::new(move || Moment::from_millis(now.load(Ordering::SeqCst)))
+    }
 }
 
 /// What is true of the one loop there is.

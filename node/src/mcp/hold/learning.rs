@@ -45,12 +45,17 @@ impl Learning {
     pub(in crate::mcp) fn new(
         path: Option<PathBuf>,
         clock: Clock,
-        tasks: TaskTracker,
         stopping: CancellationToken,
     ) -> Self {
         let cuts = path.as_deref().and_then(read).unwrap_or_default();
         let file = path.map(|path| Arc::new(File { path, writing: Mutex::default() }));
-        Self { cuts: Mutex::new(cuts), file, tasks, clock, stopping }
+        Self { cuts: Mutex::new(cuts), file, tasks: TaskTracker::new(), clock, stopping }
+    }
+
+    /// Resolves when what was learnt is written.
+    pub(in crate::mcp) async fn written(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 
     fn cuts(&self) -> MutexGuard<'_, Cuts> {

@@ -1,0 +1,167 @@
+//! TOML.
+
+use serde_json::Value as Read;
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike};
+
+use super::{Keys, LIST, TABLE, Tree, Unfit, Value, dotted};
+
+pub(super) struct Toml {
+    document: DocumentMut,
+    /// Lines end as on Windows; the library writes its own line ends.
+    has_returns: bool,
+}
+
+impl Toml {
+    pub(super) fn parse(text: &str) -> Result<Self, Unfit> {
+        let document = text.parse::<DocumentMut>().map_err(|why| {
+            let before = why.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let why = why.message().replace('\n', ", ");
+            Unfit::Malformed { line: before.matches('\n').count() + 1, why }
+        })?;
+        let has_returns = text.find('\n').is_some_and(|at| text[..at].ends_with('\r'));
+        Ok(Self { document, has_returns })
+    }
+
+    fn find(&self, keys: &Keys) -> Result<Option<&Item>, Unfit> {
+        let mut item = self.document.as_item();
+        for (depth, key) in keys.iter().enumerate() {
+            let table = item.as_table_like().ok_or_else(|| taken(&keys[..depth], TABLE))?;
+            let Some(next) = table.get(key) else { return Ok(None) };
+            item = next;
+        }
+        Ok(Some(item))
+    }
+
+    fn table(&mut self, keys: &Keys) -> Result<&mut dyn TableLike, Unfit> {
+        let mut item = self.document.as_item_mut();
+        for (depth, key) in keys.iter().enumerate() {
+            let is_inline = item.is_inline_table();
+            let table = item.as_table_like_mut().ok_or_else(|| taken(&keys[..depth], TABLE))?;
+            item = table.entry(key).or_insert_with(|| {
+                if is_inline {
+                    return toml_edit::value(InlineTable::new());
+                }
+                let mut table = Table::new();
+                table.set_implicit(true);
+                Item::Table(table)
+            });
+        }
+        item.as_table_like_mut().ok_or_else(|| taken(keys, TABLE))
+    }
+}
+
+impl Tree for Toml {
+    fn get(&self, keys: &Keys) -> Result<Option<Read>, Unfit> {
+        Ok(self.find(keys)?.map(read))
+    }
+
+    fn set(&mut self, keys: &Keys, value: &Value) -> Result<(), Unfit> {
+        let (last, around) = keys.split_last().expect("a value has a key");
+        let is_first = self.document.iter().next().is_none();
+        let is_inline = self.find(around)?.is_some_and(Item::is_inline_table);
+        let table = self.table(around)?;
+        let mut new = item(value, is_inline);
+        if let Some(section) = new.as_table_mut()
+            && !is_first
+        {
+            // A blank line before a new section, as people write them.
+            section.decor_mut().set_prefix("\n");
+        }
+        match table.get_mut(last) {
+            Some(Item::Value(old)) if new.is_value() => {
+                let decor = old.decor().clone();
+                if let Item::Value(mut new) = new {
+                    *new.decor_mut() = decor;
+                    *old = new;
+                }
+            }
+            Some(old) => *old = new,
+            None => drop(table.insert(last, new)),
+        }
+        Ok(())
+    }
+
+    fn include(&mut self, keys: &Keys, text: &str) -> Result<(), Unfit> {
+        let (last, around) = keys.split_last().expect("a list has a key");
+        let table = self.table(around)?;
+        let list = table.entry(last).or_insert_with(|| toml_edit::value(Array::new()));
+        let list = list.as_array_mut().ok_or_else(|| taken(keys, LIST))?;
+        if !list.iter().any(|item| item.as_str() == Some(text)) {
+            list.push(text);
+        }
+        Ok(())
+    }
+
+    fn exclude(&mut self, keys: &Keys, text: &str) -> Result<(), Unfit> {
+        let Some((last, around)) = keys.split_last() else { return Ok(()) };
+        if self.find(keys)?.is_none() {
+            return Ok(());
+        }
+        let list = self.table(around)?.get_mut(last).and_then(Item::as_array_mut);
+        list.ok_or_else(|| taken(keys, LIST))?.retain(|item| item.as_str() != Some(text));
+        Ok(())
+    }
+
+    fn remove(&mut self, keys: &Keys) -> Result<(), Unfit> {
+        let (last, around) = keys.split_last().expect("a value has a key");
+        if self.find(keys)?.is_some() {
+            self.table(around)?.remove(last);
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let text = self.document.to_string();
+        if self.has_returns { text.replace("\r\n", "\n").replace('\n', "\r\n") } else { text }
+    }
+}
+
+fn taken(keys: &Keys, expected: &'static str) -> Unfit {
+    Unfit::Taken { keys: dotted(keys), expected }
+}
+
+fn item(value: &Value, is_inline: bool) -> Item {
+    match value {
+        Value::Text(text) => toml_edit::value(text),
+        Value::Number(number) => toml_edit::value(i64::try_from(*number).unwrap_or(i64::MAX)),
+        Value::Yes => toml_edit::value(true),
+        Value::Texts(texts) => toml_edit::value(texts.iter().collect::<Array>()),
+        Value::Table(pairs) if is_inline => {
+            let values = pairs.iter().filter_map(|(key, value)| {
+                Some((key.as_str(), item(value, true).into_value().ok()?))
+            });
+            toml_edit::value(values.collect::<InlineTable>())
+        }
+        Value::Table(pairs) => {
+            let items = pairs.iter().map(|(key, value)| (key.as_str(), item(value, true)));
+            Item::Table(items.collect())
+        }
+    }
+}
+
+fn read(item: &Item) -> Read {
+    if let Some(table) = item.as_table_like() {
+        let pairs = table.iter().map(|(key, item)| (key.to_owned(), read(item)));
+        return Read::Object(pairs.collect());
+    }
+    if let Some(tables) = item.as_array_of_tables() {
+        let one = |table: &Table| read(&Item::Table(table.clone()));
+        return Read::Array(tables.iter().map(one).collect());
+    }
+    item.as_value().map_or(Read::Null, |value| match value {
+        toml_edit::Value::String(text) => text.value().as_str().into(),
+        toml_edit::Value::Integer(number) => (*number.value()).into(),
+        toml_edit::Value::Float(number) => (*number.value()).into(),
+        toml_edit::Value::Boolean(truth) => (*truth.value()).into(),
+        toml_edit::Value::Datetime(time) => time.value().to_string().into(),
+        toml_edit::Value::Array(list) => {
+            list.iter().map(|value| read(&Item::Value(value.clone()))).collect()
+        }
+        toml_edit::Value::InlineTable(table) => {
+            let pairs = table.iter();
+            let pairs =
+                pairs.map(|(key, value)| (key.to_owned(), read(&Item::Value(value.clone()))));
+            Read::Object(pairs.collect())
+        }
+    })
+}

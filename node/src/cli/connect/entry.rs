@@ -1,0 +1,101 @@
+//! Telling our entries in a client's configuration from others'.
+
+use serde_json::Value as Read;
+
+/// An entry that leads to a node of Tasuki.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ours {
+    pub role: String,
+}
+
+/// `None`: the entry is somebody else's.
+pub(super) fn ours(entry: &Read) -> Option<Ours> {
+    let reached = entry.get("transport").filter(|inner| inner.is_object()).unwrap_or(entry);
+    let text = |key: &str| reached.get(key).and_then(Read::as_str);
+    if let Some(url) = text("url").or_else(|| text("httpUrl")) {
+        return in_url(url);
+    }
+    let words = |key: &str| match reached.get(key) {
+        Some(Read::String(word)) => vec![word.clone()],
+        Some(Read::Array(words)) => {
+            words.iter().filter_map(Read::as_str).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    };
+    in_command(&[words("command"), words("args")].concat())
+}
+
+/// `http://HOST:PORT/mcp/ROLE?as=ID`: the path is ours on this machine, the `as` anywhere.
+fn in_url(url: &str) -> Option<Ours> {
+    let (_, rest) = url.split_once("://")?;
+    let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (host, path) = address.split_once('/')?;
+    let role = path.strip_prefix("mcp/").or_else(|| path.strip_prefix("sse/"))?;
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let is_here = ["127.0.0.1", "localhost", "[::1]"].contains(&name);
+    let says_who = query.split('&').any(|pair| pair.starts_with("as="));
+    let is_one = !role.is_empty() && !role.contains('/');
+    (is_one && (is_here || says_who)).then(|| Ours { role: role.to_owned() })
+}
+
+/// `…/tasuki mcp --role ROLE …`
+fn in_command(words: &[String]) -> Option<Ours> {
+    let (program, arguments) = words.split_first()?;
+    let file = program.rsplit(['/', '\\']).next()?;
+    let is_program = file == "tasuki" || file.eq_ignore_ascii_case("tasuki.exe");
+    let mut arguments = arguments.iter();
+    if !is_program || !arguments.any(|word| word == "mcp") {
+        return None;
+    }
+    arguments.find(|word| *word == "--role")?;
+    Some(Ours { role: arguments.next()?.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn role(entry: &Read) -> Option<String> {
+        ours(entry).map(|ours| ours.role)
+    }
+
+    #[test]
+    fn our_entries_are_known_in_every_form() {
+        let url = "http://127.0.0.1:7421/mcp/A?as=codex-1a2b3c&hold=1500";
+        for entry in [
+            json!({"url": url}),
+            json!({"type": "http", "url": url, "timeout": 1}),
+            json!({"httpUrl": "http://localhost:1/mcp/A"}),
+            json!({"url": "http://[::1]:7421/sse/A"}),
+            json!({"url": "https://box.example/mcp/A?hold=1&as=x"}),
+            json!({"transport": {"type": "streamableHttp", "url": url}}),
+            json!({"command": "/usr/bin/tasuki", "args": ["mcp", "--role", "A"]}),
+            json!({"command": ["C:\\bin\\Tasuki.exe", "--data", "d", "mcp", "--role", "A"]}),
+            json!({"transport": {"command": "tasuki", "args": ["mcp", "--role", "A"]}}),
+        ] {
+            assert_eq!(role(&entry).as_deref(), Some("A"), "{entry}");
+        }
+    }
+
+    #[test]
+    fn entries_of_others_are_not_ours() {
+        for entry in [
+            json!({}),
+            json!("http://127.0.0.1:7421/mcp/A"),
+            json!({"url": "http://127.0.0.1:7421/mcp"}),
+            json!({"url": "http://127.0.0.1:7421/mcp/"}),
+            json!({"url": "http://127.0.0.1:7421/mcp/A/B"}),
+            json!({"url": "http://127.0.0.1:7421/api/A?as=x"}),
+            json!({"url": "https://box.example/mcp/A"}),
+            json!({"url": 7}),
+            json!({"command": "npx", "args": ["tasuki", "mcp", "--role", "A"]}),
+            json!({"command": "tasuki", "args": ["status"]}),
+            json!({"command": "tasuki", "args": ["mcp"]}),
+            json!({"command": "nottasuki", "args": ["mcp", "--role", "A"]}),
+        ] {
+            assert_eq!(role(&entry), None, "{entry}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What connecting one client means: which keys of which files, to what.
+//!
+//! Nothing here touches a disk. A plan is applied to a [`Document`] and says what it changed, so
+//! that it can be taken back.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Read;
+
+use super::{
+    client::{self, Client, Scope, WAY_KEYS, Way},
+    document::{Document, Format, Keys, Unfit, Value},
+    entry,
+    place::Around,
+};
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Wish {
+    pub client: Client,
+    pub scope: Scope,
+    /// Of the server's entry.
+    pub name: String,
+    pub role: String,
+    pub way: Way,
+    /// Whether the client shall run our tools without asking.
+    pub allow: bool,
+    /// The tools, for clients that allow each by its name.
+    pub tools: Vec<String>,
+}
+
+/// One change of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// The server's entry: these keys of it, whatever else is in it.
+    Entry { keys: Vec<String>, role: String, pairs: Vec<(String, Value)> },
+    /// An item of a list.
+    Item { keys: Vec<String>, item: String },
+    /// A value beside the entry; one that is there stays, it is somebody's choice.
+    Rule { keys: Vec<String>, value: Value },
+}
+
+/// All changes of one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FilePlan {
+    /// `None`: the client keeps it where nobody else may write.
+    pub path: Option<PathBuf>,
+    pub format: Format,
+    pub edits: Vec<Edit>,
+}
+
+fn keys<const N: usize>(keys: [&str; N]) -> Vec<String> {
+    keys.map(str::to_owned).into()
+}
+
+/// The files to change, the one with the server's entry first; and what a person must know of
+/// the permissions, where the client cannot be told or is told with a side effect.
+pub(super) fn plan(wish: &Wish, around: &Around) -> (Vec<FilePlan>, Option<&'static str>) {
+    let Wish { client, scope, name, tools, .. } = wish;
+    let mut pairs = client::entry(*client, &wish.way);
+    let mut rules = Vec::new();
+    let mut items = Vec::new();
+    let mut note = None;
+    if wish.allow {
+        let mut key = |key: &str, value| pairs.push((key.to_owned(), value));
+        match client {
+            Client::ClaudeCode => {
+                items.push((keys(["permissions", "allow"]), format!("mcp__{name}")));
+            }
+            Client::Codex => key("default_tools_approval_mode", Value::text("approve")),
+            Client::Gemini => key("trust", Value::Yes),
+            Client::Cline => {
+                key("autoApprove", Value::Texts(tools.clone()));
+                note = Some(CLINE_NOTE);
+            }
+            Client::Opencode => {
+                let key = format!("{name}_*");
+                rules.push((keys(["permission", &key]), Value::text("allow")));
+            }
+            Client::Zed => {
+                for tool in tools {
+                    let tool = format!("mcp:{name}:{tool}");
+                    let keys = keys(["agent", "tool_permissions", "tools", &tool, "default"]);
+                    rules.push((keys, Value::text("allow")));
+                }
+            }
+            Client::Cursor => {
+                items.push((keys(["mcpAllowlist"]), format!("{name}:*")));
+                note = Some(CURSOR_NOTE);
+            }
+            Client::Vscode => note = Some(VSCODE_NOTE),
+            Client::Junie => note = Some(JUNIE_NOTE),
+            Client::Jetbrains => note = Some(JETBRAINS_NOTE),
+        }
+    }
+    let entry = Edit::Entry { keys: keys([client.table(), name]), role: wish.role.clone(), pairs };
+    let rules = rules.into_iter().map(|(keys, value)| Edit::Rule { keys, value });
+    let servers = FilePlan {
+        path: around.servers(*client, *scope),
+        format: client.format(),
+        edits: std::iter::once(entry).chain(rules).collect(),
+    };
+    let permissions = (!items.is_empty()).then(|| FilePlan {
+        path: around.permissions(*client, *scope),
+        format: Format::Json,
+        edits: items.into_iter().map(|(keys, item)| Edit::Item { keys, item }).collect(),
+    });
+    (std::iter::once(servers).chain(permissions).collect(), note)
+}
+
+const CLINE_NOTE: &str = "The tools are allowed in Cline's editor extension; the command `cline` \
+                          goes by its own --auto-approve.";
+const CURSOR_NOTE: &str = "From now on permissions.json says which MCP tools Cursor runs without \
+                           asking, in place of the list in its settings.";
+const VSCODE_NOTE: &str = "VS Code keeps its approvals to itself: at the first call choose to \
+                           always allow the tools of this server.";
+const JUNIE_NOTE: &str = "Junie keeps its approvals in Settings | Tools | Junie | Action Allowlist: \
+                          allow MCP tools there.";
+const JETBRAINS_NOTE: &str = "AI Assistant keeps its approvals to itself: allow the tools at the \
+                              first call.";
+
+/// What an edit put there that was not there before, other than the entry itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Added {
+    Item { keys: Vec<String>, item: String },
+    Rule { keys: Vec<String> },
+}
+
+/// What applying a plan did to a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Applied {
+    /// The keys that changed, for people.
+    pub changed: Vec<String>,
+    /// Tables and lists that were made on the way, the outermost first.
+    pub made: Vec<Vec<String>>,
+    pub added: Vec<Added>,
+    /// What was left alone, and why.
+    pub notes: Vec<String>,
+}
+
+/// Why a plan is not applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refused {
+    Unfit(Unfit),
+    /// The entry is not ours.
+    Theirs {
+        keys: String,
+    },
+    /// The entry is ours, for another role.
+    OtherRole {
+        keys: String,
+        role: String,
+    },
+}
+
+impl From<Unfit> for Refused {
+    fn from(why: Unfit) -> Self {
+        Self::Unfit(why)
+    }
+}
+
+/// Applies a plan. `force` replaces an entry that is not ours, or another role's.
+pub(super) fn apply(
+    plan: &FilePlan,
+    document: &mut Document,
+    force: bool,
+) -> Result<Applied, Refused> {
+    let mut applied = Applied::default();
+    for edit in &plan.edits {
+        match edit {
+            Edit::Entry { keys, role, pairs } => {
+                set_entry(document, keys, role, pairs, force, &mut applied)?;
+            }
+            Edit::Item { keys, item } => {
+                let there = document.get(keys)?;
+                let has =
+                    |list: &Read| list.as_array().is_some_and(|l| l.contains(&item[..].into()));
+                if !there.as_ref().is_some_and(has) {
+                    applied.made.extend(document.include(keys, item)?);
+                    applied.changed.push(format!("{} has \"{item}\"", keys.join(".")));
+                    applied.added.push(Added::Item { keys: keys.clone(), item: item.clone() });
+                }
+            }
+            Edit::Rule { keys, value } => set_rule(document, keys, value, &mut applied)?,
+        }
+    }
+    Ok(applied)
+}
+
+fn set_entry(
+    document: &mut Document,
+    keys: &Keys,
+    role: &str,
+    pairs: &[(String, Value)],
+    force: bool,
+    applied: &mut Applied,
+) -> Result<(), Refused> {
+    let there = document.get(keys)?;
+    let known = there.as_ref().map(entry::ours);
+    match &known {
+        Some(None) if !force => return Err(Refused::Theirs { keys: keys.join(".") }),
+        Some(Some(ours)) if ours.role != role && !force => {
+            return Err(Refused::OtherRole { keys: keys.join("."), role: ours.role.clone() });
+        }
+        Some(_) | None => {}
+    }
+    let Some((there, Some(_))) = there.as_ref().zip(known) else {
+        let value = Value::Table(pairs.to_vec());
+        applied.made.extend(document.set(keys, &value)?);
+        applied.changed.push(keys.join("."));
+        return Ok(());
+    };
+    let inside = |key: &str| [keys, &[key.to_owned()]].concat();
+    for key in WAY_KEYS.iter().filter(|key| there.get(**key).is_some()) {
+        if !pairs.iter().any(|(wanted, _)| wanted == key) {
+            document.remove(&inside(key))?;
+            applied.changed.push(format!("{} without {key}", keys.join(".")));
+        }
+    }
+    for (key, value) in pairs {
+        if there.get(key) != Some(&value.to_json()) {
+            document.set(&inside(key), value)?;
+            applied.changed.push(inside(key).join("."));
+        }
+    }
+    Ok(())
+}
+
+fn set_rule(
+    document: &mut Document,
+    keys: &Keys,
+    value: &Value,
+    applied: &mut Applied,
+) -> Result<(), Refused> {
+    let there = match document.get(keys) {
+        // One word for all tools, say. Whoever wrote it decides.
+        Err(Unfit::Taken { keys, .. }) => {
+            applied
+                .notes
+                .push(format!("`{keys}` was left alone: it says one thing for all tools."));
+            return Ok(());
+        }
+        there => there?,
+    };
+    match there {
+        None => {
+            applied.made.extend(document.set(keys, value)?);
+            applied.changed.push(keys.join("."));
+            applied.added.push(Added::Rule { keys: keys.to_vec() });
+        }
+        Some(there) if there == value.to_json() => {}
+        Some(there) => {
+            applied.notes.push(format!("`{}` was left alone: it is {there}.", keys.join(".")));
+        }
+    }
+    Ok(())
+}
+
+/// Takes an entry back, if it is ours, and what was added with it. Gives what changed.
+pub(super) fn withdraw(
+    document: &mut Document,
+    entry: Option<&Keys>,
+    added: &[Added],
+) -> Result<Vec<String>, Refused> {
+    let mut changed = Vec::new();
+    if let Some(keys) = entry
+        && let Some(there) = document.get(keys)?
+    {
+        if entry::ours(&there).is_none() {
+            return Err(Refused::Theirs { keys: keys.join(".") });
+        }
+        document.remove(keys)?;
+        changed.push(keys.join("."));
+    }
+    for added in added {
+        match added {
+            Added::Item { keys, item } => {
+                let there = document.get(keys)?;
+                let list = there.as_ref().and_then(Read::as_array);
+                if list.is_some_and(|list| list.contains(&item[..].into())) {
+                    document.exclude(keys, item)?;
+                    changed.push(format!("{} had \"{item}\"", keys.join(".")));
+                }
+            }
+            Added::Rule { keys } => {
+                if document.get(keys)?.is_some() {
+                    document.remove(keys)?;
+                    changed.push(keys.join("."));
+                }
+            }
+        }
+    }
+    Ok(changed)
+}

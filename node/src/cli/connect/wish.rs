@@ -1,0 +1,165 @@
+//! From the command line, the configuration and the running node to what is wanted.
+
+use std::path::Path;
+
+use tasuki_proto::{id::RoleId, reason::Reason};
+
+use super::{
+    Of, book,
+    client::{Client, HOLD_SECS_MAX, Scope, Transport, Way},
+    place::Around,
+    plan::Wish,
+};
+use crate::{
+    cli::Failure,
+    config::{Config, Source},
+    mcp,
+    paths::NodeFile,
+};
+
+/// What a client is connected to, and how.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub wish: Wish,
+    pub instance: String,
+    pub hold_secs: u64,
+    /// The address is what a node would have by its configuration: none is running.
+    pub is_guess: bool,
+}
+
+/// What decides, beside the arguments.
+#[derive(Debug)]
+pub(super) struct World<'a> {
+    pub config: &'a Config,
+    pub running: Option<NodeFile>,
+    pub around: &'a Around,
+    /// This program.
+    pub program: &'a Path,
+}
+
+pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Failure> {
+    let Of { client, scope, name, .. } = &args.of;
+    let (client, scope) = (*client, *scope);
+    check_name(name)?;
+    check_scope(client, scope)?;
+    let role = role(args.of.role.as_ref(), args.node.is_some(), world)?;
+    let transport = args.transport.unwrap_or_else(|| client.usual_transport());
+    if !client.has(transport) {
+        return Err(Failure::usage(format!(
+            "{} has no {} transport; leave --transport out.",
+            client.title(),
+            transport.name()
+        )));
+    }
+    let instance = instance(client, scope, &role, world.around);
+    let hold_secs = match world.config.hold.value {
+        Some(hold) => hold.as_secs(),
+        None => client.limit().hold_secs(),
+    };
+    debug_assert!(client.limit().hold_secs() <= HOLD_SECS_MAX);
+    let given = args.node.as_deref().map(|url| url.trim_end_matches('/').to_owned());
+    let found = given.clone().or_else(|| world.running.as_ref().map(|file| file.mcp.clone()));
+    let is_guess = found.is_none();
+    let way = match transport {
+        Transport::Http => {
+            let node = found.map_or_else(|| guess(world.config), Ok)?;
+            Way::Http { url: format!("{node}/mcp/{role}?as={instance}&hold={hold_secs}") }
+        }
+        Transport::Stdio => {
+            let mut arguments = Vec::new();
+            if world.config.data.source != Source::Default {
+                let data = world.around.directory.join(&world.config.data.value);
+                arguments.extend(["--data".to_owned(), data.to_string_lossy().into_owned()]);
+            }
+            let hold = hold_secs.to_string();
+            let words = ["mcp", "--role", role.as_str(), "--as", &instance, "--hold", &hold];
+            arguments.extend(words.map(str::to_owned));
+            if let Some(node) = given {
+                arguments.extend(["--node".to_owned(), node]);
+            }
+            Way::Stdio { program: world.program.to_string_lossy().into_owned(), arguments }
+        }
+    };
+    let wish = Wish {
+        client,
+        scope,
+        name: name.clone(),
+        role: role.to_string(),
+        way,
+        allow: args.allow,
+        tools: mcp::tool_names(),
+    };
+    Ok(Asked { wish, instance, hold_secs, is_guess })
+}
+
+/// The longest name of an entry: with it clients build tools' names, of which some take 60.
+const NAME_CHARS_MAX: usize = 32;
+
+/// Gemini cannot have `_` in it, and others build patterns from it.
+pub(super) fn check_name(name: &str) -> Result<(), Failure> {
+    let is_good = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if is_good && (1..=NAME_CHARS_MAX).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--name takes letters, digits and `-`, at most {NAME_CHARS_MAX}; it is {name:?}."
+    )))
+}
+
+pub(super) fn check_scope(client: Client, scope: Scope) -> Result<(), Failure> {
+    match (client, scope) {
+        (Client::Cline, Scope::Project) => Err(Failure::usage(
+            "Cline has no configuration of servers per project; leave --scope out.",
+        )),
+        (_, Scope::User | Scope::Project) => Ok(()),
+    }
+}
+
+/// A role is never guessed among several: two agents would play the same one.
+fn role(asked: Option<&RoleId>, is_elsewhere: bool, world: &World<'_>) -> Result<RoleId, Failure> {
+    let running = world.running.as_ref().filter(|_| !is_elsewhere);
+    let roles = match running {
+        Some(file) => file.roles.clone(),
+        None => world.config.roles.value.iter().map(|role| role.name.to_string()).collect(),
+    };
+    let names = roles.join(", ");
+    match asked {
+        Some(role) if running.is_none() || roles.iter().any(|name| name == role.as_str()) => {
+            Ok(role.clone())
+        }
+        Some(role) => Err(Failure::reason(
+            Reason::UnknownRole,
+            format!("The running node does not host {role}. It hosts: {names}."),
+        )),
+        None => match roles.as_slice() {
+            [only] => only.parse().map_err(|why| Failure::usage(format!("Role {only:?} {why}."))),
+            _ => Err(Failure::usage(format!("Say which role with --role. There are: {names}."))),
+        },
+    }
+}
+
+/// Where a node would be.
+fn guess(config: &Config) -> Result<String, Failure> {
+    let address = config.listen.value;
+    if address.port() == 0 {
+        return Err(Failure::reason(
+            Reason::Unavailable,
+            "No node is running, and it would choose its port when it starts: start it first, or \
+             say where it is with --node URL.",
+        ));
+    }
+    Ok(format!("http://{address}"))
+}
+
+/// The same client in the same place with the same role is the same instance, however often it
+/// is connected; in another project it is another one.
+fn instance(client: Client, scope: Scope, role: &RoleId, around: &Around) -> String {
+    let place = match scope {
+        Scope::User => &around.home,
+        Scope::Project => &around.directory,
+    };
+    let text = format!("{}\n{role}\n{}\n{}", client.name(), scope.name(), place.display());
+    let hash = book::hash(text.as_bytes());
+    let short = (hash ^ (hash >> 32)) & 0x00ff_ffff;
+    format!("{}-{short:06x}", client.name())
+}
