@@ -20,7 +20,7 @@ use self::{
     suite::{judge, run},
 };
 
-/// Scenarios that ask for no tool, prompt or resource of a certain name.
+/// Scenarios, or single checks, that ask for no tool, prompt or resource of a certain name.
 const OF_A_NODE: &[&str] = &[
     "caching",
     "completion-complete",
@@ -74,10 +74,16 @@ async fn a_node_conforms_where_the_suite_asks_for_no_fixture() {
     let dir = tempfile::tempdir().unwrap();
     let tasuki = Process::up(&dir.path().join("data"), "--role A --role B").await;
     let url = format!("http://{}/mcp/A", tasuki.mcp);
+    let mut ran = BTreeSet::<&str>::new();
     for version in ["2025-11-25", "2026-07-28"] {
         let mut verdicts = run(&url, &["--requirements", version]).await;
-        verdicts
-            .retain(|check, _| check.split_once(':').is_some_and(|it| OF_A_NODE.contains(&it.0)));
+        verdicts.retain(|check, _| {
+            let scenario = check.split_once(':').map(|(scenario, _)| scenario);
+            let of_a_node = OF_A_NODE.iter().find(|it| Some(**it) == scenario || *it == check);
+            ran.extend(of_a_node);
+            of_a_node.is_some()
+        });
         judge(&format!("node {version}"), &verdicts);
     }
+    assert_eq!(Vec::from_iter(ran), OF_A_NODE);
 }
