@@ -41,7 +41,8 @@ fn many_at_once_all_get_in() {
     let home = Home::new();
     let start = |number: usize| {
         // Every other one has a data directory of its own, and so a lock of its own.
-        let data = if number % 2 == 0 { String::new() } else { format!("--data d{number}") };
+        let data =
+            if number.is_multiple_of(2) { String::new() } else { format!("--data d{number}") };
         let line = format!("connect claude-code --role A --name n{number} --allow {data}");
         let mut command = home.command(&line);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
