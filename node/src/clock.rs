@@ -3,7 +3,11 @@
 //! A [`Moment`] goes on while the machine sleeps, unlike `Instant`: a laptop that was closed for
 //! an hour has been quiet for an hour.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 /// A point in time of this machine, since it booted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +22,32 @@ impl Moment {
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// Whom to ask what time it is. Tests make their own.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
+
+impl Clock {
+    pub fn new(now: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    pub fn now(&self) -> Moment {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new(now)
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").finish_non_exhaustive()
     }
 }
 

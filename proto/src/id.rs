@@ -88,6 +88,10 @@ name!(
     /// A named group of tools.
     Toolset
 );
+name!(
+    /// One agent of those that may play a role, by the name its address gives it.
+    InstanceId
+);
 
 /// One intent of one client, however often it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

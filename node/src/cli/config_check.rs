@@ -58,6 +58,10 @@ fn setting(config: &Config, key: Key) -> (Vec<String>, Source) {
             let roles = config.roles.value.iter().map(ToString::to_string).collect();
             (roles, config.roles.source.clone())
         }
+        Key::Shared => {
+            let shared = config.shared.value.iter().map(ToString::to_string).collect();
+            (shared, config.shared.source.clone())
+        }
         Key::LogFormat => {
             let format = format!("{:?}", config.log_format.value).to_lowercase();
             one(format, &config.log_format.source)

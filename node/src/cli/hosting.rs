@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Output, text::line};
 use crate::{
-    config::Config,
+    config::{Config, Source},
     link::Phase,
     mcp,
     node::{Node, RoleSpec, Settings},
@@ -22,10 +22,15 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Where sessions are remembered, in the data directory.
 const SESSIONS: &str = "sessions";
 
+/// Where it is remembered how long clients wait, in the data directory.
+const HOLDS: &str = "holds.json";
+
 /// A running node and its MCP side.
 pub(super) struct Hosting {
     node: Node,
     file: NodeFile,
+    /// What other commands must be told to find it; nothing where it keeps things as usual.
+    data: String,
     stop: CancellationToken,
     mcp: JoinHandle<std::io::Result<()>>,
 }
@@ -71,15 +76,24 @@ impl Hosting {
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
         let settings = mcp::Settings {
             sessions_dir: Some(data.join(SESSIONS)),
+            holds_file: Some(data.join(HOLDS)),
+            shared: config.shared.value.iter().cloned().collect(),
             hold: config.hold.value,
             toolsets,
             overview: Some(node.overview()),
+            ..mcp::Settings::default()
         };
         let mcp = tokio::spawn(mcp::serve(listener, actions, settings, stop.clone()));
         file.write(data).map_err(|why| {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
-        Ok(Self { node, file, stop, mcp })
+        let data = match &config.data.source {
+            Source::Default => String::new(),
+            Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
+                format!(" --data {}", data.display())
+            }
+        };
+        Ok(Self { node, file, data, stop, mcp })
     }
 
     /// Says where it listens. `broker` is the address of a broker in the same process.
@@ -130,7 +144,7 @@ impl Hosting {
         let NodeFile { mcp, roles, .. } = &self.file;
         let said = match phase {
             Phase::Connecting => return false,
-            Phase::Connected | Phase::Down(_) => output.guide(|| how_to_connect(mcp, roles)),
+            Phase::Connected | Phase::Down(_) => output.guide(|| how_to_connect(mcp, roles, &self.data)),
             Phase::Refused(refusal) => output.answer(
                 || json!({ "refused": { "code": refusal.reason.as_str(), "message": refusal.message } }),
                 || {
@@ -160,20 +174,18 @@ impl Hosting {
 }
 
 /// One screen for somebody who starts this for the first time.
-fn how_to_connect(mcp: &str, roles: &[String]) -> String {
+fn how_to_connect(mcp: &str, roles: &[String], data: &str) -> String {
     let Some(role) = roles.first() else { return String::new() };
-    let others: Vec<String> = roles[1..].iter().map(|role| format!("{mcp}/mcp/{role}")).collect();
-    let others = match others.is_empty() {
-        true => String::new(),
-        false => format!("\nThe others use {} in the same way.\n", others.join(", ")),
+    let others = match &roles[1..] {
+        [] => String::new(),
+        others => format!("\nThe others are connected in the same way: {}.\n", others.join(", ")),
     };
     format!(
         "
 Connect the agent that plays {role}:
-  Claude Code   claude mcp add --transport http tasuki {mcp}/mcp/{role}
-  Codex         codex mcp add tasuki --url {mcp}/mcp/{role}
-  Gemini CLI    gemini mcp add --transport http tasuki {mcp}/mcp/{role}
-  over stdio    command `tasuki`, arguments `mcp --role {role}`
+  Claude Code   tasuki{data} connect claude-code --role {role}
+  the same with codex, gemini, cursor, vscode, cline, opencode, zed, junie, jetbrains
+  other clients {mcp}/mcp/{role}, or the command `tasuki{data} mcp --role {role}`
   older clients {mcp}/sse/{role}
 {others}
 Then tell each agent what `tasuki prompt ROLE` prints, as its first message or in its rules.

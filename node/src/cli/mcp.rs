@@ -4,7 +4,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use tasuki_proto::{id::RoleId, reason::Reason};
+use tasuki_proto::{
+    id::{InstanceId, RoleId},
+    reason::Reason,
+};
 
 use super::{Failure, Flags, filebox, hosting};
 use crate::{
@@ -23,6 +26,9 @@ pub struct Args {
     /// The role to play [default: the `current_agent` of `.filebox`]
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleId>,
+    /// Which agent this is, of those that may play the role: one at a time does
+    #[arg(long = "as", value_name = "ID")]
+    instance: Option<InstanceId>,
     /// URL of the node's MCP side [default: the running node's]
     #[arg(long, value_name = "URL", env = NODE_VARIABLE)]
     node: Option<String>,
@@ -45,6 +51,7 @@ pub struct Bridge {
     /// Where a running node says where it is; `None`: the URL was given.
     pub data: Option<PathBuf>,
     pub role: RoleId,
+    pub instance: Option<InstanceId>,
     /// `None`: by the table of clients.
     pub hold: Option<Duration>,
 }
@@ -85,7 +92,13 @@ fn resolve(
             ),
         )
     })?;
-    Ok(Bridge { node: node.trim_end_matches('/').to_owned(), data, role, hold: config.hold.value })
+    Ok(Bridge {
+        node: node.trim_end_matches('/').to_owned(),
+        data,
+        role,
+        instance: args.instance,
+        hold: config.hold.value,
+    })
 }
 
 impl Bridge {
@@ -99,7 +112,12 @@ impl Bridge {
 /// Carries MCP between standard input and output and the node until either ends.
 async fn serve(to: Bridge) -> Result<(), Failure> {
     let hold = to.hold.map(|hold| hold.as_secs());
-    let options = Options { role: Some(to.role.clone()), hold, ..Options::default() };
+    let options = Options {
+        role: Some(to.role.clone()),
+        instance: to.instance.clone(),
+        hold,
+        ..Options::default()
+    };
     let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
     bridge(move || to.node(), &options, stdin, stdout).await.map_err(|why| {
         let text = hosting::sentence(&why);
@@ -123,6 +141,7 @@ mod tests {
             node: "http://127.0.0.1:1".into(),
             data,
             role: "A".parse().unwrap(),
+            instance: None,
             hold: None,
         };
         let (found, given) = (at(Some(data.path().to_owned())), at(None));

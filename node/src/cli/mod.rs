@@ -23,6 +23,7 @@ mod prompt;
 mod show;
 mod status;
 mod stop;
+mod take_over;
 mod text;
 pub mod up;
 mod watch;
@@ -84,6 +85,8 @@ pub enum Command {
     Watch(watch::Args),
     /// Show broker, nodes, roles and loops, and who waits for what
     Status(status::Args),
+    /// Give a role to another agent than the one that plays it
+    TakeOver(take_over::Args),
     /// See to the configuration
     #[command(subcommand)]
     Config(config_check::Command),
@@ -158,7 +161,8 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Loop(command) => flags.target(command.target()),
         Command::Watch(args) => flags.target(&args.target),
         Command::Status(args) => flags.target(&args.target),
-        Command::Disconnect(_)
+        Command::TakeOver(_)
+        | Command::Disconnect(_)
         | Command::Config(_)
         | Command::Completions(_)
         | Command::Prompt(_) => {}
@@ -190,6 +194,7 @@ async fn dispatch(command: Command, config: &Config, output: &mut Output) -> Res
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Status(_) => status::run(config, output).await,
+        Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::Config(_) | Command::Completions(_) | Command::Prompt(_) => Ok(()),
     }
 }

@@ -26,6 +26,9 @@ pub struct Args {
     /// A role and its toolsets, in order; repeat for each [default: A and B]
     #[arg(long = "role", value_name = "NAME[=SET,SET…]")]
     roles: Vec<String>,
+    /// A role that several agents may play at once; repeat for each [default: none]
+    #[arg(long, value_name = "ROLE")]
+    shared: Vec<String>,
     /// How long one waiting call is held open [default: as long as the client allows]
     #[arg(long, value_name = "DURATION")]
     hold: Option<String>,
@@ -40,6 +43,7 @@ impl Args {
         flags.set(Key::Listen, "--listen", self.listen.as_ref());
         flags.set(Key::Workspace, "--workspace", self.workspace.as_ref());
         flags.set_all(Key::Roles, "--role", &self.roles);
+        flags.set_all(Key::Shared, "--shared", &self.shared);
         flags.set(Key::Hold, "--hold", self.hold.as_ref());
     }
 }

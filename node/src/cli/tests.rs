@@ -20,6 +20,10 @@ fn the_command_lines_of_the_documentation_parse() {
          --take-over",
         "tasuki mcp --role A --node http://127.0.0.1:1 --hold 50",
         "tasuki mcp",
+        "tasuki connect claude-code --role A --allow",
+        "tasuki connect zed --role A --scope project --name other --transport stdio --hold 50 \
+         --node http://127.0.0.1:1 --force --print --json",
+        "tasuki disconnect codex --role A --scope user --name tasuki",
         "tasuki loop status",
         "tasuki --json loop status review --broker http://127.0.0.1:1",
         "tasuki loop start --participants A,B,C",

@@ -36,6 +36,9 @@ pub struct Args {
     /// A role and its toolsets, in order; repeat for each [default: A and B]
     #[arg(long = "role", value_name = "NAME[=SET,SET…]")]
     roles: Vec<String>,
+    /// A role that several agents may play at once; repeat for each [default: none]
+    #[arg(long, value_name = "ROLE")]
+    shared: Vec<String>,
     /// How long after its holder's last sign of life a turn stays its own [default: 15m]
     #[arg(long, value_name = "DURATION")]
     lease: Option<String>,
@@ -50,6 +53,7 @@ impl Args {
         flags.set(Key::BrokerListen, "--broker-listen", self.broker_listen.as_ref());
         flags.set(Key::Workspace, "--workspace", self.workspace.as_ref());
         flags.set_all(Key::Roles, "--role", &self.roles);
+        flags.set_all(Key::Shared, "--shared", &self.shared);
         flags.set(Key::Lease, "--lease", self.lease.as_ref());
         flags.set(Key::Hold, "--hold", self.hold.as_ref());
     }

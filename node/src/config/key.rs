@@ -9,19 +9,21 @@ pub enum Key {
     BrokerListen,
     Broker,
     Roles,
+    Shared,
     Lease,
     Hold,
     LogFormat,
 }
 
 impl Key {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Data,
         Self::Workspace,
         Self::Listen,
         Self::BrokerListen,
         Self::Broker,
         Self::Roles,
+        Self::Shared,
         Self::Lease,
         Self::Hold,
         Self::LogFormat,
@@ -48,7 +50,7 @@ impl Key {
 
     /// Whether it takes several texts.
     pub const fn is_list(self) -> bool {
-        matches!(self, Self::Roles)
+        matches!(self, Self::Roles | Self::Shared)
     }
 
     /// The texts in one line, as a variable has them: a list is separated by spaces, because
@@ -87,6 +89,12 @@ impl Key {
                 "TASUKI_ROLES",
                 "A B",
                 "roles of the node in order, each NAME or NAME=SET,SET…; the first begins",
+            ),
+            Self::Shared => (
+                "shared",
+                "TASUKI_SHARED",
+                "",
+                "roles that several agents may play at once; one at a time plays any other",
             ),
             Self::Lease => (
                 "lease",

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use tasuki_proto::id::WorkspaceId;
+use tasuki_proto::id::{RoleId, WorkspaceId};
 
 pub use key::Key;
 pub use value::{LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
@@ -102,6 +102,8 @@ pub struct Config {
     pub hold: Sourced<Option<Duration>>,
     /// In order; the first begins.
     pub roles: Sourced<Vec<Role>>,
+    /// Among the roles; several agents may play each at once.
+    pub shared: Sourced<Vec<RoleId>>,
     pub log_format: Sourced<LogFormat>,
 }
 
@@ -191,6 +193,12 @@ impl Config {
                 };
             }
         }
+        let shared = pick.value(Key::Shared, value::names);
+        let is_hosted = |name: &RoleId| roles.value.iter().any(|role| role.name == *name);
+        if let Some(stranger) = shared.value.iter().find(|name| !is_hosted(name)) {
+            let message = format!("`shared` names {stranger}, which is not among the roles");
+            pick.problems.push(Problem { at: shared.source.clone(), message });
+        }
         let data = pick.given(Key::Data, value::path).unwrap_or_else(|| Sourced {
             value: tasuki_broker::config::data_directory(),
             source: Source::Default,
@@ -205,6 +213,7 @@ impl Config {
             lease: pick.value(Key::Lease, value::lease),
             hold: pick.value(Key::Hold, value::hold),
             roles,
+            shared,
             log_format: pick.value(Key::LogFormat, value::log_format),
         }
     }

@@ -75,6 +75,18 @@ fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
 }
 
 #[test]
+fn roles_that_several_may_play_are_among_the_roles() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join(FILE), "shared = [\"B\"]\n").unwrap();
+    let config = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap();
+    assert_eq!(config.shared.value, ["B".parse().unwrap()]);
+    assert_eq!(
+        problems("shared = [\"C\"]\n"),
+        ["1: `shared` names C, which is not among the roles"]
+    );
+}
+
+#[test]
 fn every_toolset_has_a_name_the_broker_takes() {
     let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor,runs,board,gateway:full";
     let role: Role = format!("A={all}").parse().unwrap();
@@ -90,7 +102,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
         [
             "2: `lease` takes a text in quotes, not this integer",
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
-             broker, roles, lease, hold, log_format, toolsets",
+             broker, roles, shared, lease, hold, log_format, toolsets",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
             "4: `listen` is 0.0.0.0:1: listening off loopback needs TLS and tokens, which this \

@@ -233,6 +233,13 @@ pub(super) fn roles(texts: &[String]) -> Result<Vec<Role>, String> {
     }
 }
 
+/// Any number of roles' names.
+pub(super) fn names(texts: &[String]) -> Result<Vec<RoleId>, String> {
+    let name =
+        |text: &String| text.parse().map_err(|why| format!("names the role {text:?}, which {why}"));
+    texts.iter().map(name).collect()
+}
+
 pub(super) fn log_format(texts: &[String]) -> Result<LogFormat, String> {
     match only(texts)? {
         "text" => Ok(LogFormat::Text),

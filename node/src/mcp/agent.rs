@@ -1,9 +1,6 @@
 //! What an MCP client talks to: the server's side of one connection, session or request.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -19,20 +16,23 @@ use rmcp::{
     transport::streamable_http_server::session::SessionRestoreMarker,
 };
 use tasuki_proto::{id::RoleId, reason::Reason};
+use tokio_util::sync::CancellationToken;
 
 use super::{
+    address::Address,
     handed::Probe,
-    hold,
+    hold::Transport,
     host::{Host, Scope},
+    instances::Open,
     notices::{self, Client, Doors, Notices},
     prompts, resources,
-    served::Served,
+    served::{Lifeline, Served, Stay},
     tools::{self, Call},
 };
-use crate::role::{Connected, Overview, Refusal};
-
-/// The header that says how many seconds a wait may be held.
-const HOLD_HEADER: &str = "tasuki-hold";
+use crate::role::{
+    Connected, Overview, Refusal,
+    player::{Ended, Instance},
+};
 
 /// The header that names a session.
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -55,7 +55,12 @@ enum Link {
     /// As long as a session that connections come and go under, or one request.
     Requests,
     /// As long as one connection, which is a sign of the agent's life.
-    Connection { hold: Option<Duration>, present: Arc<OnceLock<Connected>> },
+    Connection {
+        address: Address,
+        line: Lifeline,
+        present: Arc<OnceLock<Connected>>,
+        _open: Arc<Open>,
+    },
 }
 
 /// The agents of one address.
@@ -69,6 +74,11 @@ impl Agents {
         let notices = Arc::default();
         Agent { host: Arc::clone(&self.host), scope: self.scope.clone(), link, notices }
     }
+
+    fn open(&self, address: &Address, what: Ended) -> Open {
+        let who = Instance::from(address.instance.clone());
+        self.host.instances.open(self.scope.roles(&self.host), &who, what)
+    }
 }
 
 impl Served for Agents {
@@ -79,8 +89,19 @@ impl Served for Agents {
     }
 
     fn of_connection(&self, opening: &http::request::Parts) -> Agent {
-        let hold = hold_in(opening).ok().flatten();
-        self.agent(Link::Connection { hold, present: Arc::default() })
+        let address = Address::of(opening);
+        let line = opening.extensions.get::<Lifeline>().cloned().unwrap_or_default();
+        let open = Arc::new(self.open(&address, line.what));
+        self.agent(Link::Connection { address, line, present: Arc::default(), _open: open })
+    }
+
+    fn stream(&self, opening: &http::request::Parts) -> Option<Stay> {
+        Some(Box::new(self.open(&Address::of(opening), Ended::Stream)))
+    }
+
+    fn left(&self, closing: &http::request::Parts) {
+        let who = Instance::from(Address::of(closing).instance);
+        self.host.instances.left(self.scope.roles(&self.host), &who);
     }
 
     fn connected(&self, client: &str) -> Option<Connected> {
@@ -130,24 +151,39 @@ impl Agent {
         Some(Client { host, scope, news, peer: &context.peer, session })
     }
 
-    fn hold(&self, context: &RequestContext<RoleServer>) -> Option<Duration> {
-        // One that is unreadable was refused before it came here.
+    /// What the request says, else the one that opened the connection.
+    pub(super) fn address(&self, context: &RequestContext<RoleServer>) -> Address {
         let of_request = context.extensions.get::<http::request::Parts>();
-        let of_request = of_request.and_then(|parts| hold_in(parts).ok().flatten());
-        let of_connection = match &self.link {
-            Link::Requests => None,
-            Link::Connection { hold, .. } => *hold,
-        };
-        of_request.or(of_connection).or(self.host.hold)
+        let of_request = of_request.map(Address::of).unwrap_or_default();
+        match &self.link {
+            Link::Requests => of_request,
+            Link::Connection { address, .. } => of_request.or(address),
+        }
     }
-}
 
-/// What a request's header or address says about holding.
-pub(super) fn hold_in(parts: &http::request::Parts) -> Result<Option<Duration>, String> {
-    let in_query = hold::in_query(parts.uri.query())?;
-    let Some(header) = parts.headers.get(HOLD_HEADER) else { return Ok(in_query) };
-    let header = header.to_str().unwrap_or("(no text)");
-    hold::parse_seconds(&format_args!("the header {HOLD_HEADER}"), header).map(Some)
+    fn transport(&self) -> Transport {
+        match &self.link {
+            Link::Connection { line, .. } if line.what == Ended::Connection => Transport::Stdio,
+            Link::Connection { .. } | Link::Requests => Transport::Http,
+        }
+    }
+
+    fn gone(&self) -> Option<&CancellationToken> {
+        match &self.link {
+            Link::Requests => None,
+            Link::Connection { line, .. } => Some(&line.gone),
+        }
+    }
+
+    /// A connection is a sign of life as soon as its agent has spoken.
+    fn is_heard(&self, client: Option<&Implementation>) {
+        if let (Link::Connection { present, address, .. }, Some(actions)) =
+            (&self.link, self.scope.only(&self.host))
+        {
+            let who = address.instance.clone().into();
+            present.get_or_init(|| actions.connected(&tools::label_as(client, &who)));
+        }
+    }
 }
 
 /// Whether a request is of a version that keeps connections or sessions.
@@ -198,11 +234,7 @@ impl ServerHandler for Agent {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        if let (Link::Connection { present, .. }, Some(actions)) =
-            (&self.link, self.scope.only(&self.host))
-        {
-            present.get_or_init(|| actions.connected(&tools::label(Some(&request.client_info))));
-        }
+        self.is_heard(Some(&request.client_info));
         let answer = self.negotiate_initialize(&request);
         context.peer.set_peer_info(request);
         if context.extensions.get::<SessionRestoreMarker>().is_some()
@@ -351,12 +383,18 @@ impl ServerHandler for Agent {
             };
             return Ok(CallToolResponse::Complete(tools::refused(&refusal)));
         };
+        let client = context.client_info();
+        self.is_heard(client.as_ref());
+        let address = self.address(&context);
         let call = Call {
             host: &self.host,
             scope: &self.scope,
             arguments: request.arguments.unwrap_or_default(),
-            client: context.client_info(),
-            hold: self.hold(&context),
+            client,
+            who: address.instance.into(),
+            hold: address.hold.or(self.host.hold),
+            transport: self.transport(),
+            gone: self.gone(),
             probe: probe(&context),
             context: &context,
         };

@@ -16,7 +16,7 @@ mod conversation;
 use std::{fmt, io, pin::Pin, sync::Arc, time::Duration};
 
 use http::{Uri, uri::Scheme};
-use tasuki_proto::id::RoleId;
+use tasuki_proto::id::{InstanceId, RoleId};
 use tokio::{
     io::{
         AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
@@ -75,6 +75,8 @@ pub enum Error {
 pub struct Options {
     /// `None`: the agent says it in each call.
     pub role: Option<RoleId>,
+    /// Which agent this is of those that may play the role.
+    pub instance: Option<InstanceId>,
     /// How long one wait is held, in seconds; `None`: as long as the client allows.
     pub hold: Option<u64>,
     /// As [`AWAY_ANSWER_MS`].
@@ -83,7 +85,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { role: None, hold: None, away_answer_ms: AWAY_ANSWER_MS }
+        Self { role: None, instance: None, hold: None, away_answer_ms: AWAY_ANSWER_MS }
     }
 }
 
@@ -263,8 +265,11 @@ impl fmt::Debug for Place {
 impl Place {
     fn new(node: impl Fn() -> String + Send + Sync + 'static, options: &Options) -> Self {
         let role = options.role.as_ref().map(|role| format!("/{role}")).unwrap_or_default();
-        let hold = options.hold.map(|hold| format!("?hold={hold}")).unwrap_or_default();
-        Self { node: Arc::new(node), path: format!("/stdio{role}{hold}") }
+        let instance = options.instance.as_ref().map(|id| format!("as={id}"));
+        let hold = options.hold.map(|hold| format!("hold={hold}"));
+        let said: Vec<String> = instance.into_iter().chain(hold).collect();
+        let query = if said.is_empty() { String::new() } else { format!("?{}", said.join("&")) };
+        Self { node: Arc::new(node), path: format!("/stdio{role}{query}") }
     }
 
     async fn connect(&self) -> Result<Node, Error> {

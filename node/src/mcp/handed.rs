@@ -23,6 +23,7 @@ use rmcp::{
 use tasuki_proto::id::{LoopId, Turn};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
+use super::hold::Held;
 use crate::role::Actions;
 
 /// Requests of one connection that are not answered yet; more are refused.
@@ -42,17 +43,33 @@ pub(super) struct Probe(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     marks: Mutex<Vec<Mark>>,
+    held: Mutex<Option<Held>>,
     _unwritten: TaskTrackerToken,
 }
 
 impl Probe {
     /// A probe that `unwritten` counts until it is gone.
     pub(super) fn new(unwritten: &TaskTracker) -> Self {
-        Self(Arc::new(Inner { marks: Mutex::default(), _unwritten: unwritten.token() }))
+        Self(Arc::new(Inner {
+            marks: Mutex::default(),
+            held: Mutex::default(),
+            _unwritten: unwritten.token(),
+        }))
     }
 
     pub(super) fn when_written(&self, mark: Mark) {
         self.0.marks.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
+    }
+
+    /// The answer is held back; when its stream goes first, its client gave up.
+    pub(super) fn when_cut(&self, held: Held) {
+        *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+    }
+
+    fn cut(&self) {
+        if let Some(held) = self.0.held.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            held.cut();
+        }
     }
 
     pub(super) fn written(&self) {
@@ -110,6 +127,16 @@ impl http_body::Body for Watched {
     // The end is told by `poll_frame` alone, so that the connection asks until it is there.
     fn is_end_stream(&self) -> bool {
         self.probe.is_none()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // A session outlives its streams, and a call of it goes on; that it was given up shows
+        // only here.
+        if let Some(probe) = self.probe.take().filter(|_| !self.is_answered) {
+            probe.cut();
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::{hold::Learning, instances::Instances, server::Settings};
 use crate::{
     config::{self, ToolsetChoice},
     role::{Actions, Overview, Refusal},
@@ -19,6 +20,10 @@ const CALLS_MAX: usize = 4096;
 
 pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
+    /// Which agent plays each.
+    pub instances: Arc<Instances>,
+    /// What held calls teach of clients' patience.
+    pub learning: Arc<Learning>,
     /// The hold of a connection that does not say.
     pub hold: Option<Duration>,
     /// The tools of each role; of one that is not here, what is usual for its name.
@@ -34,14 +39,21 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(
         roles: Vec<Arc<dyn Actions>>,
-        hold: Option<Duration>,
+        settings: Settings,
         stopping: CancellationToken,
     ) -> Self {
+        let roles: BTreeMap<RoleId, Arc<dyn Actions>> =
+            roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect();
+        let Settings { sessions_dir: _, holds_file, shared, hold, toolsets, overview, clock } =
+            settings;
+        let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
         Self {
             hold,
-            roles: roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect(),
-            toolsets: BTreeMap::new(),
-            overview: None,
+            toolsets,
+            overview,
+            instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
+            learning: Arc::new(learning),
+            roles,
             calls: Semaphore::new(CALLS_MAX),
             stopping,
         }

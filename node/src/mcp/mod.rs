@@ -14,14 +14,18 @@
 //!
 //! Nothing here knows whose turn it is: [`crate::role::Actions`] is asked.
 
+pub mod ask;
 pub mod bridge;
 
 mod accept;
+mod address;
 mod agent;
+mod early;
 mod events;
 mod handed;
 mod hold;
 mod host;
+mod instances;
 mod intent;
 mod lines;
 mod notices;
@@ -34,6 +38,7 @@ mod sessions;
 mod sse;
 mod stdio;
 mod streamable;
+mod take_over;
 mod tools;
 
 pub use accept::CONNECTIONS_MAX;

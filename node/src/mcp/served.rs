@@ -3,10 +3,30 @@
 //! The transports know neither roles nor tools. The node puts its agents behind its addresses;
 //! a conformance test puts a handler of its own behind the same transports.
 
+use std::any::Any;
+
 use http::request::Parts;
 use rmcp::ServerHandler;
+use tokio_util::sync::CancellationToken;
 
-use crate::role::Connected;
+use crate::role::{Connected, player::Ended};
+
+/// Something that lasts until it is dropped.
+pub(super) type Stay = Box<dyn Any + Send + Sync>;
+
+/// Beside the request that opened a connection, what the connection is.
+#[derive(Debug, Clone)]
+pub(super) struct Lifeline {
+    pub what: Ended,
+    /// Cancelled when it ends.
+    pub gone: CancellationToken,
+}
+
+impl Default for Lifeline {
+    fn default() -> Self {
+        Self { what: Ended::Stream, gone: CancellationToken::new() }
+    }
+}
 
 /// Makes the handlers of one address. It is asked for each request, so it should be quick.
 pub trait Served: Send + Sync + 'static {
@@ -22,4 +42,13 @@ pub trait Served: Send + Sync + 'static {
     /// A stream of a session of `client` (name and version, for people) is open for as long as
     /// the guard lives.
     fn connected(&self, client: &str) -> Option<Connected>;
+
+    /// A client's own stream is open for as long as the result lives; `opening` is the request
+    /// that opened it.
+    fn stream(&self, _opening: &Parts) -> Option<Stay> {
+        None
+    }
+
+    /// A client closed its session, with the request `closing`.
+    fn left(&self, _closing: &Parts) {}
 }

@@ -4,14 +4,20 @@
 //! written; streams end; what is left is cut. All of it is over within five seconds.
 
 use std::{
-    collections::BTreeMap, future::poll_fn, io, path::PathBuf, pin::Pin, sync::Arc, time::Duration,
+    collections::{BTreeMap, BTreeSet},
+    future::poll_fn,
+    io,
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
 };
 
 use axum::{
     Json, Router,
     body::{Body, Bytes},
     extract::{Path, Request, State},
-    middleware::{self, Next},
+    middleware,
     response::{IntoResponse as _, Response},
     routing::{any, get, post},
 };
@@ -25,14 +31,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     accept::accept,
-    agent::{Agents, hold_in},
+    address::readable,
+    agent::Agents,
     host::{Host, Scope},
     security::{Names, guard},
     served::Served,
     sse, stdio,
     streamable::Streamable,
+    take_over::take_over,
 };
 use crate::{
+    clock::Clock,
     config::ToolsetChoice,
     role::{Actions, Overview},
 };
@@ -56,6 +65,10 @@ const END_MS_MAX: u64 = 1_500;
 pub struct Settings {
     /// Where sessions are remembered across restarts of the node; `None`: nowhere.
     pub sessions_dir: Option<PathBuf>,
+    /// Where it is remembered how long clients wait; `None`: nowhere.
+    pub holds_file: Option<PathBuf>,
+    /// Roles that several agents may play at once.
+    pub shared: BTreeSet<RoleId>,
     /// How long a wait is held for a connection that does not say; `None`: by the table of
     /// clients.
     pub hold: Option<Duration>,
@@ -63,6 +76,8 @@ pub struct Settings {
     pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
     /// Where loops are looked at for resources; `None`: there are none.
     pub overview: Option<Arc<dyn Overview>>,
+    /// What time it is for who plays a role, and for how long calls were held.
+    pub clock: Clock,
 }
 
 /// What the server's stopping waits for, and how the rest learns of it.
@@ -138,14 +153,21 @@ pub async fn serve(
     settings: Settings,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let mut host = Host::new(roles, settings.hold, shutdown.clone());
-    (host.toolsets, host.overview) = (settings.toolsets, settings.overview);
-    let host = Arc::new(host);
+    let sessions_dir = settings.sessions_dir.clone();
+    let host = Arc::new(Host::new(roles, settings, shutdown.clone()));
     let agents = |scope| Agents { host: Arc::clone(&host), scope };
     let of_role = host.roles.iter();
     let of_role = of_role.map(|(role, it)| (role.clone(), agents(Scope::One(Arc::clone(it)))));
     let of_role = of_role.collect();
-    serve_with(listener, agents(Scope::All), of_role, settings.sessions_dir, shutdown).await
+    let of_all = agents(Scope::All);
+    let beside =
+        Router::new().route("/take-over/{role}", post(take_over)).with_state(Arc::clone(&host));
+    let served = run(listener, of_all, of_role, sessions_dir, beside, shutdown).await;
+    let written = host.learning.written();
+    if tokio::time::timeout(Duration::from_millis(END_MS_MAX), written).await.is_err() {
+        tracing::warn!("stopping before it is written what was learnt of clients");
+    }
+    served
 }
 
 /// Like [`serve`], for handlers of the caller's: `of_all` at the addresses that name no role,
@@ -155,6 +177,18 @@ pub async fn serve_with<S: Served>(
     of_all: S,
     of_role: BTreeMap<RoleId, S>,
     sessions_dir: Option<PathBuf>,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    run(listener, of_all, of_role, sessions_dir, Router::new(), shutdown).await
+}
+
+/// `beside` is what is served beside MCP.
+async fn run<S: Served>(
+    listener: TcpListener,
+    of_all: S,
+    of_role: BTreeMap<RoleId, S>,
+    sessions_dir: Option<PathBuf>,
+    beside: Router,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
@@ -178,7 +212,7 @@ pub async fn serve_with<S: Served>(
         stdio: stdio::Lines::default(),
         life: life.clone(),
     });
-    let app = routes(server).layer(middleware::from_fn(readable_hold));
+    let app = routes(server).merge(beside).layer(middleware::from_fn(readable));
     let app = app.layer(middleware::from_fn_with_state(Arc::new(Names::new(address)), guard));
     let (connections, ended) = (TaskTracker::new(), CancellationToken::new());
     accept(listener, app, shutdown, ended.clone(), connections.clone()).await;
@@ -281,14 +315,5 @@ async fn collect(mut body: Body) -> Result<Bytes, Unread> {
             return Err(Unread::TooLarge);
         }
         whole.extend_from_slice(&data);
-    }
-}
-
-/// Refuses an address or a header that says something unreadable about holding.
-async fn readable_hold(request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    match hold_in(&parts) {
-        Ok(_) => next.run(Request::from_parts(parts, body)).await,
-        Err(why) => refuse(StatusCode::BAD_REQUEST, "bad_request", why),
     }
 }

@@ -27,10 +27,11 @@ use rmcp::{
 };
 
 use super::{
+    address::Address,
     events::Events,
     notices::{Doors, SUBSCRIBED},
     served::Served,
-    tools::label,
+    tools::label_as,
 };
 
 /// Sessions of one address in memory: each holds a task and a queue.
@@ -65,6 +66,7 @@ struct Known {
 #[derive(Debug)]
 struct Session {
     used: u64,
+    /// Empty when it was taken up again: its client's next call says it.
     client: String,
     /// One more for each stream that is open.
     open: Arc<()>,
@@ -140,7 +142,7 @@ impl<S: Served> Sessions<S> {
         known.clock += 1;
         let session = Session {
             used: known.clock,
-            client: "unknown".to_owned(),
+            client: String::new(),
             open: Arc::default(),
             asked: Asked::default(),
         };
@@ -185,7 +187,9 @@ impl<S: Served> SessionManager for Sessions<S> {
             && let ClientRequest::InitializeRequest(initialize) = &request.request
             && let Some(session) = self.known().sessions.get_mut(id)
         {
-            session.client = label(Some(&initialize.params.client_info));
+            let parts = initialize.extensions.get::<http::request::Parts>();
+            let instance = parts.and_then(|parts| Address::of(parts).instance);
+            session.client = label_as(Some(&initialize.params.client_info), &instance.into());
         }
         Ok(self.local.initialize_session(id, message).await?)
     }
@@ -377,6 +381,7 @@ mod tests {
         super::{
             agent::Agents,
             host::{Host, Scope},
+            server::Settings,
         },
         *,
     };
@@ -384,7 +389,7 @@ mod tests {
     /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
     #[test]
     fn a_session_outlives_any_hold() {
-        let host = Arc::new(Host::new(Vec::new(), None, CancellationToken::new()));
+        let host = Arc::new(Host::new(Vec::new(), Settings::default(), CancellationToken::new()));
         let agents = Arc::new(Agents { host, scope: Scope::All });
         let config = Sessions::new(agents, Doors::default()).local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());

@@ -27,9 +27,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     handed::{Probe, Probes, TooMany},
-    served::Served,
+    served::{Lifeline, Served},
     server::{Server, read_body, refuse},
 };
+use crate::role::player::Ended;
 
 /// Streams open at once.
 const SESSIONS_MAX: usize = 512;
@@ -101,10 +102,11 @@ fn open<S: Served>(server: Arc<Server<S>>, served: &S, request: Request) -> Resp
         }
         sessions.insert(id.clone(), session);
     }
-    let (parts, _) = request.into_parts();
+    let (mut parts, _) = request.into_parts();
+    let gone = server.life.ending.child_token();
+    parts.extensions.insert(Lifeline { what: Ended::Stream, gone: gone.clone() });
     let handler = served.of_connection(&parts);
     let connection = Connection { received, outgoing, probes };
-    let gone = server.life.ending.child_token();
     let held = gone.clone().drop_guard();
     let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
     server.life.tasks.clone().spawn(async move {
@@ -225,20 +227,20 @@ struct Connection {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the stream has ended")]
-struct Ended;
+struct Closed;
 
 impl Transport<RoleServer> for Connection {
-    type Error = Ended;
+    type Error = Closed;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = Result<(), Ended>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), Closed>> + Send + 'static {
         let outgoing = self.outgoing.clone();
         let probe = self.probes.answered(&message);
         async move {
-            let message = Outgoing::new(&message, probe).ok_or(Ended)?;
-            outgoing.send(message).await.map_err(|_| Ended)
+            let message = Outgoing::new(&message, probe).ok_or(Closed)?;
+            outgoing.send(message).await.map_err(|_| Closed)
         }
     }
 
@@ -246,7 +248,7 @@ impl Transport<RoleServer> for Connection {
         self.received.recv().await
     }
 
-    async fn close(&mut self) -> Result<(), Ended> {
+    async fn close(&mut self) -> Result<(), Closed> {
         self.received.close();
         Ok(())
     }

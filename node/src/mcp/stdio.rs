@@ -20,9 +20,10 @@ use tokio::io::BufReader;
 
 use super::{
     lines::Connection,
-    served::Served,
+    served::{Lifeline, Served},
     server::{Server, refuse},
 };
+use crate::role::player::Ended;
 
 /// The protocol that `Upgrade` names.
 pub const UPGRADE: &str = "tasuki-stdio";
@@ -83,10 +84,11 @@ fn open<S: Served>(server: Arc<Server<S>>, served: &S, mut request: Request) -> 
     }
     let place = Place(Arc::clone(&server));
     let upgrading = hyper::upgrade::on(&mut request);
-    let (parts, _) = request.into_parts();
-    let handler = served.of_connection(&parts);
+    let (mut parts, _) = request.into_parts();
     let life = server.life.clone();
     let gone = life.ending.child_token();
+    parts.extensions.insert(Lifeline { what: Ended::Connection, gone: gone.clone() });
+    let handler = served.of_connection(&parts);
     server.life.tasks.spawn(async move {
         let _place = place;
         let io = match upgrading.await {

@@ -1,23 +1,33 @@
 //! Streamable HTTP: one endpoint for all versions of MCP from 2024-11-05 to 2026-07-28.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::{
     body::Body,
     extract::Request,
     response::{IntoResponse as _, Response},
 };
+use bytes::Bytes;
 use http::{Method, StatusCode, header::CONTENT_TYPE};
+use http_body::Frame;
 use rmcp::{
     model::ClientJsonRpcMessage,
     transport::{StreamableHttpServerConfig, StreamableHttpService},
 };
 
 use super::{
+    early::opened,
     handed::{Probe, Watched},
     lines::complaint,
     notices::Doors,
-    served::Served,
+    served::{Served, Stay},
     server::{Life, read_body, refuse},
     sessions::{Files, Sessions},
 };
@@ -26,9 +36,19 @@ use super::{
 /// which a client's HTTP library gives up.
 const KEEP_ALIVE_MS: u64 = 15_000;
 
+/// The header in which a client without a session repeats its request's method.
+const METHOD_HEADER: &str = "mcp-method";
+
+/// The method of a call, which may be held.
+const CALL: &str = "tools/call";
+
+/// The method that opens a stream of what changes.
+const LISTEN: &str = "subscriptions/listen";
+
 /// Streamable HTTP of one address.
 pub(super) struct Streamable<S: Served> {
     service: StreamableHttpService<S::Handler, Sessions<S>>,
+    served: Arc<S>,
     life: Life,
     doors: Doors,
 }
@@ -49,21 +69,16 @@ impl<S: Served> Streamable<S> {
         }
         let doors = Doors::in_dir(dir.as_deref());
         let sessions = Arc::new(Sessions::new(Arc::clone(&served), doors.clone()));
+        let of_requests = Arc::clone(&served);
         let service =
-            StreamableHttpService::new(move || Ok(served.of_requests()), sessions, config);
-        Ok(Self { service, life: life.clone(), doors })
+            StreamableHttpService::new(move || Ok(of_requests.of_requests()), sessions, config);
+        Ok(Self { service, served, life: life.clone(), doors })
     }
 
     pub(super) async fn handle(&self, mut request: Request) -> Response {
         request.extensions_mut().insert(self.doors.clone());
         if request.method() != Method::POST {
-            let is_delete = request.method() == Method::DELETE;
-            let mut response = self.service.handle(request).await.map(Body::new);
-            if is_delete && response.status() == StatusCode::ACCEPTED {
-                // The session is ended, not about to be; some clients complain otherwise.
-                *response.status_mut() = StatusCode::NO_CONTENT;
-            }
-            return response;
+            return self.handle_no_post(request).await;
         }
         if self.life.stopping.is_cancelled() {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the node is stopping");
@@ -75,8 +90,18 @@ impl<S: Served> Streamable<S> {
         };
         let probe = Probe::new(&self.life.unwritten);
         parts.extensions.insert(probe.clone());
+        // The stream on which a client without a session hears what changes.
+        let listens = parts.headers.get(METHOD_HEADER).is_some_and(|method| method == LISTEN);
+        let open = listens.then(|| self.served.stream(&parts)).flatten();
+        // Any other response opens at once, and some need their status and headers.
+        let is_modern_call = parts.headers.get(METHOD_HEADER).is_some_and(|it| it == CALL);
         let request = Request::from_parts(parts, Body::from(body.clone()));
-        let response = self.service.handle(request).await.map(Body::new);
+        let service = self.service.clone();
+        let answering = async move { service.handle(request).await.map(Body::new) };
+        let response = match is_modern_call {
+            true => opened(answering, Duration::from_millis(KEEP_ALIVE_MS)).await,
+            false => answering.await,
+        };
         if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
             && let Err(error) = serde_json::from_slice::<ClientJsonRpcMessage>(&body)
         {
@@ -87,6 +112,56 @@ impl<S: Served> Streamable<S> {
             .headers()
             .get(CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        if is_stream { response.map(|body| Body::new(Watched::new(body, probe))) } else { response }
+        match (is_stream, open) {
+            (false, _) => response,
+            (true, None) => response.map(|body| Body::new(Watched::new(body, probe))),
+            (true, Some(open)) => response
+                .map(|body| Body::new(Watched::new(body, probe)))
+                .map(|body| Body::new(Kept { body, _open: open })),
+        }
+    }
+
+    /// A session's own stream, or its end.
+    async fn handle_no_post(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let open = (parts.method == Method::GET).then(|| self.served.stream(&parts)).flatten();
+        let closing = (parts.method == Method::DELETE).then(|| parts.clone());
+        let request = Request::from_parts(parts, body);
+        let mut response = self.service.handle(request).await.map(Body::new);
+        if let Some(closing) = closing
+            && response.status() == StatusCode::ACCEPTED
+        {
+            self.served.left(&closing);
+            // The session is ended, not about to be; some clients complain otherwise.
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        match open {
+            Some(open) if response.status() == StatusCode::OK => {
+                response.map(|body| Body::new(Kept { body, _open: open }))
+            }
+            Some(_) | None => response,
+        }
+    }
+}
+
+/// A response body, and what is open as long as it is.
+struct Kept {
+    body: Body,
+    _open: Stay,
+}
+
+impl http_body::Body for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
     }
 }

@@ -9,11 +9,13 @@
 //! - [`state`]: what a role's actor keeps. Pure.
 //! - [`presence`]: whether somebody plays the role.
 //! - [`news`]: what changed, for whoever shows it.
+//! - [`player`]: which agent does. Pure.
 //! - [`actor`]: the shell around the state. [`handle`]: the door to it. [`supervisor`]: its care.
 
 pub mod actor;
 pub mod handle;
 pub mod news;
+pub mod player;
 pub mod presence;
 pub mod state;
 pub mod supervisor;

@@ -74,8 +74,14 @@ impl Agent {
             Transport::Session => Side::Session(Client::new(addr, &format!("/mcp/{role}")).await),
             Transport::Stateless => Side::Stateless,
             Transport::Sse => Side::Sse(None),
-            Transport::Stdio => Side::Stdio(Bridge::start(role, data).await),
+            Transport::Stdio => Side::Stdio(Bridge::start(&["--role", role], data).await),
         };
+        Self { role: role.to_owned(), addr, ids: 100, side }
+    }
+
+    /// One on stdio that says which it is of those that may play the role.
+    pub(crate) async fn instance(id: &str, role: &str, addr: SocketAddr, data: PathBuf) -> Self {
+        let side = Side::Stdio(Bridge::start(&["--role", role, "--as", id], data).await);
         Self { role: role.to_owned(), addr, ids: 100, side }
     }
 
@@ -177,9 +183,9 @@ impl Stream {
 }
 
 impl Bridge {
-    async fn start(role: &str, data: PathBuf) -> Self {
+    async fn start(who: &[&str], data: PathBuf) -> Self {
         let mut command = tasuki(&data);
-        command.args(["mcp", "--role", role, "--data"]).arg(data);
+        command.arg("mcp").args(who).arg("--data").arg(data);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();

@@ -9,6 +9,7 @@ mod crash;
 #[path = "../mcp/http.rs"]
 #[allow(dead_code, reason = "shared with the tests of the MCP server, which use more of it")]
 mod http;
+mod instances;
 mod lifecycle;
 mod notices;
 mod process;

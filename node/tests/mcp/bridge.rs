@@ -14,8 +14,8 @@ use crate::{
 
 pub(crate) struct Agent {
     reader: BufReader<ReadHalf<DuplexStream>>,
-    writer: Option<WriteHalf<DuplexStream>>,
-    bridge: JoinHandle<Result<(), Error>>,
+    pub(crate) writer: Option<WriteHalf<DuplexStream>>,
+    pub(crate) bridge: JoinHandle<Result<(), Error>>,
 }
 
 impl Agent {
@@ -25,7 +25,10 @@ impl Agent {
         Self::with(move || url.clone(), Options { role, hold, ..Options::default() })
     }
 
-    fn with(node: impl Fn() -> String + Send + Sync + 'static, options: Options) -> Self {
+    pub(crate) fn with(
+        node: impl Fn() -> String + Send + Sync + 'static,
+        options: Options,
+    ) -> Self {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (stdin, stdout) = tokio::io::split(theirs);
         let bridge = tokio::spawn(async move { bridge(node, &options, stdin, stdout).await });

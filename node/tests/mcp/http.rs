@@ -167,6 +167,15 @@ impl Http {
         soon(self.next_event()).await.expect("an event")
     }
 
+    /// The answer to a request, be it an event or the whole body.
+    pub(crate) async fn answer_or_body(&mut self) -> Value {
+        if self.headers["content-type"].starts_with("text/event-stream") {
+            return self.answer().await;
+        }
+        let body = self.text().await;
+        serde_json::from_str(&body).unwrap_or_else(|_| panic!("no JSON: {body:?}"))
+    }
+
     /// The next event that answers a request.
     pub(crate) async fn answer(&mut self) -> Value {
         loop {

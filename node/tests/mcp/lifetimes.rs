@@ -21,8 +21,11 @@ async fn the_response_opens_at_once() {
     let http = b.post(&wait(1)).await;
     assert_eq!(http.headers["content-type"], "text/event-stream");
     let b = Client::modern(world.addr, "/mcp/B", "await_my_turn");
-    let http = b.post(&with_progress(modern(wait(1), "claude-code"))).await;
-    assert_eq!(http.headers["content-type"], "text/event-stream");
+    for held in [with_progress(modern(wait(1), "claude-code")), modern(wait(2), "someone")] {
+        let http = b.post(&held).await;
+        assert_eq!(http.headers["content-type"], "text/event-stream");
+        assert_eq!(http.status, 200);
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@
 mod bridge;
 mod flood;
 mod golden;
+mod holds;
 mod http;
+mod instances;
 mod lifetimes;
 mod notices;
 mod prompts;

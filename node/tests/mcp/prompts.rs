@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tasuki_node::mcp::Settings;
 
 use crate::{
     http::{Client, call, initialize, text},
@@ -87,7 +88,8 @@ async fn a_role_without_the_turn_loop_has_nothing_of_it() {
             (role.parse().unwrap(), sets.iter().map(|set| set.parse().unwrap()).collect())
         })
         .collect();
-    let world = World::with_tools("127.0.0.1:0", Loop::new(), None, &toolsets).await;
+    let settings = Settings { toolsets, ..Settings::default() };
+    let world = World::with("127.0.0.1:0", Loop::new(), settings).await;
     let mut a = Client::new(world.addr, "/mcp/A").await;
     assert!(names(&ask(&a, "tools/list", json!({})).await, "tools").is_empty());
     assert!(names(&ask(&a, "prompts/list", json!({})).await, "prompts").is_empty());

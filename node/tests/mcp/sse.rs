@@ -14,6 +14,10 @@ pub(crate) struct Sse {
 
 impl Sse {
     pub(crate) async fn new(world: &World, path: &str) -> Self {
+        Self::of(world, path, "cursor").await
+    }
+
+    pub(crate) async fn of(world: &World, path: &str, client: &str) -> Self {
         let mut stream = Http::connect(world.addr).await;
         stream.send(&format!("GET {path}"), &[("Accept", "text/event-stream")], b"").await;
         assert_eq!(stream.headers["content-type"], "text/event-stream");
@@ -21,7 +25,7 @@ impl Sse {
         assert_eq!(first.name, "endpoint");
         assert!(first.data.starts_with("/message?sessionId="), "{first:?}");
         let mut it = Self { stream, endpoint: first.data };
-        it.post(world, &initialize("2024-11-05", "cursor")).await;
+        it.post(world, &initialize("2024-11-05", client)).await;
         assert_eq!(it.stream.answer().await["result"]["protocolVersion"], "2024-11-05");
         it.post(world, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
         it

@@ -4,13 +4,16 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use async_trait::async_trait;
 use tasuki_node::{
-    config::ToolsetChoice,
+    clock::{Clock, Moment},
     mcp::{Settings, serve},
     role::{Actions, Connected, HandOver, Overview, Refusal, news::News},
 };
@@ -25,6 +28,21 @@ use tokio_util::sync::CancellationToken;
 /// Fails a test that would hang.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("in time")
+}
+
+/// Time, as the tests move it on.
+#[derive(Clone, Default)]
+pub(crate) struct Time(Arc<AtomicU64>);
+
+impl Time {
+    pub(crate) fn pass(&self, secs: u64) {
+        self.0.fetch_add(secs * 1000, Ordering::SeqCst);
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        let now = Arc::clone(&self.0);
+        Clock::new(move || Moment::from_millis(now.load(Ordering::SeqCst)))
+    }
 }
 
 /// What is true of the one loop there is.
@@ -316,15 +334,12 @@ impl World {
     }
 
     pub(crate) async fn start(addr: &str, shared: Arc<Loop>, sessions: Option<&Path>) -> Self {
-        Self::with_tools(addr, shared, sessions, &BTreeMap::new()).await
+        let settings =
+            Settings { sessions_dir: sessions.map(Path::to_owned), ..Settings::default() };
+        Self::with(addr, shared, settings).await
     }
 
-    pub(crate) async fn with_tools(
-        addr: &str,
-        shared: Arc<Loop>,
-        sessions: Option<&Path>,
-        toolsets: &BTreeMap<RoleId, Vec<ToolsetChoice>>,
-    ) -> Self {
+    pub(crate) async fn with(addr: &str, shared: Arc<Loop>, settings: Settings) -> Self {
         let roles = ["A", "B"]
             .map(|role| {
                 let shared = Arc::clone(&shared);
@@ -335,12 +350,8 @@ impl World {
         let listener = TcpListener::bind(addr).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let settings = Settings {
-            sessions_dir: sessions.map(Path::to_owned),
-            overview: Some(Arc::new(View(Arc::clone(&shared)))),
-            toolsets: toolsets.clone(),
-            ..Settings::default()
-        };
+        let overview: Arc<dyn Overview> = Arc::new(View(Arc::clone(&shared)));
+        let settings = Settings { overview: Some(overview), ..settings };
         let running = tokio::spawn(serve(listener, roles, settings, stop.clone()));
         Self { addr, shared, stop, running }
     }

@@ -263,7 +263,7 @@ fn reached(client: Client, way: &Way) -> Vec<(&'static str, Value)> {
             let command = ("command", Value::text(program));
             let args = ("args", Value::Texts(arguments.clone()));
             match client {
-                Client::ClaudeCode | Client::Vscode => {
+                Client::ClaudeCode | Client::Cursor | Client::Vscode => {
                     vec![("type", Value::text("stdio")), command, args]
                 }
                 Client::Cline => {
@@ -278,11 +278,47 @@ fn reached(client: Client, way: &Way) -> Vec<(&'static str, Value)> {
                 }
                 Client::Codex
                 | Client::Gemini
-                | Client::Cursor
                 | Client::Zed
                 | Client::Junie
                 | Client::Jetbrains => vec![command, args],
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    #[test]
+    fn each_hold_is_within_what_its_client_puts_up_with() {
+        let table = Client::value_variants().iter().map(|client| {
+            let limit = client.limit();
+            assert!(limit.hold_secs() * 5 <= limit.secs() * 4, "{client:?}");
+            format!("{} {} {}\n", client.name(), limit.secs(), limit.hold_secs())
+        });
+        assert_eq!(
+            table.collect::<String>(),
+            "claude-code 3600 1500\n\
+             codex 3600 1500\n\
+             gemini 3600 1500\n\
+             cursor 60 45\n\
+             vscode 300 240\n\
+             cline 3600 1500\n\
+             opencode 3600 1500\n\
+             zed 600 480\n\
+             junie 60 45\n\
+             jetbrains 30 24\n"
+        );
+    }
+
+    #[test]
+    fn clients_are_typed_as_they_are_named() {
+        for client in Client::value_variants() {
+            let typed = client.to_possible_value().unwrap();
+            assert_eq!(typed.get_name(), client.name());
         }
     }
 }

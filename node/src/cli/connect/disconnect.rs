@@ -158,6 +158,12 @@ async fn take_back(
     book: &mut Book,
 ) -> Result<Option<Taken>, Failure> {
     for _ in 0..ATTEMPTS_MAX {
+        let real = files::read(&target.path).map_err(Failure::local)?;
+        let directory = real.path.parent().filter(|_| real.text.is_some());
+        let _theirs = match directory {
+            Some(directory) => Some(files::lock(directory).await.map_err(Failure::local)?),
+            None => None,
+        };
         let Some(Looked { found, after, changed, left }) = look(target, name, role, book)? else {
             if book.page(&target.path).is_some_and(|page| page.entries.contains_key(name)) {
                 book.forget(&target.path, name, None);
@@ -165,8 +171,6 @@ async fn take_back(
             }
             return Ok(None);
         };
-        let directory = found.path.parent().unwrap_or_else(|| Path::new("."));
-        let _theirs = files::lock(directory).await.map_err(Failure::local)?;
         let text = found.text.as_deref().unwrap_or_default();
         // A file that is only ours is no loss.
         let backup = match &after {

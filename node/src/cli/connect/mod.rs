@@ -158,14 +158,15 @@ async fn write(
 ) -> Result<Written, Failure> {
     let path = path(plan);
     for _ in 0..ATTEMPTS_MAX {
+        let real = files::read(path).map_err(Failure::local)?.path;
+        let directory = real.parent().unwrap_or_else(|| Path::new("."));
+        let _theirs = files::lock(directory).await.map_err(Failure::local)?;
         let (found, applied, after) = changed(plan, force, asked)?;
         let is_new = found.text.is_none();
         let none = Written { path: path.to_owned(), applied, is_new, backup: None };
         if none.applied.changed.is_empty() {
             return Ok(Written { is_new: false, ..none });
         }
-        let directory = found.path.parent().unwrap_or_else(|| Path::new("."));
-        let _theirs = files::lock(directory).await.map_err(Failure::local)?;
         let backup = match &found.text {
             None => None,
             Some(text) => {

@@ -139,16 +139,18 @@ impl Around {
             (Client::Cursor, Scope::Project) => {
                 Some(self.directory.join(".cursor/permissions.json"))
             }
-            (
+            // A project's settings say nothing about the agent.
+            (Client::Zed, Scope::Project) => Some(self.zed().join("settings.json")),
+            (Client::Zed, Scope::User)
+            | (
                 Client::Codex
                 | Client::Gemini
                 | Client::Vscode
                 | Client::Cline
                 | Client::Opencode
-                | Client::Zed
                 | Client::Junie
                 | Client::Jetbrains,
-                _,
+                Scope::User | Scope::Project,
             ) => None,
         }
     }
@@ -196,4 +198,95 @@ impl Around {
 fn first_there(directory: &Path, names: &[&str], otherwise: &str) -> PathBuf {
     let paths = names.iter().map(|name| directory.join(name));
     paths.clone().find(|path| path.exists()).unwrap_or_else(|| directory.join(otherwise))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(system: System, env: &[(&str, &str)]) -> Around {
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Around { system, home: "/home/u".into(), env: env.collect(), directory: "/work".into() }
+    }
+
+    fn check(client: Client, system: System, env: &[(&str, &str)], expected: &str) {
+        let path = around(system, env).servers(client, Scope::User).unwrap();
+        assert_eq!(path, Path::new(expected), "{client:?} {system:?} {env:?}");
+    }
+
+    #[test]
+    fn each_client_is_found_on_each_platform() {
+        use System::{Linux, Mac, Windows};
+        let roaming: &[_] = &[("APPDATA", "/u/Roaming")];
+        for (client, linux, mac, windows) in [
+            (
+                Client::Vscode,
+                "/home/u/.config/Code/User/mcp.json",
+                "/home/u/Library/Application Support/Code/User/mcp.json",
+                "/u/Roaming/Code/User/mcp.json",
+            ),
+            (
+                Client::Zed,
+                "/home/u/.config/zed/settings.json",
+                "/home/u/.config/zed/settings.json",
+                "/u/Roaming/Zed/settings.json",
+            ),
+        ] {
+            check(client, Linux, &[], linux);
+            check(client, Mac, &[], mac);
+            check(client, Windows, roaming, windows);
+        }
+        for (client, path) in [
+            (Client::ClaudeCode, "/home/u/.claude.json"),
+            (Client::Codex, "/home/u/.codex/config.toml"),
+            (Client::Gemini, "/home/u/.gemini/settings.json"),
+            (Client::Cursor, "/home/u/.cursor/mcp.json"),
+            (Client::Cline, "/home/u/.cline/data/settings/cline_mcp_settings.json"),
+            (Client::Opencode, "/home/u/.config/opencode/opencode.json"),
+            (Client::Junie, "/home/u/.junie/mcp/mcp.json"),
+        ] {
+            for system in [Linux, Mac, Windows] {
+                check(client, system, roaming, path);
+            }
+        }
+        check(Client::Zed, Windows, &[], "/home/u/AppData/Roaming/Zed/settings.json");
+    }
+
+    #[test]
+    fn variables_move_them() {
+        for (client, name, value, expected) in [
+            (Client::ClaudeCode, "CLAUDE_CONFIG_DIR", "/x", "/x/.claude.json"),
+            (Client::ClaudeCode, "CLAUDE_CONFIG_DIR", " ", "/home/u/.claude.json"),
+            (Client::Codex, "CODEX_HOME", "/x", "/x/config.toml"),
+            (Client::Codex, "CODEX_HOME", "x", "/work/x/config.toml"),
+            (Client::Gemini, "GEMINI_CLI_HOME", "/x", "/x/.gemini/settings.json"),
+            (Client::Cline, "CLINE_DIR", "/x", "/x/data/settings/cline_mcp_settings.json"),
+            (Client::Cline, "CLINE_DATA_DIR", "/x", "/x/settings/cline_mcp_settings.json"),
+            (Client::Cline, "CLINE_MCP_SETTINGS_PATH", "/x/y.json", "/x/y.json"),
+            (Client::Opencode, "OPENCODE_CONFIG", "/x/y.json", "/x/y.json"),
+            (Client::Opencode, "OPENCODE_CONFIG_DIR", "/x", "/x/opencode.json"),
+            (Client::Opencode, "XDG_CONFIG_HOME", "/x", "/x/opencode/opencode.json"),
+            (Client::Zed, "XDG_CONFIG_HOME", "/x", "/x/zed/settings.json"),
+            (Client::Zed, "FLATPAK_XDG_CONFIG_HOME", "/x", "/x/zed/settings.json"),
+            (Client::Vscode, "XDG_CONFIG_HOME", "/x", "/x/Code/User/mcp.json"),
+            (Client::Vscode, "VSCODE_APPDATA", "/x", "/x/Code/User/mcp.json"),
+            (Client::Vscode, "VSCODE_PORTABLE", "/x", "/x/user-data/User/mcp.json"),
+            (Client::Cursor, "XDG_CONFIG_HOME", "/x", "/home/u/.cursor/mcp.json"),
+        ] {
+            assert!(VARIABLES.contains(&name), "{name} is not looked at");
+            check(client, System::Linux, &[(name, value)], expected);
+        }
+    }
+
+    #[test]
+    fn the_one_of_several_files_that_is_there_is_taken() {
+        let home = tempfile::tempdir().unwrap();
+        let at = Around { home: home.path().into(), ..around(System::Linux, &[]) };
+        let directory = home.path().join(".config/opencode");
+        std::fs::create_dir_all(&directory).unwrap();
+        for name in ["config.json", "opencode.json", "opencode.jsonc"] {
+            std::fs::write(directory.join(name), "{}").unwrap();
+            assert_eq!(at.servers(Client::Opencode, Scope::User), Some(directory.join(name)));
+        }
+    }
 }

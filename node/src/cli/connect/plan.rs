@@ -96,21 +96,23 @@ pub(super) fn plan(wish: &Wish, around: &Around) -> (Vec<FilePlan>, Option<&'sta
     }
     let entry = Edit::Entry { keys: keys([client.table(), name]), role: wish.role.clone(), pairs };
     let rules = rules.into_iter().map(|(keys, value)| Edit::Rule { keys, value });
-    let servers = FilePlan {
-        path: around.servers(*client, *scope),
-        format: client.format(),
-        edits: std::iter::once(entry).chain(rules).collect(),
-    };
-    let permissions = (!items.is_empty()).then(|| FilePlan {
-        path: around.permissions(*client, *scope),
+    let items = items.into_iter().map(|(keys, item)| Edit::Item { keys, item });
+    let mut edits = vec![entry];
+    let mut apart = Vec::new();
+    let permissions = around.permissions(*client, *scope);
+    if permissions.is_some() { &mut apart } else { &mut edits }.extend(rules.chain(items));
+    let servers =
+        FilePlan { path: around.servers(*client, *scope), format: client.format(), edits };
+    let permissions = (!apart.is_empty()).then_some(FilePlan {
+        path: permissions,
         format: Format::Json,
-        edits: items.into_iter().map(|(keys, item)| Edit::Item { keys, item }).collect(),
+        edits: apart,
     });
     (std::iter::once(servers).chain(permissions).collect(), note)
 }
 
-const CLINE_NOTE: &str = "The tools are allowed in Cline's editor extension; the command `cline` \
-                          goes by its own --auto-approve.";
+const CLINE_NOTE: &str = "Cline's editor extension runs these tools unasked where `Use MCP servers` \
+                          is on under Auto-approve; the command `cline` goes by its own settings.";
 const CURSOR_NOTE: &str = "From now on permissions.json says which MCP tools Cursor runs without \
                            asking, in place of the list in its settings.";
 const VSCODE_NOTE: &str = "VS Code keeps its approvals to itself: at the first call choose to \

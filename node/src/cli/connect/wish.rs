@@ -97,12 +97,14 @@ const NAME_CHARS_MAX: usize = 32;
 
 /// Gemini cannot have `_` in it, and others build patterns from it.
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
-    let is_good = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_good =
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !name.starts_with('-');
     if is_good && (1..=NAME_CHARS_MAX).contains(&name.len()) {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "--name takes letters, digits and `-`, at most {NAME_CHARS_MAX}; it is {name:?}."
+        "--name takes letters, digits and `-`, at most {NAME_CHARS_MAX}, and begins with a letter \
+         or a digit; it is {name:?}."
     )))
 }
 

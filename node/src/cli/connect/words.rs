@@ -57,6 +57,9 @@ fn next(asked: &Asked) -> Vec<String> {
     let prompt = format!("Give the agent its part: `tasuki prompt {role}` prints what to paste.");
     let node = "No node is running: start one with `tasuki up`.".to_owned();
     let mut next = vec![start, prompt];
+    if wish.scope == Scope::Project && wish.client != Client::Jetbrains {
+        next.push("The file is about this machine: keep it out of version control.".to_owned());
+    }
     if asked.is_guess {
         next.insert(0, node);
     }

@@ -15,22 +15,25 @@ use rmcp::{
     model::{CallToolResult, Implementation, JsonObject, Tool},
     service::RequestContext,
 };
+use tasuki_proto::{id::RoleId, reason::Reason};
+use tokio_util::sync::CancellationToken;
 
 use self::arguments::Arguments;
-use tasuki_proto::{id::RoleId, reason::Reason};
-
 use super::{
     handed::Probe,
+    hold::{self, Transport},
     host::{Host, Scope},
+    instances::Playing,
 };
-use crate::{config::ToolsetChoice, role::Refusal};
+use crate::{
+    config::ToolsetChoice,
+    role::{Actions, Refusal, player::Instance},
+};
 
 pub(super) use self::{
     result::refused,
-    turn_loop::{HANDOVER_WORK, Status},
+    turn_loop::{HANDOVER_WORK, SET as LOOP, Status},
 };
-
-pub(super) use self::turn_loop::SET as LOOP;
 
 /// What is known of a tool besides what clients are told.
 struct Row {
@@ -53,16 +56,94 @@ pub(super) struct Call<'a> {
     pub scope: &'a Scope,
     pub arguments: JsonObject,
     pub client: Option<Implementation>,
+    /// Which agent calls, of those that may play the role.
+    pub who: Instance,
     /// From the address or a header.
     pub hold: Option<Duration>,
+    pub transport: Transport,
+    /// Cancelled when the connection ends, where there is one.
+    pub gone: Option<&'a CancellationToken>,
     pub probe: Option<Probe>,
     pub context: &'a RequestContext<RoleServer>,
 }
 
 impl Call<'_> {
-    /// Name and version, for people.
+    /// Name and version, and which instance, for people.
     fn client_label(&self) -> String {
-        label(self.client.as_ref())
+        label_as(self.client.as_ref(), &self.who)
+    }
+
+    /// The call is held from here on; unless it is answered, its client gave it up.
+    fn hold_for(&self, hold: Duration) -> Held<'_> {
+        let client = self.client.as_ref();
+        let held = self.host.learning.begin(client, hold, self.hold.is_some());
+        if let Some(probe) = &self.probe {
+            probe.when_cut(held.clone());
+        }
+        Held { held, gone: self.gone }
+    }
+
+    /// The role that the parameter `field` names, if it has the toolset `set`.
+    fn role(
+        &self,
+        arguments: Arguments<'_>,
+        field: &'static str,
+        set: &str,
+    ) -> Result<Arc<dyn Actions>, Refusal> {
+        let named = arguments.name(field)?;
+        let actions = self.scope.resolve(self.host, field, named.as_deref())?;
+        may_use(self.host, actions.role(), set)?;
+        Ok(actions)
+    }
+
+    /// The same for a call that only looks.
+    fn spectator(
+        &self,
+        arguments: Arguments<'_>,
+        field: &'static str,
+        set: &str,
+    ) -> Result<Arc<dyn Actions>, Refusal> {
+        let actions = self.role(arguments, field, set)?;
+        if self.host.instances.looked(actions.role(), &self.who) {
+            actions.called(&self.client_label());
+        }
+        Ok(actions)
+    }
+
+    /// The same for a call that acts or waits: only the agent that plays the role may.
+    fn player(
+        &self,
+        arguments: Arguments<'_>,
+        field: &'static str,
+        set: &str,
+    ) -> Result<(Arc<dyn Actions>, Playing), Refusal> {
+        let actions = self.role(arguments, field, set)?;
+        let client = label(self.client.as_ref());
+        let playing = self.host.instances.enter(actions.role(), &self.who, &client)?;
+        actions.called(&self.client_label());
+        Ok((actions, playing))
+    }
+}
+
+/// A held call. Dropped without an answer, it was cancelled or its stream broke.
+struct Held<'a> {
+    held: hold::Held,
+    gone: Option<&'a CancellationToken>,
+}
+
+impl Held<'_> {
+    fn answered(self) {
+        self.held.ended();
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // The end of an agent's process says nothing of how long it would have waited.
+        match self.gone {
+            Some(gone) if gone.is_cancelled() => self.held.ended(),
+            Some(_) | None => self.held.cut(),
+        }
     }
 }
 
@@ -81,6 +162,14 @@ pub(super) fn label(client: Option<&Implementation>) -> String {
 /// The names of all tools, in the order of the alphabet.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|row| row.name)
+}
+
+/// The same with the instance it says it is.
+pub(super) fn label_as(client: Option<&Implementation>, who: &Instance) -> String {
+    match who.id() {
+        Some(id) => format!("{} as {id}", label(client)),
+        None => label(client),
+    }
 }
 
 /// The tools of an address, by name. Where the address names the role, the parameter that

@@ -16,7 +16,6 @@ pub(in crate::mcp) use self::answer::Status;
 use super::{
     Call,
     arguments::{Arguments, missing},
-    may_use,
     result::{said, shown},
     schema,
 };
@@ -26,7 +25,7 @@ use crate::{
         hold::{Ask, hold},
         intent,
     },
-    role::{Actions, HandOver, Refusal},
+    role::{HandOver, Refusal},
 };
 
 /// The toolset.
@@ -138,24 +137,31 @@ pub(super) async fn await_my_turn(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let actions = actor(call, arguments, "agent_id")?;
+    let (actions, playing) = call.player(arguments, "agent_id", SET)?;
     let loop_id = arguments.loop_id()?;
+    let client = call.client.as_ref();
     let hold = hold(&Ask {
-        client: call.client.as_ref().map_or("", |client| &client.name),
+        client: client.map_or(("", ""), |client| (&client.name, &client.version)),
+        transport: call.transport,
         wants_progress: call.context.meta.get_progress_token().is_some(),
+        learnt: client.and_then(|client| call.host.learning.hold(client)),
         configured: call.hold,
         asked: arguments.seconds("timeout_sec")?,
     });
+    let held = call.hold_for(hold);
     let _present = actions.connected(&call.client_label());
     let answer = tokio::select! {
         biased;
-        answer = actions.await_turn(&loop_id, hold) => answer?,
-        () = call.host.stopping.cancelled() => still_waiting(loop_id.as_str()),
+        () = playing.lost() => Ok(lost(loop_id.as_str())),
+        answer = actions.await_turn(&loop_id, hold) => answer,
+        () = call.host.stopping.cancelled() => Ok(still_waiting(loop_id.as_str())),
         () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => {
-            still_waiting(loop_id.as_str())
+            Ok(still_waiting(loop_id.as_str()))
         }
         never = signs_of_life(call) => match never {},
     };
+    held.answered();
+    let answer = answer?;
     if answer.can_start
         && let Some(probe) = &call.probe
     {
@@ -167,6 +173,11 @@ pub(super) async fn await_my_turn(
 
 fn still_waiting(loop_id: &str) -> wire::TurnAnswer {
     wire::TurnAnswer { still_waiting: true, r#loop: loop_id.to_owned(), ..Default::default() }
+}
+
+/// Another agent plays the role by now.
+fn lost(loop_id: &str) -> wire::TurnAnswer {
+    wire::TurnAnswer { superseded: true, r#loop: loop_id.to_owned(), ..Default::default() }
 }
 
 /// Progress for as long as it is polled.
@@ -192,7 +203,7 @@ pub(super) async fn handover_work(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let actions = actor(call, arguments, "current_agent_id")?;
+    let (actions, _playing) = call.player(arguments, "current_agent_id", SET)?;
     let is_task_complete = arguments
         .flag("is_task_complete")?
         .ok_or_else(|| missing("is_task_complete", "true ends the whole task, false goes on"))?;
@@ -231,20 +242,8 @@ pub(super) async fn loop_status(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let actions = actor(call, arguments, "agent_id")?;
+    let actions = call.spectator(arguments, "agent_id", SET)?;
     let loop_id = arguments.loop_id()?;
     let status = actions.loop_status(&loop_id).await?;
     Ok(shown(&Status::new(loop_id.as_str(), &status)))
-}
-
-fn actor(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-    field: &'static str,
-) -> Result<Arc<dyn Actions>, Refusal> {
-    let named = arguments.name(field)?;
-    let actions = call.scope.resolve(call.host, field, named.as_deref())?;
-    may_use(call.host, actions.role(), SET)?;
-    actions.called(&call.client_label());
-    Ok(actions)
 }

@@ -26,7 +26,7 @@ pub(super) enum Value {
     Number(u64),
     Yes,
     Texts(Vec<String>),
-    Table(Vec<(String, Value)>),
+    Table(Vec<(String, Self)>),
 }
 
 impl Value {

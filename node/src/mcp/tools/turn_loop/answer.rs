@@ -105,9 +105,7 @@ fn author(entry: &wire::Entry) -> &str {
 
 fn hint(role: &RoleId, answer: &wire::TurnAnswer) -> String {
     if answer.superseded {
-        format!(
-            "A newer await_my_turn of {role} is waiting in place of this one; do not call again."
-        )
+        format!("Another call or agent has the place of this one as {role}; do not call again.")
     } else if answer.still_waiting && answer.holder.is_empty() {
         "Not your turn yet. Call await_my_turn again at once.".to_owned()
     } else if answer.still_waiting {

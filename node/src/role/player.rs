@@ -1,0 +1,185 @@
+//! Which agent plays a role. Pure: time comes in as an argument.
+//!
+//! **P1** One agent at a time plays a role.
+//! **P2** It goes on until it is gone, or a person gives the role to another.
+//!
+//! An agent that only looks takes no part. One that acts or waits plays the role from then on,
+//! unless another one does that is not gone. Gone is whoever has nothing open and has been quiet
+//! for longer than its patience, which depends on what of it ended last.
+//!
+//! Roles that several agents may play at once have no [`Players`].
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use tasuki_proto::{id::InstanceId, limits::LEASE_MS};
+
+use crate::clock::Moment;
+
+/// How long an agent is waited for whose last stream ended, in milliseconds: clients open a
+/// stream again within seconds when they lost it, and not at all when they were closed.
+const STREAM_MS: u64 = 30_000;
+
+/// An agent by the name its address gives it. All that have none are one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instance(Option<InstanceId>);
+
+impl Instance {
+    pub const fn id(&self) -> Option<&InstanceId> {
+        self.0.as_ref()
+    }
+}
+
+impl From<Option<InstanceId>> for Instance {
+    fn from(id: Option<InstanceId>) -> Self {
+        Self(id)
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(id) => write!(f, "instance {id}"),
+            None => f.write_str("the instance without an id"),
+        }
+    }
+}
+
+/// What of an agent's ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// A call was answered or cut off. Its agent thinks, or works.
+    Call,
+    /// A stream that its client keeps open for as long as it runs.
+    Stream,
+    /// The connection of an agent's process, or a session that its client closed: nobody comes
+    /// back by these.
+    Connection,
+}
+
+impl Ended {
+    /// How long the agent is waited for after it, when nothing else of it is open.
+    const fn patience(self) -> Duration {
+        match self {
+            Self::Call => Duration::from_millis(LEASE_MS),
+            Self::Stream => Duration::from_millis(STREAM_MS),
+            Self::Connection => Duration::ZERO,
+        }
+    }
+}
+
+/// Why an agent may not play a role: another one does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InUse {
+    pub by: Instance,
+    /// Its client, for people; empty: it has not called yet.
+    pub client: String,
+    /// Since its last sign of life; `None`: something of it is open.
+    pub quiet: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Player {
+    who: Instance,
+    client: String,
+    last: Moment,
+    patience: Duration,
+}
+
+/// The agents of one role.
+#[derive(Debug, Default)]
+pub struct Players {
+    /// Open connections, streams and calls, of agents that have any.
+    open: BTreeMap<Instance, u32>,
+    player: Option<Player>,
+}
+
+impl Players {
+    /// `who` acts or waits. Whether it plays the role only from this call on.
+    pub fn enter(&mut self, now: Moment, who: &Instance, client: &str) -> Result<bool, InUse> {
+        if let Some(player) = self.present(now)
+            && player.who != *who
+        {
+            return Err(self.in_use(now, player));
+        }
+        let is_new = self.player.as_ref().is_none_or(|player| player.who != *who);
+        self.player = Some(Player {
+            who: who.clone(),
+            client: client.to_owned(),
+            last: now,
+            patience: Ended::Call.patience(),
+        });
+        Ok(is_new)
+    }
+
+    /// `who` looks. Whether that is a sign that somebody plays the role.
+    pub fn looked(&mut self, now: Moment, who: &Instance) -> bool {
+        if self.present(now).is_some_and(|player| player.who != *who) {
+            return false;
+        }
+        if let Some(player) = self.player.as_mut().filter(|player| player.who == *who) {
+            player.last = now;
+            player.patience = Ended::Call.patience();
+        }
+        true
+    }
+
+    /// Something of `who` is open until [`Self::closed`].
+    pub fn opened(&mut self, who: &Instance) {
+        *self.open.entry(who.clone()).or_default() += 1;
+    }
+
+    pub fn closed(&mut self, now: Moment, who: &Instance, what: Ended) {
+        let open = self.open.get_mut(who).map_or(0, |open| {
+            *open -= 1;
+            *open
+        });
+        if open == 0 {
+            self.open.remove(who);
+        }
+        self.ended(now, who, what);
+    }
+
+    /// Something of `who` ended that was not told of with [`Self::opened`].
+    pub fn ended(&mut self, now: Moment, who: &Instance, what: Ended) {
+        if let Some(player) = self.player.as_mut().filter(|player| player.who == *who) {
+            player.last = now;
+            player.patience = player.patience.min(what.patience());
+        }
+    }
+
+    /// A person gives the role to `who`. The one that loses it, if one was playing.
+    pub fn take_over(&mut self, now: Moment, who: &Instance) -> Option<InUse> {
+        let loses = self.present(now).filter(|player| player.who != *who);
+        let loses = loses.map(|player| self.in_use(now, player));
+        let client = self.player.take().filter(|player| player.who == *who);
+        self.player = Some(Player {
+            who: who.clone(),
+            client: client.map(|player| player.client).unwrap_or_default(),
+            last: now,
+            patience: Ended::Call.patience(),
+        });
+        loses
+    }
+
+    fn is_open(&self, who: &Instance) -> bool {
+        self.open.contains_key(who)
+    }
+
+    /// Whoever plays the role and is not gone.
+    fn present(&self, now: Moment) -> Option<&Player> {
+        self.player
+            .as_ref()
+            .filter(|player| self.is_open(&player.who) || now.since(player.last) < player.patience)
+    }
+
+    fn in_use(&self, now: Moment, player: &Player) -> InUse {
+        InUse {
+            by: player.who.clone(),
+            client: player.client.clone(),
+            quiet: (!self.is_open(&player.who)).then(|| now.since(player.last)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

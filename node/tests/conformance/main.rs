@@ -1,0 +1,89 @@
+//! What the makers of MCP test servers with: the conformance suite, against a fixture on the node's
+//! transports and against a node, and the Inspector, against a node.
+//!
+//! `make test` puts both into `target/sdk` first.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+mod fixture;
+mod inspector;
+#[path = "../edges/process.rs"]
+#[allow(dead_code, reason = "shared with the tests of the edges, which use more of it")]
+mod process;
+mod suite;
+
+use std::collections::BTreeSet;
+
+use self::{
+    fixture::Fixture,
+    process::Process,
+    suite::{judge, run},
+};
+
+/// Scenarios, or single checks, that ask for no tool, prompt or resource of a certain name.
+const OF_A_NODE: &[&str] = &[
+    "caching",
+    "completion-complete",
+    "dns-rebinding-protection",
+    "http-header-validation",
+    "input-required-result-unsupported-methods",
+    "ping",
+    "prompts-list",
+    "resources-list",
+    "sep-2164-resource-not-found",
+    "server-initialize",
+    "server-session-lifecycle",
+    "server-sse-multiple-streams",
+    "server-stateless",
+    "tools-list",
+];
+
+#[tokio::test]
+#[ignore = "needs the MCP conformance suite: scripts/sdk-setup.sh"]
+async fn the_transports_conform_to_2025_06_18() {
+    // There is no set of what that version required; this is all there is for it.
+    fixture_conforms("2025-06-18", &["--suite", "all", "--spec-version", "2025-06-18"], 27).await;
+}
+
+#[tokio::test]
+#[ignore = "needs the MCP conformance suite: scripts/sdk-setup.sh"]
+async fn the_transports_conform_to_2025_11_25() {
+    fixture_conforms("2025-11-25", &["--requirements", "2025-11-25"], 33).await;
+}
+
+#[tokio::test]
+#[ignore = "needs the MCP conformance suite: scripts/sdk-setup.sh"]
+async fn the_transports_conform_to_2026_07_28() {
+    fixture_conforms("2026-07-28", &["--requirements", "2026-07-28"], 50).await;
+}
+
+/// All that the suite has for a version: what it requires, extensions, and what it does not
+/// count yet.
+async fn fixture_conforms(version: &str, scenarios: &[&str], count: usize) {
+    let fixture = Fixture::start().await;
+    let verdicts = run(&format!("http://{}/mcp", fixture.addr), scenarios).await;
+    let ran = verdicts.keys().filter_map(|check| Some(check.split_once(':')?.0));
+    let ran: BTreeSet<&str> = ran.collect();
+    assert_eq!(ran.len(), count, "{ran:?}");
+    judge(&format!("fixture {version}"), &verdicts);
+}
+
+#[tokio::test]
+#[ignore = "needs the MCP conformance suite: scripts/sdk-setup.sh"]
+async fn a_node_conforms_where_the_suite_asks_for_no_fixture() {
+    let dir = tempfile::tempdir().unwrap();
+    let tasuki = Process::up(&dir.path().join("data"), "--role A --role B").await;
+    let url = format!("http://{}/mcp/A", tasuki.mcp);
+    let mut ran = BTreeSet::<&str>::new();
+    for version in ["2025-11-25", "2026-07-28"] {
+        let mut verdicts = run(&url, &["--requirements", version]).await;
+        verdicts.retain(|check, _| {
+            let scenario = check.split_once(':').map(|(scenario, _)| scenario);
+            let of_a_node = OF_A_NODE.iter().find(|it| Some(**it) == scenario || *it == check);
+            ran.extend(of_a_node);
+            of_a_node.is_some()
+        });
+        judge(&format!("node {version}"), &verdicts);
+    }
+    assert_eq!(Vec::from_iter(ran), OF_A_NODE);
+}

@@ -1,0 +1,9 @@
+//! The real `tasuki connect` and `tasuki disconnect` in homes of their own.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+mod files;
+mod goldens;
+mod home;
+mod others;
+mod refusals;

@@ -1,0 +1,111 @@
+//! What is not touched, and what is said about it.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use crate::home::Home;
+
+/// Runs what must be refused, and looks that no file changed.
+fn refuse(home: &Home, line: &str, code: i32, why: &str) {
+    let (files, backups) = (home.files(), home.backups());
+    let said = home.run(line);
+    assert_eq!(said.code, code, "{line}: {said:?}");
+    assert!(said.err.contains(why), "{line}: {said:?}");
+    assert_eq!((home.files(), home.backups()), (files, backups), "{line}");
+}
+
+#[test]
+fn malformed_files_are_left_as_they_are() {
+    for (client, path, text, line) in [
+        ("claude-code", ".claude.json", "{\n  \"a\": 1,\n  \"b\n}", 3),
+        ("codex", ".codex/config.toml", "a = 1\n[b\n", 2),
+        ("zed", ".config/zed/settings.json", "{ \"a\": 1 \"b\": 2 }", 1),
+        ("cline", ".cline/data/settings/cline_mcp_settings.json", "{} {}", 1),
+    ] {
+        let home = Home::new();
+        let path = home.write(path, text);
+        let why = format!("{}:{line}: ", path.display());
+        refuse(&home, &format!("connect {client} --role A"), 5, &why);
+        refuse(&home, &format!("disconnect {client}"), 5, &why);
+    }
+}
+
+#[test]
+fn nothing_is_written_when_the_second_file_is_malformed() {
+    let home = Home::new();
+    home.write(".claude/settings.json", "{\"permissions\": \"all\"}");
+    let why = "`permissions` is something else than a table of settings";
+    refuse(&home, "connect claude-code --role A --allow", 5, why);
+    home.write(".claude/settings.json", "\n\n{");
+    refuse(&home, "connect claude-code --role A --allow", 5, "settings.json:3: ");
+    home.done("connect claude-code --role A");
+}
+
+#[test]
+fn what_cannot_be_written_is_said() {
+    let home = Home::new();
+    let path = home.write(".codex/config.toml", "a = 1\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    refuse(&home, "connect codex --role A", 5, "is read-only; it was left as it is");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    refuse(&home, "connect codex --role A", 5, "it is not a file");
+    fs::remove_dir(&path).unwrap();
+    std::os::unix::fs::symlink(home.path().join("nowhere"), &path).unwrap();
+    let said = home.run("connect codex --role A");
+    assert!(said.code == 5 && said.err.contains("cannot be read"), "{said:?}");
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, b"a = \"\xff\"\n").unwrap();
+    let said = home.run("connect codex --role A");
+    assert!(said.code == 5 && said.err.contains("invalid utf-8"), "{said:?}");
+}
+
+#[test]
+fn entries_of_others_are_left_unless_forced() {
+    let home = Home::new();
+    let text = "{\"mcpServers\": {\"tasuki\": {\"command\": \"other\"}}}";
+    home.write(".cursor/mcp.json", text);
+    let why = "`mcpServers.tasuki` in";
+    refuse(&home, "connect cursor --role A", 5, why);
+    refuse(&home, "disconnect cursor", 5, why);
+    home.done("connect cursor --role A --force");
+    refuse(&home, "connect cursor --role B", 5, "connects role A");
+    refuse(&home, "disconnect cursor --role B", 5, "connects role A, not B");
+    home.done("connect cursor --role B --force");
+    home.done("disconnect cursor --role B");
+    // The second time was about an entry of ours: it leads back to before the first.
+    assert_eq!(home.read(".cursor/mcp.json"), text);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_read() {
+    let home = Home::new();
+    for (line, why) in [
+        ("connect codex", "Say which role with --role. There are: A, B."),
+        ("connect codex --role A --name a_b", "--name takes letters, digits and `-`"),
+        ("connect codex --role A --name=-", "begins with a letter or a digit"),
+        ("disconnect codex --name ../x", "--name takes letters, digits and `-`"),
+        ("connect cline --role A --scope project", "no configuration of servers per project"),
+        ("connect junie --role A --transport http", "Junie has no http transport"),
+        ("connect codex --role A --hold soon", "`hold`"),
+        ("connect emacs --role A", "invalid value 'emacs'"),
+    ] {
+        refuse(&home, line, 2, why);
+    }
+    let line = "connect codex --role A --transport http";
+    let mut command = home.command(line);
+    let output = command.env("TASUKI_LISTEN", "127.0.0.1:0").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(!home.data().exists());
+}
+
+#[test]
+fn a_record_that_cannot_be_read_stops_everything() {
+    let home = Home::new();
+    home.done("connect codex --role A");
+    fs::write(home.data().join("connections.json"), "{").unwrap();
+    refuse(&home, "disconnect codex", 5, "connections.json cannot be read");
+    fs::remove_file(home.data().join("connections.json")).unwrap();
+    // Without it the entry is known by what it says.
+    home.done("disconnect codex");
+    assert!(!home.read(".codex/config.toml").contains("tasuki"));
+}
