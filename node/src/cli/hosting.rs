@@ -10,7 +10,7 @@ use super::{Failure, Output, text::line};
 use crate::{
     config::{Config, Source},
     link::Phase,
-    mcp,
+    mcp::{self, TaskKey},
     node::{Node, RoleSpec, Settings},
     paths::NodeFile,
 };
@@ -72,11 +72,14 @@ impl Hosting {
         let actions =
             node.roles().iter().filter_map(|spec| node.actions(&spec.role)).collect::<Vec<_>>();
         let stop = CancellationToken::new();
+        let task_key = TaskKey::open(data, &config.workspace.value)
+            .map_err(|why| Failure::local(format!("Tasks cannot be sealed: {why}.")))?;
         let settings = mcp::Settings {
             sessions_dir: Some(data.join(SESSIONS)),
             holds_file: Some(data.join(HOLDS)),
             shared: config.shared.value.iter().cloned().collect(),
             hold: config.hold.value,
+            task_key: Some(task_key),
             ..mcp::Settings::default()
         };
         let mcp = tokio::spawn(mcp::serve(listener, actions, settings, stop.clone()));

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams,
-        InitializeResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
-        ServerConfig,
+        CallToolRequestParams, CallToolResponse, CancelTaskParams, GetTaskParams, GetTaskResult,
+        Implementation, InitializeRequestParams, InitializeResult, ListToolsResult,
+        PaginatedRequestParams, ServerCapabilities, ServerConfig, UpdateTaskParams,
     },
     service::RequestContext,
 };
@@ -21,6 +21,7 @@ use super::{
     host::{Host, Scope},
     instances::Open,
     served::{Lifeline, Served, Stay},
+    tasks::Asker,
     tools::{self, Call},
 };
 use crate::role::{
@@ -119,6 +120,15 @@ impl Agent {
         }
     }
 
+    fn asker<'a>(
+        &'a self,
+        context: &RequestContext<RoleServer>,
+        client: Option<&'a Implementation>,
+    ) -> Asker<'a> {
+        let who = self.address(context).instance.into();
+        Asker { host: &self.host, scope: &self.scope, who, client }
+    }
+
     fn transport(&self) -> Transport {
         match &self.link {
             Link::Connection { line, .. } if line.what == Ended::Connection => Transport::Stdio,
@@ -144,6 +154,11 @@ impl Agent {
     }
 }
 
+/// Whether the request itself declares the extension; what a session said once does not count.
+fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
+    context.meta.client_capabilities().is_some_and(|it| it.supports_tasks())
+}
+
 fn probe(context: &RequestContext<RoleServer>) -> Option<Probe> {
     let parts = context.extensions.get::<http::request::Parts>();
     context
@@ -157,7 +172,8 @@ impl ServerHandler for Agent {
     fn get_info(&self) -> ServerConfig {
         let mut server = Implementation::new("tasuki", env!("CARGO_PKG_VERSION"));
         server.title = Some("Tasuki".to_owned());
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        let mut info =
+            ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build());
         info.server_info = server;
         info.instructions = Some(self.instructions());
         info
@@ -169,9 +185,11 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         self.is_heard(Some(&request.client_info));
-        let answer = self.negotiate_initialize(&request);
+        let mut answer = self.negotiate_initialize(&request)?;
         context.peer.set_peer_info(request);
-        answer
+        // Versions that begin so know nothing of extensions that are declared with each request.
+        answer.capabilities.extensions = None;
+        Ok(answer)
     }
 
     async fn list_tools(
@@ -206,6 +224,7 @@ impl ServerHandler for Agent {
             client,
             who: address.instance.into(),
             hold: address.hold.or(self.host.hold),
+            takes_tasks: takes_tasks(&context),
             transport: self.transport(),
             gone: self.gone(),
             probe: probe(&context),
@@ -214,7 +233,7 @@ impl ServerHandler for Agent {
         tokio::select! {
             biased;
             done = tools::call(&request.name, call) => match done {
-                Some(result) => Ok(CallToolResponse::Complete(result)),
+                Some(response) => Ok(response),
                 None => Err(ErrorData::invalid_params(
                     format!("there is no tool {:?}", request.name),
                     None,
@@ -223,5 +242,40 @@ impl ServerHandler for Agent {
             // The client no longer wants the answer; dropping the call drops its wait.
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
         }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let client = context.client_info();
+        self.is_heard(client.as_ref());
+        let asker = self.asker(&context, client.as_ref());
+        let admitted = self.host.calls.try_acquire();
+        let probe = probe(&context);
+        let getting =
+            self.host.tasks.get(&request.task_id, &asker, probe.as_ref(), admitted.is_ok());
+        tokio::select! {
+            biased;
+            task = getting => task.map(GetTaskResult::new),
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
+        }
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.host.tasks.update(&request.task_id, &self.asker(&context, None))
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.host.tasks.cancel(&request.task_id, &self.asker(&context, None))
     }
 }

@@ -9,7 +9,7 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{hold::Learning, instances::Instances, server::Settings};
+use super::{hold::Learning, instances::Instances, server::Settings, tasks::Tasks};
 use crate::role::{Actions, Refusal};
 
 /// Tool calls in flight, of all connections together: each holds a task and a wait.
@@ -23,6 +23,8 @@ pub(super) struct Host {
     pub learning: Arc<Learning>,
     /// The hold of a connection that does not say.
     pub hold: Option<Duration>,
+    /// Waits that clients poll instead of holding a call.
+    pub tasks: Arc<Tasks>,
     /// Calls that may still begin.
     pub calls: Semaphore,
     /// Answer waits.
@@ -37,12 +39,13 @@ impl Host {
     ) -> Self {
         let roles: BTreeMap<RoleId, Arc<dyn Actions>> =
             roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect();
-        let Settings { sessions_dir: _, holds_file, shared, hold, clock } = settings;
+        let Settings { sessions_dir: _, holds_file, shared, hold, task_key, clock } = settings;
         let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
         Self {
             hold,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
+            tasks: Arc::new(Tasks::new(task_key)),
             roles,
             calls: Semaphore::new(CALLS_MAX),
             stopping,

@@ -11,6 +11,8 @@
 //!   connection.
 //! - **C4** Words of another agent appear only inside the fields of a tool's result.
 //!
+//! A wait of a client that can be woken is answered with a task that it polls.
+//!
 //! Nothing here knows whose turn it is: [`crate::role::Actions`] is asked.
 
 pub mod ask;
@@ -35,12 +37,14 @@ mod sse;
 mod stdio;
 mod streamable;
 mod take_over;
+mod tasks;
 mod tools;
 
 pub use accept::CONNECTIONS_MAX;
 pub use served::Served;
 pub use server::{Settings, serve, serve_with};
 pub use stdio::UPGRADE;
+pub use tasks::TaskKey;
 
 /// The names of all tools, for clients that allow each by its name.
 pub fn tool_names() -> Vec<String> {

@@ -39,6 +39,7 @@ use super::{
     sse, stdio,
     streamable::Streamable,
     take_over::take_over,
+    tasks::TaskKey,
 };
 use crate::{clock::Clock, role::Actions};
 
@@ -68,6 +69,8 @@ pub struct Settings {
     /// How long a wait is held for a connection that does not say; `None`: by the table of
     /// clients.
     pub hold: Option<Duration>,
+    /// What seals the ids of tasks; `None`: they end with this server.
+    pub task_key: Option<TaskKey>,
     /// What time it is for who plays a role, and for how long calls were held.
     pub clock: Clock,
 }

@@ -13,4 +13,5 @@ mod refusals;
 mod security;
 mod sessions;
 mod sse;
+mod tasks;
 mod world;

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use rmcp::{
     RoleServer,
-    model::{CallToolResult, Implementation, JsonObject, Tool},
+    model::{CallToolResponse, CallToolResult, Implementation, JsonObject, Tool},
     service::RequestContext,
 };
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,10 @@ use super::{
 };
 use crate::role::{Actions, Refusal, player::Instance};
 
-pub(super) use self::{result::refused, turn_loop::HANDOVER_WORK};
+pub(super) use self::{
+    result::refused,
+    turn_loop::{HANDOVER_WORK, Looked, awaited, look},
+};
 
 /// One call, with what the transport knows about it.
 pub(super) struct Call<'a> {
@@ -38,6 +41,8 @@ pub(super) struct Call<'a> {
     pub who: Instance,
     /// From the address or a header.
     pub hold: Option<Duration>,
+    /// The client takes a task for an answer, and is woken when it ends.
+    pub takes_tasks: bool,
     pub transport: Transport,
     /// Cancelled when the connection ends, where there is one.
     pub gone: Option<&'a CancellationToken>,
@@ -141,15 +146,20 @@ pub(super) fn list(scope: &Scope) -> Vec<Tool> {
 }
 
 /// `None`: there is no tool of this name.
-pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResult> {
+pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse> {
     let arguments = Arguments::new(&call.arguments);
     let done: Result<CallToolResult, Refusal> = match name {
-        turn_loop::AWAIT_MY_TURN => turn_loop::await_my_turn(&call, arguments).await,
+        turn_loop::AWAIT_MY_TURN => match turn_loop::await_my_turn(&call, arguments).await {
+            Ok(CallToolResponse::Complete(result)) => Ok(result),
+            Ok(task) => return Some(task),
+            Err(refusal) => Err(refusal),
+        },
         HANDOVER_WORK => turn_loop::handover_work(&call, arguments).await,
         turn_loop::LOOP_STATUS => turn_loop::loop_status(&call, arguments).await,
         _ => return None,
     };
-    Some(done.unwrap_or_else(|refusal| refused(&refusal)))
+    let result = done.unwrap_or_else(|refusal| refused(&refusal));
+    Some(CallToolResponse::Complete(result))
 }
 
 fn schema(properties: serde_json::Value, required: &[&str]) -> Arc<JsonObject> {
