@@ -12,6 +12,7 @@ mod http;
 mod instances;
 mod lifecycle;
 mod process;
+mod tasks;
 
 /// What the shared module expects of a test binary.
 mod world {
