@@ -10,7 +10,7 @@ use super::{Failure, Output, text::line};
 use crate::{
     config::{Config, Source},
     link::Phase,
-    mcp,
+    mcp::{self, TaskKey},
     node::{Node, RoleSpec, Settings},
     paths::NodeFile,
 };
@@ -72,6 +72,8 @@ impl Hosting {
         let actions =
             node.roles().iter().filter_map(|spec| node.actions(&spec.role)).collect::<Vec<_>>();
         let stop = CancellationToken::new();
+        let task_key = TaskKey::open(data, &config.workspace.value)
+            .map_err(|why| Failure::local(format!("Tasks cannot be sealed: {why}.")))?;
         let toolsets = config.roles.value.iter();
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
         let settings = mcp::Settings {
@@ -81,6 +83,7 @@ impl Hosting {
             hold: config.hold.value,
             toolsets,
             overview: Some(node.overview()),
+            task_key: Some(task_key),
             ..mcp::Settings::default()
         };
         let mcp = tokio::spawn(mcp::serve(listener, actions, settings, stop.clone()));

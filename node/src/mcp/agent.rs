@@ -5,12 +5,12 @@ use std::sync::{Arc, OnceLock};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CacheScope, CallToolRequestParams, CallToolResponse, DiscoverResult,
-        GetPromptRequestParams, GetPromptResponse, Implementation, InitializeRequestParams,
-        InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-        ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-        ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams,
-        SubscriptionFilter, UnsubscribeRequestParams,
+        CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, DiscoverResult,
+        GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
+        InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+        SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
     },
     service::{RequestContext, SubscriptionContext},
     transport::streamable_http_server::session::SessionRestoreMarker,
@@ -27,6 +27,7 @@ use super::{
     notices::{self, Client, Doors, Notices},
     prompts, resources,
     served::{Lifeline, Served, Stay},
+    tasks::Asker,
     tools::{self, Call},
 };
 use crate::role::{
@@ -161,6 +162,15 @@ impl Agent {
         }
     }
 
+    fn asker<'a>(
+        &'a self,
+        context: &RequestContext<RoleServer>,
+        client: Option<&'a Implementation>,
+    ) -> Asker<'a> {
+        let who = self.address(context).instance.into();
+        Asker { host: &self.host, scope: &self.scope, who, client }
+    }
+
     fn transport(&self) -> Transport {
         match &self.link {
             Link::Connection { line, .. } if line.what == Ended::Connection => Transport::Stdio,
@@ -196,6 +206,11 @@ fn fresh(context: &RequestContext<RoleServer>) -> (Option<u64>, Option<CacheScop
     if is_legacy(context) { (None, None) } else { (Some(FRESH_MS), Some(CacheScope::Private)) }
 }
 
+/// Whether the request itself declares the extension; what a session said once does not count.
+fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
+    context.meta.client_capabilities().is_some_and(|it| it.supports_tasks())
+}
+
 fn probe(context: &RequestContext<RoleServer>) -> Option<Probe> {
     let parts = context.extensions.get::<http::request::Parts>();
     context
@@ -214,6 +229,7 @@ impl ServerHandler for Agent {
             .enable_prompts_list_changed()
             .enable_tools()
             .enable_tool_list_changed()
+            .enable_tasks()
             .build();
         if self.overview().is_ok() {
             let resources = ServerCapabilities::builder()
@@ -235,15 +251,17 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         self.is_heard(Some(&request.client_info));
-        let answer = self.negotiate_initialize(&request);
+        let mut answer = self.negotiate_initialize(&request)?;
         context.peer.set_peer_info(request);
+        // Versions that begin so know nothing of extensions that are declared with each request.
+        answer.capabilities.extensions = None;
         if context.extensions.get::<SessionRestoreMarker>().is_some()
             && let Ok(overview) = self.overview()
             && let Some(client) = self.client(overview, &context)
         {
             self.notices.restored(client).await;
         }
-        answer
+        Ok(answer)
     }
 
     async fn discover(
@@ -393,6 +411,7 @@ impl ServerHandler for Agent {
             client,
             who: address.instance.into(),
             hold: address.hold.or(self.host.hold),
+            takes_tasks: takes_tasks(&context),
             transport: self.transport(),
             gone: self.gone(),
             probe: probe(&context),
@@ -401,7 +420,7 @@ impl ServerHandler for Agent {
         tokio::select! {
             biased;
             done = tools::call(&request.name, call) => match done {
-                Some(result) => Ok(CallToolResponse::Complete(result)),
+                Some(response) => Ok(response),
                 None => Err(ErrorData::invalid_params(
                     format!("there is no tool {:?}", request.name),
                     None,
@@ -410,5 +429,40 @@ impl ServerHandler for Agent {
             // The client no longer wants the answer; dropping the call drops its wait.
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
         }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let client = context.client_info();
+        self.is_heard(client.as_ref());
+        let asker = self.asker(&context, client.as_ref());
+        let admitted = self.host.calls.try_acquire();
+        let probe = probe(&context);
+        let getting =
+            self.host.tasks.get(&request.task_id, &asker, probe.as_ref(), admitted.is_ok());
+        tokio::select! {
+            biased;
+            task = getting => task.map(GetTaskResult::new),
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
+        }
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.host.tasks.update(&request.task_id, &self.asker(&context, None))
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.host.tasks.cancel(&request.task_id, &self.asker(&context, None))
     }
 }

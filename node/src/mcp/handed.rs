@@ -7,6 +7,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
@@ -40,25 +41,36 @@ pub(super) struct Mark {
 #[derive(Debug, Clone)]
 pub(super) struct Probe(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
-    marks: Mutex<Vec<Mark>>,
+    /// What is done once the answer is written.
+    then: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     held: Mutex<Option<Held>>,
     _unwritten: TaskTrackerToken,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").finish_non_exhaustive()
+    }
 }
 
 impl Probe {
     /// A probe that `unwritten` counts until it is gone.
     pub(super) fn new(unwritten: &TaskTracker) -> Self {
         Self(Arc::new(Inner {
-            marks: Mutex::default(),
+            then: Mutex::default(),
             held: Mutex::default(),
             _unwritten: unwritten.token(),
         }))
     }
 
     pub(super) fn when_written(&self, mark: Mark) {
-        self.0.marks.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
+        self.then(move || mark.actions.mark_handed(&mark.loop_id, mark.turn));
+    }
+
+    /// Does something short once the answer is written.
+    pub(super) fn then(&self, what: impl FnOnce() + Send + 'static) {
+        self.0.then.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(what));
     }
 
     /// The answer is held back; when its stream goes first, its client gave up.
@@ -73,10 +85,9 @@ impl Probe {
     }
 
     pub(super) fn written(&self) {
-        let marks =
-            std::mem::take(&mut *self.0.marks.lock().unwrap_or_else(PoisonError::into_inner));
-        for mark in marks {
-            mark.actions.mark_handed(&mark.loop_id, mark.turn);
+        let then = std::mem::take(&mut *self.0.then.lock().unwrap_or_else(PoisonError::into_inner));
+        for what in then {
+            what();
         }
     }
 }

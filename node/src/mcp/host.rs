@@ -9,7 +9,7 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{hold::Learning, instances::Instances, server::Settings};
+use super::{hold::Learning, instances::Instances, server::Settings, tasks::Tasks};
 use crate::{
     config::{self, ToolsetChoice},
     role::{Actions, Overview, Refusal},
@@ -30,6 +30,8 @@ pub(super) struct Host {
     pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
     /// `None`: nobody is shown loops as resources.
     pub overview: Option<Arc<dyn Overview>>,
+    /// Waits that clients poll instead of holding a call.
+    pub tasks: Arc<Tasks>,
     /// Calls that may still begin.
     pub calls: Semaphore,
     /// Answer waits.
@@ -44,8 +46,16 @@ impl Host {
     ) -> Self {
         let roles: BTreeMap<RoleId, Arc<dyn Actions>> =
             roles.into_iter().map(|actions| (actions.role().clone(), actions)).collect();
-        let Settings { sessions_dir: _, holds_file, shared, hold, toolsets, overview, clock } =
-            settings;
+        let Settings {
+            sessions_dir: _,
+            holds_file,
+            shared,
+            hold,
+            toolsets,
+            overview,
+            task_key,
+            clock,
+        } = settings;
         let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
         Self {
             hold,
@@ -53,6 +63,7 @@ impl Host {
             overview,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
+            tasks: Arc::new(Tasks::new(task_key)),
             roles,
             calls: Semaphore::new(CALLS_MAX),
             stopping,

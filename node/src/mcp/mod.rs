@@ -12,6 +12,8 @@
 //! - **C4** Words of another agent appear only inside the fields of a tool's result or of a
 //!   resource.
 //!
+//! A wait of a client that can be woken is answered with a task that it polls.
+//!
 //! Nothing here knows whose turn it is: [`crate::role::Actions`] is asked.
 
 pub mod ask;
@@ -39,6 +41,7 @@ mod sse;
 mod stdio;
 mod streamable;
 mod take_over;
+mod tasks;
 mod tools;
 
 pub use accept::CONNECTIONS_MAX;
@@ -46,6 +49,7 @@ pub use prompts::prompt;
 pub use served::Served;
 pub use server::{Settings, serve, serve_with};
 pub use stdio::UPGRADE;
+pub use tasks::TaskKey;
 pub use tools::{read_vocabulary, tokens};
 
 /// The names of all tools, for clients that allow each by its name.

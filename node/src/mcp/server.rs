@@ -39,6 +39,7 @@ use super::{
     sse, stdio,
     streamable::Streamable,
     take_over::take_over,
+    tasks::TaskKey,
 };
 use crate::{
     clock::Clock,
@@ -76,6 +77,8 @@ pub struct Settings {
     pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
     /// Where loops are looked at for resources; `None`: there are none.
     pub overview: Option<Arc<dyn Overview>>,
+    /// What seals the ids of tasks; `None`: they end with this server.
+    pub task_key: Option<TaskKey>,
     /// What time it is for who plays a role, and for how long calls were held.
     pub clock: Clock,
 }

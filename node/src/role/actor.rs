@@ -94,6 +94,9 @@ impl Actor for RoleActor {
         running: &mut Running,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
+            Msg::AwaitTurn { loop_id, hold, reply, permit } if hold.is_zero() => {
+                running.look(loop_id, reply, permit);
+            }
             Msg::AwaitTurn { loop_id, hold, reply, permit } => {
                 running.await_turn(myself, loop_id, hold, reply, permit);
             }
@@ -144,6 +147,24 @@ impl Running {
             }
             // An actor that started anew does not know this wait.
             drop(myself.send_message(Msg::CloseWait { loop_id, wait }));
+        });
+    }
+
+    /// Asks whose turn it is; other waits go on.
+    fn look(
+        &self,
+        loop_id: LoopId,
+        mut reply: Reply<wire::TurnAnswer>,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let Surroundings { role, link, .. } = self.around.clone();
+        self.around.link.spawn(async move {
+            let answer = tokio::select! {
+                answer = link.await_turn(&role, &loop_id, Duration::ZERO) => answer,
+                () = reply.closed() => return,
+            };
+            drop(permit);
+            drop(reply.send(answer));
         });
     }
 

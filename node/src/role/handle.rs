@@ -113,7 +113,11 @@ impl Actions for Handle {
         loop_id: &LoopId,
         hold: Duration,
     ) -> Result<wire::TurnAnswer, Refusal> {
-        let permit = admit(&self.waits, "waits", WAITS_PER_ROLE_MAX)?;
+        // A look is over at once, and must not find its place taken by waits.
+        let permit = match hold.is_zero() {
+            true => admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?,
+            false => admit(&self.waits, "waits", WAITS_PER_ROLE_MAX)?,
+        };
         let loop_id = loop_id.clone();
         self.call(|reply| Msg::AwaitTurn { loop_id, hold, reply, permit }, gone).await
     }

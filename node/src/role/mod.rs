@@ -60,7 +60,8 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
 
     /// Waits until it is this role's turn, the loop is finished, or `hold` is over. Dropping the
     /// future removes the wait; nothing is lost. A newer call for the same loop supersedes an
-    /// older one, which then answers `superseded`.
+    /// older one, which then answers `superseded`; one with a `hold` of zero only looks, and
+    /// supersedes nothing.
     async fn await_turn(
         &self,
         loop_id: &LoopId,

@@ -13,6 +13,7 @@ mod instances;
 mod lifecycle;
 mod notices;
 mod process;
+mod tasks;
 
 /// What the shared module expects of a test binary.
 mod world {

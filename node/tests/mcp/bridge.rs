@@ -1,7 +1,10 @@
 //! `tasuki mcp` against a real server, and a server that goes away and comes back.
 
 use serde_json::{Value, json};
-use tasuki_node::mcp::bridge::{Error, Options, bridge};
+use tasuki_node::mcp::{
+    Settings, TaskKey,
+    bridge::{Error, Options, bridge},
+};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf},
     task::JoinHandle,
@@ -9,6 +12,7 @@ use tokio::{
 
 use crate::{
     http::{call, initialize, with_progress},
+    tasks::{about, taking},
     world::{Loop, World, soon},
 };
 
@@ -146,6 +150,33 @@ async fn a_node_that_stays_away_is_answered_for_and_found_where_it_comes_back() 
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn an_agent_on_stdio_is_woken_by_a_task_though_its_node_restarts() {
+    let data = tempfile::tempdir().unwrap();
+    let settings = || Settings {
+        task_key: Some(TaskKey::open(data.path(), &"default".parse().unwrap()).unwrap()),
+        ..Settings::default()
+    };
+    let shared = Loop::new();
+    let world = World::with("127.0.0.1:0", shared.clone(), settings()).await;
+    let addr = world.addr.to_string();
+    let mut b = Agent::new(&world, Some("B"), None);
+    b.say(&taking(call(1, "await_my_turn", json!({}))).to_string()).await;
+    let task = b.hear().await["result"].clone();
+    assert_eq!(task["resultType"], "task", "{task}");
+    let id = task["taskId"].as_str().unwrap();
+    b.say(&about("tasks/get", id).to_string()).await;
+    assert_eq!(b.hear().await["result"]["status"], "working");
+    world.stopped().await;
+    b.say(&about("tasks/get", id).to_string()).await;
+    shared.give_to("B", Default::default());
+    let world = World::with(&addr, shared, settings()).await;
+    let told = b.hear().await["result"].clone();
+    assert_eq!(told["status"], "completed", "{told}");
+    assert_eq!(told["result"]["structuredContent"]["turn"], 2);
+    world.shared.until("handed", |state| state.handed == [2]).await;
 }
 
 #[tokio::test]

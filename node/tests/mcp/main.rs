@@ -16,4 +16,5 @@ mod resources;
 mod security;
 mod sessions;
 mod sse;
+mod tasks;
 mod world;

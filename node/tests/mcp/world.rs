@@ -59,6 +59,10 @@ pub(crate) struct State {
     pub(crate) clients: Vec<String>,
     /// The hold each wait came with, in seconds.
     pub(crate) holds: Vec<f64>,
+    /// Nothing is answered but that the broker is away.
+    pub(crate) is_away: bool,
+    /// Questions that did not wait.
+    pub(crate) looks: usize,
     /// By role.
     newest_wait: BTreeMap<String, u64>,
 }
@@ -212,12 +216,18 @@ impl Actions for Fake {
             let message = format!("there is no loop {loop_id}");
             return Err(Refusal { reason: Reason::UnknownLoop, message });
         }
+        if self.shared.0.borrow().is_away {
+            let message = "the broker is away".to_owned();
+            return Err(Refusal { reason: Reason::Unavailable, message });
+        }
+        let is_look = hold.is_zero();
         let mut number = 0;
         self.shared.0.send_modify(|state| {
             state.waiting += 1;
             let newest = state.newest_wait.entry(self.role.to_string()).or_default();
-            *newest += 1;
+            *newest += u64::from(!is_look);
             number = *newest;
+            state.looks += usize::from(is_look);
             state.holds.push(hold.as_secs_f64());
         });
         let _counted = Counted(Arc::clone(&self.shared));

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use rmcp::{
     RoleServer,
-    model::{CallToolResult, Implementation, JsonObject, Tool},
+    model::{CallToolResponse, CallToolResult, Implementation, JsonObject, Tool},
     service::RequestContext,
 };
 use tasuki_proto::{id::RoleId, reason::Reason};
@@ -32,7 +32,7 @@ use crate::{
 
 pub(super) use self::{
     result::refused,
-    turn_loop::{HANDOVER_WORK, SET as LOOP, Status},
+    turn_loop::{HANDOVER_WORK, Looked, SET as LOOP, Status, awaited, look},
 };
 
 /// What is known of a tool besides what clients are told.
@@ -60,6 +60,8 @@ pub(super) struct Call<'a> {
     pub who: Instance,
     /// From the address or a header.
     pub hold: Option<Duration>,
+    /// The client takes a task for an answer, and is woken when it ends.
+    pub takes_tasks: bool,
     pub transport: Transport,
     /// Cancelled when the connection ends, where there is one.
     pub gone: Option<&'a CancellationToken>,
@@ -217,7 +219,7 @@ fn may_use(host: &Host, role: &RoleId, set: &str) -> Result<(), Refusal> {
 }
 
 /// `None`: there is no tool of this name.
-pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResult> {
+pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse> {
     let row = ROWS.iter().find(|row| row.name == name)?;
     if let Scope::One(actions) = call.scope
         && !call.host.has_set(actions.role(), row.set)
@@ -226,12 +228,17 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResult> {
     }
     let arguments = Arguments::new(&call.arguments);
     let done: Result<CallToolResult, Refusal> = match name {
-        turn_loop::AWAIT_MY_TURN => turn_loop::await_my_turn(&call, arguments).await,
+        turn_loop::AWAIT_MY_TURN => match turn_loop::await_my_turn(&call, arguments).await {
+            Ok(CallToolResponse::Complete(result)) => Ok(result),
+            Ok(task) => return Some(task),
+            Err(refusal) => Err(refusal),
+        },
         HANDOVER_WORK => turn_loop::handover_work(&call, arguments).await,
         turn_loop::LOOP_STATUS => turn_loop::loop_status(&call, arguments).await,
         _ => return None,
     };
-    Some(done.unwrap_or_else(|refusal| refused(&refusal)))
+    let result = done.unwrap_or_else(|refusal| refused(&refusal));
+    Some(CallToolResponse::Complete(result))
 }
 
 fn schema(properties: serde_json::Value, required: &[&str]) -> Arc<JsonObject> {

@@ -7,9 +7,16 @@ mod answer;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use rmcp::model::{CallToolResult, ProgressNotificationParam, Tool, ToolAnnotations};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ProgressNotificationParam, Tool, ToolAnnotations,
+};
 use serde_json::{Value, json};
-use tasuki_proto::{id::Turn, wire};
+use tasuki_proto::{
+    id::{LoopId, Turn},
+    reason::Reason,
+    wire,
+};
+use tokio_util::sync::CancellationToken;
 
 use self::answer::Awaited;
 pub(in crate::mcp) use self::answer::Status;
@@ -25,7 +32,7 @@ use crate::{
         hold::{Ask, hold},
         intent,
     },
-    role::{HandOver, Refusal},
+    role::{Actions, HandOver, Refusal},
 };
 
 /// The toolset.
@@ -136,20 +143,40 @@ pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
 pub(super) async fn await_my_turn(
     call: &Call<'_>,
     arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResponse, Refusal> {
     let (actions, playing) = call.player(arguments, "agent_id", SET)?;
     let loop_id = arguments.loop_id()?;
     let client = call.client.as_ref();
+    let asked = arguments.seconds("timeout_sec")?;
     let hold = hold(&Ask {
         client: client.map_or(("", ""), |client| (&client.name, &client.version)),
         transport: call.transport,
         wants_progress: call.context.meta.get_progress_token().is_some(),
         learnt: client.and_then(|client| call.host.learning.hold(client)),
         configured: call.hold,
-        asked: arguments.seconds("timeout_sec")?,
+        asked,
     });
-    let held = call.hold_for(hold);
     let _present = actions.connected(&call.client_label());
+    if call.takes_tasks && !hold.is_zero() {
+        match look(&*actions, &loop_id, &call.host.stopping).await {
+            Looked::Told(answer) if answer.can_start || answer.is_finished => {
+                call.host.tasks.supersede(&*actions, &loop_id);
+                return Ok(CallToolResponse::Complete(given(call, &actions, loop_id, &answer)));
+            }
+            Looked::Told(_) | Looked::Unanswered => {
+                let task = call.host.tasks.create(call, &actions, playing, &loop_id, asked);
+                return task.map(CallToolResponse::Task).map_err(|why| Refusal {
+                    reason: Reason::Unavailable,
+                    message: format!("The system gives no random bytes ({why}). Call again."),
+                });
+            }
+            Looked::Refused(refusal) => return Err(refusal),
+        }
+    }
+    if !hold.is_zero() {
+        call.host.tasks.supersede(&*actions, &loop_id);
+    }
+    let held = call.hold_for(hold);
     let answer = tokio::select! {
         biased;
         () = playing.lost() => Ok(lost(loop_id.as_str())),
@@ -161,14 +188,63 @@ pub(super) async fn await_my_turn(
         never = signs_of_life(call) => match never {},
     };
     held.answered();
-    let answer = answer?;
+    Ok(CallToolResponse::Complete(given(call, &actions, loop_id, &answer?)))
+}
+
+/// The answer as a result; a turn it gives is handed once it is written.
+fn given(
+    call: &Call<'_>,
+    actions: &Arc<dyn Actions>,
+    loop_id: LoopId,
+    answer: &wire::TurnAnswer,
+) -> CallToolResult {
     if answer.can_start
         && let Some(probe) = &call.probe
     {
         let turn = Turn::from(answer.turn);
-        probe.when_written(Mark { actions: Arc::clone(&actions), loop_id, turn });
+        probe.when_written(Mark { actions: Arc::clone(actions), loop_id, turn });
     }
-    Ok(shown(&Awaited::new(actions.role(), &answer)))
+    awaited(&**actions, answer)
+}
+
+pub(in crate::mcp) fn awaited(actions: &dyn Actions, answer: &wire::TurnAnswer) -> CallToolResult {
+    shown(&Awaited::new(actions.role(), answer))
+}
+
+/// What was found out without waiting.
+#[derive(Debug)]
+pub(in crate::mcp) enum Looked {
+    Told(Box<wire::TurnAnswer>),
+    Refused(Refusal),
+    /// The broker said nothing, or not for now.
+    Unanswered,
+}
+
+/// Asks whose turn it is, for as long as the broker is worth waiting for.
+pub(in crate::mcp) async fn look(
+    actions: &dyn Actions,
+    loop_id: &LoopId,
+    stopping: &CancellationToken,
+) -> Looked {
+    let answer = tokio::select! {
+        biased;
+        answer = actions.await_turn(loop_id, Duration::ZERO) => answer,
+        () = stopping.cancelled() => return Looked::Unanswered,
+        () = tokio::time::sleep(Duration::from_millis(OVERDUE_MS)) => return Looked::Unanswered,
+    };
+    match answer {
+        Ok(answer) => Looked::Told(Box::new(answer)),
+        Err(refusal) if is_silence(refusal.reason) => Looked::Unanswered,
+        Err(refusal) => Looked::Refused(refusal),
+    }
+}
+
+/// Whether a refusal says nothing about the question, only that it got no answer for now.
+fn is_silence(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Unavailable | Reason::Overloaded | Reason::OutcomeUnknown | Reason::StaleEpoch
+    )
 }
 
 fn still_waiting(loop_id: &str) -> wire::TurnAnswer {

@@ -1,0 +1,295 @@
+//! Waits that answer at once with a task, for clients that can be woken by one: the extension
+//! `io.modelcontextprotocol/tasks` of MCP 2026-07-28.
+//!
+//! A task is not stored. Its id says what was asked ([`seal`]), what becomes of it is told from
+//! what the broker says when it is asked about ([`rules`]), so it outlives the node's process and
+//! the broker's. [`memory`] is courtesy; [`waits`] shows others that the role waits.
+//!
+//! - **K2** A task can be asked about only by the role and instance it was made for, at an address
+//!   that serves the role; to all others it is unknown, as one that never was.
+//! - **K3** What a task says of its state is always the same few words; words of other agents are
+//!   in its result alone.
+
+mod memory;
+mod rules;
+mod seal;
+mod waits;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use rmcp::{
+    ErrorData,
+    model::{
+        CallToolResult, CreateTaskResult, DetailedTask, Implementation, JsonObject, Task,
+        TaskPayload, TaskStatus,
+    },
+};
+use tasuki_proto::{
+    id::{InstanceId, LoopId, Turn},
+    wire,
+};
+
+pub use self::seal::TaskKey;
+use self::{
+    memory::{Memory, Question},
+    rules::{Verdict, Word, verdict},
+    seal::{Asked, TTL_MS},
+    waits::Waits,
+};
+use super::{
+    handed::{Mark, Probe},
+    host::{Host, Scope},
+    instances::Playing,
+    tools::{Call, Looked, awaited, label, label_as, look, refused},
+};
+use crate::{
+    clock,
+    role::{Actions, player::Instance},
+};
+
+/// Between two polls of one client, in milliseconds: how late it may learn that its turn came.
+const POLL_INTERVAL_MS: u64 = 2_000;
+
+/// Asked under another name than the task was made for, or never made: the same answer.
+const UNKNOWN: &str = "there is no such task";
+
+#[derive(Debug)]
+pub(super) struct Tasks {
+    key: TaskKey,
+    memory: Mutex<Memory>,
+    waits: Waits,
+}
+
+/// Who asks about a task, and where.
+pub(super) struct Asker<'a> {
+    pub host: &'a Host,
+    pub scope: &'a Scope,
+    /// Which agent asks, of those that may play the role.
+    pub who: Instance,
+    pub client: Option<&'a Implementation>,
+}
+
+impl Asker<'_> {
+    /// The role that a task was made for, if it is this asker's to ask.
+    fn actions(&self, asked: &Asked) -> Option<&Arc<dyn Actions>> {
+        let actions = match self.scope {
+            Scope::One(actions) => Some(actions),
+            Scope::All => self.host.roles.get(&asked.role),
+        };
+        actions.filter(|it| *it.role() == asked.role && name(&self.who) == asked.instance)
+    }
+}
+
+impl Tasks {
+    /// Without a key, tasks end with this process.
+    pub(super) fn new(key: Option<TaskKey>) -> Self {
+        let key = key.unwrap_or_else(TaskKey::of_process);
+        Self { key, memory: Mutex::default(), waits: Waits::default() }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A wait begins that no task stands for: the role's older tasks end.
+    pub(super) fn supersede(&self, actions: &dyn Actions, loop_id: &LoopId) {
+        let question = question(actions, loop_id);
+        self.memory().begin(&question, clock::wall_ms());
+        self.waits.end(&question);
+    }
+
+    /// Makes a task for a wait that has no answer yet, for at most `at_most`.
+    pub(super) fn create(
+        &self,
+        call: &Call<'_>,
+        actions: &Arc<dyn Actions>,
+        playing: Playing,
+        loop_id: &LoopId,
+        at_most: Option<Duration>,
+    ) -> Result<CreateTaskResult, getrandom::Error> {
+        let question = question(&**actions, loop_id);
+        let nonce = getrandom::u64()?.to_le_bytes();
+        let created_ms = self.memory().begin(&question, clock::wall_ms());
+        let within = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
+        let asked = Asked {
+            role: actions.role().clone(),
+            instance: name(&call.who).to_owned(),
+            loop_id: loop_id.clone(),
+            created_ms,
+            until_ms: at_most.map_or(0, |it| created_ms.saturating_add(within(it))),
+        };
+        self.waits.park(&question, Arc::clone(actions), playing, call.host.stopping.clone());
+        let id = asked.seal(&self.key, nonce);
+        Ok(CreateTaskResult::new(task(&id, &asked, TaskStatus::Working, WAITING)))
+    }
+
+    /// How a task stands. `is_admitted`: there is room to ask the broker.
+    pub(super) async fn get(
+        self: &Arc<Self>,
+        id: &str,
+        asker: &Asker<'_>,
+        probe: Option<&Probe>,
+        is_admitted: bool,
+    ) -> Result<DetailedTask, ErrorData> {
+        let (asked, actions) = self.open(id, asker)?;
+        if let Some(end) = self.memory().end(id) {
+            return Ok(DetailedTask::clone(&end));
+        }
+        let question = question(&**actions, &asked.loop_id);
+        if self.is_superseded(&question, &asked) {
+            return Ok(self.cancelled(id, &asked, SUPERSEDED));
+        }
+        let client = label(asker.client);
+        let Ok(playing) = asker.host.instances.enter(actions.role(), &asker.who, &client) else {
+            return Ok(self.cancelled(id, &asked, LOST));
+        };
+        actions.called(&label_as(asker.client, &asker.who));
+        let is_over = asked.until_ms != 0 && asked.until_ms <= clock::wall_ms();
+        let working = || detailed(id, &asked, WAITING, TaskPayload::Working);
+        if !is_admitted || (!is_over && self.waits.is_parked(&question)) {
+            return Ok(working());
+        }
+        let looked = look(&**actions, &asked.loop_id, &asker.host.stopping).await;
+        let newest_ms = self.memory().heard_of(&question, asked.created_ms);
+        match verdict(word(&looked), asked.created_ms, newest_ms, is_over) {
+            Verdict::Working => {
+                let stopping = asker.host.stopping.clone();
+                self.waits.park(&question, Arc::clone(actions), playing, stopping);
+                Ok(working())
+            }
+            Verdict::Cancelled => Ok(self.cancelled(id, &asked, SUPERSEDED)),
+            Verdict::Completed => {
+                self.waits.end(&question);
+                Ok(self.completed(id, &asked, actions, looked, probe))
+            }
+        }
+    }
+
+    /// Takes note that nobody waits for a task any more. One that has ended stays as it is.
+    pub(super) fn cancel(&self, id: &str, asker: &Asker<'_>) -> Result<(), ErrorData> {
+        let (asked, actions) = self.open(id, asker)?;
+        let question = question(&**actions, &asked.loop_id);
+        if self.memory().end(id).is_none() {
+            if !self.is_superseded(&question, &asked) {
+                self.waits.end(&question);
+            }
+            self.cancelled(id, &asked, CANCELLED);
+        }
+        Ok(())
+    }
+
+    /// Takes what a client says to a task; nothing is ever asked of it, so nothing changes.
+    pub(super) fn update(&self, id: &str, asker: &Asker<'_>) -> Result<(), ErrorData> {
+        self.open(id, asker).map(|_| ())
+    }
+
+    fn open<'a>(
+        &self,
+        id: &str,
+        asker: &'a Asker<'_>,
+    ) -> Result<(Asked, &'a Arc<dyn Actions>), ErrorData> {
+        let asked = Asked::open(&self.key, id, clock::wall_ms());
+        let opened = asked.and_then(|asked| {
+            let actions = asker.actions(&asked)?;
+            Some((asked, actions))
+        });
+        opened.ok_or_else(|| ErrorData::invalid_params(UNKNOWN, None))
+    }
+
+    fn is_superseded(&self, question: &Question, asked: &Asked) -> bool {
+        asked.created_ms < self.memory().heard_of(question, asked.created_ms)
+    }
+
+    fn cancelled(&self, id: &str, asked: &Asked, why: &'static str) -> DetailedTask {
+        let end = Arc::new(detailed(id, asked, why, TaskPayload::Cancelled));
+        self.memory().told(id, &end, id.len());
+        DetailedTask::clone(&end)
+    }
+
+    /// What the tool would have answered, and what holds once it is written.
+    fn completed(
+        self: &Arc<Self>,
+        id: &str,
+        asked: &Asked,
+        actions: &Arc<dyn Actions>,
+        looked: Looked,
+        probe: Option<&Probe>,
+    ) -> DetailedTask {
+        let (result, turn) = match looked {
+            Looked::Told(answer) => {
+                let turn = answer.can_start.then(|| Turn::from(answer.turn));
+                (awaited(&**actions, &answer), turn)
+            }
+            Looked::Refused(refusal) => (refused(&refusal), None),
+            Looked::Unanswered => (awaited(&**actions, &wire::TurnAnswer::default()), None),
+        };
+        let (result, bytes) = object(&result);
+        let end = Arc::new(detailed(id, asked, OVER, TaskPayload::Completed { result }));
+        if let Some(probe) = probe {
+            let (tasks, id, told) = (Arc::clone(self), id.to_owned(), Arc::clone(&end));
+            probe.then(move || tasks.memory().told(&id, &told, bytes));
+            if let Some(turn) = turn {
+                let loop_id = asked.loop_id.clone();
+                probe.when_written(Mark { actions: Arc::clone(actions), loop_id, turn });
+            }
+        }
+        DetailedTask::clone(&end)
+    }
+}
+
+const WAITING: &str = "Waiting for the turn.";
+const OVER: &str = "The wait is over.";
+const CANCELLED: &str = "Cancelled by its client.";
+
+/// Clients wake their agent for this too; it must not call again, which would cancel the newer.
+const SUPERSEDED: &str =
+    "A newer await_my_turn of this role took the place of this one. There is nothing to do.";
+
+/// An agent that polls for a role it lost learns of it, as one that is held does.
+const LOST: &str = "Another agent plays this role by now. There is nothing to do.";
+
+/// Empty: it did not say.
+fn name(who: &Instance) -> &str {
+    who.id().map_or("", InstanceId::as_str)
+}
+
+fn question(actions: &dyn Actions, loop_id: &LoopId) -> Question {
+    Question { role: actions.role().clone(), loop_id: loop_id.clone() }
+}
+
+fn word(looked: &Looked) -> Word {
+    match looked {
+        Looked::Told(answer) if answer.can_start || answer.is_finished => Word::Ready,
+        Looked::Told(_) => Word::NotYet,
+        Looked::Refused(_) => Word::Refused,
+        Looked::Unanswered => Word::Silence,
+    }
+}
+
+fn task(id: &str, asked: &Asked, status: TaskStatus, message: &'static str) -> Task {
+    let time = |ms| {
+        let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH);
+        humantime::format_rfc3339_millis(time).to_string()
+    };
+    let updated_ms = match status.is_terminal() {
+        true => clock::wall_ms().max(asked.created_ms),
+        false => asked.created_ms,
+    };
+    Task::new(id, status, time(asked.created_ms), time(updated_ms))
+        .with_status_message(message)
+        .with_ttl_ms(TTL_MS)
+        .with_poll_interval_ms(POLL_INTERVAL_MS)
+}
+
+fn detailed(id: &str, asked: &Asked, message: &'static str, payload: TaskPayload) -> DetailedTask {
+    DetailedTask::new(task(id, asked, payload.status(), message), payload)
+}
+
+/// A tool's result as a task carries it, and its size in bytes of JSON.
+fn object(result: &CallToolResult) -> (JsonObject, usize) {
+    let json = serde_json::to_vec(result).unwrap_or_default();
+    (serde_json::from_slice(&json).unwrap_or_default(), json.len())
+}

@@ -1,0 +1,270 @@
+//! A task's id says what was asked, sealed so that only this node can have said it.
+//!
+//! - **K1** An id opens only as it was sealed, under the key it was sealed with, and for
+//!   [`TTL_MS`].
+//!
+//! What the id says is no secret: the role that may ask about it knows it all.
+
+use std::{fs, io, path::Path};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use tasuki_proto::{
+    id::{LoopId, RoleId, WorkspaceId},
+    limits::ID_BYTES_MAX,
+};
+
+/// How long a task can be asked about, in milliseconds: a working day and the night after it.
+pub(super) const TTL_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// An id in characters: three names at their limit, and what is fixed.
+pub(super) const TASK_ID_CHARS_MAX: usize = (FIXED_BYTES + 3 * (1 + ID_BYTES_MAX)).div_ceil(3) * 4;
+
+/// Version, times, nonce and seal.
+const FIXED_BYTES: usize = 1 + 8 + 8 + NONCE_BYTES + SEAL_BYTES;
+const SEAL_BYTES: usize = blake3::OUT_LEN;
+const NONCE_BYTES: usize = 8;
+const VERSION: u8 = 1;
+
+/// Where the key is kept, in the node's data directory.
+const FILE: &str = "task-key";
+
+/// What seals the ids of a node's tasks in one workspace.
+#[derive(Clone)]
+pub struct TaskKey([u8; blake3::KEY_LEN]);
+
+impl std::fmt::Debug for TaskKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskKey").finish_non_exhaustive()
+    }
+}
+
+impl TaskKey {
+    /// The key kept in `data`, made when there is none, for tasks of `workspace`. One process at
+    /// a time uses a data directory. Blocks on the disk.
+    pub fn open(data: &Path, workspace: &WorkspaceId) -> io::Result<Self> {
+        let path = data.join(FILE);
+        let kept = match fs::read(&path) {
+            Ok(kept) => kept,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut fresh = [0; blake3::KEY_LEN];
+                getrandom::fill(&mut fresh).map_err(io::Error::other)?;
+                keep(&path, &fresh)?;
+                fresh.to_vec()
+            }
+            Err(error) => return Err(error),
+        };
+        let kept: [u8; blake3::KEY_LEN] = kept.try_into().map_err(|_| {
+            let why = format!(
+                "{} is not the key a node wrote there; remove it, and tasks that wait are forgotten",
+                path.display()
+            );
+            io::Error::new(io::ErrorKind::InvalidData, why)
+        })?;
+        Ok(Self(*blake3::keyed_hash(&kept, workspace.as_str().as_bytes()).as_bytes()))
+    }
+
+    /// A key that nobody else has and that ends with this process.
+    pub(in crate::mcp) fn of_process() -> Self {
+        let (first, second) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
+        Self(*blake3::hash(&[*first.as_bytes(), *second.as_bytes()].concat()).as_bytes())
+    }
+}
+
+/// The whole key or none of it, for its owner alone.
+fn keep(path: &Path, key: &[u8]) -> io::Result<()> {
+    use io::Write as _;
+    let draft = path.with_extension("new");
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&draft)?;
+    file.write_all(key)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    // Elsewhere directories cannot be synced; renaming is as durable as the platform makes it.
+    #[cfg(unix)]
+    if let Some(data) = path.parent() {
+        fs::File::open(data)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// What a task stands for: "is it this role's turn in this loop", asked at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub role: RoleId,
+    /// Which of the agents that may play the role; empty: it did not say.
+    pub instance: String,
+    pub loop_id: LoopId,
+    /// In milliseconds since the Unix epoch. Of two tasks the later one counts.
+    pub created_ms: u64,
+    /// When the wait is over though the turn did not come; 0: it is not.
+    pub until_ms: u64,
+}
+
+impl Asked {
+    pub(super) fn seal(&self, key: &TaskKey, nonce: [u8; NONCE_BYTES]) -> String {
+        let mut bytes = vec![VERSION];
+        bytes.extend(self.created_ms.to_le_bytes());
+        bytes.extend(self.until_ms.to_le_bytes());
+        bytes.extend(nonce);
+        for name in [self.role.as_str(), &self.instance, self.loop_id.as_str()] {
+            let length = u8::try_from(name.len()).expect("a name is at most ID_BYTES_MAX long");
+            bytes.push(length);
+            bytes.extend(name.as_bytes());
+        }
+        let seal = blake3::keyed_hash(&key.0, &bytes);
+        bytes.extend(seal.as_bytes());
+        let id = URL_SAFE_NO_PAD.encode(bytes);
+        assert!(id.len() <= TASK_ID_CHARS_MAX, "K1: {self:?}");
+        id
+    }
+
+    /// `None`: not an id that was sealed with this key, or one of a task that is over by now.
+    pub(super) fn open(key: &TaskKey, id: &str, now_ms: u64) -> Option<Self> {
+        if TASK_ID_CHARS_MAX < id.len() {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
+        let (said, seal) = bytes.split_at_checked(bytes.len().checked_sub(SEAL_BYTES)?)?;
+        // Takes as long whatever is wrong with it.
+        if blake3::keyed_hash(&key.0, said) != *seal.first_chunk::<SEAL_BYTES>()? {
+            return None;
+        }
+        let (version, said) = said.split_first()?;
+        if *version != VERSION {
+            return None;
+        }
+        let (created_ms, said) = said.split_first_chunk()?;
+        let (until_ms, said) = said.split_first_chunk()?;
+        let (_nonce, mut said) = said.split_first_chunk::<NONCE_BYTES>()?;
+        let mut name = || {
+            let (length, rest) = said.split_first()?;
+            let (name, rest) = rest.split_at_checked(usize::from(*length))?;
+            said = rest;
+            str::from_utf8(name).ok()
+        };
+        let it = Self {
+            role: name()?.parse().ok()?,
+            instance: name()?.to_owned(),
+            loop_id: name()?.parse().ok()?,
+            created_ms: u64::from_le_bytes(*created_ms),
+            until_ms: u64::from_le_bytes(*until_ms),
+        };
+        (now_ms.saturating_sub(it.created_ms) < TTL_MS).then_some(it)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> Asked {
+        Asked {
+            role: "B".parse().unwrap(),
+            instance: "claude-1".to_owned(),
+            loop_id: "main".parse().unwrap(),
+            created_ms: 1_000,
+            until_ms: 0,
+        }
+    }
+
+    #[test]
+    fn an_id_opens_as_it_was_sealed_until_its_time_is_over() {
+        let key = TaskKey::of_process();
+        let longest = "x".repeat(ID_BYTES_MAX);
+        for it in [
+            asked(),
+            Asked { instance: String::new(), until_ms: 7, ..asked() },
+            Asked {
+                role: longest.parse().unwrap(),
+                instance: longest.clone(),
+                loop_id: longest.parse().unwrap(),
+                created_ms: u64::MAX - TTL_MS,
+                until_ms: u64::MAX,
+            },
+        ] {
+            let id = it.seal(&key, [7; 8]);
+            assert!(id.len() <= TASK_ID_CHARS_MAX, "{id}");
+            assert!(id.starts_with('A'), "never to be taken for a flag: {id}");
+            assert!(id.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it)), "{id}");
+            assert_ne!(id, it.seal(&key, [8; 8]), "no two are alike");
+            for (now, opens) in [
+                (0, true),
+                (it.created_ms, true),
+                (it.created_ms + TTL_MS - 1, true),
+                (it.created_ms + TTL_MS, false),
+                (u64::MAX, false),
+            ] {
+                assert_eq!(Asked::open(&key, &id, now).as_ref(), opens.then_some(&it), "{now}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_id_that_was_changed_anywhere_or_cut_does_not_open() {
+        let key = TaskKey::of_process();
+        let id = asked().seal(&key, [7; 8]);
+        assert!(Asked::open(&key, &id, 1_000).is_some());
+        let bytes = URL_SAFE_NO_PAD.decode(&id).unwrap();
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                let changed = URL_SAFE_NO_PAD.encode(changed);
+                assert_eq!(Asked::open(&key, &changed, 1_000), None, "bit {bit} of byte {at}");
+            }
+        }
+        for length in 0..id.len() {
+            assert_eq!(Asked::open(&key, &id[..length], 1_000), None, "{length} characters");
+        }
+        for at in 0..id.len() {
+            for other in ["A", "z", "_", "=", " ", "+", "é"] {
+                let changed = format!("{}{other}{}", &id[..at], &id[at + 1..]);
+                let opens = Asked::open(&key, &changed, 1_000).is_some();
+                assert_eq!(opens, changed == id, "{changed}");
+            }
+        }
+        for more in ["A", "AAAA", "=", "\n"] {
+            assert_eq!(Asked::open(&key, &format!("{id}{more}"), 1_000), None);
+        }
+        assert_eq!(Asked::open(&key, &"A".repeat(1 << 20), 1_000), None);
+        assert_eq!(Asked::open(&TaskKey::of_process(), &id, 1_000), None, "another node's");
+    }
+
+    /// What a newer node sealed under this key is not half understood.
+    #[test]
+    fn another_version_does_not_open() {
+        let key = TaskKey::of_process();
+        let id = asked().seal(&key, [7; 8]);
+        let mut bytes = URL_SAFE_NO_PAD.decode(&id).unwrap();
+        bytes.truncate(bytes.len() - SEAL_BYTES);
+        bytes[0] = VERSION + 1;
+        let seal = blake3::keyed_hash(&key.0, &bytes);
+        bytes.extend(seal.as_bytes());
+        assert_eq!(Asked::open(&key, &URL_SAFE_NO_PAD.encode(bytes), 1_000), None);
+    }
+
+    #[test]
+    fn the_key_stays_for_its_owner_and_is_another_in_each_workspace() {
+        let data = tempfile::tempdir().unwrap();
+        let (here, there) = ("here".parse().unwrap(), "there".parse().unwrap());
+        let key = TaskKey::open(data.path(), &here).unwrap();
+        let id = asked().seal(&key, [7; 8]);
+        let again = TaskKey::open(data.path(), &here).unwrap();
+        assert_eq!(Asked::open(&again, &id, 1_000), Some(asked()));
+        let other = TaskKey::open(data.path(), &there).unwrap();
+        assert_eq!(Asked::open(&other, &id, 1_000), None);
+        let path = data.path().join(FILE);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_dir(data.path()).unwrap().count(), 1, "no draft is left");
+        fs::write(&path, "short").unwrap();
+        let error = TaskKey::open(data.path(), &here).unwrap_err();
+        assert!(error.to_string().contains("remove it"), "{error}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Waits that stay parked at the broker for as long as the tasks that stand for them are polled.
+//!
+//! They show everybody that a role waits, and spare the broker a question at each poll: while one
+//! is not answered, the turn has not come. What it was answered is not kept; whoever asks next
+//! asks the broker, whose word may be another by then.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tasuki_proto::limits::HOLD_MS_MAX;
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{POLL_INTERVAL_MS, memory::Question};
+use crate::{mcp::instances::Playing, role::Actions};
+
+/// Waits parked at once; a task beyond them asks the broker at each poll. Well below what the
+/// node's one stream to the broker carries, so that those questions have room.
+const WAITS_MAX: usize = 1_024;
+
+/// A task is taken for forgotten when it was not asked about for so long, in milliseconds.
+const SILENCE_MS_MAX: u64 = 3 * POLL_INTERVAL_MS;
+
+#[derive(Debug, Default)]
+pub(super) struct Waits(Mutex<BTreeMap<Question, Parked>>);
+
+#[derive(Debug)]
+struct Parked {
+    polled: Arc<Mutex<Instant>>,
+    wait: JoinHandle<()>,
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.wait.abort();
+    }
+}
+
+impl Waits {
+    fn parked(&self) -> MutexGuard<'_, BTreeMap<Question, Parked>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a wait of this question is parked, which then stays so until it is answered or
+    /// the polls fall silent.
+    pub(super) fn is_parked(&self, question: &Question) -> bool {
+        let parked = self.parked();
+        let Some(it) = parked.get(question).filter(|it| !it.wait.is_finished()) else {
+            return false;
+        };
+        *it.polled.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        true
+    }
+
+    /// Parks a wait unless one is parked. It supersedes any other of its question.
+    pub(super) fn park(
+        &self,
+        question: &Question,
+        actions: Arc<dyn Actions>,
+        playing: Playing,
+        stopping: CancellationToken,
+    ) {
+        if self.is_parked(question) {
+            return;
+        }
+        let mut parked = self.parked();
+        if WAITS_MAX <= parked.len() {
+            parked.retain(|_, it| !it.wait.is_finished());
+        }
+        if WAITS_MAX <= parked.len() {
+            return;
+        }
+        let polled = Arc::new(Mutex::new(Instant::now()));
+        let (loop_id, heard) = (question.loop_id.clone(), Arc::clone(&polled));
+        let wait = tokio::spawn(async move {
+            tokio::select! {
+                _answer = actions.await_turn(&loop_id, Duration::from_millis(HOLD_MS_MAX)) => {}
+                () = playing.lost() => {}
+                () = silence(&heard) => {}
+                () = stopping.cancelled() => {}
+            }
+        });
+        parked.insert(question.clone(), Parked { polled, wait });
+    }
+
+    /// Ends the wait of a question that nobody asks any more.
+    pub(super) fn end(&self, question: &Question) {
+        self.parked().remove(question);
+    }
+}
+
+/// Resolves once nobody has asked for long enough.
+async fn silence(polled: &Mutex<Instant>) {
+    loop {
+        let latest = *polled.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = latest + Duration::from_millis(SILENCE_MS_MAX);
+        if ends <= Instant::now() {
+            return;
+        }
+        tokio::time::sleep_until(ends).await;
+    }
+}
