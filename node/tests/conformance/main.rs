@@ -35,6 +35,11 @@ const OF_A_NODE: &[&str] = &[
     "server-session-lifecycle",
     "server-sse-multiple-streams",
     "server-stateless",
+    "tasks-capability-negotiation:sep-2663-tasks-methods-non-declaring",
+    "tasks-capability-negotiation:tasks-extension-advertised",
+    "tasks-dispatch-and-envelope:sep-2663-tasks-get-invalid-task-id-32602",
+    "tasks-dispatch-and-envelope:sep-2663-tasks-result-removed-method-not-found",
+    "tasks-dispatch-and-envelope:tasks-removed-tasks-list",
     "tools-list",
 ];
 
