@@ -20,7 +20,7 @@ use super::{
     hold::Transport,
     host::{Host, Scope},
     instances::Open,
-    served::{Lifeline, Served, Stay},
+    served::{Lifeline, Served, Stay, UnderWay},
     tools::{self, Call},
 };
 use crate::role::{
@@ -87,6 +87,14 @@ impl Served for Agents {
     fn left(&self, closing: &http::request::Parts) {
         let who = Instance::from(Address::of(closing).instance);
         self.host.instances.left(self.scope.roles(&self.host), &who);
+    }
+
+    fn under_way(&self) -> UnderWay {
+        let roles = self.host.roles.iter();
+        UnderWay {
+            calls: self.host.calls_in_flight(),
+            waits: roles.map(|(role, actions)| (role.clone(), actions.open_waits())).collect(),
+        }
     }
 
     fn connected(&self, client: &str) -> Option<Connected> {

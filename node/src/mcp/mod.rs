@@ -32,13 +32,14 @@ mod served;
 mod server;
 mod sessions;
 mod sse;
+mod status;
 mod stdio;
 mod streamable;
 mod take_over;
 mod tools;
 
 pub use accept::CONNECTIONS_MAX;
-pub use served::Served;
+pub use served::{Served, UnderWay};
 pub use server::{Settings, serve, serve_with};
 pub use stdio::UPGRADE;
 
