@@ -11,7 +11,9 @@ mod crash;
 mod http;
 mod instances;
 mod lifecycle;
+mod patience;
 mod process;
+mod storm;
 
 /// What the shared module expects of a test binary.
 mod world {
