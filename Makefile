@@ -10,9 +10,11 @@ run:
 test: sdk
 	cargo test --workspace --no-fail-fast -- --include-ignored
 
-# The crash, power-cut and damage tests with many more rounds.
+# The crash, power-cut, damage and storm tests with many more rounds; beside them, waits of 25
+# minutes over each transport.
 soak: sdk
-	TASUKI_ROUNDS=200 TASUKI_CUTS=100 TASUKI_TRIALS=200 cargo test --release --workspace -- --include-ignored
+	TASUKI_ROUNDS=200 TASUKI_CUTS=100 TASUKI_TRIALS=200 TASUKI_WAIT_SECS=1500 \
+		cargo test --release --workspace --no-fail-fast -- --include-ignored
 
 # Each figure beside the limit measured in the same run.
 bench:

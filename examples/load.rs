@@ -11,7 +11,7 @@ use anstream::println;
 use clap::{Parser, ValueEnum};
 use tasuki_examples::{
     Result,
-    load::{Figure, Sizes, calls, limits, relay, startup, waits},
+    load::{Figure, Sizes, calls, limits, relay, stack, startup, waits},
 };
 
 /// Measure broker and nodes.
@@ -43,6 +43,8 @@ enum What {
     Many,
     /// One caller
     One,
+    /// An MCP call that changes nothing
+    Stack,
     /// From one MCP client to the other
     Relay,
     /// 10,000 parked waits
@@ -55,6 +57,7 @@ enum What {
 enum Serve {
     Echo,
     McpEcho,
+    McpStdio,
 }
 
 #[tokio::main]
@@ -63,6 +66,7 @@ async fn main() -> Result<ExitCode> {
     match cli.serve {
         Some(Serve::Echo) => limits::serve_echo(|line| println!("{line}")).await?,
         Some(Serve::McpEcho) => limits::serve_mcp_echo(|line| println!("{line}")).await?,
+        Some(Serve::McpStdio) => limits::serve_mcp_stdio().await?,
         None => return measure(&cli).await,
     }
     Ok(ExitCode::SUCCESS)
@@ -80,6 +84,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
         let figures: Vec<Figure> = match what {
             What::Many => calls::many(&sizes).await?,
             What::One => calls::one(&sizes).await?,
+            What::Stack => stack::calls(&sizes).await?,
             What::Relay => relay::handover(&sizes).await?,
             What::Waits => waits::parked(&sizes).await?,
             What::Startup => startup::history(&sizes).await?,

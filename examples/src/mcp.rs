@@ -22,6 +22,9 @@ use crate::Result;
 const VERSION: &str = "2025-06-18";
 const SESSION: &str = "mcp-session-id";
 
+/// The version that has no sessions: each request says all of it.
+const STATELESS_VERSION: &str = "2026-07-28";
+
 /// For an answer to come: longer than any hold.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
@@ -32,6 +35,8 @@ pub struct Agent {
     /// For people.
     name: String,
     connection: Option<SendRequest<String>>,
+    /// It speaks the version without sessions.
+    is_stateless: bool,
     session: Option<String>,
     /// What is left of the latest answer.
     rest: Option<Incoming>,
@@ -50,6 +55,13 @@ pub struct Said {
 }
 
 impl Said {
+    /// What the result of a call says.
+    pub(crate) fn of(result: &Value) -> Self {
+        let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        let is_error = result["isError"] == true;
+        Self { text, is_error, structured: result["structuredContent"].clone() }
+    }
+
     /// The text, where a tool answers in JSON.
     ///
     /// # Errors
@@ -69,18 +81,26 @@ impl Agent {
     /// # Errors
     /// When nobody answers, or not with MCP.
     pub async fn connect(uri: &str, name: &str) -> Result<Self> {
-        let (uri, name) = (uri.parse()?, name.to_owned());
-        let mut agent = Self {
-            uri,
-            name,
+        let mut agent = Self { is_stateless: false, ..Self::stateless(uri, name)? };
+        agent.introduce().await?;
+        Ok(agent)
+    }
+
+    /// An agent that needs no introduction: it speaks 2026-07-28.
+    ///
+    /// # Errors
+    /// When `uri` is none.
+    pub fn stateless(uri: &str, name: &str) -> Result<Self> {
+        Ok(Self {
+            uri: uri.parse()?,
+            name: name.to_owned(),
             connection: None,
+            is_stateless: true,
             session: None,
             rest: None,
             id: 0,
             is_forgotten: false,
-        };
-        agent.introduce().await?;
-        Ok(agent)
+        })
     }
 
     async fn introduce(&mut self) -> Result<()> {
@@ -102,11 +122,16 @@ impl Agent {
     /// # Errors
     /// When no answer came: the call may or may not have had its effect.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Said> {
-        let params = json!({ "name": tool, "arguments": arguments });
-        let result = self.request("tools/call", params).await?;
-        let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-        let is_error = result["isError"] == true;
-        Ok(Said { text, is_error, structured: result["structuredContent"].clone() })
+        let mut params = json!({ "name": tool, "arguments": arguments });
+        if self.is_stateless {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": STATELESS_VERSION,
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo":
+                    { "name": self.name, "version": env!("CARGO_PKG_VERSION") },
+            });
+        }
+        Ok(Said::of(&self.request("tools/call", params).await?))
     }
 
     /// The same over a new connection each time the old one breaks: what an agent does whose
@@ -191,6 +216,13 @@ impl Agent {
             .header(ACCEPT, "application/json, text/event-stream");
         if let Some(session) = &self.session {
             request = request.header(SESSION, session).header("mcp-protocol-version", VERSION);
+        }
+        if self.is_stateless {
+            let part = |name: &str| message.pointer(name).and_then(Value::as_str).unwrap_or("");
+            request = request
+                .header("mcp-protocol-version", STATELESS_VERSION)
+                .header("mcp-method", part("/method"))
+                .header("mcp-name", part("/params/name"));
         }
         let response = connection.send_request(request.body(message.to_string())?).await?;
         if response.status().is_success() {

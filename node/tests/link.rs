@@ -27,6 +27,10 @@ fn main_loop() -> LoopId {
     "main".parse().expect("an id")
 }
 
+fn named(loop_id: &str) -> LoopId {
+    loop_id.parse().expect("an id")
+}
+
 fn to(role: &str) -> HandOver {
     HandOver {
         loop_id: main_loop(),
@@ -188,6 +192,58 @@ async fn a_newer_wait_supersedes_the_older() {
     bench.fake.until("one left", |world| world.parks == 2 && world.parked.len() == 1).await;
     bench.fake.change(|world| world.holder = "B".to_owned());
     assert!(newer.await.expect("ran").expect("answered").can_start);
+}
+
+#[tokio::test]
+async fn a_wait_that_the_broker_calls_superseded_ends_alone() {
+    let bench = start(Fake::new()).await;
+    let role = bench.role("B");
+    let elsewhere = tokio::spawn(async move { role.await_turn(&named("side"), LONG).await });
+    bench.parked(1).await;
+    let waiting = bench.awaiting("B");
+    bench.parked(2).await;
+    bench.fake.change(|world| world.superseded = vec![2]);
+    let answer = waiting.await.expect("ran").expect("answered");
+    assert!(answer.superseded && !answer.can_start, "{answer:?}");
+    bench.fake.change(|world| world.holder = "B".to_owned());
+    assert!(elsewhere.await.expect("ran").expect("answered").can_start);
+    let world = bench.fake.world.borrow();
+    assert_eq!((world.streams, world.parks), (1, 2), "the other wait stayed where it was");
+}
+
+#[tokio::test]
+async fn a_wait_that_is_dropped_before_it_was_taken_up_is_not_parked() {
+    const DROPPED: usize = 50;
+    let mut fake = Fake::new();
+    fake.serve();
+    let data = tempfile::tempdir().expect("a directory");
+    let identity = Arc::new(Identity::open(data.path()).expect("a directory of its own"));
+    let settings = link::Settings {
+        broker: fake.url(),
+        workspace: "default".parse().expect("an id"),
+        node: identity.node().clone(),
+        roles: Vec::new(),
+        take_over: false,
+    };
+    let link = Link::start(settings, identity).expect("an address");
+    let role: RoleId = "B".parse().expect("an id");
+    let (live, last) = (named("live"), named("last"));
+    let mut live = Box::pin(link.await_turn(&role, &live, LONG));
+    assert!(live.as_mut().now_or_never().is_none());
+    fake.until("parked", |world| world.parked.len() == 1).await;
+    for number in 0..DROPPED {
+        // It asks, and is gone before anybody else on this thread hears of it.
+        let asked = link.await_turn(&role, &named(&format!("l{number}")), LONG).now_or_never();
+        assert!(asked.is_none());
+    }
+    // Whatever was asked before it has been heard when it is parked.
+    let mut last = Box::pin(link.await_turn(&role, &last, LONG));
+    assert!(last.as_mut().now_or_never().is_none());
+    let is_last = |question: &tasuki_proto::wire::TurnQuestion| question.r#loop == "last";
+    let parked = |world: &fake::World| world.parked.values().any(is_last);
+    fake.until("the last is parked", parked).await;
+    fake.until("no other is", |world| world.parked.len() == 2).await;
+    link.abandon();
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{convert::Infallible, fs::File, path::Path, task::Poll, time::Duration}
 use axum::{Router, serve::ListenerExt as _};
 use futures::future::BoxFuture;
 use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
+    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ServerCapabilities,
         ServerConfig,
@@ -133,7 +133,10 @@ pub async fn serve_echo(say: impl FnOnce(String)) -> Result<()> {
     Ok(tonic::transport::Server::builder().add_service(Echo).serve_with_incoming(incoming).await?)
 }
 
-/// A tool that says what it was given.
+/// The tool that refuses, as a node refuses one of its own.
+pub const REFUSING: &str = "loop_status";
+
+/// A tool that says what it was given, and [`REFUSING`].
 #[derive(Debug, Clone)]
 struct McpEcho;
 
@@ -147,10 +150,24 @@ impl ServerHandler for McpEcho {
         request: CallToolRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if request.name == REFUSING {
+            return Ok(CallToolResponse::Complete(refusal()));
+        }
         let text = serde_json::Value::from(request.arguments.unwrap_or_default()).to_string();
         let result = CallToolResult::success(vec![ContentBlock::text(text)]);
         Ok(CallToolResponse::Complete(result))
     }
+}
+
+/// As long, and in as many parts, as what a node says.
+fn refusal() -> CallToolResult {
+    let message = "`agent_id` names \"B\", but this connection is for role A. Leave `agent_id` out \
+                   or give \"A\".";
+    let mut result = CallToolResult::error(vec![ContentBlock::text(message)]);
+    result.structured_content = Some(serde_json::json!({ "error": {
+        "code": "role_forbidden", "message": message, "retryable": false, "maybe_applied": false
+    } }));
+    result
 }
 
 /// Serves MCP with a tool that does nothing, until this process is killed.
@@ -168,4 +185,14 @@ pub async fn serve_mcp_echo(say: impl FnOnce(String)) -> Result<()> {
         let _ = stream.set_nodelay(true);
     });
     Ok(axum::serve(listener, Router::new().fallback_service(service)).await?)
+}
+
+/// The same on standard input and output, until the former ends.
+///
+/// # Errors
+/// When the conversation breaks.
+pub async fn serve_mcp_stdio() -> Result<()> {
+    let running = McpEcho.serve((tokio::io::stdin(), tokio::io::stdout())).await?;
+    running.waiting().await?;
+    Ok(())
 }

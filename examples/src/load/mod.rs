@@ -5,12 +5,14 @@
 //! ratio, and each is the median of several runs taken in turns.
 //!
 //! - [`limits`]: a durable append, and calls that do nothing.
-//! - [`calls`]: durable commands through gRPC; [`relay`]: from one MCP client to the other;
-//!   [`waits`]: memory and time of parked waits; [`startup`]: start with a million records.
+//! - [`calls`]: durable commands through gRPC; [`stack`]: MCP calls that change nothing;
+//!   [`relay`]: from one MCP client to the other; [`waits`]: memory and time of parked waits;
+//!   [`startup`]: start with a million records.
 
 pub mod calls;
 pub mod limits;
 pub mod relay;
+pub mod stack;
 pub mod startup;
 pub mod waits;
 

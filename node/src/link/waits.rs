@@ -219,6 +219,10 @@ impl Multiplexer {
     }
 
     fn open(&mut self, ask: Ask) {
+        // Whoever asked may be gone already, and have said so before this was heard.
+        if ask.open.reply.is_closed() {
+            return;
+        }
         let state = self.state.borrow();
         if let Phase::Refused(refusal) = &state.phase {
             ask.open.answer(Err(refusal.clone()));
@@ -315,8 +319,9 @@ impl Multiplexer {
         let wait = response.wait;
         match response.outcome {
             Some(Outcome::Turn(answer)) => {
-                let is_early = answer.still_waiting && self.table.has_left(wait, EARLY_MS);
-                if is_early {
+                // A wait that was superseded ends alone; the newer one is open.
+                let is_early = answer.still_waiting && !answer.superseded;
+                if is_early && self.table.has_left(wait, EARLY_MS) {
                     return self.lose_stream("the broker let a wait go early");
                 }
                 self.backoff.reset();

@@ -26,7 +26,7 @@ use super::{
     instances::Open,
     notices::{self, Client, Doors, Notices},
     prompts, resources,
-    served::{Lifeline, Served, Stay},
+    served::{Lifeline, Served, Stay, UnderWay},
     tasks::Asker,
     tools::{self, Call},
 };
@@ -103,6 +103,14 @@ impl Served for Agents {
     fn left(&self, closing: &http::request::Parts) {
         let who = Instance::from(Address::of(closing).instance);
         self.host.instances.left(self.scope.roles(&self.host), &who);
+    }
+
+    fn under_way(&self) -> UnderWay {
+        let roles = self.host.roles.iter();
+        UnderWay {
+            calls: self.host.calls_in_flight(),
+            waits: roles.map(|(role, actions)| (role.clone(), actions.open_waits())).collect(),
+        }
     }
 
     fn connected(&self, client: &str) -> Option<Connected> {

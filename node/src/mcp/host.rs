@@ -78,6 +78,11 @@ impl Host {
         self.toolsets(role).iter().any(|choice| choice.set == set)
     }
 
+    /// Tool calls that have begun and are not over.
+    pub(super) fn calls_in_flight(&self) -> usize {
+        CALLS_MAX - self.calls.available_permits()
+    }
+
     /// `A, B`, or `none`.
     pub(super) fn names(&self) -> String {
         let names: Vec<&str> = self.roles.keys().map(RoleId::as_str).collect();

@@ -15,9 +15,12 @@ use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _},
     sync::{mpsc, oneshot},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
-use super::handed::{Probe, Probes, TooMany};
+use super::{
+    handed::{Probe, Probes, TooMany},
+    server::Life,
+};
 
 /// One line, in bytes: what clients' own libraries take.
 pub(super) const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -111,21 +114,20 @@ pub(super) struct Connection<R> {
     reader: Reader<R>,
     outgoing: Option<mpsc::Sender<Outgoing>>,
     probes: Arc<Probes>,
+    stopping: CancellationToken,
     gone: CancellationToken,
 }
 
 impl<R: AsyncBufRead + Unpin> Connection<R> {
-    /// Writing happens in a task of `tasks`; `unwritten` counts the requests not answered yet;
     /// `gone` is cancelled when the agent is, so that its waits end with it.
     pub(super) fn new(
         reader: R,
         writer: impl AsyncWrite + Send + Unpin + 'static,
-        unwritten: TaskTracker,
-        tasks: &TaskTracker,
+        life: &Life,
         gone: CancellationToken,
     ) -> Self {
         let (outgoing, to_write) = mpsc::channel(CHANNEL_CAPACITY);
-        tasks.spawn(async move {
+        life.tasks.spawn(async move {
             if let Err(error) = write(writer, to_write).await {
                 tracing::debug!(%error, "an agent's connection broke");
             }
@@ -133,7 +135,8 @@ impl<R: AsyncBufRead + Unpin> Connection<R> {
         Self {
             reader: Reader::new(reader),
             outgoing: Some(outgoing),
-            probes: Arc::new(Probes::new(unwritten)),
+            probes: Arc::new(Probes::new(life.unwritten.clone())),
+            stopping: life.stopping.clone(),
             gone,
         }
     }
@@ -214,6 +217,11 @@ impl<R: AsyncBufRead + Unpin + Send> Transport<RoleServer> for Connection<R> {
                     return None;
                 }
             };
+            if self.stopping.is_cancelled() {
+                // Left to the bridge, which says it again to the node that comes after this one.
+                self.gone.cancelled().await;
+                return None;
+            }
             match serde_json::from_slice::<ClientJsonRpcMessage>(&line) {
                 Ok(mut message) => match self.probes.received(&mut message) {
                     Ok(()) => return Some(message),

@@ -38,6 +38,7 @@ mod served;
 mod server;
 mod sessions;
 mod sse;
+mod status;
 mod stdio;
 mod streamable;
 mod take_over;
@@ -46,7 +47,7 @@ mod tools;
 
 pub use accept::CONNECTIONS_MAX;
 pub use prompts::prompt;
-pub use served::Served;
+pub use served::{Served, UnderWay};
 pub use server::{Settings, serve, serve_with};
 pub use stdio::UPGRADE;
 pub use tasks::TaskKey;

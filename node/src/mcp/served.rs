@@ -7,6 +7,7 @@ use std::any::Any;
 
 use http::request::Parts;
 use rmcp::ServerHandler;
+use tasuki_proto::id::RoleId;
 use tokio_util::sync::CancellationToken;
 
 use crate::role::{Connected, player::Ended};
@@ -28,6 +29,15 @@ impl Default for Lifeline {
     }
 }
 
+/// Counted where it is kept.
+#[derive(Debug, Clone, Default)]
+pub struct UnderWay {
+    /// Calls of all addresses that have begun and are not over.
+    pub calls: usize,
+    /// Of each role that the address speaks for: its open waits.
+    pub waits: Vec<(RoleId, usize)>,
+}
+
 /// Makes the handlers of one address. It is asked for each request, so it should be quick.
 pub trait Served: Send + Sync + 'static {
     type Handler: ServerHandler;
@@ -38,6 +48,11 @@ pub trait Served: Send + Sync + 'static {
     /// What answers one connection, for as long as it lives; `opening` is the request that
     /// opened it.
     fn of_connection(&self, opening: &Parts) -> Self::Handler;
+
+    /// What is under way at this address, for whoever looks.
+    fn under_way(&self) -> UnderWay {
+        UnderWay::default()
+    }
 
     /// A stream of a session of `client` (name and version, for people) is open for as long as
     /// the guard lives.

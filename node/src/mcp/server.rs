@@ -36,7 +36,7 @@ use super::{
     host::{Host, Scope},
     security::{Names, guard},
     served::Served,
-    sse, stdio,
+    sse, status, stdio,
     streamable::Streamable,
     take_over::take_over,
     tasks::TaskKey,
@@ -88,6 +88,8 @@ pub struct Settings {
 pub(super) struct Life {
     /// Requests whose answer is not written yet.
     pub unwritten: TaskTracker,
+    /// Open HTTP connections.
+    pub connections: TaskTracker,
     /// Connections that outlive their HTTP request, and what serves them.
     pub tasks: TaskTracker,
     /// Stop taking requests; answer waits.
@@ -99,7 +101,13 @@ pub(super) struct Life {
 impl Life {
     fn new(stopping: CancellationToken) -> Self {
         let ending = CancellationToken::new();
-        Self { unwritten: TaskTracker::new(), tasks: TaskTracker::new(), stopping, ending }
+        Self {
+            unwritten: TaskTracker::new(),
+            connections: TaskTracker::new(),
+            tasks: TaskTracker::new(),
+            stopping,
+            ending,
+        }
     }
 }
 
@@ -125,6 +133,12 @@ impl<S: Served> Address<S> {
 }
 
 impl<S: Served> Server<S> {
+    /// Sessions of all addresses that are in memory.
+    pub(super) fn sessions(&self) -> usize {
+        let addresses = self.of_role.values().chain([&self.of_all]);
+        addresses.map(|address| address.streamable.sessions()).sum()
+    }
+
     pub(super) fn served_to_all(&self) -> Arc<S> {
         Arc::clone(&self.of_all.served)
     }
@@ -217,7 +231,7 @@ async fn run<S: Served>(
     });
     let app = routes(server).merge(beside).layer(middleware::from_fn(readable));
     let app = app.layer(middleware::from_fn_with_state(Arc::new(Names::new(address)), guard));
-    let (connections, ended) = (TaskTracker::new(), CancellationToken::new());
+    let (connections, ended) = (life.connections.clone(), CancellationToken::new());
     accept(listener, app, shutdown, ended.clone(), connections.clone()).await;
 
     let within = |ms, tracker: TaskTracker| async move {
@@ -237,6 +251,7 @@ async fn run<S: Served>(
 fn routes<S: Served>(server: Arc<Server<S>>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
+        .route("/status", get(status::show::<S>))
         .route("/mcp", any(mcp_of_all::<S>))
         .route("/mcp/{role}", any(mcp_of_role::<S>))
         .route("/sse", get(sse::open_of_all::<S>))

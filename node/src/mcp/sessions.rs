@@ -16,8 +16,8 @@ use std::{
 use futures::{Stream, StreamExt as _};
 use rmcp::{
     model::{
-        ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId,
-        ServerJsonRpcMessage,
+        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage,
+        RequestId, ServerJsonRpcMessage,
     },
     transport::streamable_http_server::session::{
         RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
@@ -68,6 +68,8 @@ struct Session {
     used: u64,
     /// Empty when it was taken up again: its client's next call says it.
     client: String,
+    /// It was begun before this process, and its client has not been introduced anew.
+    is_restoring: bool,
     /// One more for each stream that is open.
     open: Arc<()>,
     asked: Asked,
@@ -121,6 +123,11 @@ impl<S: Served> Sessions<S> {
         Self { local, served, doors, known: Mutex::default() }
     }
 
+    /// Those in memory.
+    pub(super) fn count(&self) -> usize {
+        self.known().sessions.len()
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,13 +143,20 @@ impl<S: Served> Sessions<S> {
         Some((Arc::clone(&session.open), session.client.clone()))
     }
 
-    fn begun(&self, id: SessionId) {
+    /// Whether requests of this session can be taken. One that is being restored is there, but
+    /// a request would be taken for its introduction.
+    pub(super) fn is_ready(&self, id: &str) -> bool {
+        self.known().sessions.get(id).is_some_and(|session| !session.is_restoring)
+    }
+
+    fn begun(&self, id: SessionId, is_restoring: bool) {
         self.doors.build(&id);
         let mut known = self.known();
         known.clock += 1;
         let session = Session {
             used: known.clock,
             client: String::new(),
+            is_restoring,
             open: Arc::default(),
             asked: Asked::default(),
         };
@@ -174,7 +188,7 @@ impl<S: Served> SessionManager for Sessions<S> {
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
         self.make_room().await?;
         let (id, transport) = self.local.create_session().await?;
-        self.begun(Arc::clone(&id));
+        self.begun(Arc::clone(&id), false);
         Ok((id, transport))
     }
 
@@ -236,7 +250,16 @@ impl<S: Served> SessionManager for Sessions<S> {
         message: ClientJsonRpcMessage,
     ) -> Result<(), SessionsError> {
         self.used(id);
-        Ok(self.local.accept_message(id, message).await?)
+        let is_introduced = matches!(
+            &message,
+            JsonRpcMessage::Notification(it)
+                if matches!(it.notification, ClientNotification::InitializedNotification(_))
+        );
+        self.local.accept_message(id, message).await?;
+        if is_introduced && let Some(session) = self.known().sessions.get_mut(id) {
+            session.is_restoring = false;
+        }
+        Ok(())
     }
 
     async fn create_standalone_stream(
@@ -268,7 +291,7 @@ impl<S: Served> SessionManager for Sessions<S> {
         self.make_room().await?;
         let restored = self.local.restore_session(Arc::clone(&id)).await?;
         if matches!(restored, RestoreOutcome::Restored(_)) {
-            self.begun(id);
+            self.begun(id, true);
         }
         Ok(restored)
     }

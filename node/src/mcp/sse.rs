@@ -45,6 +45,12 @@ const KEEP_ALIVE_MS: u64 = 15_000;
 #[derive(Debug, Default)]
 pub(super) struct Sessions(Mutex<BTreeMap<String, Session>>);
 
+impl Sessions {
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Session {
     incoming: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
@@ -175,6 +181,9 @@ pub(super) async fn message<S: Served>(
             "no stream of this sessionId is open; open one with GET /sse",
         );
     };
+    if server.life.stopping.is_cancelled() {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the node is stopping");
+    }
     let (parts, body) = request.into_parts();
     let body = match read_body(&parts.headers, body).await {
         Ok(body) => body,

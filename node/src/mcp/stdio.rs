@@ -35,6 +35,12 @@ const LINES_MAX: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct Lines(AtomicUsize);
 
+impl Lines {
+    pub(super) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 pub(super) async fn open_of_all<S: Served>(
     State(server): State<Arc<Server<S>>>,
     request: Request,
@@ -96,13 +102,7 @@ fn open<S: Served>(server: Arc<Server<S>>, served: &S, mut request: Request) -> 
             Err(error) => return tracing::debug!(%error, "an upgrade failed"),
         };
         let (reader, writer) = tokio::io::split(io);
-        let connection = Connection::new(
-            BufReader::new(reader),
-            writer,
-            life.unwritten.clone(),
-            &life.tasks,
-            gone.clone(),
-        );
+        let connection = Connection::new(BufReader::new(reader), writer, &life, gone.clone());
         let served = tokio::select! {
             served = handler.serve_with_ct(connection, gone.clone()) => served,
             () = gone.cancelled() => return,

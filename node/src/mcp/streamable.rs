@@ -21,6 +21,7 @@ use rmcp::{
     model::ClientJsonRpcMessage,
     transport::{StreamableHttpServerConfig, StreamableHttpService},
 };
+use tokio::sync::Mutex;
 
 use super::{
     early::opened,
@@ -45,10 +46,16 @@ const CALL: &str = "tools/call";
 /// The method that opens a stream of what changes.
 const LISTEN: &str = "subscriptions/listen";
 
+/// The header that names a request's session.
+const SESSION_HEADER: &str = "mcp-session-id";
+
 /// Streamable HTTP of one address.
 pub(super) struct Streamable<S: Served> {
     service: StreamableHttpService<S::Handler, Sessions<S>>,
     served: Arc<S>,
+    sessions: Arc<Sessions<S>>,
+    /// Held by a request that restores its session, or that may have to.
+    restoring: Mutex<()>,
     life: Life,
     doors: Doors,
 }
@@ -70,9 +77,29 @@ impl<S: Served> Streamable<S> {
         let doors = Doors::in_dir(dir.as_deref());
         let sessions = Arc::new(Sessions::new(Arc::clone(&served), doors.clone()));
         let of_requests = Arc::clone(&served);
-        let service =
-            StreamableHttpService::new(move || Ok(of_requests.of_requests()), sessions, config);
-        Ok(Self { service, served, life: life.clone(), doors })
+        let service = StreamableHttpService::new(
+            move || Ok(of_requests.of_requests()),
+            sessions.clone(),
+            config,
+        );
+        let restoring = Mutex::default();
+        Ok(Self { service, sessions, restoring, served, life: life.clone(), doors })
+    }
+
+    /// Sessions in memory.
+    pub(super) fn sessions(&self) -> usize {
+        self.sessions.count()
+    }
+
+    /// Requests of a session that is not there are served one by one, so that the first restores
+    /// it and the others find it restored: a client with several open asks them all again.
+    async fn serve(&self, request: Request) -> Response {
+        let session = request.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
+        let _alone = match session {
+            Some(id) if !self.sessions.is_ready(id) => Some(self.restoring.lock().await),
+            Some(_) | None => None,
+        };
+        self.service.handle(request).await.map(Body::new)
     }
 
     pub(super) async fn handle(&self, mut request: Request) -> Response {
@@ -96,11 +123,12 @@ impl<S: Served> Streamable<S> {
         // Any other response opens at once, and some need their status and headers.
         let is_modern_call = parts.headers.get(METHOD_HEADER).is_some_and(|it| it == CALL);
         let request = Request::from_parts(parts, Body::from(body.clone()));
-        let service = self.service.clone();
-        let answering = async move { service.handle(request).await.map(Body::new) };
-        let response = match is_modern_call {
-            true => opened(answering, Duration::from_millis(KEEP_ALIVE_MS)).await,
-            false => answering.await,
+        let response = if is_modern_call {
+            let service = self.service.clone();
+            let answering = async move { service.handle(request).await.map(Body::new) };
+            opened(answering, Duration::from_millis(KEEP_ALIVE_MS)).await
+        } else {
+            self.serve(request).await
         };
         if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
             && let Err(error) = serde_json::from_slice::<ClientJsonRpcMessage>(&body)
@@ -127,7 +155,7 @@ impl<S: Served> Streamable<S> {
         let open = (parts.method == Method::GET).then(|| self.served.stream(&parts)).flatten();
         let closing = (parts.method == Method::DELETE).then(|| parts.clone());
         let request = Request::from_parts(parts, body);
-        let mut response = self.service.handle(request).await.map(Body::new);
+        let mut response = self.serve(request).await;
         if let Some(closing) = closing
             && response.status() == StatusCode::ACCEPTED
         {

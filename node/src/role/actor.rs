@@ -135,10 +135,13 @@ impl Running {
         let Surroundings { role, presence, link } = self.around.clone();
         self.around.link.spawn(async move {
             let open = presence.open();
+            // In this order, so that a wait superseded before it began does not begin, and so
+            // supersede the newer one at the broker.
             let answer = tokio::select! {
-                answer = link.await_turn(&role, &loop_id, hold) => Some(answer),
+                biased;
                 Ok(()) = superseded => Some(Ok(superseded_answer(&loop_id))),
                 () = reply.closed() => None,
+                answer = link.await_turn(&role, &loop_id, hold) => Some(answer),
             };
             drop(open);
             drop(permit);

@@ -134,6 +134,10 @@ impl Actions for Handle {
         self.call(|reply| Msg::LoopStatus { loop_id, reply, permit }, gone).await
     }
 
+    fn open_waits(&self) -> usize {
+        WAITS_PER_ROLE_MAX - self.waits.available_permits()
+    }
+
     fn mark_handed(&self, loop_id: &LoopId, turn: Turn) {
         self.report(loop_id, turn, Receipt::Handed);
     }

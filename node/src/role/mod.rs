@@ -73,6 +73,9 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
 
     async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal>;
 
+    /// Waits under way, each until nothing of it is left in this node.
+    fn open_waits(&self) -> usize;
+
     /// The answer that told of `turn` was written to a live connection of the agent. Reported in
     /// the background.
     fn mark_handed(&self, loop_id: &LoopId, turn: Turn);

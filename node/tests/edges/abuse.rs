@@ -330,6 +330,7 @@ async fn pages_from_elsewhere_are_refused_everywhere() {
         ("POST /message?sessionId=1", "{}"),
         ("GET /stdio/A", ""),
         ("OPTIONS /mcp/A", ""),
+        ("GET /status", ""),
     ] {
         for forged in [
             ("Host", "evil.example"),

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    http::{BOTH, Client, Http, JSON, call, initialize, modern},
+    http::{BOTH, Client, Http, JSON, call, initialize, modern, with_progress},
     process::{soon, tasuki},
 };
 
@@ -36,10 +36,21 @@ impl From<std::io::Error> for Broken {
     }
 }
 
+/// What an agent does otherwise than most.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner {
+    /// In seconds, as its address says it.
+    pub(crate) hold: Option<u64>,
+    pub(crate) wants_progress: bool,
+}
+
 pub(crate) struct Agent {
     pub(crate) role: String,
+    /// Progress notifications that came.
+    pub(crate) signs: u64,
     addr: SocketAddr,
     ids: u64,
+    manner: Manner,
     side: Side,
 }
 
@@ -50,16 +61,18 @@ enum Side {
     Stdio(Bridge),
 }
 
-struct Stream {
-    events: Http,
-    endpoint: String,
+/// An open HTTP+SSE stream, introduced.
+pub(crate) struct Stream {
+    pub(crate) events: Http,
+    /// Where to post.
+    pub(crate) endpoint: String,
 }
 
 /// A running `tasuki mcp`.
-struct Bridge {
-    stdin: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-    process: Child,
+pub(crate) struct Bridge {
+    pub(crate) stdin: ChildStdin,
+    pub(crate) lines: Lines<BufReader<ChildStdout>>,
+    pub(crate) process: Child,
 }
 
 impl Agent {
@@ -70,39 +83,56 @@ impl Agent {
         addr: SocketAddr,
         data: PathBuf,
     ) -> Self {
+        Self::with(transport, role, addr, data, Manner::default()).await
+    }
+
+    pub(crate) async fn with(
+        transport: Transport,
+        role: &str,
+        addr: SocketAddr,
+        data: PathBuf,
+        manner: Manner,
+    ) -> Self {
         let side = match transport {
-            Transport::Session => Side::Session(Client::new(addr, &format!("/mcp/{role}")).await),
+            Transport::Session => {
+                Side::Session(Client::new(addr, &format!("/mcp/{}", manner.place(role))).await)
+            }
             Transport::Stateless => Side::Stateless,
             Transport::Sse => Side::Sse(None),
-            Transport::Stdio => Side::Stdio(Bridge::start(&["--role", role], data).await),
+            Transport::Stdio => Side::Stdio(bridge(&["--role", role], data, manner).await),
         };
-        Self { role: role.to_owned(), addr, ids: 100, side }
+        Self { role: role.to_owned(), signs: 0, addr, ids: 100, manner, side }
     }
 
     /// One on stdio that says which it is of those that may play the role.
     pub(crate) async fn instance(id: &str, role: &str, addr: SocketAddr, data: PathBuf) -> Self {
-        let side = Side::Stdio(Bridge::start(&["--role", role, "--as", id], data).await);
-        Self { role: role.to_owned(), addr, ids: 100, side }
+        let manner = Manner::default();
+        let side = Side::Stdio(bridge(&["--role", role, "--as", id], data, manner).await);
+        Self { role: role.to_owned(), signs: 0, addr, ids: 100, manner, side }
     }
 
     /// The result of a tool, which a held call gives after a while.
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, Broken> {
         self.ids += 1;
-        let (id, request) = (self.ids, call(self.ids, tool, arguments));
+        let (id, mut request) = (self.ids, call(self.ids, tool, arguments));
+        if self.manner.wants_progress {
+            request = with_progress(request);
+        }
+        let (place, signs) = (self.manner.place(&self.role), &mut self.signs);
         let answer = match &mut self.side {
-            Side::Session(client) => post(client, &request).await?,
+            Side::Session(client) => post(client, &request, signs).await?,
             Side::Stateless => {
-                let client = Client::modern(self.addr, &format!("/mcp/{}", self.role), tool);
-                post(&client, &modern(request, "edges")).await?
+                let client = Client::modern(self.addr, &format!("/mcp/{place}"), tool);
+                post(&client, &modern(request, "edges"), signs).await?
             }
             Side::Sse(stream) => {
-                let answer = over_sse(stream, self.addr, &self.role, &request).await;
+                let answer = over_sse(stream, self.addr, &place, &request, signs).await;
                 if answer.is_err() {
                     *stream = None;
                 }
                 answer?
             }
-            Side::Stdio(bridge) => bridge.ask(&request).await?,
+            Side::Stdio(bridge) => bridge.ask(&request, signs).await?,
         };
         assert_eq!(answer["id"], id, "{answer}");
         match answer.get("result") {
@@ -112,7 +142,24 @@ impl Agent {
     }
 }
 
-async fn post(client: &Client, message: &Value) -> Result<Value, Broken> {
+impl Manner {
+    /// The end of an address.
+    fn place(self, role: &str) -> String {
+        self.hold.map_or_else(|| role.to_owned(), |hold| format!("{role}?hold={hold}"))
+    }
+}
+
+/// To a node that runs.
+async fn bridge(who: &[&str], data: PathBuf, manner: Manner) -> Bridge {
+    soon(Bridge::start(who, data, manner)).await.unwrap()
+}
+
+/// The answer to a message that has a connection to itself.
+pub(crate) async fn post(
+    client: &Client,
+    message: &Value,
+    signs: &mut u64,
+) -> Result<Value, Broken> {
     let mut http = Http::try_connect(client.addr).await?;
     let mut headers = vec![BOTH, JSON];
     headers.extend(client.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
@@ -127,16 +174,17 @@ async fn post(client: &Client, message: &Value) -> Result<Value, Broken> {
         let text = http.text().await;
         return serde_json::from_str(&text).map_err(|why| Broken(format!("{why}: {text}")));
     }
-    answer(&mut http).await
+    answer(&mut http, signs).await
 }
 
 /// The next event that answers.
-async fn answer(http: &mut Http) -> Result<Value, Broken> {
+async fn answer(http: &mut Http, signs: &mut u64) -> Result<Value, Broken> {
     while let Some(event) = http.next_event().await {
         let message = event.json();
         if message.get("id").is_some() {
             return Ok(message);
         }
+        *signs += u64::from(message["method"] == "notifications/progress");
     }
     Err(Broken("the stream ended".to_owned()))
 }
@@ -144,71 +192,85 @@ async fn answer(http: &mut Http) -> Result<Value, Broken> {
 async fn over_sse(
     stream: &mut Option<Stream>,
     addr: SocketAddr,
-    role: &str,
+    place: &str,
     request: &Value,
+    signs: &mut u64,
 ) -> Result<Value, Broken> {
     if let Some(it) = stream
         && it.say(addr, request).await.is_ok()
     {
-        return answer(&mut it.events).await;
+        return answer(&mut it.events, signs).await;
     }
     // As clients do, a stream that ended is opened anew.
-    let it = stream.insert(Stream::open(addr, role).await?);
+    let it = stream.insert(Stream::open(addr, place).await?);
     it.say(addr, request).await?;
-    answer(&mut it.events).await
+    answer(&mut it.events, signs).await
 }
 
 impl Stream {
-    async fn open(addr: SocketAddr, role: &str) -> Result<Self, Broken> {
+    pub(crate) async fn open(addr: SocketAddr, place: &str) -> Result<Self, Broken> {
         let mut events = Http::try_connect(addr).await?;
         let accept = [("Accept", "text/event-stream")];
-        events.try_send(&format!("GET /sse/{role}"), &accept, b"").await?;
+        events.try_send(&format!("GET /sse/{place}"), &accept, b"").await?;
         let first = events.next_event().await.ok_or_else(|| Broken("no endpoint".to_owned()))?;
         let mut it = Self { events, endpoint: first.data };
         it.say(addr, &initialize("2024-11-05", "edges")).await?;
-        answer(&mut it.events).await?;
+        answer(&mut it.events, &mut 0).await?;
         it.say(addr, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
         Ok(it)
     }
 
     async fn say(&self, addr: SocketAddr, message: &Value) -> Result<(), Broken> {
-        let mut http = Http::try_connect(addr).await?;
-        let request = format!("POST {}", self.endpoint);
-        http.try_send(&request, &[JSON], message.to_string().as_bytes()).await?;
-        match http.status {
-            202 => Ok(()),
-            other => Err(Broken(format!("status {other}"))),
-        }
+        say(addr, &self.endpoint, message).await
+    }
+}
+
+/// Posts a message whose answer comes over a stream.
+pub(crate) async fn say(addr: SocketAddr, endpoint: &str, message: &Value) -> Result<(), Broken> {
+    let mut http = Http::try_connect(addr).await?;
+    http.try_send(&format!("POST {endpoint}"), &[JSON], message.to_string().as_bytes()).await?;
+    match http.status {
+        202 => Ok(()),
+        other => Err(Broken(format!("status {other}"))),
     }
 }
 
 impl Bridge {
-    async fn start(who: &[&str], data: PathBuf) -> Self {
+    /// Needs a node that runs.
+    pub(crate) async fn start(who: &[&str], data: PathBuf, manner: Manner) -> Result<Self, Broken> {
         let mut command = tasuki(&data);
         command.arg("mcp").args(who).arg("--data").arg(data);
+        command.args(manner.hold.iter().flat_map(|it| ["--hold".to_owned(), it.to_string()]));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut it = Self { stdin: process.stdin.take().unwrap(), lines, process };
-        soon(it.ask(&initialize("2025-06-18", "edges"))).await.unwrap();
-        it.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
-        it
+        it.say(&initialize("2025-06-18", "edges")).await?;
+        it.answer(&mut 0).await?.ok_or_else(|| Broken("there was no node".to_owned()))?;
+        it.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
+        Ok(it)
     }
 
-    async fn say(&mut self, message: &Value) {
-        self.stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    async fn say(&mut self, message: &Value) -> Result<(), Broken> {
+        Ok(self.stdin.write_all(format!("{message}\n").as_bytes()).await?)
     }
 
     /// Waits as long as it takes; only a bridge that ends is broken, and none may.
-    async fn ask(&mut self, request: &Value) -> Result<Value, Broken> {
-        self.say(request).await;
-        loop {
-            let line = self.lines.next_line().await?;
-            let line = line.unwrap_or_else(|| panic!("`tasuki mcp` ended: {:?}", self.process));
+    async fn ask(&mut self, request: &Value, signs: &mut u64) -> Result<Value, Broken> {
+        self.say(request).await?;
+        let answer = self.answer(signs).await?;
+        Ok(answer.unwrap_or_else(|| panic!("`tasuki mcp` ended: {:?}", self.process)))
+    }
+
+    /// `None`: it ended.
+    async fn answer(&mut self, signs: &mut u64) -> Result<Option<Value>, Broken> {
+        while let Some(line) = self.lines.next_line().await? {
             let message: Value = serde_json::from_str(&line).unwrap();
             if message.get("id").is_some() && message.get("method").is_none() {
-                return Ok(message);
+                return Ok(Some(message));
             }
+            *signs += u64::from(message["method"] == "notifications/progress");
         }
+        Ok(None)
     }
 }

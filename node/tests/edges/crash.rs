@@ -299,9 +299,9 @@ impl Game {
 
 /// Why a call brought nothing.
 #[derive(Debug)]
-struct Nothing {
+pub(crate) struct Nothing {
     what: String,
-    is_refusal: bool,
+    pub(crate) is_refusal: bool,
 }
 
 impl fmt::Display for Nothing {
@@ -311,7 +311,7 @@ impl fmt::Display for Nothing {
 }
 
 /// The facts of a result; a refusal that says to call again is trouble like any other.
-fn accepted(answer: Result<Value, Broken>) -> Result<Value, Nothing> {
+pub(crate) fn accepted(answer: Result<Value, Broken>) -> Result<Value, Nothing> {
     let result = match answer {
         Ok(result) => result,
         Err(Broken(what)) => return Err(Nothing { what, is_refusal: false }),
@@ -326,17 +326,17 @@ fn accepted(answer: Result<Value, Broken>) -> Result<Value, Nothing> {
 }
 
 /// Numbers that a seed decides.
-struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
-    fn new(salt: u64) -> Self {
+    pub(crate) fn new(salt: u64) -> Self {
         let fresh = || getrandom::u64().unwrap() >> 32;
         let seed = std::env::var("TASUKI_SEED").map_or_else(|_| fresh(), |it| it.parse().unwrap());
         anstream::println!("TASUKI_SEED={seed}");
         Self(seed.wrapping_add(salt << 32))
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

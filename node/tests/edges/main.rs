@@ -12,7 +12,9 @@ mod http;
 mod instances;
 mod lifecycle;
 mod notices;
+mod patience;
 mod process;
+mod storm;
 mod tasks;
 
 /// What the shared module expects of a test binary.

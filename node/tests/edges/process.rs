@@ -20,7 +20,7 @@ use tokio::{
 };
 
 /// For one step of a test on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Fails a test that would hang.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {

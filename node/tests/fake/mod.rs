@@ -50,6 +50,8 @@ pub(crate) struct World {
     pub(crate) marks: Vec<wire::MarkTurnRequest>,
     /// Carries out and does not answer.
     pub(crate) is_mute: bool,
+    /// Waits that a newer one somewhere takes the place of, by number.
+    pub(crate) superseded: Vec<u64>,
     /// Answers every wait as a broker that is stopping does.
     pub(crate) is_stopping: bool,
 }
@@ -373,13 +375,16 @@ impl Service {
     /// Answers to the waits of a stream that need wait no longer.
     fn due(&self, stream: u64) -> Vec<wire::ParkResponse> {
         let world = self.0.borrow().clone();
+        let is_superseded = |wait: u64| world.superseded.contains(&wait);
         let is_due = |question: &wire::TurnQuestion| {
             world.is_stopping || question.hold_ms == 0 || question.role == world.holder
         };
         let due: Vec<_> = world
             .parked
             .iter()
-            .filter(|((of, _), question)| *of == stream && is_due(question))
+            .filter(|((of, wait), question)| {
+                *of == stream && (is_due(question) || is_superseded(*wait))
+            })
             .map(|((_, wait), question)| (*wait, question.clone()))
             .collect();
         if due.is_empty() {
@@ -395,6 +400,7 @@ impl Service {
             let answer = wire::TurnAnswer {
                 can_start,
                 still_waiting: !can_start,
+                superseded: is_superseded(wait),
                 turn: world.turn,
                 holder: world.holder.clone(),
                 ..wire::TurnAnswer::default()

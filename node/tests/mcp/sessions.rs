@@ -59,6 +59,33 @@ async fn a_stream_can_be_resumed_before_and_after_the_answer() {
     assert!(soon(unknown.next_event()).await.is_none());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_restored_once_for_all_that_ask_at_once() {
+    const CLIENTS: usize = 10;
+    let dir = tempfile::tempdir().unwrap();
+    let shared = Loop::new();
+    let first = World::start("127.0.0.1:0", shared.clone(), Some(dir.path())).await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(Client::new(first.addr, "/mcp/A").await);
+    }
+    first.stopped().await;
+    let second = World::start("127.0.0.1:0", shared, Some(dir.path())).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for mut client in clients {
+        client.addr = second.addr;
+        for id in 1..=20 {
+            let client = client.clone();
+            asking.spawn(async move {
+                let mut http = client.post(&call(id, "loop_status", json!({}))).await;
+                assert_eq!(http.status, 200);
+                assert_eq!(http.answer().await["id"], id);
+            });
+        }
+    }
+    asking.join_all().await;
+}
+
 #[tokio::test]
 async fn a_session_outlives_the_node() {
     let dir = tempfile::tempdir().unwrap();

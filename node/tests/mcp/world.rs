@@ -308,6 +308,10 @@ impl Actions for Fake {
         })
     }
 
+    fn open_waits(&self) -> usize {
+        self.shared.0.borrow().waiting
+    }
+
     fn mark_handed(&self, _loop_id: &LoopId, turn: Turn) {
         self.shared.0.send_modify(|state| state.handed.push(turn.get()));
     }
