@@ -199,6 +199,18 @@ fn toml_goes_on_as_it_was_begun() {
 }
 
 #[test]
+fn comments_at_the_end_of_toml_stay_where_they_are() {
+    let before = "a = 1\n\n# [off]\n# b = 2\n";
+    let mut document = Document::parse(Format::Toml, before).unwrap();
+    document.set(&keys("mcp_servers.t"), &server()).unwrap();
+    let text = document.text();
+    assert!(text.starts_with(&format!("{before}\n[mcp_servers.t]\n")), "{text}");
+    let mut document = Document::parse(Format::Toml, &text).unwrap();
+    document.remove(&keys("mcp_servers.t")).unwrap();
+    assert_eq!(document.text(), before);
+}
+
+#[test]
 fn toml_is_refused_where_a_client_would_refuse_it() {
     for (before, why) in [
         ("a = 1\nb = \n", "line 2: string values must be quoted, expected literal string"),

@@ -32,6 +32,29 @@ impl Toml {
         Ok(Some(item))
     }
 
+    /// What stands behind the last section: comments, mostly.
+    fn end(&self) -> String {
+        self.document.trailing().as_str().unwrap_or_default().to_owned()
+    }
+
+    /// A section that was put last comes after what stood there, not in between.
+    fn keep_the_end_above(&mut self, keys: &Keys) -> Result<(), Unfit> {
+        let end = self.end();
+        let text = self.document.to_string();
+        let header = format!("[{}]", keys.join("."));
+        let after = text.rsplit_once(&header).map_or("", |(_, after)| after);
+        let is_last = !after.lines().any(|line| line.trim_start().starts_with('['));
+        if end.trim().is_empty() || !is_last {
+            return Ok(());
+        }
+        let (last, around) = keys.split_last().expect("a section has a key");
+        if let Some(section) = self.table(around)?.get_mut(last).and_then(Item::as_table_mut) {
+            section.decor_mut().set_prefix(format!("{end}\n"));
+            self.document.set_trailing("");
+        }
+        Ok(())
+    }
+
     fn table(&mut self, keys: &Keys) -> Result<&mut dyn TableLike, Unfit> {
         let mut item = self.document.as_item_mut();
         for (depth, key) in keys.iter().enumerate() {
@@ -61,6 +84,7 @@ impl Tree for Toml {
         let is_inline = self.find(around)?.is_some_and(Item::is_inline_table);
         let table = self.table(around)?;
         let mut new = item(value, is_inline);
+        let is_section = new.is_table() && !table.contains_key(last);
         if let Some(section) = new.as_table_mut()
             && !is_first
         {
@@ -77,6 +101,9 @@ impl Tree for Toml {
             }
             Some(old) => *old = new,
             None => drop(table.insert(last, new)),
+        }
+        if is_section {
+            self.keep_the_end_above(keys)?;
         }
         Ok(())
     }
@@ -104,8 +131,17 @@ impl Tree for Toml {
 
     fn remove(&mut self, keys: &Keys) -> Result<(), Unfit> {
         let (last, around) = keys.split_last().expect("a value has a key");
-        if self.find(keys)?.is_some() {
-            self.table(around)?.remove(last);
+        if self.find(keys)?.is_none() {
+            return Ok(());
+        }
+        if let Some(Item::Table(section)) = self.table(around)?.remove(last) {
+            // What people wrote above a section is not the section.
+            let above = section.decor().prefix().and_then(|text| text.as_str()).unwrap_or_default();
+            if !above.trim().is_empty() {
+                let above = above.strip_suffix('\n').unwrap_or(above);
+                let end = format!("{above}{}", self.end());
+                self.document.set_trailing(end);
+            }
         }
         Ok(())
     }
