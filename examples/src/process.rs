@@ -26,6 +26,8 @@ const END_WITHIN: Duration = Duration::from_secs(20);
 pub struct Process {
     child: Child,
     url: String,
+    /// What else it said it listens for, and where.
+    others: Vec<(String, String)>,
     /// Open as long as the process, so that what else it says does not fail.
     _lines: Lines<BufReader<ChildStdout>>,
 }
@@ -53,7 +55,8 @@ impl Process {
     /// # Errors
     /// When it cannot be started, or ends or is silent before it says so.
     pub async fn start(mut command: Command, what: &str) -> Result<Self> {
-        if std::env::var_os("RUST_LOG").is_none() {
+        let is_said = command.as_std().get_envs().any(|(name, _)| name == "RUST_LOG");
+        if !is_said && std::env::var_os("RUST_LOG").is_none() {
             command.env("RUST_LOG", "off");
         }
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn();
@@ -61,6 +64,7 @@ impl Process {
         let stdout = child.stdout.take().ok_or("its output is piped")?;
         let mut lines = BufReader::new(stdout).lines();
         let wanted = format!("({what})");
+        let mut others = Vec::new();
         loop {
             let line = timeout(START_WITHIN, lines.next_line()).await;
             let line = line.map_err(|_| format!("{what}: silent for {START_WITHIN:?}"))??;
@@ -69,10 +73,12 @@ impl Process {
                 return Err(format!("{what}: ended with {status} before it listened").into());
             };
             let said = line.strip_prefix("listening on ").and_then(|said| said.split_once(' '));
-            if let Some((url, what)) = said
-                && what == wanted
-            {
-                return Ok(Self { child, url: url.to_owned(), _lines: lines });
+            match said {
+                Some((url, what)) if what == wanted => {
+                    return Ok(Self { child, url: url.to_owned(), others, _lines: lines });
+                }
+                Some((url, what)) => others.push((what.to_owned(), url.to_owned())),
+                None => {}
             }
         }
     }
@@ -105,6 +111,12 @@ impl Process {
         // A configuration file of whoever runs this is not meant.
         command.arg(data).current_dir(data);
         Self::start(command, "MCP").await
+    }
+
+    /// Where it listens for something else, if it said so before.
+    pub fn url_of(&self, what: &str) -> Option<&str> {
+        let wanted = format!("({what})");
+        self.others.iter().find(|(what, _)| *what == wanted).map(|(_, url)| url.as_str())
     }
 
     /// Where it listens.

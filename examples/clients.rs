@@ -1,0 +1,121 @@
+//! Real agent CLIs, connected to a real node, against a scripted model.
+//!
+//! `make clients` installs them below `target/clients` and runs this where no network is to be
+//! reached. Each plays B over each transport: it is killed while it waits, started again, waits
+//! longer than it would by itself, and finishes; Claude Code also in a terminal, where it has to
+//! be woken from idleness. Ends with 1 when one of them did not work.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use anstream::println;
+use clap::{Parser, ValueEnum};
+use tasuki_examples::{
+    Result,
+    clients::{
+        client::{Client, Transport},
+        play::{Plan, Seen, Way, play},
+        table,
+    },
+};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+/// Clients that start at the same time: it is work, and their first call has a limit too.
+const STARTING_MAX: usize = 2;
+
+/// Beyond a client's own limit, in seconds.
+const BEYOND_SECS: u64 = 30;
+
+/// Run real agent CLIs against a scripted model.
+#[derive(Parser)]
+struct Cli {
+    /// Only these clients
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Client>,
+    /// Only these transports
+    #[arg(long, value_enum, value_delimiter = ',')]
+    transport: Vec<Transport>,
+    /// Only from the command line, or only in a terminal
+    #[arg(long, value_enum)]
+    way: Option<Which>,
+    /// The long wait, in seconds [default: longer than the client's own limit]
+    #[arg(long, value_name = "SECONDS")]
+    wait: Option<u64>,
+    /// Where the clients are installed and the logs go
+    #[arg(long, value_name = "DIR", default_value = "target/clients")]
+    place: PathBuf,
+    /// Put what was seen into the table of this page
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    Alone,
+    Terminal,
+}
+
+impl Cli {
+    fn plans(&self) -> Vec<Plan> {
+        let is_meant = |plan: &Plan| {
+            (self.only.is_empty() || self.only.contains(&plan.client))
+                && (self.transport.is_empty() || self.transport.contains(&plan.transport))
+                && self.way.is_none_or(|way| match way {
+                    Which::Alone => plan.way == Way::Alone,
+                    Which::Terminal => plan.way == Way::Terminal,
+                })
+        };
+        let mut plans = Vec::new();
+        for client in Client::value_variants() {
+            for way in [Way::Alone, Way::Terminal] {
+                for transport in Transport::value_variants() {
+                    let secs = client.own_limit_secs(*transport) + BEYOND_SECS;
+                    let wait = Duration::from_secs(self.wait.unwrap_or(secs));
+                    plans.push(Plan { client: *client, transport: *transport, way, wait });
+                }
+            }
+        }
+        // The others' terminals begin no turn by themselves.
+        plans.retain(|it| it.way == Way::Alone || it.client == Client::ClaudeCode);
+        plans.retain(is_meant);
+        plans
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    let place = std::fs::canonicalize(&cli.place)
+        .map_err(|why| format!("{}: {why}; run ./scripts/clients-setup.sh", cli.place.display()))?;
+    let runs = place.join("runs");
+    let starting = Arc::new(Semaphore::new(STARTING_MAX));
+    let mut playing = JoinSet::new();
+    for plan in cli.plans() {
+        println!("{:<28} waits {} s", plan.name(), plan.wait.as_secs());
+        let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
+        playing.spawn(async move { play(plan, &place, &runs, &starting).await });
+    }
+    let mut all: Vec<Seen> = Vec::new();
+    while let Some(seen) = playing.join_next().await {
+        let seen = seen?;
+        report(&seen);
+        all.push(seen);
+    }
+    all.sort_by_key(|it| (it.plan.client, it.plan.name()));
+    if let Some(page) = &cli.page {
+        table::write(page, &all.iter().map(table::row).collect::<Vec<_>>())?;
+    }
+    let failed = all.iter().filter(|it| it.failure.is_some()).count();
+    println!("\n{} of {} work; logs in {}", all.len() - failed, all.len(), runs.display());
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn report(seen: &Seen) {
+    let name = seen.plan.name();
+    match &seen.failure {
+        None => println!("{name:<28} works: {}", table::row(seen)[5..].join("; ")),
+        Some(why) => println!("{name:<28} FAILED: {why}"),
+    }
+    for error in &seen.errors {
+        println!("{name:<28} its model was told: {error}");
+    }
+}

@@ -1,0 +1,259 @@
+//! A model that follows a script, behind the APIs that agent CLIs speak: Anthropic Messages,
+//! OpenAI Responses and Chat Completions, Gemini generateContent; as much of each as they need.
+//!
+//! It listens on loopback. Each request is noted with what was heard and what was answered, and
+//! written out whole, so that a failed run can be read afterwards.
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod responses;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, State},
+    http::{Uri, header::CONTENT_TYPE},
+    response::{IntoResponse as _, Response},
+};
+use serde_json::Value;
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::Instant};
+
+use super::script::{Heard, Move, Told};
+use crate::Result;
+
+/// Of one request, in bytes: a conversation with all the tools of a client.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
+
+/// So many requests one run may make; more means that something runs in circles.
+pub const REQUESTS_MAX: usize = 500;
+
+/// One request and what became of it.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub at: Instant,
+    pub heard: Heard,
+    pub told: Option<Told>,
+    pub answered: Move,
+}
+
+/// The model, listening. It ends when dropped.
+#[derive(Debug)]
+pub struct Model {
+    url: String,
+    asked: watch::Receiver<Vec<Asked>>,
+    server: JoinHandle<()>,
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+struct Desk {
+    /// Where requests are written to.
+    folder: PathBuf,
+    asked: watch::Sender<Vec<Asked>>,
+}
+
+impl Model {
+    /// Listens on a free port; requests are kept in `folder`.
+    ///
+    /// # Errors
+    /// When there is no port, or no folder.
+    pub async fn start(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder)?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let (sender, asked) = watch::channel(Vec::new());
+        let desk = Arc::new(Desk { folder: folder.to_owned(), asked: sender });
+        let router = Router::new()
+            .fallback(serve)
+            .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+            .with_state(desk);
+        let server = tokio::spawn(async move {
+            // It ends with the task; a broken connection is its client's business.
+            drop(axum::serve(listener, router).await);
+        });
+        Ok(Self { url, asked, server })
+    }
+
+    /// `http://ADDRESS`, without a path.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Everything asked so far, and whatever comes.
+    pub fn asked(&self) -> watch::Receiver<Vec<Asked>> {
+        self.asked.clone()
+    }
+}
+
+async fn serve(State(desk): State<Arc<Desk>>, uri: Uri, body: Bytes) -> Response {
+    let path = uri.path();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if path.ends_with("/count_tokens") {
+        json(r#"{"input_tokens":10}"#)
+    } else if path.ends_with(":countTokens") {
+        json(r#"{"totalTokens":10}"#)
+    } else if path.ends_with("/messages") {
+        desk.answer(&body, anthropic::read(&body), anthropic::write)
+    } else if path.ends_with("/responses") {
+        desk.answer(&body, responses::read(&body), responses::write)
+    } else if path.ends_with("/chat/completions") {
+        desk.answer(&body, chat::read(&body), chat::write)
+    } else if path.ends_with(":generateContent") || path.ends_with(":streamGenerateContent") {
+        let asked = gemini::read(&body, path.ends_with(":streamGenerateContent"));
+        desk.answer(&body, asked, gemini::write)
+    } else if path.ends_with("/models") {
+        json(r#"{"object":"list","data":[{"id":"scripted","object":"model"}],"models":[]}"#)
+    } else {
+        json("{}")
+    }
+}
+
+impl Desk {
+    fn answer(&self, body: &Value, ask: Ask, write: fn(&Ask, &Act<'_>) -> String) -> Response {
+        let mut number = 0;
+        let mut moved = Move::Say("");
+        self.asked.send_modify(|asked| {
+            number = asked.len();
+            let told = ask.heard.told();
+            let failures = asked.iter().filter(|it| it.is_failure()).count();
+            moved = if number < REQUESTS_MAX {
+                ask.heard.answer(failures)
+            } else {
+                Move::Say("STOPPED: far too many requests.")
+            };
+            let (heard, answered) = (ask.heard.clone(), moved.clone());
+            asked.push(Asked { at: Instant::now(), heard, told, answered });
+        });
+        let file = self.folder.join(format!("{number:03}.json"));
+        // For people; without it the run is the same.
+        drop(fs::write(file, format!("{body:#}")));
+        let call = moved.call().and_then(|(tool, arguments)| {
+            let tool = ask.tools.iter().find(|it| it.name.ends_with(tool))?;
+            Some((tool, arguments))
+        });
+        let text = match (&moved, &call) {
+            (Move::Say(text), _) => *text,
+            (_, Some(_)) => "",
+            (_, None) => "The tools of the turn loop are not there.",
+        };
+        let act = match &call {
+            Some((tool, arguments)) => Act::Call { tool, arguments, number },
+            None => Act::Say { text, number },
+        };
+        let written = write(&ask, &act);
+        if ask.is_stream {
+            ([(CONTENT_TYPE, "text/event-stream")], written).into_response()
+        } else {
+            ([(CONTENT_TYPE, "application/json")], written).into_response()
+        }
+    }
+}
+
+impl Asked {
+    /// A tool call that ended in something other than an answer.
+    pub fn is_failure(&self) -> bool {
+        matches!(&self.told, Some(Told::Unclear(_))) && matches!(self.heard, Heard::Result(_))
+    }
+}
+
+/// A request, whatever the API.
+struct Ask {
+    heard: Heard,
+    tools: Vec<Tool>,
+    is_stream: bool,
+    /// The model that was asked for.
+    model: String,
+}
+
+/// A tool, as the client calls it before the model.
+struct Tool {
+    namespace: Option<String>,
+    name: String,
+}
+
+/// An answer, whatever the API. The number makes ids of it that are used once.
+enum Act<'a> {
+    Say { text: &'a str, number: usize },
+    Call { tool: &'a Tool, arguments: &'a Value, number: usize },
+}
+
+impl Ask {
+    /// `spoken`: what came since the model spoke last. Without our tools it is an aside.
+    fn new(body: &Value, tools: Vec<Tool>, is_stream: bool, spoken: &[Spoken]) -> Self {
+        let is_ours = tools.iter().any(|tool| tool.name.ends_with("await_my_turn"));
+        let notice = spoken.iter().find_map(|it| match it {
+            Spoken::Text(text) if text.contains("<task-notification>") => Some(text),
+            Spoken::Text(_) | Spoken::Result(_) => None,
+        });
+        let result = spoken.iter().rev().find_map(|it| match it {
+            Spoken::Result(text) => Some(text),
+            Spoken::Text(_) => None,
+        });
+        let heard = match (is_ours, notice, result) {
+            (false, _, _) => Heard::Aside,
+            (true, Some(notice), _) => Heard::Woken(notice.clone()),
+            (true, None, Some(result)) => Heard::Result(result.clone()),
+            (true, None, None) => Heard::Prompt,
+        };
+        let model = body["model"].as_str().unwrap_or("scripted").to_owned();
+        Self { heard, tools, is_stream, model }
+    }
+}
+
+/// One thing said to the model.
+#[derive(Debug, PartialEq, Eq)]
+enum Spoken {
+    Text(String),
+    Result(String),
+}
+
+impl Tool {
+    fn new(name: &Value) -> Self {
+        Self { namespace: None, name: name.as_str().unwrap_or_default().to_owned() }
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Items after the last that the model itself said.
+fn since_last(items: &[Value], is_models: impl Fn(&Value) -> bool) -> &[Value] {
+    let from = items.iter().rposition(is_models).map_or(0, |last| last + 1);
+    &items[from..]
+}
+
+/// The text of a content that is a text, or a list of blocks.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().filter_map(|block| block["text"].as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => content.to_string(),
+    }
+}
+
+fn event(name: &str, data: &Value) -> String {
+    if name.is_empty() {
+        format!("data: {data}\n\n")
+    } else {
+        format!("event: {name}\ndata: {data}\n\n")
+    }
+}
+
+fn json(text: &'static str) -> Response {
+    ([(CONTENT_TYPE, "application/json")], text).into_response()
+}

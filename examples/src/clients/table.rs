@@ -1,0 +1,170 @@
+//! What was seen, as rows of the table in `docs/clients.md`.
+//!
+//! The table stands between two marks and is all of the page that a run writes. A run replaces
+//! the rows of what it ran and keeps the others, each with its own date.
+
+use std::{fs, path::Path, time::Duration};
+
+use super::{
+    client::{Client, Transport},
+    play::{Seen, Way},
+};
+use crate::Result;
+
+const BEGIN: &str = "<!-- table: written by `make clients` -->";
+const END: &str = "<!-- end of table -->";
+
+const HEAD: [&str; 9] = [
+    "client",
+    "reached by",
+    "version, date",
+    "works",
+    "gives up by itself after",
+    "longest wait tried",
+    "model calls meanwhile",
+    "how it is woken",
+    "killed while it waits",
+];
+
+/// So many cells say which row it is.
+const KEY_CELLS: usize = 2;
+
+type Row = Vec<String>;
+
+/// One row.
+pub fn row(seen: &Seen) -> Row {
+    let plan = &seen.plan;
+    let client = match plan.way {
+        Way::Alone => plan.client.title().to_owned(),
+        Way::Terminal => format!("{} in a terminal", plan.client.title()),
+    };
+    let date = humantime::format_rfc3339_seconds(seen.date).to_string();
+    let date = date.split('T').next().unwrap_or_default();
+    let reached = match plan.transport {
+        Transport::Http => "Streamable HTTP",
+        Transport::Stdio => "stdio",
+    };
+    let works = match (&seen.failure, seen.errors.len()) {
+        (None, 0) => "yes".to_owned(),
+        (None, errors) => format!("yes, with {errors} failed calls"),
+        (Some(why), _) => format!("**no**: {}", cell(why)),
+    };
+    let nothing = || "–".to_owned();
+    vec![
+        client,
+        reached.to_owned(),
+        format!("{}, {date}", seen.version),
+        works,
+        limit(plan.client, plan.transport),
+        seen.wait.map_or_else(nothing, |it| minutes(it.lasted)),
+        seen.wait.map_or_else(nothing, |it| it.model_calls.to_string()),
+        seen.wait.map_or_else(nothing, |it| {
+            let how = if it.is_by_notice {
+                "its own notice begins a new turn"
+            } else {
+                "its call returns"
+            };
+            format!("{how}, after {} ms", it.woken_after.as_millis())
+        }),
+        match plan.way {
+            Way::Terminal => nothing(),
+            Way::Alone if seen.is_resumed => "gets its turn when started again".to_owned(),
+            Way::Alone => nothing(),
+        },
+    ]
+}
+
+fn limit(client: Client, transport: Transport) -> String {
+    let limit = minutes(Duration::from_secs(client.own_limit_secs(transport)));
+    let of_what = if client.is_kept_by_progress() { " of silence" } else { "" };
+    format!("{limit}{of_what}")
+}
+
+fn minutes(time: Duration) -> String {
+    let secs = time.as_secs();
+    match (secs / 60, secs % 60) {
+        (0, secs) => format!("{secs} s"),
+        (minutes, 0) => format!("{minutes} min"),
+        (minutes, secs) => format!("{minutes} min {secs} s"),
+    }
+}
+
+/// Text that stays within its cell.
+fn cell(text: &str) -> String {
+    /// Of an error, in characters.
+    const CHARS_MAX: usize = 160;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "/");
+    line.chars().take(CHARS_MAX).collect()
+}
+
+/// Puts rows into the page at `path`.
+///
+/// # Errors
+/// When there is no such page, or it has no marks.
+pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
+    let page = fs::read_to_string(path)?;
+    Ok(fs::write(path, put(&page, rows)?)?)
+}
+
+fn put(page: &str, rows: &[Row]) -> Result<String> {
+    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
+        let (old, after) = rest.split_once(END)?;
+        Some((before, old, after))
+    });
+    let (before, old, after) = parts.ok_or("the page has no marks for the table")?;
+    let mut all: Vec<Row> = old.lines().filter_map(parse).collect();
+    for row in rows {
+        match all.iter_mut().find(|it| it[..KEY_CELLS] == row[..KEY_CELLS]) {
+            Some(old) => old.clone_from(row),
+            None => all.push(row.clone()),
+        }
+    }
+    let head = HEAD.map(str::to_owned).to_vec();
+    let rule = HEAD.map(|_| "---".to_owned()).to_vec();
+    let lines: Vec<String> = [head, rule].iter().chain(&all).map(|row| line(row)).collect();
+    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", lines.join("\n")))
+}
+
+fn line(row: &[String]) -> String {
+    format!("| {} |", row.join(" | "))
+}
+
+/// A row of ours; not the head, nor the rule below it.
+fn parse(line: &str) -> Option<Row> {
+    let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
+    let row: Row = inner.split(" | ").map(str::to_owned).collect();
+    let is_row = row.len() == HEAD.len() && row[0] != HEAD[0] && row[0] != "---";
+    is_row.then_some(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_row(client: &str, works: &str) -> Row {
+        let mut row = vec!["x".to_owned(); HEAD.len()];
+        (row[0], row[3]) = (client.to_owned(), works.to_owned());
+        row
+    }
+
+    #[test]
+    fn a_run_replaces_its_rows_and_keeps_the_others() {
+        let empty = format!("# Clients\n\n{BEGIN}\n{END}\n\nMore.\n");
+        let first = put(&empty, &[a_row("one", "yes"), a_row("two", "yes")]).unwrap();
+        let second = put(&first, &[a_row("two", "no"), a_row("three", "yes")]).unwrap();
+        assert!(second.starts_with("# Clients\n\n") && second.ends_with("\n\nMore.\n"), "{second}");
+        let rows: Vec<Row> = second.lines().filter_map(parse).collect();
+        assert_eq!(rows, [a_row("one", "yes"), a_row("two", "no"), a_row("three", "yes")]);
+        assert_eq!(put(&second, &[]).unwrap(), second);
+    }
+
+    #[test]
+    fn an_error_stays_within_its_cell() {
+        assert_eq!(cell("a | b\n  c"), "a / b c");
+    }
+
+    #[test]
+    fn a_page_without_marks_is_left_alone() {
+        assert!(put("# Clients", &[]).is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! A client in a terminal, as a person has it: tmux, on a socket of its own.
+
+use std::{process::Stdio, time::Duration};
+
+use tempfile::TempDir;
+use tokio::{process::Command, time::timeout};
+
+use super::{client::Client, home::Home, stage::Stage};
+use crate::Result;
+
+/// For tmux to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// A terminal with a client in it.
+#[derive(Debug)]
+pub struct Terminal {
+    /// Of the socket, whose path has to be short.
+    folder: TempDir,
+}
+
+impl Terminal {
+    /// Starts the client with a prompt.
+    ///
+    /// # Errors
+    /// When there is no tmux, or no client.
+    pub async fn open(client: Client, stage: &Stage, prompt: &str) -> Result<Self> {
+        let it = Self { folder: tempfile::tempdir()? };
+        let mut command = stage.home.outside("tmux");
+        client.surround(&mut command, stage.model.url());
+        it.on_socket(&mut command).args(["new-session", "-d", "-x", "160", "-y", "48", "--"]);
+        command.arg(client.program_in(&stage.home)).arg(prompt);
+        said(&mut command).await?;
+        Ok(it)
+    }
+
+    fn on_socket<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.arg("-S").arg(self.folder.path().join("tmux")).args(["-f", "/dev/null"])
+    }
+
+    async fn ask(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new("tmux");
+        said(self.on_socket(&mut command).args(arguments)).await
+    }
+
+    /// What is to be read on it goes to the run's logs.
+    ///
+    /// # Errors
+    /// When tmux does not say.
+    pub async fn keep_screen(&self, home: &Home) -> Result<()> {
+        let screen = self.ask(&["capture-pane", "-p", "-S", "-200"]).await?;
+        Ok(std::fs::write(home.folder.join("screen.txt"), screen)?)
+    }
+
+    /// Ends the client and the terminal.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn leave(self) -> Result<()> {
+        self.ask(&["kill-server"]).await.map(drop)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let mut command = std::process::Command::new("tmux");
+        command.arg("-S").arg(self.folder.path().join("tmux")).arg("kill-server");
+        // It is gone already when it was left.
+        drop(command.stdout(Stdio::null()).stderr(Stdio::null()).status());
+    }
+}
+
+async fn said(command: &mut Command) -> Result<String> {
+    let output = timeout(ANSWER_WITHIN, command.kill_on_drop(true).output()).await;
+    let output = output.map_err(|_| "tmux does not answer")??;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("tmux: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
+    }
+}
