@@ -1,6 +1,6 @@
 # Everything one does with this repository, in one word each.
 
-.PHONY: run test soak bench lint docs sdk
+.PHONY: run test soak bench clients lint docs sdk
 
 # Broker and node in one process, data kept between starts. ARGS="--role lead --role worker".
 run:
@@ -20,6 +20,13 @@ soak: sdk
 bench:
 	cargo build --release -p tasuki-broker -p tasuki-node --bins
 	cargo run --release -p tasuki-examples --example load
+
+# Real agent CLIs against a scripted model, without a network: installs them (2 GB), takes half
+# an hour, writes the table in docs/clients.md. ARGS="--only codex --wait 5" tries one quickly.
+clients:
+	./scripts/clients-setup.sh
+	cargo build -p tasuki-node -p tasuki-examples --bins --example clients
+	./scripts/offline.sh target/debug/examples/clients --page docs/clients.md $(ARGS)
 
 lint:
 	cargo fmt --all --check

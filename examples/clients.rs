@@ -43,7 +43,7 @@ struct Cli {
     /// Where the clients are installed and the logs go
     #[arg(long, value_name = "DIR", default_value = "target/clients")]
     place: PathBuf,
-    /// Put what was seen into the table of this page
+    /// Put what was seen into the table of this page, unless the wait was chosen
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
 }
@@ -101,7 +101,8 @@ async fn main() -> Result<ExitCode> {
         all.push(seen);
     }
     all.sort_by_key(|it| (it.plan.client, it.plan.name()));
-    if let Some(page) = &cli.page {
+    // A short try says nothing about how long a client can wait.
+    if let (Some(page), None) = (&cli.page, cli.wait) {
         table::write(page, &all.iter().map(table::row).collect::<Vec<_>>())?;
     }
     let failed = all.iter().filter(|it| it.failure.is_some()).count();

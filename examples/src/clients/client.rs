@@ -198,7 +198,7 @@ impl Client {
         match self {
             Self::ClaudeCode => command.args(["-p", prompt]),
             Self::Codex => command.args(["exec", "--skip-git-repo-check", prompt]),
-            Self::Gemini => command.args(["-p", prompt]),
+            Self::Gemini => command.args(["-m", "scripted", "-p", prompt]),
             Self::Opencode => command.args(["run", "--title", "turns", prompt]),
             Self::Cline => command.args(["-P", "openai-compatible", "-m", "scripted", prompt]),
         };

@@ -1,10 +1,14 @@
 //! A home of its own for a client: nothing of the person who runs this is read or written.
+//!
+//! It lies in the system's temporary directory: within this repository, clients would take it
+//! for the project. The logs lie below `target`, where they stay.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
+use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::{Result, process::program};
@@ -12,8 +16,10 @@ use crate::{Result, process::program};
 /// Folders of one run.
 #[derive(Debug)]
 pub struct Home {
-    /// All of it, with the logs.
+    /// Logs.
     pub folder: PathBuf,
+    /// Everything else; gone when this is dropped.
+    base: TempDir,
     pub home: PathBuf,
     pub project: PathBuf,
     /// Of broker and node.
@@ -23,7 +29,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// Begins anew in `folder`.
+    /// Begins anew, with logs in `folder`.
     ///
     /// # Errors
     /// When folders cannot be made.
@@ -31,17 +37,30 @@ impl Home {
         if folder.exists() {
             fs::remove_dir_all(folder)?;
         }
+        let base = TempDir::with_prefix("tasuki-client-")?;
         let it = Self {
             folder: folder.to_owned(),
-            home: folder.join("home"),
-            project: folder.join("home/project"),
-            data: folder.join("data"),
+            home: base.path().join("home"),
+            project: base.path().join("home/project"),
+            data: base.path().join("data"),
             bin: place.join("node_modules/.bin"),
+            base,
         };
-        for folder in [&it.project, &it.data, &folder.join("tmp")] {
+        for folder in [&it.folder, &it.project, &it.data, &it.path("tmp")] {
             fs::create_dir_all(folder)?;
         }
         Ok(it)
+    }
+
+    /// Something that is in nobody's way, beside the home.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.base.path().join(name)
+    }
+
+    /// Leaves everything where it is, for people to look at.
+    pub fn keep(&mut self) -> &Path {
+        self.base.disable_cleanup(true);
+        self.base.path()
     }
 
     /// Writes a file below the home.
@@ -93,7 +112,7 @@ impl Home {
             .env_clear()
             .env("HOME", &self.home)
             .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", self.bin.display()))
-            .env("TMPDIR", self.folder.join("tmp"))
+            .env("TMPDIR", self.path("tmp"))
             .env("LANG", "C.UTF-8")
             .env("TERM", "dumb")
             .env("NO_COLOR", "1");

@@ -17,7 +17,7 @@ use super::{
     model::Asked,
     running::Running,
     script::{DONE, Heard, Move, Told},
-    stage::{Stage, TURN_WITHIN},
+    stage::{START_WITHIN, Stage, TURN_WITHIN},
     terminal::Terminal,
 };
 use crate::Result;
@@ -129,8 +129,13 @@ async fn on_stage(
             _ => None,
         })
         .collect();
-    played?;
-    stage.check_history().await?;
+    let checked = match played {
+        Ok(()) => stage.check_history().await,
+        Err(why) => Err(why),
+    };
+    if let Err(why) = checked {
+        return Err(format!("{why} (its home is kept: {})", stage.home.keep().display()).into());
+    }
     stage.strike().await
 }
 
@@ -177,7 +182,7 @@ async fn in_terminal(
     permit: tokio::sync::SemaphorePermit<'_>,
 ) -> Result<()> {
     let terminal = Terminal::open(seen.plan.client, stage, PROMPT).await?;
-    let played = with_terminal(seen, stage, permit).await;
+    let played = with_terminal(seen, stage, &terminal, permit).await;
     terminal.keep_screen(&stage.home).await?;
     played?;
     terminal.leave().await
@@ -186,8 +191,10 @@ async fn in_terminal(
 async fn with_terminal(
     seen: &mut Seen,
     stage: &mut Stage,
+    terminal: &Terminal,
     permit: tokio::sync::SemaphorePermit<'_>,
 ) -> Result<()> {
+    is_understood(stage, terminal).await?;
     stage.falls_idle(1, BACKGROUND_WITHIN).await?;
     drop(permit);
     let waits = Waits::begin(stage);
@@ -200,6 +207,26 @@ async fn with_terminal(
     stage.a_completes().await?;
     stage.model_is_asked(BACKGROUND_WITHIN, "that it is finished", is_done).await?;
     Ok(())
+}
+
+/// A client in a terminal asks its model before it has found our tools; a person would say it
+/// again.
+async fn is_understood(stage: &Stage, terminal: &Terminal) -> Result<()> {
+    const TRIES_MAX: usize = 20;
+    let is_answered = |it: &Asked| it.answered == Move::Await;
+    for early in 0..TRIES_MAX {
+        let count = |asked: &[Asked]| asked.iter().filter(|it| it.heard == Heard::Early).count();
+        let mut asked = stage.model.asked();
+        let heard = asked.wait_for(|all| all.iter().any(is_answered) || early < count(all));
+        let heard = tokio::time::timeout(START_WITHIN, heard).await;
+        let heard = heard.map_err(|_| format!("it asked nothing within {START_WITHIN:?}"))?;
+        let is_heard = heard?.iter().any(is_answered);
+        if is_heard {
+            return Ok(());
+        }
+        terminal.types(PROMPT).await?;
+    }
+    Err("it does not find the tools of the turn loop".into())
 }
 
 fn is_done(asked: &Asked) -> bool {

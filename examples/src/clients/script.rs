@@ -22,7 +22,9 @@ pub enum Heard {
     Result(String),
     /// The client spoke by itself: something in the background is over.
     Woken(String),
-    /// A question of the client's own, without our tools: for a title, a summary, a model.
+    /// A person spoke, and the client offers tools, but has none of ours yet.
+    Early,
+    /// A question of the client's own, without tools: for a title, a summary, a model.
     Aside,
 }
 
@@ -55,6 +57,7 @@ pub const DONE: &str = "DONE: the work is finished.";
 
 const GAVE_UP: &str = "GAVE UP: the tools keep failing.";
 const WAITING: &str = "I go on when I hear that it is my turn.";
+const EARLY: &str = "The tools of the turn loop are not there.";
 const ASIDE: &str = "Waiting for a turn";
 
 impl Heard {
@@ -62,7 +65,7 @@ impl Heard {
     pub fn told(&self) -> Option<Told> {
         match self {
             Self::Result(text) | Self::Woken(text) => Some(told(text)),
-            Self::Prompt | Self::Aside => None,
+            Self::Prompt | Self::Early | Self::Aside => None,
         }
     }
 
@@ -70,6 +73,7 @@ impl Heard {
     pub fn answer(&self, failures: usize) -> Move {
         match self {
             Self::Aside => Move::Say(ASIDE),
+            Self::Early => Move::Say(EARLY),
             Self::Prompt => Move::Await,
             Self::Result(text) | Self::Woken(text) => match told(text) {
                 Told::Turn(step) => Move::HandOver(step),
@@ -119,9 +123,9 @@ fn told(text: &str) -> Told {
         Told::Turn(field(&plain, "instruction").unwrap_or_default().to_owned())
     } else if is(&plain, "still_waiting") {
         Told::StillWaiting
-    } else if plain.contains("Handover successful") {
+    } else if plain.contains("Handover successful") || plain.contains("\"ended_turn\"") {
         Told::HandedOver
-    } else if plain.contains("in the background") || plain.contains("running in background") {
+    } else if plain.contains("background") {
         Told::InBackground
     } else {
         Told::Unclear(text.chars().take(KEPT_CHARS_MAX).collect())
@@ -167,12 +171,13 @@ mod tests {
         check(&result("Handover successful. Turn switched."), &Move::Await);
         check(&result(r#"{"can_start":false,"is_finished":true}"#), &Move::Say(DONE));
         check(&Heard::Aside, &Move::Say(ASIDE));
+        check(&Heard::Early, &Move::Say(EARLY));
     }
 
     #[test]
     fn it_rests_while_its_client_waits_for_it() {
-        check(&result("The tool is running in the background."), &Move::Say(WAITING));
-        check(&Heard::Woken("It ran in the background.".to_owned()), &Move::Await);
+        check(&result("It was moved to the background as task k48y3gqka."), &Move::Say(WAITING));
+        check(&Heard::Woken("A background task has ended.".to_owned()), &Move::Await);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::{
 use crate::{Result, mcp::Agent, process::Process};
 
 /// For a client to start and ask for its turn: some compile themselves first, several at once.
-const START_WITHIN: Duration = Duration::from_secs(240);
+pub const START_WITHIN: Duration = Duration::from_secs(240);
 
 /// For a turn to be played once it was handed over.
 pub const TURN_WITHIN: Duration = Duration::from_secs(120);
@@ -82,9 +82,9 @@ impl Stage {
             if told["can_start"] == true {
                 let said = told["summary"].as_str().unwrap_or_default();
                 let is_right = said == summary;
-                return is_right.then_some(()).ok_or_else(|| {
-                    format!("B was to say {summary:?} and said {said:?}").into()
-                });
+                return is_right
+                    .then_some(())
+                    .ok_or_else(|| format!("B was to say {summary:?} and said {said:?}").into());
             }
         }
         Err(format!("{ROLE} did not hand over within {TURN_WITHIN:?}").into())
@@ -166,7 +166,8 @@ impl Stage {
     ) -> Result<Asked> {
         let mut asked = self.model.asked();
         let came = timeout(within, asked.wait_for(|asked| asked.iter().any(&is_so))).await;
-        let came = came.map_err(|_| format!("the model was not told {what} within {within:?}"))??;
+        let came =
+            came.map_err(|_| format!("the model was not told {what} within {within:?}"))??;
         Ok(came.iter().find(|it| is_so(it)).ok_or("it is there")?.clone())
     }
 

@@ -1,8 +1,7 @@
 //! A client in a terminal, as a person has it: tmux, on a socket of its own.
 
-use std::{process::Stdio, time::Duration};
+use std::{path::PathBuf, process::Stdio, time::Duration};
 
-use tempfile::TempDir;
 use tokio::{process::Command, time::timeout};
 
 use super::{client::Client, home::Home, stage::Stage};
@@ -14,8 +13,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// A terminal with a client in it.
 #[derive(Debug)]
 pub struct Terminal {
-    /// Of the socket, whose path has to be short.
-    folder: TempDir,
+    socket: PathBuf,
 }
 
 impl Terminal {
@@ -24,7 +22,7 @@ impl Terminal {
     /// # Errors
     /// When there is no tmux, or no client.
     pub async fn open(client: Client, stage: &Stage, prompt: &str) -> Result<Self> {
-        let it = Self { folder: tempfile::tempdir()? };
+        let it = Self { socket: stage.home.path("tmux") };
         let mut command = stage.home.outside("tmux");
         client.surround(&mut command, stage.model.url());
         it.on_socket(&mut command).args(["new-session", "-d", "-x", "160", "-y", "48", "--"]);
@@ -34,12 +32,21 @@ impl Terminal {
     }
 
     fn on_socket<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command.arg("-S").arg(self.folder.path().join("tmux")).args(["-f", "/dev/null"])
+        command.arg("-S").arg(&self.socket).args(["-f", "/dev/null"])
     }
 
     async fn ask(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new("tmux");
         said(self.on_socket(&mut command).args(arguments)).await
+    }
+
+    /// A line from the keyboard.
+    ///
+    /// # Errors
+    /// When tmux does not take it.
+    pub async fn types(&self, line: &str) -> Result<()> {
+        self.ask(&["send-keys", "-l", line]).await?;
+        self.ask(&["send-keys", "Enter"]).await.map(drop)
     }
 
     /// What is to be read on it goes to the run's logs.
@@ -63,7 +70,7 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         let mut command = std::process::Command::new("tmux");
-        command.arg("-S").arg(self.folder.path().join("tmux")).arg("kill-server");
+        command.arg("-S").arg(&self.socket).arg("kill-server");
         // It is gone already when it was left.
         drop(command.stdout(Stdio::null()).stderr(Stdio::null()).status());
     }

@@ -142,14 +142,12 @@ impl Desk {
             let tool = ask.tools.iter().find(|it| it.name.ends_with(tool))?;
             Some((tool, arguments))
         });
-        let text = match (&moved, &call) {
-            (Move::Say(text), _) => *text,
-            (_, Some(_)) => "",
-            (_, None) => "The tools of the turn loop are not there.",
-        };
-        let act = match &call {
-            Some((tool, arguments)) => Act::Call { tool, arguments, number },
-            None => Act::Say { text, number },
+        let act = match (&moved, &call) {
+            (_, Some((tool, arguments))) => Act::Call { tool, arguments, number },
+            (Move::Say(text), None) => Act::Say { text, number },
+            (Move::Await | Move::HandOver(_), None) => {
+                Act::Say { text: "That tool is not there.", number }
+            }
         };
         let written = write(&ask, &act);
         if ask.is_stream {
@@ -189,8 +187,9 @@ enum Act<'a> {
 }
 
 impl Ask {
-    /// `spoken`: what came since the model spoke last. Without our tools it is an aside.
+    /// `spoken`: what came since the model spoke last.
     fn new(body: &Value, tools: Vec<Tool>, is_stream: bool, spoken: &[Spoken]) -> Self {
+        let has_tools = !tools.is_empty();
         let is_ours = tools.iter().any(|tool| tool.name.ends_with("await_my_turn"));
         let notice = spoken.iter().find_map(|it| match it {
             Spoken::Text(text) if text.contains("<task-notification>") => Some(text),
@@ -201,6 +200,7 @@ impl Ask {
             Spoken::Text(_) => None,
         });
         let heard = match (is_ours, notice, result) {
+            (false, _, _) if has_tools => Heard::Early,
             (false, _, _) => Heard::Aside,
             (true, Some(notice), _) => Heard::Woken(notice.clone()),
             (true, None, Some(result)) => Heard::Result(result.clone()),

@@ -7,7 +7,8 @@ use super::{Act, Ask, Spoken, Tool, event, list, since_last, text_of};
 pub(super) fn read(body: &Value) -> Ask {
     let tools = list(&body["tools"]).iter().flat_map(|tool| {
         let namespace = (tool["type"] == "namespace").then_some(&tool["name"]);
-        let inner = if namespace.is_some() { list(&tool["tools"]) } else { std::slice::from_ref(tool) };
+        let inner =
+            if namespace.is_some() { list(&tool["tools"]) } else { std::slice::from_ref(tool) };
         inner.iter().map(move |tool| Tool {
             namespace: namespace.and_then(Value::as_str).map(str::to_owned),
             ..Tool::new(&tool["name"])
