@@ -63,7 +63,7 @@ impl Stage {
                 ended => return Err(format!("it could not be set up: {ended:?}").into()),
             }
         }
-        connect(client, transport, &home, url)?;
+        connect(client, transport, &home).await?;
         let a = Agent::connect(&format!("{url}/mcp/A"), "example").await?;
         let mut it = Self { home, model, node, a, expected: Vec::new() };
         it.a_gets_its_turn("").await?;
