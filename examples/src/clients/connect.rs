@@ -23,7 +23,8 @@ pub async fn connect(client: Client, transport: Transport, home: &Home) -> Resul
     command.args(["connect", client.name(), "--role", ROLE, "--transport", transport.name()]);
     command.arg("--allow").stdin(Stdio::null()).kill_on_drop(true);
     let said = timeout(CONNECT_WITHIN, command.output()).await;
-    let said = said.map_err(|_| format!("`tasuki connect` did not end in {CONNECT_WITHIN:?}"))??;
+    let said =
+        said.map_err(|_| format!("`tasuki connect` did not end in {CONNECT_WITHIN:?}"))??;
     std::fs::write(home.folder.join("connect.txt"), &said.stdout)?;
     if said.status.success() {
         Ok(())

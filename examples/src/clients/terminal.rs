@@ -10,6 +10,10 @@ use crate::Result;
 /// For tmux to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
+/// Between a line and its end: what comes at once is taken for something pasted, and the end for
+/// a part of it.
+const BEFORE_ENTER: Duration = Duration::from_secs(1);
+
 /// A terminal with a client in it.
 #[derive(Debug)]
 pub struct Terminal {
@@ -46,6 +50,7 @@ impl Terminal {
     /// When tmux does not take it.
     pub async fn types(&self, line: &str) -> Result<()> {
         self.ask(&["send-keys", "-l", line]).await?;
+        tokio::time::sleep(BEFORE_ENTER).await;
         self.ask(&["send-keys", "Enter"]).await.map(drop)
     }
 
