@@ -13,7 +13,7 @@ use super::{
     home::Home,
     model::{Asked, Model},
     running::Running,
-    script::{Move, ROLE, Told, done},
+    script::{Heard, Move, ROLE, Told, done},
 };
 use crate::{Result, mcp::Agent, process::Process};
 
@@ -136,7 +136,10 @@ impl Stage {
         let until = Instant::now() + START_WITHIN;
         while Instant::now() < until {
             if let Some(status) = running.ended_within(LOOK_EVERY).await? {
-                return Err(format!("it ended with {status} before it waited").into());
+                let asked = self.model.asked();
+                let is_early = asked.borrow().last().is_some_and(|it| it.heard == Heard::Early);
+                let why = if is_early { ": it had none of our tools" } else { "" };
+                return Err(format!("it ended with {status} before it waited{why}").into());
             }
             let asked = self.model.asked();
             let is_called = asked.borrow().last().is_some_and(|it| it.answered == Move::Await);

@@ -257,3 +257,6 @@ fn event(name: &str, data: &Value) -> String {
 fn json(text: &'static str) -> Response {
     ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
+
+#[cfg(test)]
+mod tests;
