@@ -82,8 +82,18 @@ pub struct Wait {
     pub model_calls: usize,
     /// From the handover to the model.
     pub woken_after: Duration,
-    /// By a notice of the client, not by its call's return.
-    pub is_by_notice: bool,
+    pub how: Woken,
+}
+
+/// How the model heard of its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// The call it had made returned.
+    ByItsCall,
+    /// The client had moved the call aside and began a new turn when it returned.
+    ByCallInBackground,
+    /// The node had answered with an MCP task; the client began a new turn when it was over.
+    ByTask,
 }
 
 /// Plays it; whatever goes wrong is in what was seen. `starting` bounds how many clients start
@@ -233,6 +243,11 @@ fn is_done(asked: &Asked) -> bool {
     asked.answered == Move::Say(DONE)
 }
 
+/// As Claude Code words that it was given a task.
+fn is_task(text: &str) -> bool {
+    text.contains("server-side task")
+}
+
 /// A long wait while it lasts.
 struct Waits {
     began: Instant,
@@ -252,15 +267,16 @@ impl Waits {
         stage.a_hands_over(step).await?;
         let turn = Some(Told::Turn(step.to_owned()));
         let heard = stage.model_is_asked(TURN_WITHIN, "of its turn", |it| it.told == turn).await?;
-        let notice = stage.model.asked();
-        let notice = notice.borrow();
+        let all = stage.model.asked();
+        let all = all.borrow();
         let is_since = |it: &&Asked| handed <= it.at;
-        let first = notice.iter().find(is_since).unwrap_or(&heard);
-        Ok(Wait {
-            lasted,
-            model_calls,
-            woken_after: first.at.duration_since(handed),
-            is_by_notice: matches!(first.heard, Heard::Woken(_)),
-        })
+        let first = all.iter().find(is_since).unwrap_or(&heard);
+        let is_task = |it: &Asked| matches!(&it.heard, Heard::Result(text) if is_task(text));
+        let how = match &first.heard {
+            Heard::Woken(_) if all.iter().any(is_task) => Woken::ByTask,
+            Heard::Woken(_) => Woken::ByCallInBackground,
+            Heard::Prompt | Heard::Result(_) | Heard::Early | Heard::Aside => Woken::ByItsCall,
+        };
+        Ok(Wait { lasted, model_calls, woken_after: first.at.duration_since(handed), how })
     }
 }

@@ -7,7 +7,7 @@ use std::{fs, path::Path, time::Duration};
 
 use super::{
     client::{Client, Transport},
-    play::{Seen, Way},
+    play::{Seen, Way, Woken},
 };
 use crate::Result;
 
@@ -59,10 +59,10 @@ pub fn row(seen: &Seen) -> Row {
         seen.wait.map_or_else(nothing, |it| minutes(it.lasted)),
         seen.wait.map_or_else(nothing, |it| it.model_calls.to_string()),
         seen.wait.map_or_else(nothing, |it| {
-            let how = if it.is_by_notice {
-                "its own notice begins a new turn"
-            } else {
-                "its call returns"
+            let how = match it.how {
+                Woken::ByItsCall => "its call returns",
+                Woken::ByCallInBackground => "its call in the background begins a new turn",
+                Woken::ByTask => "the end of an MCP task begins a new turn",
             };
             format!("{how}, after {} ms", it.woken_after.as_millis())
         }),
