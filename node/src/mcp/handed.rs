@@ -22,7 +22,10 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
 };
 use tasuki_proto::id::{LoopId, Turn};
-use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 
 use super::hold::Held;
 use crate::role::Actions;
@@ -45,6 +48,7 @@ struct Inner {
     /// What is done once the answer is written.
     then: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     held: Mutex<Option<Held>>,
+    cut: CancellationToken,
     _unwritten: TaskTrackerToken,
 }
 
@@ -60,6 +64,7 @@ impl Probe {
         Self(Arc::new(Inner {
             then: Mutex::default(),
             held: Mutex::default(),
+            cut: CancellationToken::new(),
             _unwritten: unwritten.token(),
         }))
     }
@@ -78,7 +83,13 @@ impl Probe {
         *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     }
 
+    /// Resolves when the answer's stream went first.
+    pub(super) async fn is_cut(&self) {
+        self.0.cut.cancelled().await;
+    }
+
     fn cut(&self) {
+        self.0.cut.cancel();
         if let Some(held) = self.0.held.lock().unwrap_or_else(PoisonError::into_inner).take() {
             held.cut();
         }

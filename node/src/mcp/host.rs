@@ -32,6 +32,8 @@ pub(super) struct Host {
     pub overview: Option<Arc<dyn Overview>>,
     /// Waits that clients poll instead of holding a call.
     pub tasks: Arc<Tasks>,
+    /// How long a session's wait goes on after its stream broke.
+    pub resume_within: Duration,
     /// Calls that may still begin.
     pub calls: Semaphore,
     /// Answer waits.
@@ -54,6 +56,7 @@ impl Host {
             toolsets,
             overview,
             task_key,
+            resume_within,
             clock,
         } = settings;
         let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
@@ -61,6 +64,7 @@ impl Host {
             hold,
             toolsets,
             overview,
+            resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
             tasks: Arc::new(Tasks::new(task_key)),

@@ -56,13 +56,17 @@ const BODY_MS_MAX: u64 = 30_000;
 /// Until more of a request's body comes, in milliseconds: callers are on this machine.
 const BODY_PAUSE_MS_MAX: u64 = 10_000;
 
+/// Until a client opens a broken stream of its session again, in milliseconds: those that do try
+/// within seconds.
+const RESUME_MS_MAX: u64 = 20_000;
+
 /// Until answers in flight are written when the server stops, in milliseconds.
 const WRITE_MS_MAX: u64 = 3_000;
 
 /// Until connections have ended after that, in milliseconds.
 const END_MS_MAX: u64 = 1_500;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// Where sessions are remembered across restarts of the node; `None`: nowhere.
     pub sessions_dir: Option<PathBuf>,
@@ -79,8 +83,26 @@ pub struct Settings {
     pub overview: Option<Arc<dyn Overview>>,
     /// What seals the ids of tasks; `None`: they end with this server.
     pub task_key: Option<TaskKey>,
+    /// How long a session's wait goes on after its stream broke, for its client to come back.
+    pub resume_within: Duration,
     /// What time it is for who plays a role, and for how long calls were held.
     pub clock: Clock,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            sessions_dir: None,
+            holds_file: None,
+            shared: BTreeSet::new(),
+            hold: None,
+            toolsets: BTreeMap::new(),
+            overview: None,
+            task_key: None,
+            resume_within: Duration::from_millis(RESUME_MS_MAX),
+            clock: Clock::default(),
+        }
+    }
 }
 
 /// What the server's stopping waits for, and how the rest learns of it.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tasuki_node::mcp::Settings;
 
 use crate::{
     http::{Client, Http, call, initialize, with_progress},
@@ -34,6 +35,21 @@ async fn no_stream_begins_with_an_empty_event() {
         assert_eq!(ended.status, 204);
         assert!(soon(standalone.next_event()).await.is_none());
     }
+}
+
+#[tokio::test]
+async fn a_wait_whose_client_does_not_come_back_ends() {
+    let settings = Settings { resume_within: Duration::ZERO, ..Settings::default() };
+    let world = World::with("127.0.0.1:0", Loop::new(), settings).await;
+    let b = Client::new(world.addr, "/mcp/B").await;
+    let mut http = b.post(&wait(1)).await;
+    let progress = http.event().await;
+    world.shared.until("waiting", |state| state.waiting == 1).await;
+    drop(http);
+    world.shared.until("given up", |state| state.waiting == 0).await;
+    let answer = b.get(Some(&progress.id)).await.event().await;
+    let told = &answer.json()["result"]["structuredContent"];
+    assert_eq!((&told["still_waiting"], &told["can_start"]), (&json!(true), &json!(false)));
 }
 
 #[tokio::test]

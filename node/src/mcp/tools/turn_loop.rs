@@ -185,6 +185,7 @@ pub(super) async fn await_my_turn(
         () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => {
             Ok(still_waiting(loop_id.as_str()))
         }
+        () = abandoned(call) => Ok(still_waiting(loop_id.as_str())),
         never = signs_of_life(call) => match never {},
     };
     held.answered();
@@ -254,6 +255,16 @@ fn still_waiting(loop_id: &str) -> wire::TurnAnswer {
 /// Another agent plays the role by now.
 fn lost(loop_id: &str) -> wire::TurnAnswer {
     wire::TurnAnswer { superseded: true, r#loop: loop_id.to_owned(), ..Default::default() }
+}
+
+/// Resolves when nobody hears the answer any more and nobody came back for it: a session outlives
+/// its streams, so its calls go on when their client is gone.
+async fn abandoned(call: &Call<'_>) {
+    match &call.probe {
+        Some(probe) => probe.is_cut().await,
+        None => std::future::pending().await,
+    }
+    tokio::time::sleep(call.host.resume_within).await;
 }
 
 /// Progress for as long as it is polled.
