@@ -87,7 +87,10 @@ async fn the_words_of_the_turn_loop() {
     assert_eq!(text(&handed), "Handover successful. Turn switched.");
     assert_eq!(
         handed["structuredContent"],
-        json!({ "ended_turn": 1, "turn": 2, "to": "B", "is_finished": false, "repeated": false })
+        json!({
+            "message": "Handover successful. Turn switched.",
+            "ended_turn": 1, "turn": 2, "to": "B", "is_finished": false, "repeated": false
+        })
     );
     let second = b.call("await_my_turn", json!({})).await;
     assert_eq!(
@@ -132,7 +135,10 @@ async fn the_words_of_the_turn_loop() {
     assert_eq!(text(&ended), "Handover successful. Turn switched.");
     assert_eq!(
         ended["structuredContent"],
-        json!({ "ended_turn": 3, "is_finished": true, "repeated": false })
+        json!({
+            "message": "Handover successful. Turn switched.",
+            "ended_turn": 3, "is_finished": true, "repeated": false
+        })
     );
     let over = b.call("await_my_turn", json!({})).await;
     assert_eq!(over["structuredContent"]["is_finished"], true);

@@ -91,7 +91,7 @@ async fn a_wait_answers_with_a_task_and_the_task_with_the_turn() {
         ["status", "statusMessage", "ttlMs", "pollIntervalMs"].map(|field| task[field].clone())
     };
     let working =
-        [json!("working"), json!("Waiting for the turn."), json!(86_400_000_u64), json!(2_000)];
+        [json!("working"), json!("Waiting for the turn."), json!(86_400_000_u64), json!(1_000)];
     assert_eq!(told(&task), working);
     let id = task["taskId"].as_str().unwrap();
     world.shared.until("parked", |state| state.waiting == 1).await;

@@ -59,8 +59,9 @@ const ROWS: &[Row] = &[
     row(Begins("antigravity"), &[], Wall(180)),
     // m, 1.18.33; d: anomalyco/opencode #32477. Releases from before it ask for no progress.
     row(Begins("opencode"), &[], Idle { http: 60, stdio: 60 }),
-    // m, 3.0.65; d: the extension's setting begins at 60 s.
+    // m, 3.0.65, which says `@cline/core`; d: the extension's setting begins at 60 s.
     row(Begins("cline"), &[], Wall(60)),
+    row(Begins("@cline/"), &[], Wall(60)),
     // i: zed-industries/zed #56774, not extended by progress.
     row(Begins("zed"), &[], Wall(60)),
     // i: microsoft/vscode #311595, waits forever; #261734 and #274094, 5 min over HTTP.

@@ -51,7 +51,7 @@ use crate::{
 };
 
 /// Between two polls of one client, in milliseconds: how late it may learn that its turn came.
-const POLL_INTERVAL_MS: u64 = 2_000;
+const POLL_INTERVAL_MS: u64 = 1_000;
 
 /// Asked under another name than the task was made for, or never made: the same answer.
 const UNKNOWN: &str = "there is no such task";

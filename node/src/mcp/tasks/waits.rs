@@ -22,7 +22,7 @@ use crate::{mcp::instances::Playing, role::Actions};
 const WAITS_MAX: usize = 1_024;
 
 /// A task is taken for forgotten when it was not asked about for so long, in milliseconds.
-const SILENCE_MS_MAX: u64 = 3 * POLL_INTERVAL_MS;
+const SILENCE_MS_MAX: u64 = 6 * POLL_INTERVAL_MS;
 
 #[derive(Debug, Default)]
 pub(super) struct Waits(Mutex<BTreeMap<Question, Parked>>);

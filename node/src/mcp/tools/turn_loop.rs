@@ -290,6 +290,7 @@ pub(super) async fn handover_work(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
+    const DONE: &str = "Handover successful. Turn switched.";
     let (actions, _playing) = call.player(arguments, "current_agent_id", SET)?;
     let is_task_complete = arguments
         .flag("is_task_complete")?
@@ -312,6 +313,8 @@ pub(super) async fn handover_work(
         })
         .await?;
     let mut facts = json!({
+        // Some clients show a model the facts alone.
+        "message": DONE,
         "ended_turn": done.ended_turn,
         "is_finished": done.is_finished,
         "repeated": done.repeated,
@@ -322,7 +325,7 @@ pub(super) async fn handover_work(
         facts.insert("turn".to_owned(), done.turn.into());
         facts.insert("to".to_owned(), done.to.into());
     }
-    Ok(said("Handover successful. Turn switched.", facts))
+    Ok(said(DONE, facts))
 }
 
 pub(super) async fn loop_status(
