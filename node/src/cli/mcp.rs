@@ -9,7 +9,7 @@ use tasuki_proto::{
     reason::Reason,
 };
 
-use super::{Failure, Flags, filebox, hosting};
+use super::{Failure, Flags, filebox, hosting, pipes};
 use crate::{
     config::{Config, Key, NODE_VARIABLE, Surroundings},
     mcp::bridge::{Error, Options, bridge},
@@ -118,7 +118,7 @@ async fn serve(to: Bridge) -> Result<(), Failure> {
         hold,
         ..Options::default()
     };
-    let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+    let (stdin, stdout) = (pipes::stdin(), pipes::stdout());
     bridge(move || to.node(), &options, stdin, stdout).await.map_err(|why| {
         let text = hosting::sentence(&why);
         match why {

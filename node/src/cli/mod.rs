@@ -19,6 +19,7 @@ mod loops;
 pub mod mcp;
 pub mod node;
 mod output;
+mod pipes;
 mod prompt;
 mod show;
 mod status;
@@ -31,6 +32,7 @@ mod watch;
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use tokio::runtime;
 
 use crate::config::{Config, Key, Layer, Raw, Source, Surroundings};
 
@@ -176,7 +178,15 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         return Err(Failure::configuration(&problems));
     }
     logs::start(config.log_format.value);
-    let runtime = tokio::runtime::Runtime::new()
+    // A bridge does one thing at a time, and a second thread would only be one more to wake.
+    let mut threads = if matches!(cli.command, Command::Mcp(_)) {
+        runtime::Builder::new_current_thread()
+    } else {
+        runtime::Builder::new_multi_thread()
+    };
+    let runtime = threads
+        .enable_all()
+        .build()
         .map_err(|why| Failure::local(format!("The program cannot start its threads: {why}.")))?;
     let result = runtime.block_on(dispatch(cli.command, &config, output));
     // A read of standard input cannot be cut short; nobody waits for it.
