@@ -9,7 +9,7 @@ use axum::{extract::Request, middleware::Next, response::Response};
 use http::{StatusCode, request::Parts};
 use tasuki_proto::id::{InstanceId, InvalidId};
 
-use super::server::refuse;
+use super::transport::server::refuse;
 
 /// How the names of the headers begin.
 const HEADERS: &str = "tasuki-";

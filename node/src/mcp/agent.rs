@@ -20,15 +20,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     address::Address,
-    handed::Probe,
     hold::Transport,
     host::{Host, Scope},
     instances::Open,
     notices::{self, Client, Doors, Notices},
     prompts, resources,
-    served::{Lifeline, Served, Stay, UnderWay},
     tasks::Asker,
     tools::{self, Call},
+    transport::{
+        handed::Probe,
+        served::{Lifeline, Served, Stay, UnderWay},
+    },
 };
 use crate::role::{
     Connected, Overview, Refusal,

@@ -32,8 +32,10 @@ use tokio::{
 use self::conversation::{Conversation, ToDo};
 use super::{
     intent::Intents,
-    lines::{Read, Reader, too_long},
-    stdio::UPGRADE,
+    transport::{
+        lines::{Read, Reader, too_long},
+        stdio::UPGRADE,
+    },
 };
 
 /// For the node to take a connection, in milliseconds.

@@ -9,7 +9,7 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{hold::Learning, instances::Instances, server::Settings, tasks::Tasks};
+use super::{hold::Learning, instances::Instances, tasks::Tasks, transport::server::Settings};
 use crate::{
     config::{self, ToolsetChoice},
     role::{Actions, Overview, Refusal},

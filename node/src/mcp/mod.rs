@@ -14,44 +14,38 @@
 //!
 //! A wait of a client that can be woken is answered with a task that it polls.
 //!
+//! - `transport`: what carries MCP, whoever answers. `agent` answers: with `tools`, `tasks`,
+//!   `resources`, `notices` and `prompts`, by the rules of `hold` and `instances`.
+//!
 //! Nothing here knows whose turn it is: [`crate::role::Actions`] is asked.
 
 pub mod ask;
 pub mod bridge;
 
-mod accept;
 mod address;
 mod agent;
-mod early;
-mod events;
-mod handed;
 mod hold;
 mod host;
 mod instances;
 mod intent;
-mod lines;
 mod notices;
 mod prompts;
 mod resources;
-mod security;
-mod served;
-mod server;
-mod sessions;
-mod sse;
 mod status;
-mod stdio;
-mod streamable;
 mod take_over;
 mod tasks;
 mod tools;
+mod transport;
 
-pub use accept::CONNECTIONS_MAX;
 pub use prompts::prompt;
-pub use served::{Served, UnderWay};
-pub use server::{Settings, serve, serve_with};
-pub use stdio::UPGRADE;
 pub use tasks::TaskKey;
 pub use tools::{read_vocabulary, tokens};
+pub use transport::{
+    accept::CONNECTIONS_MAX,
+    served::{Served, UnderWay},
+    server::{Settings, serve, serve_with},
+    stdio::UPGRADE,
+};
 
 /// The names of all tools, for clients that allow each by its name.
 pub fn tool_names() -> Vec<String> {

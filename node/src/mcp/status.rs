@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 use serde::Serialize;
 
-use super::{
+use super::transport::{
     served::{Served, UnderWay},
     server::Server,
 };

@@ -14,7 +14,7 @@ use http::StatusCode;
 use serde_json::json;
 use tasuki_proto::id::RoleId;
 
-use super::{address::Address, host::Host, instances::Shared, server::refuse};
+use super::{address::Address, host::Host, instances::Shared, transport::server::refuse};
 use crate::role::player::Instance;
 
 pub(super) async fn take_over(

@@ -12,9 +12,9 @@ use tasuki_proto::reason::Reason;
 use crate::{
     mcp::{
         intent::Intents,
-        lines::complaint,
         notices::SUBSCRIPTIONS_MAX,
         tools::{HANDOVER_WORK, refused},
+        transport::lines::complaint,
     },
     role::Refusal,
 };

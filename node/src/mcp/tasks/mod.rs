@@ -40,10 +40,10 @@ use self::{
     waits::Waits,
 };
 use super::{
-    handed::{Mark, Probe},
     host::{Host, Scope},
     instances::Playing,
     tools::{Call, Looked, awaited, label, label_as, look, refused},
+    transport::handed::{Mark, Probe},
 };
 use crate::{
     clock,

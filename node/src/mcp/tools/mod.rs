@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::arguments::Arguments;
 use super::{
-    handed::Probe,
     hold::{self, Transport},
     host::{Host, Scope},
     instances::Playing,
+    transport::handed::Probe,
 };
 use crate::{
     config::ToolsetChoice,

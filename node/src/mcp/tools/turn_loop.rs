@@ -28,9 +28,9 @@ use super::{
 };
 use crate::{
     mcp::{
-        handed::Mark,
         hold::{Ask, hold},
         intent,
+        transport::handed::Mark,
     },
     role::{Actions, HandOver, Refusal},
 };

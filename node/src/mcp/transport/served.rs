@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::role::{Connected, player::Ended};
 
 /// Something that lasts until it is dropped.
-pub(super) type Stay = Box<dyn Any + Send + Sync>;
+pub(in crate::mcp) type Stay = Box<dyn Any + Send + Sync>;
 
 /// Beside the request that opened a connection, what the connection is.
 #[derive(Debug, Clone)]
-pub(super) struct Lifeline {
+pub(in crate::mcp) struct Lifeline {
     pub what: Ended,
     /// Cancelled when it ends.
     pub gone: CancellationToken,

@@ -26,11 +26,10 @@ use rmcp::{
     },
 };
 
-use super::{
+use super::{events::Events, served::Served};
+use crate::mcp::{
     address::Address,
-    events::Events,
     notices::{Doors, SUBSCRIBED},
-    served::Served,
     tools::label_as,
 };
 
@@ -400,13 +399,10 @@ mod tests {
     use tasuki_proto::limits::HOLD_MS_MAX;
     use tokio_util::sync::CancellationToken;
 
-    use super::{
-        super::{
-            agent::Agents,
-            host::{Host, Scope},
-            server::Settings,
-        },
-        *,
+    use super::{super::server::Settings, *};
+    use crate::mcp::{
+        agent::Agents,
+        host::{Host, Scope},
     };
 
     /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.

@@ -27,7 +27,7 @@ use tokio_util::{
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
-use super::hold::Held;
+use crate::mcp::hold::Held;
 use crate::role::Actions;
 
 /// Requests of one connection that are not answered yet; more are refused.
@@ -35,14 +35,14 @@ const IN_FLIGHT_MAX: usize = 256;
 
 /// A turn that an answer gives.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(in crate::mcp) struct Mark {
     pub actions: Arc<dyn Actions>,
     pub loop_id: LoopId,
     pub turn: Turn,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Probe(Arc<Inner>);
+pub(in crate::mcp) struct Probe(Arc<Inner>);
 
 struct Inner {
     /// What is done once the answer is written.
@@ -60,7 +60,7 @@ impl fmt::Debug for Inner {
 
 impl Probe {
     /// A probe that `unwritten` counts until it is gone.
-    pub(super) fn new(unwritten: &TaskTracker) -> Self {
+    pub(in crate::mcp) fn new(unwritten: &TaskTracker) -> Self {
         Self(Arc::new(Inner {
             then: Mutex::default(),
             held: Mutex::default(),
@@ -69,22 +69,22 @@ impl Probe {
         }))
     }
 
-    pub(super) fn when_written(&self, mark: Mark) {
+    pub(in crate::mcp) fn when_written(&self, mark: Mark) {
         self.then(move || mark.actions.mark_handed(&mark.loop_id, mark.turn));
     }
 
     /// Does something short once the answer is written.
-    pub(super) fn then(&self, what: impl FnOnce() + Send + 'static) {
+    pub(in crate::mcp) fn then(&self, what: impl FnOnce() + Send + 'static) {
         self.0.then.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(what));
     }
 
     /// The answer is held back; when its stream goes first, its client gave up.
-    pub(super) fn when_cut(&self, held: Held) {
+    pub(in crate::mcp) fn when_cut(&self, held: Held) {
         *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     }
 
     /// Resolves when the answer's stream went first.
-    pub(super) async fn is_cut(&self) {
+    pub(in crate::mcp) async fn is_cut(&self) {
         self.0.cut.cancelled().await;
     }
 
@@ -95,7 +95,7 @@ impl Probe {
         }
     }
 
-    pub(super) fn written(&self) {
+    pub(in crate::mcp) fn written(&self) {
         let then = std::mem::take(&mut *self.0.then.lock().unwrap_or_else(PoisonError::into_inner));
         for what in then {
             what();
@@ -106,14 +106,14 @@ impl Probe {
 /// A response body that fires its probe when the connection took the answer: when it asks for
 /// what comes after. Many clients hang up as soon as they have read it.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(in crate::mcp) struct Watched {
     body: Body,
     probe: Option<Probe>,
     is_answered: bool,
 }
 
 impl Watched {
-    pub(super) fn new(body: Body, probe: Probe) -> Self {
+    pub(in crate::mcp) fn new(body: Body, probe: Probe) -> Self {
         Self { body, probe: Some(probe), is_answered: false }
     }
 }
@@ -170,22 +170,22 @@ fn has_result(event: &[u8]) -> bool {
 
 /// The probes of the requests on one connection that carries many.
 #[derive(Debug)]
-pub(super) struct Probes {
+pub(in crate::mcp) struct Probes {
     unwritten: TaskTracker,
     open: Mutex<HashMap<RequestId, Probe>>,
 }
 
 /// The connection has [`IN_FLIGHT_MAX`] requests open.
 #[derive(Debug)]
-pub(super) struct TooMany(pub RequestId);
+pub(in crate::mcp) struct TooMany(pub RequestId);
 
 impl Probes {
-    pub(super) fn new(unwritten: TaskTracker) -> Self {
+    pub(in crate::mcp) fn new(unwritten: TaskTracker) -> Self {
         Self { unwritten, open: Mutex::default() }
     }
 
     /// Puts a probe into a request that came in.
-    pub(super) fn received(
+    pub(in crate::mcp) fn received(
         &self,
         message: &mut RxJsonRpcMessage<RoleServer>,
     ) -> Result<(), TooMany> {
@@ -213,7 +213,7 @@ impl Probes {
     }
 
     /// The probe of the request that `message` answers.
-    pub(super) fn answered(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Probe> {
+    pub(in crate::mcp) fn answered(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Probe> {
         let id = match message {
             JsonRpcMessage::Response(response) => &response.id,
             JsonRpcMessage::Error(error) => error.id.as_ref()?,

@@ -23,14 +23,14 @@ use super::{
 };
 
 /// One line, in bytes: what clients' own libraries take.
-pub(super) const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(in crate::mcp) const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Messages on their way out.
 const CHANNEL_CAPACITY: usize = 256;
 
 /// Lines of bounded length. Reading can be given up and taken up again at any await.
 #[derive(Debug)]
-pub(super) struct Reader<R> {
+pub(in crate::mcp) struct Reader<R> {
     inner: R,
     line: Vec<u8>,
     is_over: bool,
@@ -38,7 +38,7 @@ pub(super) struct Reader<R> {
 
 /// What was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(in crate::mcp) enum Read {
     Line(Vec<u8>),
     /// A line over [`LINE_BYTES_MAX`], dropped.
     TooLong,
@@ -46,12 +46,12 @@ pub(super) enum Read {
 }
 
 impl<R: AsyncBufRead + Unpin> Reader<R> {
-    pub(super) fn new(inner: R) -> Self {
+    pub(in crate::mcp) fn new(inner: R) -> Self {
         Self { inner, line: Vec::new(), is_over: false }
     }
 
     /// The next line that is not blank, without its end.
-    pub(super) async fn next(&mut self) -> io::Result<Read> {
+    pub(in crate::mcp) async fn next(&mut self) -> io::Result<Read> {
         loop {
             let available = self.inner.fill_buf().await?;
             if available.is_empty() {
@@ -81,7 +81,7 @@ impl<R: AsyncBufRead + Unpin> Reader<R> {
 }
 
 /// What is said to a line that is no message.
-pub(super) fn complaint(line: &[u8], error: &serde_json::Error) -> String {
+pub(in crate::mcp) fn complaint(line: &[u8], error: &serde_json::Error) -> String {
     let value: Option<serde_json::Value> = serde_json::from_slice(line).ok();
     let (code, id) = match value {
         None => (-32700, serde_json::Value::Null),
@@ -95,7 +95,7 @@ pub(super) fn complaint(line: &[u8], error: &serde_json::Error) -> String {
 }
 
 /// What is said to a line over the limit.
-pub(super) fn too_long() -> String {
+pub(in crate::mcp) fn too_long() -> String {
     let message = format!("a line is longer than {LINE_BYTES_MAX} bytes");
     serde_json::json!({
         "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": message }
@@ -110,7 +110,7 @@ struct Outgoing {
 }
 
 /// The server's side of one connection.
-pub(super) struct Connection<R> {
+pub(in crate::mcp) struct Connection<R> {
     reader: Reader<R>,
     outgoing: Option<mpsc::Sender<Outgoing>>,
     probes: Arc<Probes>,
@@ -120,7 +120,7 @@ pub(super) struct Connection<R> {
 
 impl<R: AsyncBufRead + Unpin> Connection<R> {
     /// `gone` is cancelled when the agent is, so that its waits end with it.
-    pub(super) fn new(
+    pub(in crate::mcp) fn new(
         reader: R,
         writer: impl AsyncWrite + Send + Unpin + 'static,
         life: &Life,

@@ -27,11 +27,11 @@ use super::{
     early::opened,
     handed::{Probe, Watched},
     lines::complaint,
-    notices::Doors,
     served::{Served, Stay},
     server::{Life, read_body, refuse},
     sessions::{Files, Sessions},
 };
+use crate::mcp::notices::Doors;
 
 /// Between two comments on a silent stream, in milliseconds: below the shortest silence after
 /// which a client's HTTP library gives up.

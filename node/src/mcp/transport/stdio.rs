@@ -33,15 +33,15 @@ const LINES_MAX: usize = 512;
 
 /// How many are open.
 #[derive(Debug, Default)]
-pub(super) struct Lines(AtomicUsize);
+pub(in crate::mcp) struct Lines(AtomicUsize);
 
 impl Lines {
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::mcp) fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-pub(super) async fn open_of_all<S: Served>(
+pub(in crate::mcp) async fn open_of_all<S: Served>(
     State(server): State<Arc<Server<S>>>,
     request: Request,
 ) -> Response {
@@ -49,7 +49,7 @@ pub(super) async fn open_of_all<S: Served>(
     open(server, &*served, request)
 }
 
-pub(super) async fn open_of_role<S: Served>(
+pub(in crate::mcp) async fn open_of_role<S: Served>(
     State(server): State<Arc<Server<S>>>,
     Path(role): Path<String>,
     request: Request,

@@ -43,10 +43,10 @@ const KEEP_ALIVE_MS: u64 = 15_000;
 
 /// Where to put what a client posts, by the stream's id.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<BTreeMap<String, Session>>);
+pub(in crate::mcp) struct Sessions(Mutex<BTreeMap<String, Session>>);
 
 impl Sessions {
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::mcp) fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }

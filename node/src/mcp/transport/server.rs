@@ -31,13 +31,16 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     accept::accept,
+    security::{Names, guard},
+    served::Served,
+    sse, stdio,
+    streamable::Streamable,
+};
+use crate::mcp::{
     address::readable,
     agent::Agents,
     host::{Host, Scope},
-    security::{Names, guard},
-    served::Served,
-    sse, status, stdio,
-    streamable::Streamable,
+    status,
     take_over::take_over,
     tasks::TaskKey,
 };
@@ -107,7 +110,7 @@ impl Default for Settings {
 
 /// What the server's stopping waits for, and how the rest learns of it.
 #[derive(Debug, Clone)]
-pub(super) struct Life {
+pub(in crate::mcp) struct Life {
     /// Requests whose answer is not written yet.
     pub unwritten: TaskTracker,
     /// Open HTTP connections.
@@ -133,7 +136,7 @@ impl Life {
     }
 }
 
-pub(super) struct Server<S: Served> {
+pub(in crate::mcp) struct Server<S: Served> {
     pub life: Life,
     pub sse: sse::Sessions,
     pub stdio: stdio::Lines,
@@ -156,17 +159,17 @@ impl<S: Served> Address<S> {
 
 impl<S: Served> Server<S> {
     /// Sessions of all addresses that are in memory.
-    pub(super) fn sessions(&self) -> usize {
+    pub(in crate::mcp) fn sessions(&self) -> usize {
         let addresses = self.of_role.values().chain([&self.of_all]);
         addresses.map(|address| address.streamable.sessions()).sum()
     }
 
-    pub(super) fn served_to_all(&self) -> Arc<S> {
+    pub(in crate::mcp) fn served_to_all(&self) -> Arc<S> {
         Arc::clone(&self.of_all.served)
     }
 
     /// What is served at an address that names a role.
-    pub(super) fn served_to(&self, role: &str) -> Result<Arc<S>, Box<Response>> {
+    pub(in crate::mcp) fn served_to(&self, role: &str) -> Result<Arc<S>, Box<Response>> {
         Ok(Arc::clone(&self.of_role(role)?.served))
     }
 
@@ -303,12 +306,19 @@ async fn mcp_of_role<S: Served>(
 }
 
 /// A refusal below MCP.
-pub(super) fn refuse(status: StatusCode, error: &str, message: impl Into<String>) -> Response {
+pub(in crate::mcp) fn refuse(
+    status: StatusCode,
+    error: &str,
+    message: impl Into<String>,
+) -> Response {
     (status, Json(json!({ "error": error, "message": message.into() }))).into_response()
 }
 
 /// A request's body, whole. One that says it is too large is refused before any of it is read.
-pub(super) async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Box<Response>> {
+pub(in crate::mcp) async fn read_body(
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Bytes, Box<Response>> {
     let too_large = || {
         let message = format!("the limit for a request's body is {BODY_BYTES_MAX} bytes");
         Box::new(refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))

@@ -1,0 +1,19 @@
+//! What carries MCP: connections and their checks, Streamable HTTP, HTTP+SSE, and lines after an
+//! HTTP upgrade.
+//!
+//! [`served`] is the seam: whoever answers at an address is made there, and nothing here knows
+//! roles or tools. [`server`] puts it all behind one listener.
+
+pub(super) mod accept;
+pub(super) mod handed;
+pub(super) mod lines;
+pub(super) mod served;
+pub(super) mod server;
+pub(super) mod stdio;
+
+mod early;
+mod events;
+mod security;
+mod sessions;
+mod sse;
+mod streamable;
