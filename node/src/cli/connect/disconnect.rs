@@ -127,7 +127,8 @@ fn look(
     if changed.is_empty() {
         return Ok(None);
     }
-    if let Some(before) = book.before(&target.path, name, text) {
+    if let Some(before) = book.before(&target.path, name, text).filter(|it| is_without(it, target))
+    {
         let after = match before {
             Before::Missing => None,
             Before::Text(text) => Some(text),
@@ -148,6 +149,13 @@ fn look(
     let is_gone = is_ours && document.is_empty(&[]);
     let after = (!is_gone).then(|| document.text());
     Ok(Some(Looked { found, after, changed, left: Some(kept) }))
+}
+
+/// Whether a file as it was had no entry of ours: what connecting did may not have been noted.
+fn is_without(before: &Before, target: &Target) -> bool {
+    let (Before::Text(text), Some(keys)) = (before, &target.entry) else { return true };
+    let there = Document::parse(target.format, text).and_then(|document| document.get(keys));
+    there.is_ok_and(|there| there.as_ref().and_then(entry::ours).is_none())
 }
 
 async fn take_back(
