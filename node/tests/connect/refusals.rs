@@ -87,6 +87,12 @@ fn what_makes_no_sense_is_refused_before_anything_is_read() {
         ("connect cline --role A --scope project", "no configuration of servers per project"),
         ("connect junie --role A --transport http", "Junie has no http transport"),
         ("connect codex --role A --hold soon", "`hold`"),
+        ("connect codex --role A --node 127.0.0.1:7421", "a node without a path"),
+        ("connect codex --role A --node localhost:7421", "a node without a path"),
+        ("connect codex --role A --node ftp://127.0.0.1", "a node without a path"),
+        ("connect codex --role A --node http://127.0.0.1:7421/mcp/A", "a node without a path"),
+        ("connect codex --role A --node http://127.0.0.1:7421/?a=b", "a node without a path"),
+        ("connect junie --role A --node http://", "a node without a path"),
         ("connect emacs --role A", "invalid value 'emacs'"),
     ] {
         refuse(&home, line, 2, why);

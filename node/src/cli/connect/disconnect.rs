@@ -29,6 +29,9 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     of: Of,
+    /// Only if it plays this role [default: whichever it plays]
+    #[arg(long, value_name = "ROLE")]
+    role: Option<RoleId>,
 }
 
 /// What happened to one file.
@@ -51,7 +54,8 @@ struct Target {
 
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let around = around()?;
-    let Of { client, role, scope, name } = &args.of;
+    let Of { client, scope, name } = &args.of;
+    let role = args.role.as_ref();
     wish::check_name(name)?;
     wish::check_scope(*client, *scope)?;
     let targets = targets(&args.of, &around);
@@ -64,10 +68,10 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let mut all = Vec::new();
     for target in &targets {
         // Each file is looked at before the first is changed.
-        look(target, name, role.as_ref(), &book)?;
+        look(target, name, role, &book)?;
     }
     for target in &targets {
-        if let Some(taken) = take_back(target, name, role.as_ref(), data, &mut book).await? {
+        if let Some(taken) = take_back(target, name, role, data, &mut book).await? {
             all.push(taken);
         }
     }

@@ -49,6 +49,9 @@ pub(super) use self::disconnect::{Args as DisconnectArgs, run as disconnect};
 pub struct Args {
     #[command(flatten)]
     of: Of,
+    /// The role it plays [default: the node's only one]
+    #[arg(long, value_name = "ROLE")]
+    role: Option<RoleId>,
     /// How the client reaches the node [default: http, where the client has it]
     #[arg(long, value_enum)]
     transport: Option<Transport>,
@@ -75,9 +78,6 @@ struct Of {
     /// The coding agent
     #[arg(value_enum)]
     client: Client,
-    /// The role it plays [default: the node's only one]
-    #[arg(long, value_name = "ROLE")]
-    role: Option<RoleId>,
     /// Where it holds: for this user everywhere, or for the project in this directory
     #[arg(long, value_enum, default_value = "user")]
     scope: Scope,

@@ -42,7 +42,7 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
     let (client, scope) = (*client, *scope);
     check_name(name)?;
     check_scope(client, scope)?;
-    let role = role(args.of.role.as_ref(), args.node.is_some(), world)?;
+    let role = role(args.role.as_ref(), args.node.is_some(), world)?;
     let transport = args.transport.unwrap_or_else(|| client.usual_transport());
     if !client.has(transport) {
         return Err(Failure::usage(format!(
@@ -57,7 +57,7 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         None => client.limit().hold_secs(),
     };
     debug_assert!(client.limit().hold_secs() <= HOLD_SECS_MAX);
-    let given = args.node.as_deref().map(|url| url.trim_end_matches('/').to_owned());
+    let given = args.node.as_deref().map(node).transpose()?;
     let found = given.clone().or_else(|| world.running.as_ref().map(|file| file.mcp.clone()));
     let is_guess = found.is_none();
     let way = match transport {
@@ -90,6 +90,24 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         tools: mcp::tool_names(),
     };
     Ok(Asked { wish, instance, hold_secs, is_guess })
+}
+
+/// The URL of a node, to which paths are added.
+fn node(url: &str) -> Result<String, Failure> {
+    let bad = || {
+        Failure::usage(format!(
+            "--node takes the URL of a node without a path, such as http://127.0.0.1:7421; it is \
+             {url:?}."
+        ))
+    };
+    let uri: http::Uri = url.parse().map_err(|_| bad())?;
+    let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
+    match uri.authority() {
+        Some(authority) if is_web && uri.path() == "/" && uri.query().is_none() => {
+            Ok(format!("{}://{authority}", uri.scheme_str().unwrap_or_default()))
+        }
+        Some(_) | None => Err(bad()),
+    }
 }
 
 /// The longest name of an entry: with it clients build tools' names, of which some take 60.
