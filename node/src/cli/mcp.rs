@@ -118,8 +118,8 @@ async fn serve(to: Bridge) -> Result<(), Failure> {
         hold,
         ..Options::default()
     };
-    let (stdin, stdout) = (pipes::stdin(), pipes::stdout());
-    bridge(move || to.node(), &options, stdin, stdout).await.map_err(|why| {
+    let mut pipes = pipes::open();
+    bridge(move || to.node(), &options, &mut pipes.stdin, &mut pipes.stdout).await.map_err(|why| {
         let text = hosting::sentence(&why);
         match why {
             Error::Address(_) => Failure::usage(text),
