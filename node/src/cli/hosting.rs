@@ -6,7 +6,10 @@ use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Output, text::line};
+use super::{
+    Failure, Output,
+    text::{line, word},
+};
 use crate::{
     config::{Config, Source},
     link::Phase,
@@ -90,12 +93,7 @@ impl Hosting {
         file.write(data).map_err(|why| {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
-        let data = match &config.data.source {
-            Source::Default => String::new(),
-            Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
-                format!(" --data {}", data.display())
-            }
-        };
+        let data = data_flag(config);
         Ok(Self { node, file, data, stop, mcp })
     }
 
@@ -173,6 +171,18 @@ impl Hosting {
             tracing::warn!(%error, "the MCP side had failed");
         }
         self.node.shutdown(LAST_WORDS).await;
+    }
+}
+
+/// ` --data DIR` as one types it, unless the data is where it usually is.
+pub(super) fn data_flag(config: &Config) -> String {
+    let data = &config.data.value;
+    let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
+    match &config.data.source {
+        Source::Default => String::new(),
+        Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
+            format!(" --data {}", word(&data.to_string_lossy()))
+        }
     }
 }
 

@@ -112,6 +112,22 @@ fn the_command_names_the_data_directory_only_when_it_is_not_the_usual_one() {
 }
 
 #[test]
+fn the_command_that_starts_a_node_is_one_that_hosts_the_role_and_finds_the_data() {
+    let home = Home::new();
+    let first = |line: &str| home.json(line)["next"][0].as_str().unwrap().to_owned();
+    let none = |start: &str| format!("No node is running: start one with `{start}`.");
+    assert_eq!(first("connect codex --role B"), none("tasuki up"));
+    assert_eq!(first("connect codex --role C --name c"), none("tasuki up --role C"));
+    let data = home.project().join("it's here");
+    let mut command = home.command("connect codex --role C --name c --json --data");
+    let output = command.arg("it's here").output().unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let data = data.to_str().unwrap().replace('\'', r"'\''");
+    let start = format!("tasuki --data '{data}' up --role C");
+    assert_eq!(said["next"][0].as_str(), Some(&none(&start)[..]));
+}
+
+#[test]
 fn printing_writes_nothing() {
     let home = Home::new();
     let before = home.write(CODEX, "this is not TOML");
