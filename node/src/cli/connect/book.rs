@@ -171,7 +171,11 @@ pub(super) fn back_up(data: &Path, of: &Path, text: &str, now_ms: u64) -> Result
         }
         let mut out = private(&path).map_err(|why| bad(&why))?;
         let written = io::Write::write_all(&mut out, text.as_bytes());
-        written.and_then(|()| out.sync_all()).map_err(|why| bad(&why))?;
+        if let Err(why) = written.and_then(|()| out.sync_all()) {
+            // Half a backup is none.
+            drop(fs::remove_file(&path));
+            return Err(bad(&why));
+        }
         return Ok(path);
     }
     Err(bad(&"too many in this second"))
