@@ -183,3 +183,19 @@ fn disconnecting_takes_out_an_entry_that_was_changed_after_others_wrote() {
         }
     }
 }
+
+#[test]
+fn an_entry_is_found_in_each_file_that_its_client_reads() {
+    let home = Home::new();
+    for (scope, at) in [("user", ".config/opencode"), ("project", "project")] {
+        let line = format!("opencode --scope {scope}");
+        home.done(&format!("connect {line} --role A --allow"));
+        // Its user goes over to the other name, which wins.
+        home.write(&format!("{at}/opencode.jsonc"), "{}");
+        home.done(&format!("connect {line} --role A"));
+        home.done(&format!("disconnect {line}"));
+        let left = home.files();
+        assert_eq!(left.into_values().collect::<Vec<_>>(), ["{}"], "{scope}");
+        fs::remove_file(home.path().join(at).join("opencode.jsonc")).unwrap();
+    }
+}

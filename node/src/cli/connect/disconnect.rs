@@ -80,12 +80,14 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 
 fn targets(of: &Of, around: &Around) -> Vec<Target> {
     let keys = vec![of.client.table().to_owned(), of.name.clone()];
-    let servers = around.servers(of.client, of.scope);
+    let others = around.other_servers(of.client, of.scope);
+    let servers = around.servers(of.client, of.scope).into_iter().chain(others);
+    let entry = Some(keys);
     let servers =
-        servers.map(|path| Target { path, format: of.client.format(), entry: Some(keys) });
+        servers.map(|path| Target { path, format: of.client.format(), entry: entry.clone() });
     let permissions = around.permissions(of.client, of.scope);
     let permissions = permissions.map(|path| Target { path, format: Format::Json, entry: None });
-    servers.into_iter().chain(permissions).collect()
+    servers.chain(permissions).collect()
 }
 
 /// A file as it is and as it shall be.
