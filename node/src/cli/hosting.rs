@@ -203,7 +203,7 @@ Connect the agent that plays {role}:
 {others}
 Then tell each agent what `tasuki prompt ROLE` prints, as its first message or in its rules.
 
-`tasuki status` shows who is there, `tasuki watch` what happens. Ctrl-C stops; data is kept.
+`tasuki{data} status` shows who is there, `tasuki{data} watch` what happens. Ctrl-C stops; data is kept.
 "
     )
 }

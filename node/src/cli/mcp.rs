@@ -81,8 +81,10 @@ fn resolve(
              `current_agent` in this directory or above.",
         )
     })?;
-    let data = args.node.is_none().then(|| config.data.value.clone());
-    let node = args.node.or_else(|| running.map(|file| file.mcp)).ok_or_else(|| {
+    // A variable that says nothing is one that is not set.
+    let given = args.node.filter(|url| !url.is_empty());
+    let data = given.is_none().then(|| config.data.value.clone());
+    let node = given.or_else(|| running.map(|file| file.mcp)).ok_or_else(|| {
         let data = config.data.value.display();
         Failure::reason(
             Reason::Unavailable,

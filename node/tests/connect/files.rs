@@ -85,6 +85,10 @@ fn a_running_node_says_where_it_is_and_which_role_it_has() {
     let url = elsewhere["url"].as_str().unwrap();
     assert!(url.starts_with("http://127.0.0.1:9/mcp/A?as=codex-") && url.ends_with("&hold=20"));
 
+    let mut command = home.command("connect codex --role B");
+    let unsaid = crate::home::said(&command.env("TASUKI_NODE", "").output().unwrap());
+    assert_eq!(unsaid.code, 1, "a variable without a value says nothing: {unsaid:?}");
+
     let said = home.run("connect codex --role B");
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("does not host B. It hosts: worker. (unknown_role)"), "{said:?}");

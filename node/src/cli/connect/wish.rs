@@ -43,7 +43,8 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
     let (client, scope) = (*client, *scope);
     check_name(name)?;
     check_scope(client, scope)?;
-    let role = role(args.role.as_ref(), args.node.is_some(), world)?;
+    let given = args.node.as_deref().filter(|url| !url.is_empty()).map(node).transpose()?;
+    let role = role(args.role.as_ref(), given.is_some(), world)?;
     let transport = args.transport.unwrap_or_else(|| client.usual_transport());
     if !client.has(transport) {
         return Err(Failure::usage(format!(
@@ -58,7 +59,6 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         None => client.limit().hold_secs(),
     };
     debug_assert!(client.limit().hold_secs() <= HOLD_SECS_MAX);
-    let given = args.node.as_deref().map(node).transpose()?;
     let found = given.clone().or_else(|| world.running.as_ref().map(|file| file.mcp.clone()));
     let start = found.is_none().then(|| start(world.config, &role));
     let way = match transport {
