@@ -67,10 +67,15 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or_else(|| Path::new("."));
     fs::create_dir_all(directory)?;
     let new = path.with_extension(format!("new-{}", std::process::id()));
-    let mut file = private(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
+    let written = private(&new).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if let Err(why) = written.and_then(|()| fs::rename(&new, path)) {
+        // What is left of it says nothing.
+        drop(fs::remove_file(&new));
+        return Err(why);
+    }
     File::open(directory)?.sync_all()
 }
 

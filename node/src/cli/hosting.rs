@@ -6,7 +6,10 @@ use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Output, text::line};
+use super::{
+    Failure, Output,
+    text::{line, word},
+};
 use crate::{
     config::{Config, Source},
     link::Phase,
@@ -90,12 +93,7 @@ impl Hosting {
         file.write(data).map_err(|why| {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
-        let data = match &config.data.source {
-            Source::Default => String::new(),
-            Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
-                format!(" --data {}", data.display())
-            }
-        };
+        let data = data_flag(config);
         Ok(Self { node, file, data, stop, mcp })
     }
 
@@ -176,6 +174,18 @@ impl Hosting {
     }
 }
 
+/// ` --data DIR` as one types it, unless the data is where it usually is.
+pub(super) fn data_flag(config: &Config) -> String {
+    let data = &config.data.value;
+    let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
+    match &config.data.source {
+        Source::Default => String::new(),
+        Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
+            format!(" --data {}", word(&data.to_string_lossy()))
+        }
+    }
+}
+
 /// One screen for somebody who starts this for the first time.
 fn how_to_connect(mcp: &str, roles: &[String], data: &str) -> String {
     let Some(role) = roles.first() else { return String::new() };
@@ -193,7 +203,7 @@ Connect the agent that plays {role}:
 {others}
 Then tell each agent what `tasuki prompt ROLE` prints, as its first message or in its rules.
 
-`tasuki status` shows who is there, `tasuki watch` what happens. Ctrl-C stops; data is kept.
+`tasuki{data} status` shows who is there, `tasuki{data} watch` what happens. Ctrl-C stops; data is kept.
 "
     )
 }

@@ -81,8 +81,10 @@ fn resolve(
              `current_agent` in this directory or above.",
         )
     })?;
-    let data = args.node.is_none().then(|| config.data.value.clone());
-    let node = args.node.or_else(|| running.map(|file| file.mcp)).ok_or_else(|| {
+    // A variable that says nothing is one that is not set.
+    let given = args.node.filter(|url| !url.is_empty());
+    let data = given.is_none().then(|| config.data.value.clone());
+    let node = given.or_else(|| running.map(|file| file.mcp)).ok_or_else(|| {
         let data = config.data.value.display();
         Failure::reason(
             Reason::Unavailable,
@@ -118,8 +120,8 @@ async fn serve(to: Bridge) -> Result<(), Failure> {
         hold,
         ..Options::default()
     };
-    let (stdin, stdout) = (pipes::stdin(), pipes::stdout());
-    bridge(move || to.node(), &options, stdin, stdout).await.map_err(|why| {
+    let mut pipes = pipes::open();
+    bridge(move || to.node(), &options, &mut pipes.stdin, &mut pipes.stdout).await.map_err(|why| {
         let text = hosting::sentence(&why);
         match why {
             Error::Address(_) => Failure::usage(text),

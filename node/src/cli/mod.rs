@@ -50,51 +50,44 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// The heading of what every command takes.
+const EVERYWHERE: &str = "Options of every command";
+
 /// What every command takes.
 #[derive(Debug, clap::Args)]
 pub struct Global {
     /// Directory of everything that is kept [default: the platform's data directory]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = EVERYWHERE)]
     pub data: Option<String>,
     /// Configuration file [default: tasuki.toml here, in the data or the configuration directory]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = EVERYWHERE)]
     pub config: Option<PathBuf>,
     /// Print JSON instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
     /// How log lines on standard error are written: text or json
-    #[arg(long, value_name = "FORMAT", global = true)]
+    #[arg(long, value_name = "FORMAT", global = true, help_heading = EVERYWHERE)]
     pub log_format: Option<String>,
 }
 
-/// What one can ask for.
+/// What one can ask for. Each command says with its arguments what it does.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run broker and node in one process: all that one machine needs
     Up(up::Args),
-    /// Run a node that uses a broker elsewhere
     Node(node::Args),
-    /// Connect a coding agent: write its MCP configuration
     Connect(connect::Args),
-    /// Take back what `connect` wrote
     Disconnect(connect::DisconnectArgs),
-    /// Speak MCP on standard input and output, as one role of the running node
     Mcp(mcp::Args),
     /// See and steer loops: who has the turn, what was handed over
     #[command(subcommand)]
     Loop(loops::Command),
-    /// Show what happens, live, one line each
     Watch(watch::Args),
-    /// Show broker, nodes, roles and loops, and who waits for what
     Status(status::Args),
-    /// Give a role to another agent than the one that plays it
     TakeOver(take_over::Args),
     /// See to the configuration
     #[command(subcommand)]
     Config(config_check::Command),
-    /// Print how to play a role, for an agent's first message or its file of rules
     Prompt(prompt::Args),
-    /// Print a completion script for a shell
     Completions(completions::Args),
 }
 

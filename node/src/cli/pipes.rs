@@ -3,26 +3,35 @@
 //! A client that starts a server gives it pipes or sockets. Those are waited for like any
 //! connection; what else it may be (a file, a terminal) is read and written on a thread beside,
 //! which costs each message two more changes of thread.
+//!
+//! **Invariant:** whoever shares them finds them as they were: what is waited for must not block,
+//! and that is a mode of the open file, not of this process.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-pub(super) type Input = Box<dyn AsyncRead + Send + Unpin>;
-pub(super) type Output = Box<dyn AsyncWrite + Send + Unpin>;
+type Input = Box<dyn AsyncRead + Send + Unpin>;
+type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
-pub(super) fn stdin() -> Input {
+/// Both, until it is dropped.
+pub(super) struct Pipes {
+    pub stdin: Input,
+    pub stdout: Output,
+    /// Dropped after those that need them so.
     #[cfg(unix)]
-    if let Some(input) = unix::stdin() {
-        return input;
-    }
-    Box::new(tokio::io::stdin())
+    _modes: Vec<unix::Mode>,
 }
 
-pub(super) fn stdout() -> Output {
-    #[cfg(unix)]
-    if let Some(output) = unix::stdout() {
-        return output;
-    }
-    Box::new(tokio::io::stdout())
+#[cfg(unix)]
+pub(super) fn open() -> Pipes {
+    let mut modes = Vec::new();
+    let stdin = unix::stdin(&mut modes).unwrap_or_else(|| Box::new(tokio::io::stdin()));
+    let stdout = unix::stdout(&mut modes).unwrap_or_else(|| Box::new(tokio::io::stdout()));
+    Pipes { stdin, stdout, _modes: modes }
+}
+
+#[cfg(not(unix))]
+pub(super) fn open() -> Pipes {
+    Pipes { stdin: Box::new(tokio::io::stdin()), stdout: Box::new(tokio::io::stdout()) }
 }
 
 #[cfg(unix)]
@@ -35,42 +44,58 @@ mod unix {
         },
     };
 
-    use rustix::fs::FileType;
+    use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
     use tokio::net::{UnixStream, unix::pipe};
 
     use super::{Input, Output};
 
-    enum Kind {
-        Pipe(OwnedFd),
-        Socket(UnixStream),
+    /// An open file's mode as it was found, and is again when this is dropped.
+    pub(super) struct Mode {
+        of: OwnedFd,
+        flags: OFlags,
     }
 
-    /// `None`: nothing that can be waited for.
-    fn kind(fd: BorrowedFd<'_>) -> io::Result<Option<Kind>> {
-        let is = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
-        let fd = fd.try_clone_to_owned()?;
-        if is == FileType::Fifo {
-            return Ok(Some(Kind::Pipe(fd)));
+    impl Drop for Mode {
+        fn drop(&mut self) {
+            if let Err(why) = fcntl_setfl(&self.of, self.flags) {
+                tracing::debug!(%why, "a stream's mode stays as it is");
+            }
         }
-        if is != FileType::Socket {
+    }
+
+    pub(super) fn stdin(modes: &mut Vec<Mode>) -> Option<Input> {
+        let stdin = io::stdin();
+        if is(stdin.as_fd(), FileType::Fifo) {
+            return Some(Box::new(pipe::OpenOptions::new().open_receiver("/proc/self/fd/0").ok()?));
+        }
+        Some(Box::new(socket(stdin.as_fd(), modes).ok()??))
+    }
+
+    pub(super) fn stdout(modes: &mut Vec<Mode>) -> Option<Output> {
+        let stdout = io::stdout();
+        if is(stdout.as_fd(), FileType::Fifo) {
+            return Some(Box::new(pipe::OpenOptions::new().open_sender("/proc/self/fd/1").ok()?));
+        }
+        Some(Box::new(socket(stdout.as_fd(), modes).ok()??))
+    }
+
+    fn is(fd: BorrowedFd<'_>, kind: FileType) -> bool {
+        fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == kind)
+    }
+
+    /// A pipe that is opened once more has a mode of its own; a socket cannot be. `None`: it is
+    /// none.
+    fn socket(fd: BorrowedFd<'_>, modes: &mut Vec<Mode>) -> io::Result<Option<UnixStream>> {
+        if !is(fd, FileType::Socket) {
             return Ok(None);
         }
-        let socket = net::UnixStream::from(fd);
+        let flags = fcntl_getfl(fd)?;
+        // Input and output may be one; the first look found it as it was.
+        if !flags.contains(OFlags::NONBLOCK) {
+            modes.push(Mode { of: fd.try_clone_to_owned()?, flags });
+        }
+        let socket = net::UnixStream::from(fd.try_clone_to_owned()?);
         socket.set_nonblocking(true)?;
-        Ok(Some(Kind::Socket(UnixStream::from_std(socket)?)))
-    }
-
-    pub(super) fn stdin() -> Option<Input> {
-        match kind(io::stdin().as_fd()).ok()?? {
-            Kind::Pipe(fd) => Some(Box::new(pipe::Receiver::from_owned_fd(fd).ok()?)),
-            Kind::Socket(socket) => Some(Box::new(socket)),
-        }
-    }
-
-    pub(super) fn stdout() -> Option<Output> {
-        match kind(io::stdout().as_fd()).ok()?? {
-            Kind::Pipe(fd) => Some(Box::new(pipe::Sender::from_owned_fd(fd).ok()?)),
-            Kind::Socket(socket) => Some(Box::new(socket)),
-        }
+        UnixStream::from_std(socket).map(Some)
     }
 }

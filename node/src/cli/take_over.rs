@@ -36,7 +36,7 @@ pub struct Args {
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let Args { role, instance, node } = args;
     let running = || NodeFile::read(&config.data.value).map(|file| file.mcp);
-    let node = node.or_else(running).ok_or_else(|| {
+    let node = node.filter(|url| !url.is_empty()).or_else(running).ok_or_else(|| {
         let data = config.data.value.display();
         Failure::reason(
             Reason::Unavailable,

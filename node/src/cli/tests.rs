@@ -68,6 +68,29 @@ fn command_lines_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
+    for (line, said) in [
+        ("up", "SIGTERM and Ctrl-C stop it."),
+        ("node", "keeps trying"),
+        ("connect", "Two roles in one client need two names."),
+        ("disconnect", "Whatever else is in the client's files stays."),
+        ("mcp", "Needs a running node"),
+        ("take-over", "was quiet for a quarter of an hour"),
+        ("loop start", "keeps its history"),
+        ("loop reclaim", "The old holder is refused from then on."),
+    ] {
+        let mut command = Cli::command();
+        let last = line.split(' ').fold(&mut command, |command, name| {
+            command.find_subcommand_mut(name).unwrap_or_else(|| panic!("{line}"))
+        });
+        let long = last.render_long_help().to_string();
+        let long = long.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(long.contains(said), "{line}: {long}");
+        assert!(!last.render_help().to_string().contains(said), "{line}");
+    }
+}
+
+#[test]
 fn help_names_every_exit_code() {
     for exit in
         [Exit::Ok, Exit::Refused, Exit::Usage, Exit::Unreachable, Exit::OutcomeUnknown, Exit::Local]

@@ -110,6 +110,15 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
+/// A text as one word of a shell's command line.
+pub(crate) fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-:@%+=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,5 +165,17 @@ mod tests {
         assert_eq!(time(1_795_302_600_999), "2026-11-21 23:10:00Z");
         assert_eq!(time(4_107_542_399_000), "2100-02-28 23:59:59Z");
         assert_eq!(time(4_107_542_400_000), "2100-03-01 00:00:00Z");
+    }
+
+    #[test]
+    fn a_word_stays_one_word() {
+        for (text, expected) in [
+            ("/home/u/d-1", "/home/u/d-1"),
+            ("", "''"),
+            ("/a b/$c", "'/a b/$c'"),
+            ("it's", r"'it'\''s'"),
+        ] {
+            assert_eq!(word(text), expected);
+        }
     }
 }

@@ -97,6 +97,23 @@ pub async fn bridge(
     node: impl Fn() -> String + Send + Sync + 'static,
     options: &Options,
     stdin: impl AsyncRead + Unpin,
+    stdout: impl AsyncWrite + Unpin,
+) -> Result<(), Error> {
+    match carry(node, options, stdin, stdout).await {
+        // It closed both sides at once, or did not read to the end. It may.
+        Err(Error::Agent(why))
+            if matches!(why.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+        {
+            Ok(())
+        }
+        ended => ended,
+    }
+}
+
+async fn carry(
+    node: impl Fn() -> String + Send + Sync + 'static,
+    options: &Options,
+    stdin: impl AsyncRead + Unpin,
     mut stdout: impl AsyncWrite + Unpin,
 ) -> Result<(), Error> {
     let place = Place::new(node, options);

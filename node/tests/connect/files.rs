@@ -85,6 +85,10 @@ fn a_running_node_says_where_it_is_and_which_role_it_has() {
     let url = elsewhere["url"].as_str().unwrap();
     assert!(url.starts_with("http://127.0.0.1:9/mcp/A?as=codex-") && url.ends_with("&hold=20"));
 
+    let mut command = home.command("connect codex --role B");
+    let unsaid = crate::home::said(&command.env("TASUKI_NODE", "").output().unwrap());
+    assert_eq!(unsaid.code, 1, "a variable without a value says nothing: {unsaid:?}");
+
     let said = home.run("connect codex --role B");
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("does not host B. It hosts: worker. (unknown_role)"), "{said:?}");
@@ -109,6 +113,22 @@ fn the_command_names_the_data_directory_only_when_it_is_not_the_usual_one() {
     assert_eq!(other["as"], instance);
     let project = home.json(&format!("{line} --scope project"));
     assert_ne!(project["as"], instance);
+}
+
+#[test]
+fn the_command_that_starts_a_node_is_one_that_hosts_the_role_and_finds_the_data() {
+    let home = Home::new();
+    let first = |line: &str| home.json(line)["next"][0].as_str().unwrap().to_owned();
+    let none = |start: &str| format!("No node is running: start one with `{start}`.");
+    assert_eq!(first("connect codex --role B"), none("tasuki up"));
+    assert_eq!(first("connect codex --role C --name c"), none("tasuki up --role C"));
+    let data = home.project().join("it's here");
+    let mut command = home.command("connect codex --role C --name c --json --data");
+    let output = command.arg("it's here").output().unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let data = data.to_str().unwrap().replace('\'', r"'\''");
+    let start = format!("tasuki --data '{data}' up --role C");
+    assert_eq!(said["next"][0].as_str(), Some(&none(&start)[..]));
 }
 
 #[test]

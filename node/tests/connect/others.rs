@@ -157,3 +157,45 @@ fn two_roles_where_nothing_was_leave_nothing() {
         assert_eq!(home.files().len(), 0, "{client}: {:?}", home.files());
     }
 }
+
+#[test]
+fn disconnecting_takes_out_an_entry_that_was_changed_after_others_wrote() {
+    for (client, path, before) in KEPT.into_iter().filter(|(client, _, _)| *client != "junie") {
+        for is_noted in [true, false] {
+            let home = Home::new();
+            home.write(path, before);
+            home.done(&format!("connect {client} --role A --allow"));
+            let mark = if client == "codex" { "# meanwhile\n" } else { "// meanwhile\n" };
+            home.write(path, &format!("{}{mark}", home.read(path)));
+            if !is_noted {
+                fs::remove_dir_all(home.data()).unwrap();
+            }
+            home.done(&format!("connect {client} --role A --transport stdio"));
+            assert!(home.read(path).contains("--role"), "{client}");
+            home.done(&format!("disconnect {client}"));
+            let after = home.read(path);
+            assert!(!after.contains("--role") && !after.contains("/mcp/A"), "{client}: {after}");
+            assert!(after.contains(mark), "{client}: {after}");
+            // What goes unnoted beside the entry stays.
+            assert!(!is_noted || !after.contains("tasuki"), "{client}: {after}");
+            let again = home.done(&format!("disconnect {client}"));
+            assert!(again.contains("nothing was changed"), "{client}: {again}");
+        }
+    }
+}
+
+#[test]
+fn an_entry_is_found_in_each_file_that_its_client_reads() {
+    let home = Home::new();
+    for (scope, at) in [("user", ".config/opencode"), ("project", "project")] {
+        let line = format!("opencode --scope {scope}");
+        home.done(&format!("connect {line} --role A --allow"));
+        // Its user goes over to the other name, which wins.
+        home.write(&format!("{at}/opencode.jsonc"), "{}");
+        home.done(&format!("connect {line} --role A"));
+        home.done(&format!("disconnect {line}"));
+        let left = home.files();
+        assert_eq!(left.into_values().collect::<Vec<_>>(), ["{}"], "{scope}");
+        fs::remove_file(home.path().join(at).join("opencode.jsonc")).unwrap();
+    }
+}

@@ -1,8 +1,8 @@
 //! What is not touched, and what is said about it.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
-use crate::home::Home;
+use crate::home::{Home, Said, said};
 
 /// Runs what must be refused, and looks that no file changed.
 fn refuse(home: &Home, line: &str, code: i32, why: &str) {
@@ -52,7 +52,7 @@ fn what_cannot_be_written_is_said() {
     fs::remove_dir(&path).unwrap();
     std::os::unix::fs::symlink(home.path().join("nowhere"), &path).unwrap();
     let said = home.run("connect codex --role A");
-    assert!(said.code == 5 && said.err.contains("cannot be read"), "{said:?}");
+    assert!(said.code == 5 && said.err.contains("nowhere, which is not there"), "{said:?}");
     fs::remove_file(&path).unwrap();
     fs::write(&path, b"a = \"\xff\"\n").unwrap();
     let said = home.run("connect codex --role A");
@@ -87,6 +87,12 @@ fn what_makes_no_sense_is_refused_before_anything_is_read() {
         ("connect cline --role A --scope project", "no configuration of servers per project"),
         ("connect junie --role A --transport http", "Junie has no http transport"),
         ("connect codex --role A --hold soon", "`hold`"),
+        ("connect codex --role A --node 127.0.0.1:7421", "a node without a path"),
+        ("connect codex --role A --node localhost:7421", "a node without a path"),
+        ("connect codex --role A --node ftp://127.0.0.1", "a node without a path"),
+        ("connect codex --role A --node http://127.0.0.1:7421/mcp/A", "a node without a path"),
+        ("connect codex --role A --node http://127.0.0.1:7421/?a=b", "a node without a path"),
+        ("connect junie --role A --node http://", "a node without a path"),
         ("connect emacs --role A", "invalid value 'emacs'"),
     ] {
         refuse(&home, line, 2, why);
@@ -108,4 +114,43 @@ fn a_record_that_cannot_be_read_stops_everything() {
     // Without it the entry is known by what it says.
     home.done("disconnect codex");
     assert!(!home.read(".codex/config.toml").contains("tasuki"));
+}
+
+/// Runs a line where no file may grow beyond two blocks, as on a disk that is nearly full.
+fn run_on_a_full_disk(home: &Home, line: &str) -> Said {
+    let tasuki = env!("CARGO_BIN_EXE_tasuki");
+    let script = format!("trap '' XFSZ; ulimit -f 2; exec {tasuki} {line}");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).env_clear().env("HOME", home.path()).current_dir(home.project());
+    said(&command.output().unwrap())
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_lost_and_nothing_left_behind() {
+    const MORE_THAN_FITS: usize = 8192;
+    let line = "connect claude-code --role A --allow";
+    // The file itself, or its backup, does not fit.
+    let home = Home::new();
+    let long = format!("{{\n  \"a\": \"{}\"\n}}\n", "x".repeat(MORE_THAN_FITS));
+    home.write(".claude.json", &long);
+    let said = run_on_a_full_disk(&home, line);
+    assert!(said.code == 5 && said.err.contains("Nothing was changed"), "{said:?}");
+    assert_eq!((home.read(".claude.json"), home.files().len()), (long, 1));
+    assert_eq!(home.backups(), [] as [std::path::PathBuf; 0]);
+
+    // What is noted of it does not fit: then it is not done, for nobody could take it back.
+    let home = Home::new();
+    let note = home.write(".local/share/tasuki/connections.json", "");
+    let others = r#"{"files": {"/x": {"created": true, "entries": {"LONG": []}}}}"#;
+    fs::write(&note, others.replace("LONG", &"x".repeat(MORE_THAN_FITS))).unwrap();
+    let before = home.files();
+    let said = run_on_a_full_disk(&home, line);
+    assert!(said.code == 5 && said.err.contains("connections.json cannot be written"), "{said:?}");
+    assert_eq!(home.files(), before);
+    let kept: Vec<_> =
+        fs::read_dir(home.data()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(kept, ["connections.json"]);
+    home.done(line);
+    home.done("disconnect claude-code");
+    assert_eq!(home.files(), before);
 }

@@ -14,6 +14,7 @@ mod lifecycle;
 mod notices;
 mod patience;
 mod process;
+mod stdio;
 mod storm;
 mod tasks;
 

@@ -95,18 +95,24 @@ impl Book {
                 page.made.push(made.clone());
             }
         }
+        let is_first = !page.entries.contains_key(name);
         let added = page.entries.entry(name.to_owned()).or_default();
         for new in &done.applied.added {
             if !added.contains(new) {
                 added.push(new.clone());
             }
         }
-        // Touching the same entry again leads back to before the first time.
+        // Touching the same entry again leads back to before the first time, unless somebody
+        // else changed the file in between: no text is without the entry and with their change.
         let undo = page.undo.take().filter(|undo| {
             undo.name == name && done.before.is_some_and(|text| undo.after == mark(text))
         });
-        let backup = undo.map_or_else(|| done.backup.map(Path::to_owned), |undo| undo.backup);
-        page.undo = Some(Undo { name: name.to_owned(), backup, after: mark(done.after) });
+        let backup = match undo {
+            Some(undo) => Some(undo.backup),
+            None => is_first.then(|| done.backup.map(Path::to_owned)),
+        };
+        page.undo =
+            backup.map(|backup| Undo { name: name.to_owned(), backup, after: mark(done.after) });
     }
 
     /// The file as it was before the entry `name`, if it is still as that left it.
@@ -165,7 +171,11 @@ pub(super) fn back_up(data: &Path, of: &Path, text: &str, now_ms: u64) -> Result
         }
         let mut out = private(&path).map_err(|why| bad(&why))?;
         let written = io::Write::write_all(&mut out, text.as_bytes());
-        written.and_then(|()| out.sync_all()).map_err(|why| bad(&why))?;
+        if let Err(why) = written.and_then(|()| out.sync_all()) {
+            // Half a backup is none.
+            drop(fs::remove_file(&path));
+            return Err(bad(&why));
+        }
         return Ok(path);
     }
     Err(bad(&"too many in this second"))

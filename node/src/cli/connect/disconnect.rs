@@ -29,6 +29,9 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     of: Of,
+    /// Only if it plays this role [default: whichever it plays]
+    #[arg(long, value_name = "ROLE")]
+    role: Option<RoleId>,
 }
 
 /// What happened to one file.
@@ -51,7 +54,8 @@ struct Target {
 
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let around = around()?;
-    let Of { client, role, scope, name } = &args.of;
+    let Of { client, scope, name } = &args.of;
+    let role = args.role.as_ref();
     wish::check_name(name)?;
     wish::check_scope(*client, *scope)?;
     let targets = targets(&args.of, &around);
@@ -64,10 +68,10 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let mut all = Vec::new();
     for target in &targets {
         // Each file is looked at before the first is changed.
-        look(target, name, role.as_ref(), &book)?;
+        look(target, name, role, &book)?;
     }
     for target in &targets {
-        if let Some(taken) = take_back(target, name, role.as_ref(), data, &mut book).await? {
+        if let Some(taken) = take_back(target, name, role, data, &mut book).await? {
             all.push(taken);
         }
     }
@@ -76,12 +80,14 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 
 fn targets(of: &Of, around: &Around) -> Vec<Target> {
     let keys = vec![of.client.table().to_owned(), of.name.clone()];
-    let servers = around.servers(of.client, of.scope);
+    let others = around.other_servers(of.client, of.scope);
+    let servers = around.servers(of.client, of.scope).into_iter().chain(others);
+    let entry = Some(keys);
     let servers =
-        servers.map(|path| Target { path, format: of.client.format(), entry: Some(keys) });
+        servers.map(|path| Target { path, format: of.client.format(), entry: entry.clone() });
     let permissions = around.permissions(of.client, of.scope);
     let permissions = permissions.map(|path| Target { path, format: Format::Json, entry: None });
-    servers.into_iter().chain(permissions).collect()
+    servers.chain(permissions).collect()
 }
 
 /// A file as it is and as it shall be.
@@ -127,7 +133,8 @@ fn look(
     if changed.is_empty() {
         return Ok(None);
     }
-    if let Some(before) = book.before(&target.path, name, text) {
+    if let Some(before) = book.before(&target.path, name, text).filter(|it| is_without(it, target))
+    {
         let after = match before {
             Before::Missing => None,
             Before::Text(text) => Some(text),
@@ -148,6 +155,13 @@ fn look(
     let is_gone = is_ours && document.is_empty(&[]);
     let after = (!is_gone).then(|| document.text());
     Ok(Some(Looked { found, after, changed, left: Some(kept) }))
+}
+
+/// Whether a file as it was had no entry of ours: what connecting did may not have been noted.
+fn is_without(before: &Before, target: &Target) -> bool {
+    let (Before::Text(text), Some(keys)) = (before, &target.entry) else { return true };
+    let there = Document::parse(target.format, text).and_then(|document| document.get(keys));
+    there.is_ok_and(|there| there.as_ref().and_then(entry::ours).is_none())
 }
 
 async fn take_back(

@@ -38,13 +38,14 @@ fn in_url(url: &str) -> Option<Ours> {
     (is_one && (is_here || says_who)).then(|| Ours { role: role.to_owned() })
 }
 
-/// `…/tasuki mcp --role ROLE …`
+/// `…/tasuki mcp --role ROLE …`, the program under any name when it says `--as ID` too.
 fn in_command(words: &[String]) -> Option<Ours> {
     let (program, arguments) = words.split_first()?;
     let file = program.rsplit(['/', '\\']).next()?;
     let is_program = file == "tasuki" || file.eq_ignore_ascii_case("tasuki.exe");
+    let says_who = arguments.iter().any(|word| word == "--as");
     let mut arguments = arguments.iter();
-    if !is_program || !arguments.any(|word| word == "mcp") {
+    if !(is_program || says_who) || !arguments.any(|word| word == "mcp") {
         return None;
     }
     arguments.find(|word| *word == "--role")?;
@@ -74,6 +75,7 @@ mod tests {
             json!({"command": "/usr/bin/tasuki", "args": ["mcp", "--role", "A"]}),
             json!({"command": ["C:\\bin\\Tasuki.exe", "--data", "d", "mcp", "--role", "A"]}),
             json!({"transport": {"command": "tasuki", "args": ["mcp", "--role", "A"]}}),
+            json!({"command": "/b/tasuki-0.1", "args": ["mcp", "--role", "A", "--as", "x"]}),
         ] {
             assert_eq!(role(&entry).as_deref(), Some("A"), "{entry}");
         }

@@ -34,6 +34,11 @@ pub(super) fn read(path: &Path) -> Result<Found, String> {
         Err(why) if why.kind() == io::ErrorKind::NotFound && !is_link => {
             return Ok(Found { path: path.to_owned(), text: None });
         }
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            let to = fs::read_link(path).unwrap_or_default();
+            let (path, to) = (path.display(), to.display());
+            return Err(format!("{path} is a link to {to}, which is not there."));
+        }
         Err(why) => return Err(format!("{} cannot be read: {why}.", path.display())),
     };
     let bad = |why: &dyn std::fmt::Display| format!("{} cannot be read: {why}.", real.display());

@@ -16,6 +16,7 @@ mod entry;
 mod files;
 mod place;
 mod plan;
+mod program;
 mod wish;
 mod words;
 
@@ -49,6 +50,9 @@ pub(super) use self::disconnect::{Args as DisconnectArgs, run as disconnect};
 pub struct Args {
     #[command(flatten)]
     of: Of,
+    /// The role it plays [default: the node's only one]
+    #[arg(long, value_name = "ROLE")]
+    role: Option<RoleId>,
     /// How the client reaches the node [default: http, where the client has it]
     #[arg(long, value_enum)]
     transport: Option<Transport>,
@@ -75,9 +79,6 @@ struct Of {
     /// The coding agent
     #[arg(value_enum)]
     client: Client,
-    /// The role it plays [default: the node's only one]
-    #[arg(long, value_name = "ROLE")]
-    role: Option<RoleId>,
     /// Where it holds: for this user everywhere, or for the project in this directory
     #[arg(long, value_enum, default_value = "user")]
     scope: Scope,
@@ -103,7 +104,7 @@ struct Written {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let around = around()?;
-    let program = std::env::current_exe()
+    let program = program::path(&around.directory)
         .map_err(|why| Failure::local(format!("Where this program is cannot be told: {why}.")))?;
     let running = NodeFile::read(&config.data.value);
     let world = World { config, running, around: &around, program: &program };
@@ -140,11 +141,7 @@ async fn connect(
     }
     let mut all = Vec::new();
     for plan in plans {
-        let written = write(plan, force, asked, data, &mut book).await?;
-        if !written.applied.changed.is_empty() {
-            book.write(data).map_err(Failure::local)?;
-        }
-        all.push(written);
+        all.push(write(plan, force, asked, data, &mut book).await?);
     }
     Ok(all)
 }
@@ -175,19 +172,25 @@ async fn write(
             }
         };
         let is_private = asked.wish.scope == Scope::User;
-        match files::replace(&found, &after, is_private) {
-            Ok(()) => {
-                let before = found.text.as_deref();
-                let backup = backup.as_deref();
-                let done = Done { applied: &none.applied, before, after: &after, backup };
-                book.note(path, &asked.wish.name, done);
-                return Ok(Written { backup: backup.map(Path::to_owned), ..none });
-            }
-            Err(Unwritten::Failed(why)) => {
+        let before = found.text.as_deref();
+        let done =
+            Done { applied: &none.applied, before, after: &after, backup: backup.as_deref() };
+        // What is noted and did not happen is taken back without harm; the other way round it
+        // would stay.
+        let unchanged = book.clone();
+        book.note(path, &asked.wish.name, done);
+        let placed = book.write(data).map_err(Unwritten::Failed);
+        match placed.and_then(|()| files::replace(&found, &after, is_private)) {
+            Ok(()) => return Ok(Written { backup, ..none }),
+            Err(why) => {
                 forget_backup(backup.as_deref());
-                return Err(Failure::local(why));
+                *book = unchanged;
+                let forgotten = book.write(data);
+                if let Unwritten::Failed(why) = why {
+                    return Err(Failure::local(why));
+                }
+                forgotten.map_err(Failure::local)?;
             }
-            Err(Unwritten::Changed) => forget_backup(backup.as_deref()),
         }
     }
     Err(busy(path))

@@ -56,6 +56,10 @@ const VARIABLES: &[&str] = &[
     "XDG_CONFIG_HOME",
 ];
 
+/// The files opencode reads in one directory, the one that wins first; the last of them only
+/// among its user's.
+const OPENCODE: [&str; 3] = ["opencode.jsonc", "opencode.json", "config.json"];
+
 impl Around {
     /// That of this process; `None`: it has no home.
     pub(super) fn of_process(directory: PathBuf) -> Option<Self> {
@@ -114,7 +118,7 @@ impl Around {
             (Client::Cline | Client::Jetbrains, Scope::Project) => return None,
             (Client::Opencode, Scope::User) => self.opencode(),
             (Client::Opencode, Scope::Project) => {
-                first_there(project, &["opencode.jsonc", "opencode.json"], "opencode.json")
+                first_there(project, &OPENCODE[..2], "opencode.json")
             }
             (Client::Zed, Scope::User) => self.zed().join("settings.json"),
             (Client::Zed, Scope::Project) => project.join(".zed/settings.json"),
@@ -122,6 +126,16 @@ impl Around {
             (Client::Junie, Scope::Project) => project.join(".junie/mcp/mcp.json"),
             (Client::Jetbrains, Scope::User) => return None,
         })
+    }
+
+    /// Other files that the client reads as well and that are there: an entry of ours may be in
+    /// them, from before the one it is put into was made.
+    pub(super) fn other_servers(&self, client: Client, scope: Scope) -> Vec<PathBuf> {
+        let Some(first) = self.servers(client, scope).filter(|_| client == Client::Opencode) else {
+            return Vec::new();
+        };
+        let names = OPENCODE.iter().map(|name| first.with_file_name(name));
+        names.filter(|path| *path != first && path.exists()).collect()
     }
 
     /// The file with the client's permissions, where that is another one.
@@ -176,12 +190,10 @@ impl Around {
         if let Some(file) = self.var("OPENCODE_CONFIG") {
             return file;
         }
-        let names = ["opencode.jsonc", "opencode.json"];
         if let Some(directory) = self.var("OPENCODE_CONFIG_DIR") {
-            return first_there(&directory, &names, "opencode.json");
+            return first_there(&directory, &OPENCODE[..2], "opencode.json");
         }
-        let names = ["opencode.jsonc", "opencode.json", "config.json"];
-        first_there(&self.xdg().join("opencode"), &names, "opencode.json")
+        first_there(&self.xdg().join("opencode"), &OPENCODE, "opencode.json")
     }
 
     fn zed(&self) -> PathBuf {

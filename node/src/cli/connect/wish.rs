@@ -11,7 +11,7 @@ use super::{
     plan::Wish,
 };
 use crate::{
-    cli::Failure,
+    cli::{Failure, hosting},
     config::{Config, Source},
     mcp,
     paths::NodeFile,
@@ -23,8 +23,9 @@ pub(super) struct Asked {
     pub wish: Wish,
     pub instance: String,
     pub hold_secs: u64,
-    /// The address is what a node would have by its configuration: none is running.
-    pub is_guess: bool,
+    /// The command that starts a node; `None`: one is running. The address is then what it would
+    /// have by its configuration.
+    pub start: Option<String>,
 }
 
 /// What decides, beside the arguments.
@@ -42,7 +43,8 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
     let (client, scope) = (*client, *scope);
     check_name(name)?;
     check_scope(client, scope)?;
-    let role = role(args.of.role.as_ref(), args.node.is_some(), world)?;
+    let given = args.node.as_deref().filter(|url| !url.is_empty()).map(node).transpose()?;
+    let role = role(args.role.as_ref(), given.is_some(), world)?;
     let transport = args.transport.unwrap_or_else(|| client.usual_transport());
     if !client.has(transport) {
         return Err(Failure::usage(format!(
@@ -57,9 +59,8 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         None => client.limit().hold_secs(),
     };
     debug_assert!(client.limit().hold_secs() <= HOLD_SECS_MAX);
-    let given = args.node.as_deref().map(|url| url.trim_end_matches('/').to_owned());
     let found = given.clone().or_else(|| world.running.as_ref().map(|file| file.mcp.clone()));
-    let is_guess = found.is_none();
+    let start = found.is_none().then(|| start(world.config, &role));
     let way = match transport {
         Transport::Http => {
             let node = found.map_or_else(|| guess(world.config), Ok)?;
@@ -89,7 +90,25 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         allow: args.allow,
         tools: mcp::tool_names(),
     };
-    Ok(Asked { wish, instance, hold_secs, is_guess })
+    Ok(Asked { wish, instance, hold_secs, start })
+}
+
+/// The URL of a node, to which paths are added.
+fn node(url: &str) -> Result<String, Failure> {
+    let bad = || {
+        Failure::usage(format!(
+            "--node takes the URL of a node without a path, such as http://127.0.0.1:7421; it is \
+             {url:?}."
+        ))
+    };
+    let uri: http::Uri = url.parse().map_err(|_| bad())?;
+    let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
+    match uri.authority() {
+        Some(authority) if is_web && uri.path() == "/" && uri.query().is_none() => {
+            Ok(format!("{}://{authority}", uri.scheme_str().unwrap_or_default()))
+        }
+        Some(_) | None => Err(bad()),
+    }
 }
 
 /// The longest name of an entry: with it clients build tools' names, of which some take 60.
@@ -138,6 +157,13 @@ fn role(asked: Option<&RoleId>, is_elsewhere: bool, world: &World<'_>) -> Result
             _ => Err(Failure::usage(format!("Say which role with --role. There are: {names}."))),
         },
     }
+}
+
+/// What starts a node that hosts the role.
+fn start(config: &Config, role: &RoleId) -> String {
+    let is_usual = config.roles.value.iter().any(|usual| usual.name == *role);
+    let more = if is_usual { String::new() } else { format!(" --role {role}") };
+    format!("tasuki{} up{more}", hosting::data_flag(config))
 }
 
 /// Where a node would be.

@@ -55,13 +55,12 @@ fn next(asked: &Asked) -> Vec<String> {
     };
     let role = &wish.role;
     let prompt = format!("Give the agent its part: `tasuki prompt {role}` prints what to paste.");
-    let node = "No node is running: start one with `tasuki up`.".to_owned();
     let mut next = vec![start, prompt];
     if wish.scope == Scope::Project && wish.client != Client::Jetbrains {
         next.push("The file is about this machine: keep it out of version control.".to_owned());
     }
-    if asked.is_guess {
-        next.insert(0, node);
+    if let Some(start) = &asked.start {
+        next.insert(0, format!("No node is running: start one with `{start}`."));
     }
     next
 }
@@ -99,7 +98,7 @@ fn facts(asked: &Asked, note: Option<&str>, notes: &[String]) -> Json {
         "as": asked.instance,
         "hold_secs": asked.hold_secs,
         "limit_secs": wish.client.limit().secs(),
-        "node_is_running": !asked.is_guess,
+        "node_is_running": asked.start.is_none(),
         "notes": notes,
         "next": next(asked),
     });

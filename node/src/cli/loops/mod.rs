@@ -19,17 +19,11 @@ use crate::config::Config;
 /// See and steer loops: who has the turn, what was handed over.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Show one loop: who has the turn, since when, what was said last
     Status(status::Args),
-    /// Open a loop, or a new round of a completed one
     Start(start::Args),
-    /// End a role's turn and give the loop to the next
     Handover(handover::Args),
-    /// Take a turn from its holder
     Reclaim(reclaim::Args),
-    /// Show what was handed over, oldest first
     History(history::Args),
-    /// Show all loops of the workspace
     List(list::Args),
 }
 

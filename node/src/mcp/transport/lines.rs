@@ -55,7 +55,10 @@ impl<R: AsyncBufRead + Unpin> Reader<R> {
         loop {
             let available = self.inner.fill_buf().await?;
             if available.is_empty() {
-                return Ok(Read::End);
+                // A last line without its end is one, if nothing of it is missing.
+                let line = std::mem::take(&mut self.line);
+                let is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_ok();
+                return Ok(if is_whole { Read::Line(line) } else { Read::End });
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let (taken, used) = end.map_or((available.len(), available.len()), |at| (at, at + 1));
@@ -250,6 +253,20 @@ mod tests {
         assert_eq!(reader.next().await.unwrap(), Read::TooLong);
         assert_eq!(reader.next().await.unwrap(), Read::Line(b"{\"a\":1}".to_vec()));
         assert_eq!(reader.next().await.unwrap(), Read::End);
+    }
+
+    #[tokio::test]
+    async fn a_last_line_without_its_end_is_read_if_it_is_whole() {
+        let read = async |input: &str| {
+            let mut reader = Reader::new(input.as_bytes());
+            let read = [reader.next().await.unwrap(), reader.next().await.unwrap()];
+            (read, reader.next().await.unwrap())
+        };
+        let line = |text: &str| Read::Line(text.into());
+        let whole = read("{\"a\":1}\n{\"b\":2}").await;
+        assert_eq!(whole, ([line("{\"a\":1}"), line("{\"b\":2}")], Read::End));
+        let cut = read("{\"a\":1}\n{\"b\":").await;
+        assert_eq!(cut, ([line("{\"a\":1}"), Read::End], Read::End));
     }
 
     #[test]

@@ -199,6 +199,29 @@ fn toml_goes_on_as_it_was_begun() {
 }
 
 #[test]
+fn toml_keeps_each_line_end_of_what_others_wrote() {
+    for before in [
+        "a = 1\r\nb = 2\nc = 3\r\n",
+        "a = 1\nb = 2\r\n",
+        "a = 1\r\nb = \"\"\"\ntwo\n\"\"\"\r\n",
+        "a = 1\r\nb = \"\"\"\ntwo\n\"\"\"\r\n[mcp_servers.b]\r\nc = 1\n\r\n[z]\nd = 1\r\ne = 1\n",
+    ] {
+        let mut document = Document::parse(Format::Toml, before).unwrap();
+        document.set(&keys("mcp_servers.t"), &server()).unwrap();
+        let with = document.text();
+        let end = if before.starts_with("a = 1\r") { "\r\n" } else { "\n" };
+        let section =
+            "[mcp_servers.t]~url = \"http://h/mcp/A\"~timeout = 600~args = [\"a\", \"b\"]~";
+        let (above, below) = with.split_once(&section.replace('~', end)).unwrap();
+        let rest = format!("{}{below}", above.strip_suffix(end).unwrap());
+        assert_eq!(rest, before);
+        let mut document = Document::parse(Format::Toml, &with).unwrap();
+        document.remove(&keys("mcp_servers.t")).unwrap();
+        assert_eq!(document.text(), before);
+    }
+}
+
+#[test]
 fn comments_at_the_end_of_toml_stay_where_they_are() {
     let before = "a = 1\n\n# [off]\n# b = 2\n";
     let mut document = Document::parse(Format::Toml, before).unwrap();

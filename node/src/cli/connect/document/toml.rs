@@ -7,8 +7,8 @@ use super::{Keys, LIST, TABLE, Tree, Unfit, Value, dotted};
 
 pub(super) struct Toml {
     document: DocumentMut,
-    /// Lines end as on Windows; the library writes its own line ends.
-    has_returns: bool,
+    /// The text as it was found: the library writes its own line ends.
+    before: String,
 }
 
 impl Toml {
@@ -18,8 +18,7 @@ impl Toml {
             let why = why.message().replace('\n', ", ");
             Unfit::Malformed { line: before.matches('\n').count() + 1, why }
         })?;
-        let has_returns = text.find('\n').is_some_and(|at| text[..at].ends_with('\r'));
-        Ok(Self { document, has_returns })
+        Ok(Self { document, before: text.to_owned() })
     }
 
     fn find(&self, keys: &Keys) -> Result<Option<&Item>, Unfit> {
@@ -147,9 +146,25 @@ impl Tree for Toml {
     }
 
     fn text(&self) -> String {
-        let text = self.document.to_string();
-        if self.has_returns { text.replace("\r\n", "\n").replace('\n', "\r\n") } else { text }
+        with_line_ends_of(&self.before, &self.document.to_string())
     }
+}
+
+/// `after` with the line ends of `before`: each line above and below what changed with its own,
+/// for a text in several lines is a value, and what changed with those of the first line.
+fn with_line_ends_of(before: &str, after: &str) -> String {
+    let bare = |line: &str| line.replace("\r\n", "\n");
+    let old: Vec<&str> = before.split_inclusive('\n').collect();
+    let new: Vec<&str> = after.split_inclusive('\n').collect();
+    let same = |(old, new): &(&&str, &&str)| bare(old) == bare(new);
+    let above = old.iter().zip(&new).take_while(same).count();
+    let (old_rest, new_rest) = (&old[above..], &new[above..]);
+    let below = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(same).count();
+    let changed = new_rest[..new_rest.len() - below].iter().map(|line| bare(line));
+    let has_returns = old.first().is_some_and(|line| line.ends_with("\r\n"));
+    let changed: String = changed.collect();
+    let changed = if has_returns { changed.replace('\n', "\r\n") } else { changed };
+    old[..above].concat() + &changed + &old_rest[old_rest.len() - below..].concat()
 }
 
 fn taken(keys: &Keys, expected: &'static str) -> Unfit {
