@@ -120,11 +120,11 @@ fn is_unchanged(found: &Found) -> bool {
 /// A file of our own in the same directory, so that taking the name is one step.
 fn beside(directory: &Path, path: &Path) -> io::Result<(PathBuf, File)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = directory.join(format!(".{name}.tasuki-{}", std::process::id()));
+    let new = directory.join(format!(".{name}.tasuki-new"));
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     match options.open(&new) {
-        // Left behind by a process of this number that was killed.
+        // Left behind by a run that was killed: a live one would hold the directory's lock.
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(&new)?;
             options.open(&new).map(|file| (new, file))
