@@ -85,6 +85,20 @@ fn serve_with_few_descriptors(data: &std::path::Path) -> Process {
     Process::spawn_program("sh", &words, &[])
 }
 
+/// A full disk, say.
+#[tokio::test]
+async fn a_log_that_nobody_takes_stops_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let script = "exec \"$0\" \"$@\" 2>/dev/full";
+    let mut words = vec!["-c".into(), script.into(), env!("CARGO_BIN_EXE_tasuki-broker").into()];
+    words.extend(arguments(&["serve", "--listen", "127.0.0.1:0"], data.path()));
+    // What it does is logged, every request included.
+    let mut broker = Process::spawn_program("sh", &words, &[("RUST_LOG", "debug".into())]);
+    let address = broker.address().await.expect("it listens");
+    good_call(address).await;
+    broker.kill().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::print_stderr, reason = "tells what was measured")]
 async fn five_thousand_silent_connections_are_closed_and_hold_nobody_up() {

@@ -149,6 +149,25 @@ async fn what_is_taken_already_is_said() {
     status(&session(&up, "A").await).await;
 }
 
+/// A full disk, or a terminal that was closed.
+#[tokio::test]
+async fn a_log_that_nobody_takes_stops_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut up = Process::up(&dir.path().join("up"), "").await;
+    let a = session(&up, "A").await;
+    up.kill().await;
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    up.start_saying(writer).await;
+    // That an agent plays a role is logged, and so is a request that is none.
+    let told = ask(&a, "await_my_turn", json!({})).await;
+    assert_eq!(told["can_start"], true, "{told}");
+    let nonsense = json!({ "jsonrpc": "2.0", "id": 9, "method": "no/such" });
+    let told = soon(async { a.post(&nonsense).await.answer().await }).await;
+    assert_eq!(told["error"]["code"], -32601, "{told}");
+    assert!(up.stop().await.success());
+}
+
 #[tokio::test]
 async fn a_node_without_its_broker_says_so_and_works_once_it_is_there() {
     let dir = tempfile::tempdir().unwrap();

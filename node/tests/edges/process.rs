@@ -91,8 +91,12 @@ impl Process {
 
     pub(crate) async fn start(&mut self) {
         let log = self.data.with_extension("log");
-        let log = File::options().create(true).append(true).open(log).unwrap();
-        let mut child = self.command().stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        self.start_saying(File::options().create(true).append(true).open(log).unwrap()).await;
+    }
+
+    /// With a standard error of the caller's.
+    pub(crate) async fn start_saying(&mut self, errors: impl Into<Stdio>) {
+        let mut child = self.command().stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (mut has_mcp, mut has_broker) = (false, self.broker.is_none());
         while !(has_mcp && has_broker) {
