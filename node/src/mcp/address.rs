@@ -50,20 +50,34 @@ pub(super) async fn readable(request: Request, next: Next) -> Response {
 }
 
 /// What the header `tasuki-NAME` says, else the address; both must be readable.
-fn said<T>(
+fn said<T: PartialEq>(
     parts: &Parts,
     name: &str,
     parse: fn(&str) -> Result<T, String>,
 ) -> Result<Option<T>, String> {
     let pairs = parts.uri.query().unwrap_or_default().split('&');
-    let mut pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let in_query = pairs.find(|(it, _)| *it == name).map(|(_, text)| parse(text));
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let mut in_query = pairs.filter(|(it, _)| *it == name).map(|(_, text)| parse(text));
     let in_query =
-        in_query.transpose().map_err(|why| format!("`{name}` in the address is {why}"))?;
+        only(&mut in_query).map_err(|why| format!("`{name}` in the address is {why}"))?;
     let header = format!("{HEADERS}{name}");
-    let in_header = parts.headers.get(&header).map(|it| parse(it.to_str().unwrap_or("(no text)")));
-    let in_header = in_header.transpose().map_err(|why| format!("the header {header} is {why}"))?;
+    let in_header = parts.headers.get_all(&header).iter();
+    let mut in_header = in_header.map(|it| parse(it.to_str().unwrap_or("(no text)")));
+    let in_header = only(&mut in_header).map_err(|why| format!("the header {header} is {why}"))?;
     Ok(in_header.or(in_query))
+}
+
+/// What is said once. Of two that differ nobody knows which was meant.
+fn only<T: PartialEq>(
+    all: &mut dyn Iterator<Item = Result<T, String>>,
+) -> Result<Option<T>, String> {
+    let Some(first) = all.next().transpose()? else { return Ok(None) };
+    for other in all {
+        if other? != first {
+            return Err("there more than once, each time with another value".to_owned());
+        }
+    }
+    Ok(Some(first))
 }
 
 /// A whole number; more than can be held is cut later.
@@ -119,6 +133,15 @@ mod tests {
         }
         let why = read("/mcp/A?as=x", &[("tasuki-as", "a b")]).unwrap_err();
         assert!(why.starts_with("the header tasuki-as is \"a b\", which contains ' '"), "{why}");
+        for twice in ["as=x&as=y", "as=x&hold=1&as=", "hold=1&hold=2", "hold=1&hold=soon"] {
+            read(&format!("/mcp/A?{twice}"), &[]).unwrap_err();
+        }
+        let why = read("/mcp/A?as=x&as=y", &[]).unwrap_err();
+        assert_eq!(
+            why,
+            "`as` in the address is there more than once, each time with another value"
+        );
+        read("/mcp/A?as=x&as=x&hold=5&hold=05", &[]).unwrap();
         let long = "x".repeat(65);
         assert!(read(&format!("/mcp/A?as={long}"), &[]).unwrap_err().contains("65 bytes"));
     }

@@ -236,8 +236,8 @@ impl Notices {
 
     async fn remember(&self, it: &Client<'_>) {
         if let Some((doors, session)) = it.session {
-            let loops = self.wishes.wanted().loops().cloned().collect();
-            doors.remember(session, loops).await;
+            let wishes = Arc::clone(&self.wishes);
+            doors.remember(session, move || wishes.wanted().loops().cloned().collect()).await;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Agents with no model behind them: each calls tools over one transport, and says when an
 //! answer did not come.
 
-use std::{net::SocketAddr, path::PathBuf, process::Stdio};
+use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
@@ -36,18 +36,25 @@ impl From<std::io::Error> for Broken {
     }
 }
 
+/// The extension of MCP 2026-07-28 by which a call answers with a task.
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 /// What an agent does otherwise than most.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Manner {
     /// In seconds, as its address says it.
     pub(crate) hold: Option<u64>,
     pub(crate) wants_progress: bool,
+    /// It speaks 2026-07-28, takes a task for an answer, and polls it.
+    pub(crate) takes_tasks: bool,
 }
 
 pub(crate) struct Agent {
     pub(crate) role: String,
     /// Progress notifications that came.
     pub(crate) signs: u64,
+    /// How often it asked how a task stands.
+    pub(crate) polls: u64,
     addr: SocketAddr,
     ids: u64,
     manner: Manner,
@@ -101,29 +108,58 @@ impl Agent {
             Transport::Sse => Side::Sse(None),
             Transport::Stdio => Side::Stdio(bridge(&["--role", role], data, manner).await),
         };
-        Self { role: role.to_owned(), signs: 0, addr, ids: 100, manner, side }
+        Self { role: role.to_owned(), signs: 0, polls: 0, addr, ids: 100, manner, side }
     }
 
     /// One on stdio that says which it is of those that may play the role.
     pub(crate) async fn instance(id: &str, role: &str, addr: SocketAddr, data: PathBuf) -> Self {
         let manner = Manner::default();
         let side = Side::Stdio(bridge(&["--role", role, "--as", id], data, manner).await);
-        Self { role: role.to_owned(), signs: 0, addr, ids: 100, manner, side }
+        Self { role: role.to_owned(), signs: 0, polls: 0, addr, ids: 100, manner, side }
     }
 
     /// The result of a tool, which a held call gives after a while.
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, Broken> {
-        self.ids += 1;
-        let (id, mut request) = (self.ids, call(self.ids, tool, arguments));
+        let mut request = call(0, tool, arguments);
         if self.manner.wants_progress {
             request = with_progress(request);
+        }
+        let told = self.ask(tool, request).await?;
+        if told["resultType"] != "task" { Ok(told) } else { self.awoken(told).await }
+    }
+
+    /// What a task comes to, which is asked for as often as it wants to be.
+    async fn awoken(&mut self, mut told: Value) -> Result<Value, Broken> {
+        let id = told["taskId"].as_str().unwrap().to_owned();
+        while told["status"] == "working" {
+            let pause = Duration::from_millis(told["pollIntervalMs"].as_u64().unwrap());
+            tokio::time::sleep(pause).await;
+            let params = json!({ "taskId": id });
+            let request = json!({ "jsonrpc": "2.0", "method": "tasks/get", "params": params });
+            told = self.ask(&id, request).await?;
+            self.polls += 1;
+        }
+        match told.get("result") {
+            Some(result) => Ok(result.clone()),
+            None => Err(Broken(told.to_string())),
+        }
+    }
+
+    /// The result of a request that is about something called `name`.
+    async fn ask(&mut self, name: &str, mut request: Value) -> Result<Value, Broken> {
+        self.ids += 1;
+        let id = self.ids;
+        request["id"] = id.into();
+        if self.manner.takes_tasks || matches!(self.side, Side::Stateless) {
+            request = self.manner.modern(request);
         }
         let (place, signs) = (self.manner.place(&self.role), &mut self.signs);
         let answer = match &mut self.side {
             Side::Session(client) => post(client, &request, signs).await?,
             Side::Stateless => {
-                let client = Client::modern(self.addr, &format!("/mcp/{place}"), tool);
-                post(&client, &modern(request, "edges"), signs).await?
+                let mut client = Client::modern(self.addr, &format!("/mcp/{place}"), name);
+                client.headers[1].1 = request["method"].as_str().unwrap().to_owned();
+                post(&client, &request, signs).await?
             }
             Side::Sse(stream) => {
                 let answer = over_sse(stream, self.addr, &place, &request, signs).await;
@@ -143,6 +179,16 @@ impl Agent {
 }
 
 impl Manner {
+    /// A request as clients of 2026-07-28 make it.
+    fn modern(self, request: Value) -> Value {
+        let mut request = modern(request, "edges");
+        if self.takes_tasks {
+            let declared = json!({ "extensions": { TASKS: {} } });
+            request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared;
+        }
+        request
+    }
+
     /// The end of an address.
     fn place(self, role: &str) -> String {
         self.hold.map_or_else(|| role.to_owned(), |hold| format!("{role}?hold={hold}"))
@@ -245,6 +291,10 @@ impl Bridge {
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut it = Self { stdin: process.stdin.take().unwrap(), lines, process };
+        if manner.takes_tasks {
+            // That version begins with no handshake.
+            return Ok(it);
+        }
         it.say(&initialize("2025-06-18", "edges")).await?;
         it.answer(&mut 0).await?.ok_or_else(|| Broken("there was no node".to_owned()))?;
         it.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;

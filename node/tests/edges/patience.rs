@@ -27,11 +27,14 @@ const LATE_SECS: u64 = 30;
 /// Between two signs of life, in seconds.
 const PROGRESS_SECS: u64 = 10;
 
-const TRANSPORTS: [(&str, Transport); 4] = [
-    ("session", Transport::Session),
-    ("stateless", Transport::Stateless),
-    ("sse", Transport::Sse),
-    ("stdio", Transport::Stdio),
+/// By name; whether the client takes a task, which it polls, in place of a call that is held.
+const TRANSPORTS: [(&str, Transport, bool); 6] = [
+    ("session", Transport::Session, false),
+    ("stateless", Transport::Stateless, false),
+    ("sse", Transport::Sse, false),
+    ("stdio", Transport::Stdio, false),
+    ("task", Transport::Stateless, true),
+    ("task-stdio", Transport::Stdio, true),
 ];
 
 /// One wait: whether it ends with its hold, and what it asks.
@@ -39,6 +42,7 @@ struct Wait {
     name: String,
     agent: Agent,
     ends_with_hold: bool,
+    arguments: Value,
 }
 
 struct Ended {
@@ -50,7 +54,7 @@ struct Ended {
 impl Wait {
     async fn run(mut self) -> Ended {
         let began = Instant::now();
-        let answer = self.agent.call("await_my_turn", json!({ "loop": self.name })).await;
+        let answer = self.agent.call("await_my_turn", self.arguments.clone()).await;
         let after = began.elapsed();
         let name = &self.name;
         let mut answer = answer.unwrap_or_else(|why| panic!("{name} after {after:?}: {why:?}"));
@@ -77,6 +81,8 @@ impl Ended {
             let words = json!(format!("go on with {name}"));
             assert_eq!(told, (&json!(true), &json!(2), &words), "{name}: {answer}");
         }
+        let is_task = name.starts_with("task");
+        assert_eq!(is_task, 0 < wait.agent.polls, "{name}: {} polls", wait.agent.polls);
         let due = after.as_secs() / PROGRESS_SECS;
         let signs = wait.agent.signs;
         match name.ends_with("progress") {
@@ -92,11 +98,17 @@ async fn a_long_silent_wait_ends_with_its_own_answer_over_each_transport() {
     let dir = tempfile::tempdir().unwrap();
     let broker = Process::broker(&dir.path().join("broker"), "").await;
     let mut manners = Vec::new();
-    for (transport, it) in TRANSPORTS {
+    for (transport, it, takes_tasks) in TRANSPORTS {
         for (silence, wants_progress) in [("silent", false), ("progress", true)] {
+            // A task gives no signs of life: it is asked.
+            if takes_tasks && wants_progress {
+                continue;
+            }
             for (end, ends_with_hold) in [("kept", true), ("woken", false)] {
                 let name = format!("{transport}-{end}-{silence}");
-                manners.push((name, it, wants_progress, ends_with_hold));
+                let hold = Some(if ends_with_hold { secs } else { secs + LONGER_SECS });
+                let manner = Manner { hold, wants_progress, takes_tasks };
+                manners.push((name, it, manner, ends_with_hold));
             }
         }
     }
@@ -106,14 +118,18 @@ async fn a_long_silent_wait_ends_with_its_own_answer_over_each_transport() {
     let a = Client::new(node.mcp, "/mcp/A").await;
 
     let (mut kept, mut woken) = (JoinSet::new(), JoinSet::new());
-    for (name, transport, wants_progress, ends_with_hold) in &manners {
+    for (name, transport, manner, ends_with_hold) in &manners {
         node.json(&format!("loop start {name} --participants A,{name}")).await;
-        let hold = Some(if *ends_with_hold { secs } else { secs + LONGER_SECS });
-        let manner = Manner { hold, wants_progress: *wants_progress };
-        let agent = Agent::with(*transport, name, node.mcp, node.data.clone(), manner).await;
-        let wait = Wait { name: name.clone(), agent, ends_with_hold: *ends_with_hold };
+        let agent = Agent::with(*transport, name, node.mcp, node.data.clone(), *manner).await;
+        let mut arguments = json!({ "loop": name });
+        if manner.takes_tasks {
+            // No call is held, so no hold ends it.
+            arguments["timeout_sec"] = manner.hold.into();
+        }
+        let (name, ends_with_hold) = (name.clone(), *ends_with_hold);
+        let wait = Wait { name, agent, ends_with_hold, arguments };
         // Those that are woken begin first, so that each has waited long enough by then.
-        (if *ends_with_hold { &mut kept } else { &mut woken }).spawn(wait.run());
+        (if ends_with_hold { &mut kept } else { &mut woken }).spawn(wait.run());
     }
     for (name, ..) in &manners {
         let waits = async {

@@ -286,6 +286,48 @@ async fn a_task_is_known_to_its_own_role_alone() {
     assert_eq!(Asker::new(&world, "/mcp").stands(&id).await, "working");
 }
 
+/// An agent that polls does not keep a role that a person gave to another, nor is it woken by
+/// the other's turn.
+#[tokio::test]
+async fn a_task_of_an_agent_that_lost_its_role_is_cancelled_for_good() {
+    let world = World::new().await;
+    let (old, new) = (Asker::new(&world, "/mcp/B?as=old"), Asker::new(&world, "/mcp/B?as=new"));
+    let take_over = async |who: &str| {
+        let mut http = Http::connect(world.addr).await;
+        http.send(&format!("POST /take-over/B?as={who}"), &[], b"").await;
+        assert_eq!(http.status, 200);
+    };
+    let polled = old.wait().await;
+    assert_eq!(old.stands(&polled).await, "working");
+    world.shared.until("parked", |state| state.waiting == 1).await;
+    take_over("new").await;
+    world.shared.until("its wait ends", |state| state.waiting == 0).await;
+    let lost = old.get(&polled).await;
+    assert_eq!(lost["status"], "cancelled");
+    let why = "Another agent plays this role by now. There is nothing to do.";
+    assert_eq!(lost["statusMessage"], why);
+    world.shared.give_to("B", words("a secret"));
+    assert_eq!(old.get(&polled).await, lost, "not woken by the other's turn");
+    let refused = old.tool(json!({})).await;
+    assert_eq!(refused["structuredContent"]["error"]["code"], "role_in_use", "{refused}");
+    let begun = new.tool(json!({})).await;
+    assert_eq!(begun["structuredContent"]["can_start"], true, "{begun}");
+
+    // One that did not ask meanwhile, and whose successor waits too.
+    world.shared.give_to("A", words("x"));
+    let theirs = new.wait().await;
+    take_over("old").await;
+    let mine = old.wait().await;
+    world.shared.give_to("B", words("y"));
+    assert_eq!(new.stands(&theirs).await, "cancelled");
+    assert_eq!(old.stands(&mine).await, "completed");
+    // Who gets the role back gets nothing of what was cancelled.
+    take_over("new").await;
+    assert_eq!(new.stands(&theirs).await, "cancelled");
+    assert_eq!(old.get(&polled).await, lost);
+    world.shared.until("no wait is left", |state| state.waiting == 0).await;
+}
+
 #[tokio::test]
 async fn a_task_outlives_its_node_and_a_broker_that_is_away() {
     let data = tempfile::tempdir().unwrap();

@@ -11,6 +11,8 @@ use std::{
 use tasuki_proto::id::LoopId;
 use tokio::sync::watch;
 
+use crate::mcp::transport::sessions::put;
+
 /// What the names of files with subscriptions end in.
 pub(in crate::mcp) const SUBSCRIBED: &str = "loops";
 
@@ -34,6 +36,8 @@ pub(in crate::mcp) struct Doors {
     known: Arc<Mutex<BTreeMap<String, watch::Sender<Door>>>>,
     /// Where subscriptions are remembered; `None`: nowhere.
     dir: Option<Arc<Path>>,
+    /// One writes at a time, so that the latest is written last.
+    writing: Arc<Mutex<()>>,
 }
 
 impl Doors {
@@ -50,16 +54,24 @@ impl Doors {
         Some(self.dir.as_ref()?.join(session).with_extension(SUBSCRIBED))
     }
 
-    /// What `session` subscribed to, for when the node starts anew.
-    pub(super) async fn remember(&self, session: &str, loops: Vec<LoopId>) {
+    /// What `session` subscribed to by the time it is written, for when the node starts anew.
+    pub(super) async fn remember(
+        &self,
+        session: &str,
+        loops: impl FnOnce() -> Vec<LoopId> + Send + 'static,
+    ) {
         // Only a session that is known has a name that is one of ours.
         let Some(file) = self.file(session).filter(|_| self.known().contains_key(session)) else {
             return;
         };
-        let lines: String = loops.iter().map(|loop_id| format!("{loop_id}\n")).collect();
-        let written = tokio::task::spawn_blocking(move || match lines.is_empty() {
-            true => std::fs::remove_file(file),
-            false => std::fs::write(file, lines),
+        let writing = Arc::clone(&self.writing);
+        let written = tokio::task::spawn_blocking(move || {
+            let _alone = writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let lines: String = loops().iter().map(|loop_id| format!("{loop_id}\n")).collect();
+            match lines.is_empty() {
+                true => std::fs::remove_file(file),
+                false => put(&file, lines.as_bytes()),
+            }
         });
         if let Ok(Err(error)) = written.await {
             tracing::debug!(%error, "subscriptions are not remembered");

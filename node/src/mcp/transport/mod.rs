@@ -9,11 +9,11 @@ pub(super) mod handed;
 pub(super) mod lines;
 pub(super) mod served;
 pub(super) mod server;
+pub(super) mod sessions;
 pub(super) mod stdio;
 
 mod early;
 mod events;
 mod security;
-mod sessions;
 mod sse;
 mod streamable;

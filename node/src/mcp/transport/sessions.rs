@@ -320,6 +320,26 @@ where
     })
 }
 
+/// Puts `bytes` at `path` whole or not at all, and leaves no draft behind. Not synced: what a
+/// power cut takes, a client begins anew.
+pub(in crate::mcp) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_added_extension("new");
+    let put = std::fs::write(&draft, bytes).and_then(|()| std::fs::rename(&draft, path));
+    if put.is_err() {
+        // On a full disk there may be one; that it was not written is what is told.
+        drop(std::fs::remove_file(&draft));
+    }
+    put
+}
+
+/// `None`: somebody else removed it.
+fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
+}
+
 /// What each client of one address said when it began, one file each.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
@@ -343,17 +363,21 @@ impl Files {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
-            files.push((entry.metadata()?.modified()?, entry.path()));
+            // Sessions begin and end meanwhile, and their files with them.
+            if let Some(metadata) = unless_gone(entry.metadata())? {
+                files.push((metadata.modified()?, entry.path()));
+            }
         }
         files.sort();
         let excess = files.len().saturating_sub(FILES_MAX);
-        files.into_iter().take(excess).try_for_each(|(_, path)| std::fs::remove_file(path))
+        files.into_iter().take(excess).try_for_each(|(_, path)| {
+            let removed = unless_gone(std::fs::remove_file(path));
+            removed.map(|_| ())
+        })
     }
 
     fn write(&self, path: &Path, json: &[u8]) -> io::Result<()> {
-        let draft = path.with_extension("new");
-        std::fs::write(&draft, json)?;
-        std::fs::rename(&draft, path)?;
+        put(path, json)?;
         self.prune()
     }
 }
@@ -414,6 +438,47 @@ mod tests {
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);
         assert_eq!(config.channel_capacity, CHANNEL_CAPACITY);
+    }
+
+    #[test]
+    fn what_cannot_be_put_leaves_what_was_there_and_no_draft() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = || {
+            let entries = std::fs::read_dir(dir.path()).unwrap();
+            entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+        };
+        let path = dir.path().join("x.json");
+        put(&path, b"old").unwrap();
+        put(&path, b"new").unwrap();
+        assert_eq!(
+            (std::fs::read(&path).unwrap(), names()),
+            (b"new".to_vec(), vec!["x.json".into()])
+        );
+        // In the way of the last step.
+        let taken = dir.path().join("taken");
+        std::fs::create_dir(&taken).unwrap();
+        put(&taken, b"new").unwrap_err();
+        assert_eq!(names().len(), 2, "{:?}", names());
+    }
+
+    /// Several clients begin at once, and each forgets the same ones.
+    #[test]
+    fn what_another_removed_is_no_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files::open(dir.path().to_owned()).unwrap();
+        let fresh = || files.path(&uuid::Uuid::new_v4().to_string()).unwrap();
+        (0..FILES_MAX).for_each(|_| std::fs::write(fresh(), "{}").unwrap());
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..16 {
+                        files.write(&fresh(), b"{}").unwrap();
+                    }
+                });
+            }
+        });
+        files.prune().unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), FILES_MAX);
     }
 
     #[tokio::test]
