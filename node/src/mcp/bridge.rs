@@ -141,6 +141,9 @@ async fn carry(
                         if let Some(node) = &mut node {
                             node.write(&line).await.ok();
                         }
+                        if let Some(away) = &mut away {
+                            away.asked(&place);
+                        }
                     }
                     ToDo::Answer(line) => say(&mut stdout, line.as_bytes()).await?,
                     ToDo::Nothing => {}
@@ -182,7 +185,7 @@ async fn carry(
             }
             () = at(agent_left) => return Ok(()),
         }
-        if let Some(Away { answer_at: None, why, .. }) = &away {
+        if let Some(Away { answer_at: None, is_asked: false, why, .. }) = &away {
             for line in conversation.answer_all(why) {
                 say(&mut stdout, line.as_bytes()).await?;
             }
@@ -199,6 +202,8 @@ type Attempt = Pin<Box<dyn Future<Output = Result<Node, Error>> + Send>>;
 struct Away {
     /// When what is open is answered without it; `None`: that time has come.
     answer_at: Option<Instant>,
+    /// Something was asked since that time had come, and the node is looked for on its account.
+    is_asked: bool,
     attempt: Attempt,
     /// Before the next attempt, in milliseconds.
     pause_ms: u64,
@@ -210,6 +215,7 @@ impl Away {
     fn begin(place: &Place, answer_ms: u64) -> Self {
         Self {
             answer_at: Some(Instant::now() + Duration::from_millis(answer_ms)),
+            is_asked: false,
             // A node that takes connections only to close them is not asked without a pause.
             attempt: place.attempt(RETRY_MS.0),
             pause_ms: RETRY_MS.0 * 2,
@@ -217,7 +223,16 @@ impl Away {
         }
     }
 
+    /// What was found before says nothing about now: people start a node and ask again.
+    fn asked(&mut self, place: &Place) {
+        if self.answer_at.is_none() && !self.is_asked {
+            self.is_asked = true;
+            self.attempt = place.attempt(0);
+        }
+    }
+
     fn failed(&mut self, error: &Error, place: &Place) {
+        self.is_asked = false;
         self.why = match error {
             Error::NoNode { url, why } => format!("no node answers at {url}: {why}"),
             Error::Address(_) | Error::Refused { .. } | Error::Agent(_) | Error::Random(_) => {
