@@ -166,9 +166,13 @@ impl Conversation {
         if let Some(at) = self.swallow.iter().position(|(swallowed, _)| swallowed == id) {
             return self.swallow.remove(at).1;
         }
-        if let Some(at) = self.open.iter().position(|request| request.id == *id) {
-            let answered = self.open.remove(at);
-            self.listed.extend(answered.list.filter(|_| message.get("result").is_some()));
+        // One answer is all that comes for an id, also when several requests had it.
+        let answered = self.open.extract_if(.., |request| request.id == *id);
+        let lists = answered.filter_map(|request| request.list);
+        if message.get("result").is_some() {
+            self.listed.extend(lists);
+        } else {
+            lists.for_each(drop);
         }
         vec![line]
     }
@@ -304,6 +308,18 @@ mod tests {
         assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_empty());
         assert_eq!(it.node_said(r#"{"id":"w","result":{}}"#.into()).len(), 1);
         assert!(it.is_answered());
+    }
+
+    /// A client that says a request again under the same id.
+    #[test]
+    fn requests_of_one_id_are_answered_by_one_answer() {
+        let mut it = begun();
+        for _ in 0..2 * OPEN_MAX {
+            said(&mut it, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+            said(&mut it, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+            assert_eq!(it.node_said(r#"{"id":1,"result":{}}"#.into()).len(), 1);
+            assert!(it.is_answered() && it.again().is_empty());
+        }
     }
 
     #[test]
