@@ -147,6 +147,25 @@ async fn a_node_that_stays_away_is_answered_for_and_found_where_it_comes_back() 
     assert_eq!(told["result"]["structuredContent"]["turn"], 1, "looked for when asked: {told}");
 }
 
+/// As clients do that take a long silence for a lost message.
+#[tokio::test]
+async fn a_request_said_twice_under_one_id_is_answered_with_the_turn() {
+    let world = World::new().await;
+    let mut b = Agent::new(&world, Some("B"), None);
+    b.begin().await;
+    b.say(&call(1, "await_my_turn", json!({})).to_string()).await;
+    world.shared.until("parked", |state| state.waiting == 1).await;
+    b.say(&call(1, "await_my_turn", json!({})).to_string()).await;
+    b.say(&call(2, "loop_status", json!({})).to_string()).await;
+    assert_eq!(b.hear().await["id"], 2, "the first goes on waiting");
+    world.shared.give_to("B", Default::default());
+    let told = b.hear().await;
+    assert_eq!((&told["id"], &told["result"]["structuredContent"]["turn"]), (&json!(1), &json!(2)));
+    world.shared.until("handed", |state| state.handed == [2]).await;
+    b.say(&call(1, "loop_status", json!({})).to_string()).await;
+    assert_eq!(b.hear().await["id"], 1, "an id that was answered is free");
+}
+
 #[tokio::test]
 async fn an_agent_on_stdio_is_woken_by_a_task_though_its_node_restarts() {
     let data = tempfile::tempdir().unwrap();

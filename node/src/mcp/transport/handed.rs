@@ -175,9 +175,15 @@ pub(in crate::mcp) struct Probes {
     open: Mutex<HashMap<RequestId, Probe>>,
 }
 
-/// The connection has [`IN_FLIGHT_MAX`] requests open.
+/// Why a request is not taken.
 #[derive(Debug)]
-pub(in crate::mcp) struct TooMany(pub RequestId);
+pub(in crate::mcp) enum NotTaken {
+    /// The connection has [`IN_FLIGHT_MAX`] requests open.
+    TooMany(RequestId),
+    /// One of the same id is open, said before: its answer is the answer to both. Taken as well,
+    /// it would end the wait of the first, and only one of the two answers would be sent.
+    Repeated,
+}
 
 impl Probes {
     pub(in crate::mcp) fn new(unwritten: TaskTracker) -> Self {
@@ -188,12 +194,15 @@ impl Probes {
     pub(in crate::mcp) fn received(
         &self,
         message: &mut RxJsonRpcMessage<RoleServer>,
-    ) -> Result<(), TooMany> {
+    ) -> Result<(), NotTaken> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         match message {
             JsonRpcMessage::Request(request) => {
+                if open.contains_key(&request.id) {
+                    return Err(NotTaken::Repeated);
+                }
                 if IN_FLIGHT_MAX <= open.len() {
-                    return Err(TooMany(request.id.clone()));
+                    return Err(NotTaken::TooMany(request.id.clone()));
                 }
                 let probe = Probe::new(&self.unwritten);
                 request.request.extensions_mut().insert(probe.clone());

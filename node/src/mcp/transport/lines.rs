@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    handed::{Probe, Probes, TooMany},
+    handed::{NotTaken, Probe, Probes},
     server::Life,
 };
 
@@ -228,7 +228,8 @@ impl<R: AsyncBufRead + Unpin + Send> Transport<RoleServer> for Connection<R> {
             match serde_json::from_slice::<ClientJsonRpcMessage>(&line) {
                 Ok(mut message) => match self.probes.received(&mut message) {
                     Ok(()) => return Some(message),
-                    Err(TooMany(id)) => self.say(Self::too_many(id)),
+                    Err(NotTaken::TooMany(id)) => self.say(Self::too_many(id)),
+                    Err(NotTaken::Repeated) => {}
                 },
                 Err(error) => self.say(complaint(&line, &error)),
             }

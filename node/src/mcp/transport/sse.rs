@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    handed::{Probe, Probes, TooMany},
+    handed::{NotTaken, Probe, Probes},
     served::{Lifeline, Served},
     server::{Server, read_body, refuse},
 };
@@ -207,17 +207,26 @@ impl Session {
         let overloaded = || {
             refuse(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "too many messages are waiting")
         };
-        if let Err(TooMany(id)) = self.probes.received(&mut message) {
-            let error = ErrorData::internal_error("too many requests are not answered yet", None);
-            let refusal = Outgoing::new(&JsonRpcMessage::error(error, Some(id)), None);
-            let told = refusal.is_some_and(|refusal| self.outgoing.try_send(refusal).is_ok());
-            return if told { accepted() } else { overloaded() };
-        }
-        match self.incoming.try_send(message) {
-            Ok(()) => accepted(),
-            Err(mpsc::error::TrySendError::Full(_)) => overloaded(),
-            Err(mpsc::error::TrySendError::Closed(_)) => {
-                refuse(StatusCode::NOT_FOUND, "not_found", "the stream has ended")
+        // Before anything is noted of a message that cannot be taken.
+        let place = match self.incoming.try_reserve() {
+            Ok(place) => place,
+            Err(mpsc::error::TrySendError::Full(())) => return overloaded(),
+            Err(mpsc::error::TrySendError::Closed(())) => {
+                return refuse(StatusCode::NOT_FOUND, "not_found", "the stream has ended");
+            }
+        };
+        match self.probes.received(&mut message) {
+            Ok(()) => {
+                place.send(message);
+                accepted()
+            }
+            Err(NotTaken::Repeated) => accepted(),
+            Err(NotTaken::TooMany(id)) => {
+                let error =
+                    ErrorData::internal_error("too many requests are not answered yet", None);
+                let refusal = Outgoing::new(&JsonRpcMessage::error(error, Some(id)), None);
+                let told = refusal.is_some_and(|refusal| self.outgoing.try_send(refusal).is_ok());
+                if told { accepted() } else { overloaded() }
             }
         }
     }
