@@ -8,3 +8,4 @@ pub mod mcp;
 pub mod node;
 pub mod paths;
 pub mod role;
+mod visible;

@@ -4,6 +4,8 @@
 //! letters or hide any: no control characters but newlines, no escape sequences, no bidirectional
 //! or invisible ones.
 
+use crate::visible::is_visible;
+
 /// Where texts are wrapped when the terminal does not say how wide it is, in characters.
 const WIDTH: usize = 96;
 
@@ -36,11 +38,7 @@ fn shown(c: char) -> Option<char> {
     match c {
         '\n' => Some('\n'),
         '\t' => Some(' '),
-        c if c.is_control() => None,
-        '\u{061c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}' => None,
-        '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => None,
-        '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => None,
-        c => Some(c),
+        c => is_visible(c).then_some(c),
     }
 }
 

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     config::ToolsetChoice,
     role::{Actions, Refusal, player::Instance},
+    visible::is_visible,
 };
 
 pub(super) use self::{
@@ -156,7 +157,7 @@ pub(super) fn label(client: Option<&Implementation>) -> String {
         || "unknown".to_owned(),
         |client| {
             let label = format!("{} {}", client.name, client.version);
-            label.chars().filter(|c| !c.is_control()).take(LABEL_CHARS_MAX).collect()
+            label.chars().filter(|c| is_visible(*c)).take(LABEL_CHARS_MAX).collect()
         },
     )
 }
@@ -252,6 +253,12 @@ fn schema(properties: serde_json::Value, required: &[&str]) -> Arc<JsonObject> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clients_name_cannot_pass_for_other_text() {
+        let client = Implementation::new("a\u{202e}b\u{2028}\u{1b}[1mc", "1\n2");
+        assert_eq!(label(Some(&client)), "ab[1mc 12");
+    }
 
     #[test]
     fn a_set_in_full_shows_what_its_core_does_not() {
