@@ -13,20 +13,20 @@ use rmcp::{
 };
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    sync::{mpsc, oneshot},
+    sync::{Mutex, Semaphore},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    handed::{NotTaken, Probe, Probes},
+    handed::{NotTaken, Probes},
     server::Life,
 };
 
 /// One line, in bytes: what clients' own libraries take.
 pub(in crate::mcp) const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Messages on their way out.
-const CHANNEL_CAPACITY: usize = 256;
+/// Complaints that a client has not read yet; more are dropped.
+const UNREAD_MAX: usize = 256;
 
 /// Lines of bounded length. Reading can be given up and taken up again at any await.
 #[derive(Debug)]
@@ -106,51 +106,54 @@ pub(in crate::mcp) fn too_long() -> String {
     .to_string()
 }
 
-struct Outgoing {
-    line: String,
-    probe: Option<Probe>,
-    written: Option<oneshot::Sender<()>>,
-}
-
 /// The server's side of one connection.
-pub(in crate::mcp) struct Connection<R> {
+pub(in crate::mcp) struct Connection<R, W> {
     reader: Reader<R>,
-    outgoing: Option<mpsc::Sender<Outgoing>>,
+    /// Whoever has a line writes it: another task to do so would be one more to wake.
+    writer: Arc<Mutex<W>>,
+    /// Bounds what is said of the transport's own.
+    unread: Arc<Semaphore>,
     probes: Arc<Probes>,
     stopping: CancellationToken,
     gone: CancellationToken,
+    tasks: TaskTracker,
 }
 
-impl<R: AsyncBufRead + Unpin> Connection<R> {
+impl<R, W> Connection<R, W>
+where
+    R: AsyncBufRead + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     /// `gone` is cancelled when the agent is, so that its waits end with it.
-    pub(in crate::mcp) fn new(
-        reader: R,
-        writer: impl AsyncWrite + Send + Unpin + 'static,
-        life: &Life,
-        gone: CancellationToken,
-    ) -> Self {
-        let (outgoing, to_write) = mpsc::channel(CHANNEL_CAPACITY);
-        life.tasks.spawn(async move {
-            if let Err(error) = write(writer, to_write).await {
-                tracing::debug!(%error, "an agent's connection broke");
-            }
-        });
+    pub(in crate::mcp) fn new(reader: R, writer: W, life: &Life, gone: CancellationToken) -> Self {
         Self {
             reader: Reader::new(reader),
-            outgoing: Some(outgoing),
+            writer: Arc::new(Mutex::new(writer)),
+            unread: Arc::new(Semaphore::new(UNREAD_MAX)),
             probes: Arc::new(Probes::new(life.unwritten.clone())),
             stopping: life.stopping.clone(),
             gone,
+            tasks: life.tasks.clone(),
         }
     }
 
     /// Says something of the transport's own; lost if the client does not read.
     fn say(&self, line: String) {
-        if let Some(outgoing) = &self.outgoing
-            && outgoing.try_send(Outgoing { line, probe: None, written: None }).is_err()
-        {
-            tracing::debug!("an agent does not read its answers");
-        }
+        let Ok(permit) = Arc::clone(&self.unread).try_acquire_owned() else {
+            return tracing::debug!("an agent does not read its answers");
+        };
+        let (writer, gone) = (Arc::clone(&self.writer), self.gone.clone());
+        self.tasks.spawn(async move {
+            let _permit = permit;
+            tokio::select! {
+                written = write(&writer, line) => {
+                    if let Err(error) = written {
+                        tracing::debug!(%error, "an agent's connection broke");
+                    }
+                }
+                () = gone.cancelled() => {}
+            }
+        });
     }
 
     fn too_many(id: RequestId) -> String {
@@ -160,45 +163,32 @@ impl<R: AsyncBufRead + Unpin> Connection<R> {
     }
 }
 
-async fn write(
-    mut writer: impl AsyncWrite + Unpin,
-    mut to_write: mpsc::Receiver<Outgoing>,
-) -> io::Result<()> {
-    while let Some(Outgoing { mut line, probe, written }) = to_write.recv().await {
-        line.push('\n');
-        writer.write_all(line.as_bytes()).await?;
-        writer.flush().await?;
-        if let Some(probe) = probe {
-            probe.written();
-        }
-        if let Some(written) = written {
-            // Whoever asked may have gone; the line is written all the same.
-            written.send(()).ok();
-        }
-    }
-    writer.shutdown().await
+async fn write(writer: &Mutex<impl AsyncWrite + Unpin>, mut line: String) -> io::Result<()> {
+    line.push('\n');
+    let mut writer = writer.lock().await;
+    writer.write_all(line.as_bytes()).await?;
+    writer.flush().await
 }
 
-fn broken() -> io::Error {
-    io::ErrorKind::BrokenPipe.into()
-}
-
-impl<R: AsyncBufRead + Unpin + Send> Transport<RoleServer> for Connection<R> {
+impl<R, W> Transport<RoleServer> for Connection<R, W>
+where
+    R: AsyncBufRead + Unpin + Send,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     type Error = io::Error;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let outgoing = self.outgoing.clone();
+        let writer = Arc::clone(&self.writer);
         let probe = self.probes.answered(&message);
         async move {
-            let line = serde_json::to_string(&message)?;
-            let (written, is_written) = oneshot::channel();
-            let outgoing = outgoing.ok_or_else(broken)?;
-            let message = Outgoing { line, probe, written: Some(written) };
-            outgoing.send(message).await.map_err(|_| broken())?;
-            is_written.await.map_err(|_| broken())
+            write(&writer, serde_json::to_string(&message)?).await?;
+            if let Some(probe) = probe {
+                probe.written();
+            }
+            Ok(())
         }
     }
 
@@ -237,8 +227,11 @@ impl<R: AsyncBufRead + Unpin + Send> Transport<RoleServer> for Connection<R> {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.outgoing = None;
-        Ok(())
+        match self.writer.try_lock() {
+            Ok(mut writer) => writer.shutdown().await,
+            // Its client does not read; the line that is stuck ends with its task.
+            Err(_) => Ok(()),
+        }
     }
 }
 
