@@ -218,7 +218,7 @@ mod tests {
 
     fn around(system: System, env: &[(&str, &str)]) -> Around {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Around { system, home: "/home/u".into(), env: env.collect(), directory: "/work".into() }
+        Around { system, home: "/home/u".into(), env: env.collect(), directory: "/there".into() }
     }
 
     fn check(client: Client, system: System, env: &[(&str, &str)], expected: &str) {
@@ -270,7 +270,7 @@ mod tests {
             (Client::ClaudeCode, "CLAUDE_CONFIG_DIR", "/x", "/x/.claude.json"),
             (Client::ClaudeCode, "CLAUDE_CONFIG_DIR", " ", "/home/u/.claude.json"),
             (Client::Codex, "CODEX_HOME", "/x", "/x/config.toml"),
-            (Client::Codex, "CODEX_HOME", "x", "/work/x/config.toml"),
+            (Client::Codex, "CODEX_HOME", "x", "/there/x/config.toml"),
             (Client::Gemini, "GEMINI_CLI_HOME", "/x", "/x/.gemini/settings.json"),
             (Client::Cline, "CLINE_DIR", "/x", "/x/data/settings/cline_mcp_settings.json"),
             (Client::Cline, "CLINE_DATA_DIR", "/x", "/x/settings/cline_mcp_settings.json"),

@@ -6,7 +6,7 @@
 use std::any::Any;
 
 use http::request::Parts;
-use rmcp::ServerHandler;
+use rmcp::{RoleServer, ServerHandler, ServiceExt as _, transport::Transport};
 use tasuki_proto::id::RoleId;
 use tokio_util::sync::CancellationToken;
 
@@ -66,4 +66,24 @@ pub trait Served: Send + Sync + 'static {
 
     /// A client closed its session, with the request `closing`.
     fn left(&self, _closing: &Parts) {}
+}
+
+/// Serves one connection until it ends or is `gone`.
+pub(super) async fn converse(
+    handler: impl ServerHandler,
+    connection: impl Transport<RoleServer> + 'static,
+    gone: CancellationToken,
+) {
+    let served = tokio::select! {
+        served = handler.serve_with_ct(connection, gone.clone()) => served,
+        () = gone.cancelled() => return,
+    };
+    match served {
+        Ok(running) => {
+            if let Err(error) = running.waiting().await {
+                tracing::debug!(%error, "a connection's service ended");
+            }
+        }
+        Err(error) => tracing::debug!(%error, "a connection was not initialized"),
+    }
 }

@@ -17,17 +17,17 @@ use axum::{
 use futures::{Stream, stream};
 use http::{StatusCode, request::Parts};
 use rmcp::{
-    RoleServer, ServerHandler, ServiceExt as _,
+    RoleServer,
     model::{ClientJsonRpcMessage, ErrorData, GetExtensions as _, JsonRpcMessage},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
 use tokio::sync::mpsc;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
 use super::{
     handed::{NotTaken, Probe, Probes},
-    served::{Lifeline, Served},
+    served::{Lifeline, Served, converse},
     server::{Server, read_body, refuse},
 };
 use crate::role::player::Ended;
@@ -122,21 +122,6 @@ fn open<S: Served>(server: Arc<Server<S>>, served: &S, request: Request) -> Resp
     Sse::new(events(endpoint, to_send, held))
         .keep_alive(KeepAlive::new().interval(Duration::from_millis(KEEP_ALIVE_MS)))
         .into_response()
-}
-
-async fn converse(handler: impl ServerHandler, connection: Connection, gone: CancellationToken) {
-    let served = tokio::select! {
-        served = handler.serve_with_ct(connection, gone.clone()) => served,
-        () = gone.cancelled() => return,
-    };
-    match served {
-        Ok(running) => {
-            if let Err(error) = running.waiting().await {
-                tracing::debug!(%error, "a stream's service ended");
-            }
-        }
-        Err(error) => tracing::debug!(%error, "a stream was not initialized"),
-    }
 }
 
 /// A message counts as written when the connection asks for the one after it.

@@ -15,12 +15,11 @@ use http::{
     header::{CONNECTION, UPGRADE as UPGRADE_HEADER},
 };
 use hyper_util::rt::TokioIo;
-use rmcp::ServiceExt as _;
 use tokio::io::BufReader;
 
 use super::{
     lines::Connection,
-    served::{Lifeline, Served},
+    served::{Lifeline, Served, converse},
     server::{Server, refuse},
 };
 use crate::role::player::Ended;
@@ -103,18 +102,7 @@ fn open<S: Served>(server: Arc<Server<S>>, served: &S, mut request: Request) -> 
         };
         let (reader, writer) = tokio::io::split(io);
         let connection = Connection::new(BufReader::new(reader), writer, &life, gone.clone());
-        let served = tokio::select! {
-            served = handler.serve_with_ct(connection, gone.clone()) => served,
-            () = gone.cancelled() => return,
-        };
-        match served {
-            Ok(running) => {
-                if let Err(error) = running.waiting().await {
-                    tracing::debug!(%error, "an agent's service ended");
-                }
-            }
-            Err(error) => tracing::debug!(%error, "an agent was not initialized"),
-        }
+        converse(handler, connection, gone).await;
     });
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
