@@ -4,11 +4,12 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const API: [&str; 4] = [
+const API: [&str; 5] = [
     "tasuki/v1/turn_loop.proto",
     "tasuki/v1/directory.proto",
     "tasuki/v1/waits.proto",
     "tasuki/v1/feed.proto",
+    "tasuki/v1/access.proto",
 ];
 const JOURNAL: &str = "tasuki/journal/v1/journal.proto";
 

@@ -93,6 +93,38 @@ name!(
     InstanceId
 );
 
+name!(
+    /// A bearer's credential, without its secret.
+    TokenId
+);
+name!(
+    /// A way for one node to join.
+    InvitationId
+);
+
+/// What belongs to no workspace is kept in this one. Nobody can ask for it by name: no id begins
+/// like that.
+const SYSTEM: &str = "_system";
+
+impl WorkspaceId {
+    /// The workspace of tokens and invitations.
+    pub fn system() -> Self {
+        Self(SYSTEM.into())
+    }
+
+    pub fn is_system(&self) -> bool {
+        self.as_str() == SYSTEM
+    }
+
+    /// A name as the journal has it: a workspace's, or that of [`WorkspaceId::system`].
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn of_journal(name: &str) -> Result<Self, InvalidId> {
+        if name == SYSTEM { Ok(Self::system()) } else { name.parse() }
+    }
+}
+
 /// One intent of one client, however often it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdempotencyKey {

@@ -6,12 +6,15 @@
 //! - [`stored`]: the journal's format as generated. It outlives any release.
 //! - [`id`] and [`limits`]: the vocabulary; a value of one of these types is already valid.
 //! - [`reason`]: why a call was refused, carried in `google.rpc.ErrorInfo`.
+//! - [`token`] and [`invitation`]: what a bearer shows, and the line that makes somebody one.
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
 
 pub mod id;
+pub mod invitation;
 pub mod limits;
 pub mod reason;
+pub mod token;
 
 /// Generated from `tasuki/v1/*.proto`.
 #[allow(

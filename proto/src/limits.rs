@@ -52,3 +52,13 @@ pub const WORKSPACE_DEFAULT: &str = "default";
 
 /// The loop every workspace starts with.
 pub const LOOP_DEFAULT: &str = "main";
+
+/// Until an invitation expires unless it says otherwise, in milliseconds: an hour.
+pub const INVITATION_MS: u64 = 3600 * 1000;
+
+/// The longest time an invitation can be used, a rotated secret stays good, in milliseconds:
+/// 30 days.
+pub const INVITATION_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
+
+/// How long the old secret of a rotated token stays good unless said otherwise, in milliseconds.
+pub const OVERLAP_MS: u64 = 10 * 60 * 1000;

@@ -78,6 +78,20 @@ reasons! {
     KeyExpired          "key_expired"        OutOfRange         false true;
     /// A named bound is reached.
     Overloaded          "overloaded"         ResourceExhausted  true  false;
+    /// No token came with the call, or none that is good.
+    Unauthenticated     "unauthenticated"    Unauthenticated    false false;
+    /// The token lacks the right that the call takes.
+    RightForbidden      "right_forbidden"    PermissionDenied   false false;
+    /// There is no such workspace, or none that the token may see.
+    UnknownWorkspace    "unknown_workspace"  NotFound           false false;
+    /// The node was registered with another token.
+    NodeForbidden       "node_forbidden"     PermissionDenied   false false;
+    /// No invitation has this code, or none that is still open.
+    UnknownInvitation   "unknown_invitation" NotFound           false false;
+    /// Another has joined with this code already.
+    InvitationSpent     "invitation_spent"   FailedPrecondition false false;
+    /// No token has this id.
+    UnknownToken        "unknown_token"      NotFound           false false;
     /// Records asked for are no longer kept.
     Compacted           "compacted"          OutOfRange         false false;
     /// The reader fell behind and resumes after the last sequence it saw.

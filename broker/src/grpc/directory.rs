@@ -44,6 +44,7 @@ impl Directory for Service {
             roles,
             take_over: it.take_over,
             software: parse::label("software", &it.software)?,
+            orphan_of: None,
         };
         let request = rules::Request {
             // A node that registers has no epoch yet.
@@ -123,6 +124,7 @@ fn node(id: &NodeId, it: &rules::directory::Node, view: &View<'_>) -> wire::Node
         last_seen_ms: render::ms(seen),
         software: it.software.clone(),
         registered_ms: it.registered.as_millis(),
+        token: render::text(it.token.as_ref()),
     }
 }
 

@@ -135,7 +135,8 @@ impl Reader {
             node: render::text(record.principal.node.as_ref()),
             role: render::text(record.principal.role.as_ref()),
             person: render::text(record.principal.person.as_ref()),
-            events: record.events.iter().map(render::event).collect(),
+            events: record.events.iter().filter_map(render::event).collect(),
+            token: render::text(record.principal.token.as_ref()),
         };
         self.next = record.sequence.next();
         self.items.send_timeout(Ok(item), STUCK).await.map_err(|_| Done)

@@ -38,7 +38,7 @@ pub(super) fn caller(caller: Option<&wire::Caller>) -> Result<(WorkspaceId, Call
     };
     let workspace = if it.workspace.is_empty() { WORKSPACE_DEFAULT } else { &it.workspace };
     let node = optional("node", &it.node)?.map(|node| (node, it.epoch.into()));
-    Ok((id("workspace", workspace)?, Caller { node }))
+    Ok((id("workspace", workspace)?, Caller { node, token: None }))
 }
 
 /// The key of a mutating call, with the hash of everything but the connection it came over.

@@ -104,6 +104,7 @@ impl Service {
             node: text(facts.node.as_ref()),
             at_ms: ms(facts.receipts.stored),
             receipts: Some(receipts(&facts.receipts)),
+            token: text(facts.token.as_ref()),
         })
     }
 
@@ -209,7 +210,8 @@ pub(super) fn role_spec(it: &RoleSpec) -> wire::RoleSpec {
     }
 }
 
-pub(super) fn event(event: &Event) -> wire::Event {
+/// `None` for what belongs to no workspace that anybody can follow.
+pub(super) fn event(event: &Event) -> Option<wire::Event> {
     use wire::event::Kind;
     let marked = |it: &crate::rules::TurnMoment, receipt: &str| {
         Kind::TurnMarked(wire::TurnMarked {
@@ -271,6 +273,7 @@ pub(super) fn event(event: &Event) -> wire::Event {
             lapses_ms: it.lapses.as_millis(),
             is_grace: it.is_grace,
         }),
+        Event::Access(_) => return None,
     };
-    wire::Event { kind: Some(kind) }
+    Some(wire::Event { kind: Some(kind) })
 }

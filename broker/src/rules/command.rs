@@ -1,8 +1,8 @@
 //! What can be asked of a workspace. Imperative mood: it may be refused.
 
-use tasuki_proto::id::{Epoch, IdempotencyKey, LoopId, NodeId, PersonId, RoleId, Turn};
+use tasuki_proto::id::{Epoch, IdempotencyKey, LoopId, NodeId, PersonId, RoleId, TokenId, Turn};
 
-use super::{directory::Register, turn};
+use super::{access, directory::Register, turn};
 use crate::hash::Hash;
 
 /// A command and what came with it.
@@ -20,6 +20,8 @@ pub struct Request {
 pub struct Caller {
     /// A registered node and its epoch; `None` for any other client.
     pub node: Option<(NodeId, Epoch)>,
+    /// The token the call came with; `None` where the broker asks for none.
+    pub token: Option<TokenId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub enum Command {
     HandOver(turn::HandOver),
     Reclaim(turn::Reclaim),
     Mark(turn::MarkTurn),
+    /// Of the system workspace.
+    Access(access::Command),
     /// What the passing of time alone brings.
     Tick,
 }
@@ -49,7 +53,7 @@ impl Command {
             Self::Mark(it) => Some(&it.role),
             Self::StartRound(it) => it.by.role(),
             Self::Reclaim(it) => it.by.role(),
-            Self::Register(_) | Self::CreateLoop(_) | Self::Tick => None,
+            Self::Register(_) | Self::CreateLoop(_) | Self::Access(_) | Self::Tick => None,
         }
     }
 
@@ -62,6 +66,7 @@ impl Command {
             | Self::CreateLoop(_)
             | Self::HandOver(_)
             | Self::Mark(_)
+            | Self::Access(_)
             | Self::Tick => None,
         }
     }
@@ -72,7 +77,11 @@ impl Command {
             Self::HandOver(it) => it.summary.len() + it.instruction.len(),
             Self::StartRound(it) => it.summary.len() + it.instruction.len(),
             Self::Reclaim(it) => it.reason.len(),
-            Self::Register(_) | Self::CreateLoop(_) | Self::Mark(_) | Self::Tick => 0,
+            Self::Register(_)
+            | Self::CreateLoop(_)
+            | Self::Mark(_)
+            | Self::Access(_)
+            | Self::Tick => 0,
         }
     }
 }

@@ -4,9 +4,11 @@
 //! chosen, so replay never chooses again.
 
 use tasuki_proto::id::{
-    Epoch, IdempotencyKey, LoopId, NodeId, PersonId, RoleId, Sequence, Timestamp, Turn,
+    Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, PersonId, RoleId, Sequence, Timestamp,
+    TokenId, Turn,
 };
 
+use super::access::{self, Scope};
 use super::directory::NodeRegistered;
 use super::turn::{
     HandedOver, LeaseRenewed, LoopOpened, ParticipantsSet, RoundStarted, TurnReclaimed,
@@ -32,8 +34,8 @@ pub struct Principal {
     pub node: Option<NodeId>,
     pub role: Option<RoleId>,
     pub person: Option<PersonId>,
-    /// Empty while connections carry no tokens.
-    pub token_id: String,
+    /// `None` where the broker asks for none.
+    pub token: Option<TokenId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,13 @@ pub enum Event {
     TurnSeen(TurnMoment),
     TurnLapsed(TurnMoment),
     LeaseRenewed(LeaseRenewed),
+    Access(access::Event),
+}
+
+impl From<access::Event> for Event {
+    fn from(event: access::Event) -> Self {
+        Self::Access(event)
+    }
 }
 
 /// Something happened to this turn at the record's time.
@@ -61,7 +70,7 @@ impl Event {
     /// The loop it changed, where there is one.
     pub fn loop_id(&self) -> Option<&LoopId> {
         match self {
-            Self::NodeRegistered(_) => None,
+            Self::NodeRegistered(_) | Self::Access(_) => None,
             Self::LoopOpened(it) => Some(&it.loop_id),
             Self::ParticipantsSet(it) => Some(&it.loop_id),
             Self::HandedOver(it) => Some(&it.loop_id),
@@ -97,6 +106,19 @@ pub enum Reply {
         turn: Turn,
         from: RoleId,
         to: RoleId,
+    },
+    Invited {
+        invitation: InvitationId,
+        expires: Timestamp,
+    },
+    Issued {
+        token: TokenId,
+        expires: Option<Timestamp>,
+        scope: Scope,
+    },
+    Rotated {
+        token: TokenId,
+        old_until: Timestamp,
     },
     Done,
 }

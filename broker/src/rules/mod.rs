@@ -6,7 +6,8 @@
 //! - [`Workspace::apply`] writes: this happened. It cannot refuse.
 //!
 //! Whoever calls them puts the record on disk in between, or right behind, and lets nothing out
-//! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles);
+//! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles),
+//! [`access`] (invitations and tokens);
 //! [`clients`] remembers answers, [`presence`] who gave a sign of life.
 //!
 //! # Invariants
@@ -15,11 +16,12 @@
 //! - **W2** Sequences of applied records increase by one.
 //! - **W3** A command takes effect at most once per idempotency key (see [`clients`]).
 //! - **W4** A refused command changes nothing: `decide` borrows.
-//! - **T1…T4** of [`turn`], **D1** of [`directory`].
+//! - **T1…T4** of [`turn`], **D1…D3** of [`directory`], **K1…K3** of [`access`].
 //!
 //! **Architecture invariant:** no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/tidy.rs` holds it to that.
 
+pub mod access;
 pub mod clients;
 mod command;
 pub mod directory;
@@ -33,6 +35,7 @@ use std::collections::BTreeMap;
 use tasuki_proto::id::{LoopId, Sequence, Timestamp, Turn};
 
 use self::{
+    access::Access,
     clients::{Answer, Clients},
     directory::Directory,
     presence::Presence,
@@ -53,6 +56,8 @@ pub struct Workspace {
     pub clients: Clients,
     pub directory: Directory,
     pub loops: Loops,
+    /// Of the system workspace; empty in any other.
+    pub access: Access,
 }
 
 /// What is true around a workspace and not in its journal.
@@ -126,7 +131,7 @@ impl Workspace {
         self.directory.check(&request.caller, request.command.role())?;
         match &request.command {
             Command::Register(it) => {
-                let mut decision = self.directory.decide(now, context, it)?;
+                let mut decision = self.directory.decide(now, context, &request.caller, it)?;
                 decision.events.extend(self.loops.decide_seats(&self.directory, it));
                 Ok(decision)
             }
@@ -135,6 +140,7 @@ impl Workspace {
             Command::HandOver(it) => self.loops.decide_hand_over(now, context, it),
             Command::Reclaim(it) => self.loops.decide_reclaim(now, context, it),
             Command::Mark(it) => self.loops.decide_mark(now, context, it),
+            Command::Access(it) => self.access.decide(now, it),
             Command::Tick => Ok(self.loops.decide_tick(now, context)),
         }
     }
@@ -152,6 +158,7 @@ impl Workspace {
         for event in &record.events {
             match event {
                 Event::NodeRegistered(it) => self.directory.apply(record.time, it),
+                Event::Access(it) => self.access.apply(record.time, it),
                 Event::LoopOpened(_)
                 | Event::ParticipantsSet(_)
                 | Event::HandedOver(_)

@@ -1,8 +1,11 @@
 //! Why a workspace refuses a command: what happened, what holds, what to do.
 
-use super::directory::NODES_MAX;
+use super::{
+    access::{INVITATIONS_MAX, TOKENS_MAX},
+    directory::NODES_MAX,
+};
 use tasuki_proto::{
-    id::{Epoch, IdempotencyKey, LoopId, NodeId, RoleId, Turn},
+    id::{Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, RoleId, TokenId, Turn},
     limits::{KEY_WINDOW, LOOPS_MAX},
     reason::Reason,
 };
@@ -51,6 +54,27 @@ pub enum Rejection {
          one with --take-over"
     )]
     RoleInUse { role: RoleId, node: NodeId },
+    #[error(
+        "node {node} was registered with another token, which is still good; give this node a data \
+         directory of its own, or revoke the token {owner}"
+    )]
+    NodeForbidden { node: NodeId, owner: TokenId },
+    #[error(
+        "no open invitation has this code: it is mistyped, was withdrawn, or has expired; ask for \
+         a new one"
+    )]
+    UnknownInvitation,
+    #[error(
+        "the code of invitation {invitation} was used already, for token {token}; ask for a new \
+         one, and if that was not you, have that token revoked"
+    )]
+    InvitationSpent { invitation: InvitationId, token: TokenId },
+    #[error("no token {token} is in use here")]
+    UnknownToken { token: TokenId },
+    #[error("{INVITATIONS_MAX} invitations are open, which is the limit; withdraw some")]
+    TooManyInvitations,
+    #[error("{TOKENS_MAX} tokens are in use, which is the limit; revoke some")]
+    TooManyTokens,
     #[error("idempotency key {key} was used for another request")]
     KeyReused { key: IdempotencyKey },
     #[error(
@@ -89,9 +113,16 @@ impl Rejection {
             Self::RoleInUse { .. } => Reason::RoleInUse,
             Self::KeyReused { .. } => Reason::KeyReused,
             Self::KeyExpired { .. } => Reason::KeyExpired,
-            Self::TooManyClients | Self::TooManyLoops | Self::TooManyNodes | Self::TooManyWaits => {
-                Reason::Overloaded
-            }
+            Self::NodeForbidden { .. } => Reason::NodeForbidden,
+            Self::UnknownInvitation => Reason::UnknownInvitation,
+            Self::InvitationSpent { .. } => Reason::InvitationSpent,
+            Self::UnknownToken { .. } => Reason::UnknownToken,
+            Self::TooManyClients
+            | Self::TooManyLoops
+            | Self::TooManyNodes
+            | Self::TooManyInvitations
+            | Self::TooManyTokens
+            | Self::TooManyWaits => Reason::Overloaded,
         }
     }
 }

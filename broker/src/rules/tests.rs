@@ -70,6 +70,7 @@ fn command(line: &str) -> Request {
                 .collect(),
             take_over: is_task_complete,
             software: String::new(),
+            orphan_of: None,
         }),
         [who, "hands", "over", summary] => Command::HandOver(HandOver {
             loop_id: loop_id(),
@@ -165,6 +166,9 @@ fn say(decision: &Decision) -> String {
         Reply::Reclaimed { ended, turn, from, to } => {
             format!("turn {ended} of {from} taken, turn {turn} to {to}")
         }
+        Reply::Invited { .. } | Reply::Issued { .. } | Reply::Rotated { .. } => {
+            unreachable!("these stories are not about access")
+        }
         Reply::Done => decision.events.iter().map(happened).collect::<Vec<_>>().join(", "),
     };
     if decision.events.iter().any(|event| matches!(event, Event::ParticipantsSet(_))) {
@@ -187,6 +191,7 @@ fn happened(event: &Event) -> String {
         Event::TurnHanded(it) => format!("turn {} handed", it.turn),
         Event::TurnSeen(it) => format!("turn {} seen", it.turn),
         Event::NodeRegistered(_)
+        | Event::Access(_)
         | Event::LoopOpened(_)
         | Event::ParticipantsSet(_)
         | Event::HandedOver(_)

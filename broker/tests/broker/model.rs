@@ -187,6 +187,7 @@ impl World {
                         roles: roles(*bits).into_iter().map(spec).collect(),
                         take_over: *take_over,
                         software: String::new(),
+                        orphan_of: None,
                     }),
                 )
             }
@@ -248,6 +249,7 @@ impl World {
                 Event::TurnReclaimed(it) => (&it.loop_id, it.entry, Some(it.next.turn)),
                 Event::RoundStarted(it) => (&it.loop_id, it.entry, Some(it.next.turn)),
                 Event::NodeRegistered(_)
+                | Event::Access(_)
                 | Event::LoopOpened(_)
                 | Event::ParticipantsSet(_)
                 | Event::TurnHanded(_)

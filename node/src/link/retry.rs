@@ -99,6 +99,13 @@ impl Failure {
             | Reason::StaleToken
             | Reason::KeyReused
             | Reason::KeyExpired
+            | Reason::Unauthenticated
+            | Reason::RightForbidden
+            | Reason::UnknownWorkspace
+            | Reason::NodeForbidden
+            | Reason::UnknownInvitation
+            | Reason::InvitationSpent
+            | Reason::UnknownToken
             | Reason::Compacted
             | Reason::Lagged
             | Reason::Damaged => Self::Refused(Refusal { reason, message }),

@@ -3,6 +3,7 @@
 //! The only module that knows both the rules' types and the stored ones. Decoding believes
 //! nothing: an unknown kind, a missing field or an id that is none is a named error.
 
+mod access;
 mod record;
 mod snapshot;
 
@@ -95,6 +96,7 @@ fn encode_facts(it: &EntryFacts) -> stored::EntryFacts {
         node: text(it.node.as_ref()),
         receipts: Some(encode_receipts(&it.receipts)),
         has_text: it.has_text,
+        token_id: text(it.token.as_ref()),
     }
 }
 
@@ -117,6 +119,7 @@ fn decode_facts(loop_id: &LoopId, it: stored::EntryFacts) -> Result<EntryFacts, 
         node: optional("node", &it.node)?,
         receipts: decode_receipts(it.receipts.unwrap_or_default()),
         has_text: it.has_text,
+        token: optional("token_id", &it.token_id)?,
     })
 }
 

@@ -7,7 +7,7 @@ use tasuki_proto::{
     stored,
 };
 
-use super::{CodecError, FORMAT, decode_next, hash, id, ids, optional, readable, text};
+use super::{CodecError, FORMAT, access, decode_next, hash, id, ids, optional, readable, text};
 use crate::rules::{
     Event, Principal, Record, Reply, TurnMoment,
     directory::{NodeRegistered, RoleSpec},
@@ -26,7 +26,7 @@ pub fn encode_record(record: &Record, incarnation: &[u8; 16]) -> Bytes {
         principal: Some(stored::Principal {
             node: text(record.principal.node.as_ref()),
             role: text(record.principal.role.as_ref()),
-            token_id: record.principal.token_id.clone(),
+            token_id: text(record.principal.token.as_ref()),
             person: text(record.principal.person.as_ref()),
         }),
         key: key.map(|(key, _)| stored::Key {
@@ -66,7 +66,7 @@ pub fn decode_record(stored: Bytes) -> Result<Record, CodecError> {
             node: optional("node", &principal.node)?,
             role: optional("role", &principal.role)?,
             person: optional("person", &principal.person)?,
-            token_id: principal.token_id,
+            token: optional("token_id", &principal.token_id)?,
         },
         key,
         events: it.events.into_iter().map(decode_event).collect::<Result<_, _>>()?,
@@ -83,6 +83,7 @@ fn encode_event(event: &Event) -> stored::Event {
             epoch: it.epoch.get(),
             roles: encode_roles(&it.roles),
             software: it.software.clone(),
+            token_id: text(it.token.as_ref()),
         }),
         Event::LoopOpened(it) => Kind::LoopOpened(stored::LoopOpened {
             r#loop: it.loop_id.to_string(),
@@ -142,6 +143,7 @@ fn encode_event(event: &Event) -> stored::Event {
             lapses_ms: it.lapses.as_millis(),
             is_grace: it.is_grace,
         }),
+        Event::Access(it) => access::encode_event(it),
     };
     stored::Event { kind: Some(kind) }
 }
@@ -151,12 +153,14 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
     let moment = |name: &str, turn: u64| -> Result<TurnMoment, CodecError> {
         Ok(TurnMoment { loop_id: id("loop", name)?, turn: turn.into() })
     };
-    Ok(match event.kind.ok_or(CodecError::Unknown("event"))? {
+    let kind = event.kind.ok_or(CodecError::Unknown("event"))?;
+    Ok(match kind {
         Kind::NodeRegistered(it) => Event::NodeRegistered(NodeRegistered {
             node: id("node", &it.node)?,
             epoch: it.epoch.into(),
             roles: decode_roles(&it.roles)?,
             software: it.software,
+            token: optional("token_id", &it.token_id)?,
         }),
         Kind::LoopOpened(it) => Event::LoopOpened(LoopOpened {
             loop_id: id("loop", &it.r#loop)?,
@@ -206,6 +210,13 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
             lapses: Timestamp::from_millis(it.lapses_ms),
             is_grace: it.is_grace,
         }),
+        Kind::InvitationOpened(_)
+        | Kind::InvitationWithdrawn(_)
+        | Kind::InvitationMisused(_)
+        | Kind::TokenIssued(_)
+        | Kind::TokenRotated(_)
+        | Kind::OldSecretEnded(_)
+        | Kind::TokenRevoked(_) => Event::Access(access::decode_event(kind)?),
     })
 }
 
@@ -250,6 +261,19 @@ pub(super) fn encode_reply(reply: &Reply) -> stored::Reply {
             from: from.to_string(),
             to: to.to_string(),
         }),
+        Reply::Invited { invitation, expires } => Kind::Invited(reply::Invited {
+            invitation_id: invitation.to_string(),
+            expires_ms: expires.as_millis(),
+        }),
+        Reply::Issued { token, expires, scope } => Kind::Issued(reply::Issued {
+            token_id: token.to_string(),
+            expires_ms: access::ms(*expires),
+            scope: Some(access::encode_scope(scope)),
+        }),
+        Reply::Rotated { token, old_until } => Kind::Rotated(reply::Rotated {
+            token_id: token.to_string(),
+            old_until_ms: old_until.as_millis(),
+        }),
         Reply::Done => Kind::Done(reply::Done {}),
     };
     stored::Reply { kind: Some(kind) }
@@ -274,6 +298,19 @@ pub(super) fn decode_reply(reply: Option<stored::Reply>) -> Result<Reply, CodecE
             turn: it.turn.into(),
             from: id("from", &it.from)?,
             to: id("to", &it.to)?,
+        },
+        Kind::Invited(it) => Reply::Invited {
+            invitation: id("invitation_id", &it.invitation_id)?,
+            expires: Timestamp::from_millis(it.expires_ms),
+        },
+        Kind::Issued(it) => Reply::Issued {
+            token: id("token_id", &it.token_id)?,
+            expires: access::at(it.expires_ms),
+            scope: access::decode_scope(it.scope)?,
+        },
+        Kind::Rotated(it) => Reply::Rotated {
+            token: id("token_id", &it.token_id)?,
+            old_until: Timestamp::from_millis(it.old_until_ms),
         },
         Kind::Done(_) => Reply::Done,
     })

@@ -10,7 +10,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    CodecError, FORMAT, decode_facts, decode_next, encode_facts, hash, id, ids, optional, readable,
+    CodecError, FORMAT, access, decode_facts, decode_next, encode_facts, hash, id, ids, optional,
+    readable,
     record::{decode_reply, decode_roles, encode_reply, encode_roles},
     text,
 };
@@ -27,6 +28,7 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
         client_id: id.to_string(),
         highest: client.highest,
         last_ms: client.last.as_millis(),
+        token_id: String::new(),
         answers: client
             .answers
             .iter()
@@ -43,6 +45,7 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
         client_id: id.to_string(),
         highest: retired.highest,
         last_ms: retired.last.as_millis(),
+        token_id: String::new(),
     });
     let nodes = state.directory.nodes.iter().map(|(id, node)| snapshot::Node {
         node: id.to_string(),
@@ -50,6 +53,7 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
         roles: encode_roles(&node.roles),
         software: node.software.clone(),
         registered_ms: node.registered.as_millis(),
+        token_id: text(node.token.as_ref()),
     });
     let stored = stored::Snapshot {
         sequence: state.sequence.get(),
@@ -59,6 +63,8 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
         nodes: nodes.collect(),
         loops: state.loops.by_id.iter().map(encode_loop).collect(),
         min_reader: FORMAT,
+        invitations: state.access.invitations.iter().map(access::encode_invitation).collect(),
+        tokens: state.access.tokens.iter().map(access::encode_token).collect(),
     };
     stored.encode_to_vec().into()
 }
@@ -106,6 +112,7 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
                 roles: decode_roles(&node.roles)?,
                 software: node.software,
                 registered: Timestamp::from_millis(node.registered_ms),
+                token: optional("token_id", &node.token_id)?,
             },
         );
     }
@@ -116,6 +123,7 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
         clients,
         directory,
         loops: Loops::restored(loops),
+        access: access::decode_access(it.invitations, it.tokens)?,
     })
 }
 

@@ -31,7 +31,7 @@ fn record() -> Record {
             node: Some("n1".parse().unwrap()),
             role: Some("A".parse().unwrap()),
             person: Some("ann".parse().unwrap()),
-            token_id: "t".to_owned(),
+            token: Some("t".parse().unwrap()),
         },
         key: Some((IdempotencyKey { client: "c".parse().unwrap(), counter: 9 }, Hash([1; 16]))),
         events: vec![
@@ -43,6 +43,7 @@ fn record() -> Record {
                     toolsets: vec!["loop".parse().unwrap()],
                 }],
                 software: "tasuki".to_owned(),
+                token: None,
             }),
             Event::LoopOpened(LoopOpened { loop_id: loop_id(), participants: participants() }),
             Event::ParticipantsSet(ParticipantsSet {
@@ -161,6 +162,7 @@ fn state() -> Workspace {
         roles: vec![spec],
         software: "tasuki".to_owned(),
         registered: at(500),
+        token: None,
     };
     state.directory.nodes.insert("n1".parse().unwrap(), node);
     let mut loops = state.loops.by_id.clone();
@@ -195,6 +197,7 @@ fn facts() -> EntryFacts {
         reason: "away".to_owned(),
         person: Some("ann".parse().unwrap()),
         node: Some("n1".parse().unwrap()),
+        token: None,
         receipts: Receipts {
             stored: at(1),
             handed: at(2),

@@ -2,12 +2,13 @@
 //!
 //! - **D1** Epochs of a node strictly increase; only the latest may act.
 //! - **D2** A role is hosted by at most one node.
+//! - **D3** A node is its token's: while that one is good, no other acts or registers as it.
 //!
 //! Not here: whether anybody is there (see [`super::presence`]).
 
 use std::collections::BTreeMap;
 
-use tasuki_proto::id::{Epoch, NodeId, RoleId, Timestamp, Toolset};
+use tasuki_proto::id::{Epoch, NodeId, RoleId, Timestamp, TokenId, Toolset};
 
 use super::{Caller, Context, Decision, Event, Rejection, Reply};
 
@@ -25,6 +26,8 @@ pub struct Node {
     pub roles: Vec<RoleSpec>,
     pub software: String,
     pub registered: Timestamp,
+    /// Whose node it is; `None` where the broker asked for no token.
+    pub token: Option<TokenId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +50,8 @@ pub struct Register {
     pub roles: Vec<RoleSpec>,
     pub take_over: bool,
     pub software: String,
+    /// A token that is no longer good: its node may become another's.
+    pub orphan_of: Option<TokenId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +60,7 @@ pub struct NodeRegistered {
     pub epoch: Epoch,
     pub roles: Vec<RoleSpec>,
     pub software: String,
+    pub token: Option<TokenId>,
 }
 
 impl Directory {
@@ -73,6 +79,11 @@ impl Directory {
         let Some(node) = self.nodes.get(id).filter(|_| *epoch == current) else {
             return Err(Rejection::StaleEpoch { node: id.clone(), presented: *epoch, current });
         };
+        if let (Some(token), Some(owner)) = (&caller.token, &node.token)
+            && token != owner
+        {
+            return Err(Rejection::NodeForbidden { node: id.clone(), owner: owner.clone() });
+        }
         if let Some(role) = role
             && !node.roles.iter().any(|spec| spec.role == *role)
         {
@@ -85,8 +96,19 @@ impl Directory {
         &self,
         now: Timestamp,
         context: &Context,
+        caller: &Caller,
         register: &Register,
     ) -> Result<Decision, Rejection> {
+        if let Some(owner) = self.nodes.get(&register.node).and_then(|node| node.token.as_ref())
+            && let Some(token) = &caller.token
+            && token != owner
+            && register.orphan_of.as_ref() != Some(owner)
+        {
+            return Err(Rejection::NodeForbidden {
+                node: register.node.clone(),
+                owner: owner.clone(),
+            });
+        }
         for spec in &register.roles {
             if let Some(host) = self.host(&spec.role)
                 && *host != register.node
@@ -105,6 +127,7 @@ impl Directory {
             epoch,
             roles: register.roles.clone(),
             software: register.software.clone(),
+            token: caller.token.clone(),
         };
         Ok(Decision::new(vec![Event::NodeRegistered(registered)], Reply::Registered { epoch }))
     }
@@ -118,6 +141,7 @@ impl Directory {
             roles: it.roles.clone(),
             software: it.software.clone(),
             registered: now,
+            token: it.token.clone(),
         };
         let earlier = self.nodes.insert(it.node.clone(), node);
         let earlier = earlier.map_or(Epoch::NONE, |node| node.epoch);

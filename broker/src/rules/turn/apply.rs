@@ -23,7 +23,9 @@ impl Loops {
         }
         self.lapsed.remove(id);
         match event {
-            Event::NodeRegistered(_) | Event::LoopOpened(_) => unreachable!("handled above"),
+            Event::NodeRegistered(_) | Event::Access(_) | Event::LoopOpened(_) => {
+                unreachable!("handled above")
+            }
             Event::ParticipantsSet(it) => state.set_participants(it),
             Event::HandedOver(it) => state.handed_over(now, by, it),
             Event::TurnReclaimed(it) => state.reclaimed(now, by, it),
@@ -190,6 +192,7 @@ impl Loop {
             reason: String::new(),
             person: by.person.clone(),
             node: by.node.clone(),
+            token: by.token.clone(),
             receipts: Receipts { stored: Some(now), ..Receipts::default() },
             has_text: false,
         }

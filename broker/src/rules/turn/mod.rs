@@ -17,7 +17,7 @@ mod lease;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tasuki_proto::{
-    id::{LoopId, NodeId, PersonId, RoleId, Timestamp, Turn},
+    id::{LoopId, NodeId, PersonId, RoleId, Timestamp, TokenId, Turn},
     limits::LOOP_DEFAULT,
 };
 
@@ -105,6 +105,7 @@ pub struct EntryFacts {
     pub reason: String,
     pub person: Option<PersonId>,
     pub node: Option<NodeId>,
+    pub token: Option<TokenId>,
     pub receipts: Receipts,
     /// Whether words were said.
     pub has_text: bool,

@@ -117,7 +117,7 @@ impl State {
                 node: request.caller.node.as_ref().map(|(node, _)| node.clone()),
                 role: request.command.role().cloned(),
                 person: request.command.person().cloned(),
-                token_id: String::new(),
+                token: request.caller.token.clone(),
             },
             key: request.key.clone(),
             events: decision.events,

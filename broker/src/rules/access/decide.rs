@@ -1,0 +1,218 @@
+//! What a command would do, or why not.
+
+use tasuki_proto::{
+    id::{InvitationId, Timestamp, TokenId},
+    limits::{INVITATION_MS_MAX, ROLES_MAX},
+    token::SecretHash,
+};
+
+use super::{
+    Access, Command, Event, INVITATIONS_MAX, Invitation, InvitationOpened, Invite, Issue, Join,
+    MISUSES_MAX, Roles, Rotate, Scope, TOKENS_MAX, Token, TokenIssued,
+};
+use crate::rules::{Decision, Rejection, Reply};
+
+impl Access {
+    pub(in crate::rules) fn decide(
+        &self,
+        now: Timestamp,
+        command: &Command,
+    ) -> Result<Decision, Rejection> {
+        match command {
+            Command::Invite(it) => self.decide_invite(now, it),
+            Command::Withdraw { invitation } => self.decide_withdraw(invitation),
+            Command::Join(it) => self.decide_join(now, it),
+            Command::ReportMisuse { invitation, address } => {
+                Ok(self.decide_misuse(invitation, address))
+            }
+            Command::Issue(it) => self.decide_issue(now, it),
+            Command::Rotate(it) => self.decide_rotate(now, it),
+            Command::EndOldSecret { token } => {
+                let has_old = self.tokens.get(token).is_some_and(|it| it.old.is_some());
+                let event = has_old.then(|| Event::OldSecretEnded { token: token.clone() });
+                Ok(done(event))
+            }
+            Command::Revoke { token } => {
+                let is_revoked = self.token(token)?.revoked.is_some();
+                let event = (!is_revoked).then(|| Event::TokenRevoked { token: token.clone() });
+                Ok(done(event))
+            }
+        }
+    }
+
+    fn decide_invite(&self, now: Timestamp, it: &Invite) -> Result<Decision, Rejection> {
+        let invitation: InvitationId = it.code.short().parse().expect("hexadecimal is an id");
+        if let Some(open) = self.invitations.get(&invitation) {
+            let is_same = open.code == it.code && open.scope == it.scope && open.label == it.label;
+            return if is_same {
+                Ok(Decision::repeat(Reply::Invited { invitation, expires: open.expires }))
+            } else {
+                Err(Rejection::Invalid("code was used for another invitation".to_owned()))
+            };
+        }
+        check_scope(&it.scope)?;
+        if INVITATIONS_MAX <= self.invitations.len() && self.forgettable_invitation(now).is_none() {
+            return Err(Rejection::TooManyInvitations);
+        }
+        let expires = now.plus_millis(it.valid_ms.min(INVITATION_MS_MAX));
+        let opened = InvitationOpened {
+            invitation: invitation.clone(),
+            code: it.code,
+            scope: it.scope.clone(),
+            expires,
+            token_valid_ms: it.token_valid_ms,
+            label: it.label.clone(),
+        };
+        let event = Event::InvitationOpened(opened);
+        Ok(Decision::new(vec![event.into()], Reply::Invited { invitation, expires }))
+    }
+
+    fn decide_withdraw(&self, id: &InvitationId) -> Result<Decision, Rejection> {
+        let it = self.invitations.get(id).ok_or(Rejection::UnknownInvitation)?;
+        if let Some((token, _)) = &it.used {
+            return Err(Rejection::InvitationSpent {
+                invitation: id.clone(),
+                token: token.clone(),
+            });
+        }
+        let withdrawn = || Event::InvitationWithdrawn { invitation: id.clone() };
+        Ok(done((!it.is_withdrawn).then(withdrawn)))
+    }
+
+    /// K1.
+    fn decide_join(&self, now: Timestamp, it: &Join) -> Result<Decision, Rejection> {
+        let found = self.invitations.iter().find(|(_, open)| open.code == it.code);
+        let (id, invitation) = found.ok_or(Rejection::UnknownInvitation)?;
+        if let Some((token, _)) = &invitation.used {
+            let issued = self.tokens.get(token).filter(|issued| issued.knows(&it.secret, now));
+            return match issued {
+                Some(issued) => Ok(Decision::repeat(issued_reply(token, issued))),
+                None => {
+                    Err(Rejection::InvitationSpent { invitation: id.clone(), token: token.clone() })
+                }
+            };
+        }
+        if invitation.is_over(now) {
+            return Err(Rejection::UnknownInvitation);
+        }
+        self.issue(
+            now,
+            &it.secret,
+            &invitation.scope,
+            invitation.token_valid_ms,
+            if it.label.is_empty() { &invitation.label } else { &it.label },
+            Some(id),
+        )
+    }
+
+    /// Never refused: whoever reports has nobody to tell.
+    fn decide_misuse(&self, id: &InvitationId, address: &str) -> Decision {
+        let is_kept = self.invitations.get(id).is_some_and(|it| it.misuses.len() < MISUSES_MAX);
+        let misused =
+            || Event::InvitationMisused { invitation: id.clone(), address: address.to_owned() };
+        done(is_kept.then(misused))
+    }
+
+    fn decide_issue(&self, now: Timestamp, it: &Issue) -> Result<Decision, Rejection> {
+        check_scope(&it.scope)?;
+        self.issue(now, &it.secret, &it.scope, it.valid_ms, &it.label, None)
+    }
+
+    fn issue(
+        &self,
+        now: Timestamp,
+        secret: &SecretHash,
+        scope: &Scope,
+        valid_ms: Option<u64>,
+        label: &str,
+        invitation: Option<&InvitationId>,
+    ) -> Result<Decision, Rejection> {
+        let token: TokenId = secret.short().parse().expect("hexadecimal is an id");
+        if let Some(issued) = self.tokens.get(&token) {
+            let is_same = issued.secret == *secret
+                && issued.scope == *scope
+                && issued.invitation.as_ref() == invitation;
+            return if is_same {
+                Ok(Decision::repeat(issued_reply(&token, issued)))
+            } else {
+                Err(Rejection::Invalid("secret was used for another token".to_owned()))
+            };
+        }
+        if TOKENS_MAX <= self.tokens.len() && self.forgettable_token(now).is_none() {
+            return Err(Rejection::TooManyTokens);
+        }
+        let expires = valid_ms.map(|ms| now.plus_millis(ms));
+        let issued = TokenIssued {
+            token: token.clone(),
+            secret: *secret,
+            scope: scope.clone(),
+            expires,
+            label: label.to_owned(),
+            invitation: invitation.cloned(),
+        };
+        let reply = Reply::Issued { token, expires, scope: scope.clone() };
+        Ok(Decision::new(vec![Event::TokenIssued(issued).into()], reply))
+    }
+
+    /// K3.
+    fn decide_rotate(&self, now: Timestamp, it: &Rotate) -> Result<Decision, Rejection> {
+        let token = self.token(&it.token)?;
+        if !token.is_good(now) {
+            return Err(Rejection::UnknownToken { token: it.token.clone() });
+        }
+        if token.secret == it.secret {
+            let old_until = token.old.as_ref().map_or(now, |(_, until)| *until);
+            let reply = Reply::Rotated { token: it.token.clone(), old_until };
+            return Ok(Decision::repeat(reply));
+        }
+        let old_until = now.plus_millis(it.overlap_ms.min(INVITATION_MS_MAX));
+        let (token, secret) = (it.token.clone(), it.secret);
+        let rotated = Event::TokenRotated { token: token.clone(), secret, old_until };
+        Ok(Decision::new(vec![rotated.into()], Reply::Rotated { token, old_until }))
+    }
+
+    fn token(&self, id: &TokenId) -> Result<&Token, Rejection> {
+        let unknown = || Rejection::UnknownToken { token: id.clone() };
+        self.tokens.get(id).ok_or_else(unknown)
+    }
+
+    /// The oldest invitation that is over.
+    pub(super) fn forgettable_invitation(&self, now: Timestamp) -> Option<&InvitationId> {
+        let over = self.invitations.iter().filter(|(_, it)| it.used.is_some() || it.is_over(now));
+        over.min_by_key(|(id, it)| (it.opened, *id)).map(|(id, _)| id)
+    }
+
+    /// The oldest token that is over.
+    pub(super) fn forgettable_token(&self, now: Timestamp) -> Option<&TokenId> {
+        let over = self.tokens.iter().filter(|(_, it)| !it.is_good(now));
+        over.min_by_key(|(id, it)| (it.issued, *id)).map(|(id, _)| id)
+    }
+}
+
+impl Invitation {
+    fn is_over(&self, now: Timestamp) -> bool {
+        self.is_withdrawn || self.expires <= now
+    }
+}
+
+fn check_scope(scope: &Scope) -> Result<(), Rejection> {
+    if scope.rights.is_empty() {
+        return Err(Rejection::Invalid("rights are empty; name at least one".to_owned()));
+    }
+    match &scope.roles {
+        Roles::Only(roles) if ROLES_MAX < roles.len() => Err(Rejection::Invalid(format!(
+            "roles has {} entries; at most {ROLES_MAX}",
+            roles.len()
+        ))),
+        Roles::Any | Roles::Only(_) => Ok(()),
+    }
+}
+
+fn issued_reply(id: &TokenId, it: &Token) -> Reply {
+    Reply::Issued { token: id.clone(), expires: it.expires, scope: it.scope.clone() }
+}
+
+/// A command that asks for what may be so already.
+fn done(event: Option<Event>) -> Decision {
+    Decision::new(event.into_iter().map(Into::into).collect(), Reply::Done)
+}

@@ -1,0 +1,185 @@
+//! Who may do what: invitations and the tokens made with them.
+//!
+//! Kept in the reserved workspace [`WorkspaceId::system`] by the same rules as everything else.
+//! Secrets and codes are made by whoever asks and come in as hashes, so a command that is sent
+//! again is recognised by them and needs no idempotency key.
+//!
+//! - **K1** A code makes at most one token, and none after its invitation expired or was withdrawn.
+//! - **K2** A token that was revoked or has expired is never good again.
+//! - **K3** Scope, once granted, does not change: a rotation only changes the secret.
+//!
+//! Not here: what each call takes (`grpc/auth`), and who is connected (`access`).
+
+mod apply;
+mod decide;
+mod scope;
+
+use std::collections::BTreeMap;
+
+use tasuki_proto::{
+    id::{InvitationId, Timestamp, TokenId},
+    token::SecretHash,
+};
+
+pub use self::scope::{Roles, Scope};
+
+/// Invitations remembered. Past it the oldest that is over is forgotten.
+pub const INVITATIONS_MAX: usize = 1000;
+
+/// Tokens remembered. Past it the oldest that is over is forgotten.
+pub const TOKENS_MAX: usize = 10_000;
+
+/// Attempts to use a code again that are remembered of one invitation.
+pub const MISUSES_MAX: usize = 16;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    pub invitations: BTreeMap<InvitationId, Invitation>,
+    pub tokens: BTreeMap<TokenId, Token>,
+}
+
+/// A way for one node to join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invitation {
+    pub code: SecretHash,
+    pub scope: Scope,
+    /// For people: whom it is for.
+    pub label: String,
+    pub opened: Timestamp,
+    pub expires: Timestamp,
+    /// How long the token made with it lives, in milliseconds; `None`: it does not expire.
+    pub token_valid_ms: Option<u64>,
+    /// The token made with it, and when.
+    pub used: Option<(TokenId, Timestamp)>,
+    pub is_withdrawn: bool,
+    /// Who tried it after it was used, oldest first; the first [`MISUSES_MAX`].
+    pub misuses: Vec<Misuse>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misuse {
+    pub at: Timestamp,
+    pub address: String,
+}
+
+/// What a bearer may do, and how to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    pub secret: SecretHash,
+    pub scope: Scope,
+    /// For people: whose it is.
+    pub label: String,
+    pub issued: Timestamp,
+    /// `None`: it does not expire.
+    pub expires: Option<Timestamp>,
+    pub invitation: Option<InvitationId>,
+    /// The secret before the latest rotation, and until when it is good.
+    pub old: Option<(SecretHash, Timestamp)>,
+    pub rotated: Option<Timestamp>,
+    pub revoked: Option<Timestamp>,
+}
+
+impl Token {
+    /// Whether its bearer may still act (K2).
+    pub fn is_good(&self, now: Timestamp) -> bool {
+        self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
+    }
+
+    /// Whether `secret` is one of its secrets, however good the token is.
+    pub fn knows(&self, secret: &SecretHash, now: Timestamp) -> bool {
+        // Both are compared, whatever the first one says.
+        let is_old = self.old.as_ref().is_some_and(|(old, until)| old == secret && now < *until);
+        (self.secret == *secret) | is_old
+    }
+}
+
+/// What can be asked of the system workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Invite(Invite),
+    Withdraw {
+        invitation: InvitationId,
+    },
+    Join(Join),
+    /// Somebody tried a code that had been used.
+    ReportMisuse {
+        invitation: InvitationId,
+        address: String,
+    },
+    Issue(Issue),
+    Rotate(Rotate),
+    /// The new secret was used: the old one ends.
+    EndOldSecret {
+        token: TokenId,
+    },
+    Revoke {
+        token: TokenId,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invite {
+    pub code: SecretHash,
+    pub scope: Scope,
+    pub valid_ms: u64,
+    pub token_valid_ms: Option<u64>,
+    pub label: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Join {
+    pub code: SecretHash,
+    pub secret: SecretHash,
+    pub label: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issue {
+    pub secret: SecretHash,
+    pub scope: Scope,
+    pub valid_ms: Option<u64>,
+    pub label: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rotate {
+    pub token: TokenId,
+    pub secret: SecretHash,
+    pub overlap_ms: u64,
+}
+
+/// What happened. Times are the record's unless said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    InvitationOpened(InvitationOpened),
+    InvitationWithdrawn { invitation: InvitationId },
+    InvitationMisused { invitation: InvitationId, address: String },
+    TokenIssued(TokenIssued),
+    TokenRotated { token: TokenId, secret: SecretHash, old_until: Timestamp },
+    OldSecretEnded { token: TokenId },
+    TokenRevoked { token: TokenId },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvitationOpened {
+    pub invitation: InvitationId,
+    pub code: SecretHash,
+    pub scope: Scope,
+    pub expires: Timestamp,
+    pub token_valid_ms: Option<u64>,
+    pub label: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenIssued {
+    pub token: TokenId,
+    pub secret: SecretHash,
+    pub scope: Scope,
+    pub expires: Option<Timestamp>,
+    pub label: String,
+    /// The invitation it was made with.
+    pub invitation: Option<InvitationId>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! What a token is good for, and where.
+
+use std::collections::BTreeSet;
+
+use tasuki_proto::{
+    id::{RoleId, WorkspaceId},
+    token::Right,
+};
+
+/// What a bearer may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// `None`: in every workspace there is.
+    pub workspace: Option<WorkspaceId>,
+    pub roles: Roles,
+    pub rights: BTreeSet<Right>,
+}
+
+/// As which roles a bearer may act.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Roles {
+    Any,
+    Only(BTreeSet<RoleId>),
+}
+
+impl Scope {
+    /// Everything, everywhere.
+    pub fn all() -> Self {
+        let rights = Right::ALL.iter().copied().collect();
+        Self { workspace: None, roles: Roles::Any, rights }
+    }
+
+    pub fn has_workspace(&self, workspace: &WorkspaceId) -> bool {
+        self.workspace.as_ref().is_none_or(|own| own == workspace)
+    }
+
+    pub fn has_role(&self, role: &RoleId) -> bool {
+        match &self.roles {
+            Roles::Any => true,
+            Roles::Only(roles) => roles.contains(role),
+        }
+    }
+
+    pub fn has_right(&self, right: Right) -> bool {
+        self.rights.contains(&right)
+    }
+}
