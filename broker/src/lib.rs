@@ -10,6 +10,7 @@
 //!
 //! **Invariant:** nothing leaves the broker before what it rests on is durable.
 
+pub mod access;
 pub mod clock;
 pub mod config;
 pub mod grpc;

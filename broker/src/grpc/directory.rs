@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Service, parse, refuse, render};
+use super::{Service, entered::grant, parse, refuse, render};
 use crate::{
     rules::{
         self, Command, Reply,
@@ -24,8 +24,14 @@ impl Directory for Service {
         &self,
         request: Request<wire::RegisterRequest>,
     ) -> Result<Response<wire::RegisterResponse>, Status> {
+        let grant = grant(&request)?;
         let mut it = request.into_inner();
-        let (workspace, _) = parse::caller(it.caller.take().as_ref())?;
+        // A node that registers has no epoch yet.
+        let stranger = it
+            .caller
+            .take()
+            .map(|it| wire::Caller { workspace: it.workspace, ..wire::Caller::default() });
+        let entered = self.door.enter(&grant, stranger.as_ref())?;
         let key = parse::key(it.key.take(), &it)?;
         if ROLES_MAX < it.roles.len() {
             let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
@@ -39,20 +45,16 @@ impl Directory for Service {
             }
             roles.push(spec);
         }
+        let node: NodeId = parse::id("node", &it.node)?;
         let register = Register {
-            node: parse::id("node", &it.node)?,
+            orphan_of: entered.orphan_of(&node).await?,
+            node,
             roles,
             take_over: it.take_over,
             software: parse::label("software", &it.software)?,
-            orphan_of: None,
         };
-        let request = rules::Request {
-            // A node that registers has no epoch yet.
-            caller: rules::Caller::default(),
-            key: Some(key),
-            command: Command::Register(register),
-        };
-        let Executed { reply, sequence, .. } = self.execute(&workspace, request).await?;
+        let command = Command::Register(register);
+        let Executed { reply, sequence, .. } = entered.execute(Some(key), command).await?;
         let Reply::Registered { epoch } = reply else {
             unreachable!("a node is registered or refused")
         };
@@ -67,8 +69,9 @@ impl Directory for Service {
         &self,
         request: Request<wire::HeartbeatRequest>,
     ) -> Result<Response<wire::HeartbeatResponse>, Status> {
+        let grant = grant(&request)?;
         let it = request.into_inner();
-        let (workspace, caller) = parse::caller(it.caller.as_ref())?;
+        let entered = self.door.enter(&grant, it.caller.as_ref())?;
         if ROLES_MAX < it.roles.len() {
             let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
             return Err(refuse::invalid("roles", &why));
@@ -78,15 +81,12 @@ impl Directory for Service {
             let client = parse::label("client", &role.client)?;
             signs.push((parse::id("role", &role.role)?, role.quiet_ms, client));
         }
-        let Some((node, _)) = caller.node.clone() else {
+        let Some(node) = entered.node().cloned() else {
             return Err(refuse::invalid("caller.node", &"is missing: only a node has a heartbeat"));
         };
-        let checked = self.workspaces.look(&workspace, move |view| {
-            view.workspace.directory.check(&caller, None).map(|()| view.now)
-        });
-        let now = checked.await.map_err(refuse::executing)?;
-        let now = now.map_err(|rejection| refuse::rejected(&rejection))?;
-        self.workspaces.seen(&workspace, node, signs).await.map_err(refuse::executing)?;
+        entered.check(None).await?;
+        entered.seen(node, signs).await?;
+        let now = entered.look(|view| view.now).await?;
         Ok(Response::new(wire::HeartbeatResponse { now_ms: now.as_millis() }))
     }
 
@@ -94,8 +94,9 @@ impl Directory for Service {
         &self,
         request: Request<wire::ListRolesRequest>,
     ) -> Result<Response<wire::ListRolesResponse>, Status> {
-        let (workspace, _) = parse::caller(request.into_inner().caller.as_ref())?;
-        let roles = self.workspaces.look(&workspace, roles).await.map_err(refuse::executing)?;
+        let grant = grant(&request)?;
+        let entered = self.door.enter(&grant, request.into_inner().caller.as_ref())?;
+        let roles = entered.look(roles).await?;
         Ok(Response::new(wire::ListRolesResponse { roles }))
     }
 
@@ -103,12 +104,13 @@ impl Directory for Service {
         &self,
         request: Request<wire::ListNodesRequest>,
     ) -> Result<Response<wire::ListNodesResponse>, Status> {
-        let (workspace, _) = parse::caller(request.into_inner().caller.as_ref())?;
-        let nodes = self.workspaces.look(&workspace, |view| {
+        let grant = grant(&request)?;
+        let entered = self.door.enter(&grant, request.into_inner().caller.as_ref())?;
+        let nodes = entered.look(|view| {
             let nodes = view.workspace.directory.nodes.iter();
             nodes.map(|(id, it)| node(id, it, view)).collect()
         });
-        let nodes = nodes.await.map_err(refuse::executing)?;
+        let nodes = nodes.await?;
         Ok(Response::new(wire::ListNodesResponse { nodes }))
     }
 }

@@ -7,7 +7,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures::Stream;
 use tasuki_proto::{
-    id::{Sequence, WorkspaceId},
+    id::Sequence,
     reason::Reason,
     wire::{self, feed_server::Feed},
 };
@@ -16,9 +16,14 @@ use tokio::sync::{
     mpsc,
 };
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-use super::{Service, parse, refuse, render};
+use super::{
+    Service,
+    entered::{Entered, grant},
+    refuse, render,
+};
 use crate::{
     journal::{JournalError, codec},
     rules::Record,
@@ -43,31 +48,31 @@ impl Feed for Service {
         &self,
         request: Request<wire::SubscribeRequest>,
     ) -> Result<Response<Items>, Status> {
+        let grant = grant(&request)?;
         let it = request.into_inner();
-        let (workspace, _) = parse::caller(it.caller.as_ref())?;
+        let entered = self.door.enter(&grant, it.caller.as_ref())?;
         // Live first, then what lies before: nothing can fall between.
-        let live = self.workspaces.subscribe(&workspace).await.map_err(refuse::executing)?;
-        let newest = self.workspaces.look(&workspace, |view| view.workspace.sequence);
-        let newest = newest.await.map_err(refuse::executing)?;
+        let live = entered.subscribe().await?;
+        let newest = entered.look(|view| view.workspace.sequence).await?;
         let next = match it.from_sequence {
             0 => newest.next(),
             from => Sequence::from(from),
         };
         if next <= newest {
             // A reader too far behind is told at once, not by a broken stream.
-            let first = self.workspaces.journal().read(&workspace, next, 1);
+            let first = entered.journal().read(&entered.workspace, next, 1);
             first.map_err(|e| refuse::reading(&e))?;
         }
         let (items, stream) = mpsc::channel(UNREAD_MAX);
-        let reader = Reader { service: self.clone(), workspace, next, items };
+        let reader = Reader { entered, stopping: self.stopping.clone(), next, items };
         tokio::spawn(reader.run(live));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }
 
 struct Reader {
-    service: Service,
-    workspace: WorkspaceId,
+    entered: Entered,
+    stopping: CancellationToken,
     /// The sequence to send next.
     next: Sequence,
     items: mpsc::Sender<Result<wire::FeedItem, Status>>,
@@ -78,7 +83,7 @@ struct Done;
 
 impl Reader {
     async fn run(mut self, live: broadcast::Receiver<Arc<Record>>) {
-        let stopping = self.service.stopping.clone();
+        let stopping = self.stopping.clone();
         tokio::select! {
             Err(Done) = self.follow(live) => {}
             () = stopping.cancelled() => {}
@@ -107,8 +112,8 @@ impl Reader {
     /// Sends what the journal has from `next` on.
     async fn catch_up(&mut self) -> Result<(), Done> {
         loop {
-            let journal = self.service.workspaces.journal();
-            let records = match journal.read(&self.workspace, self.next, READ_RECORDS) {
+            let journal = self.entered.journal();
+            let records = match journal.read(&self.entered.workspace, self.next, READ_RECORDS) {
                 Ok(records) if records.is_empty() => return Ok(()),
                 Ok(records) => records,
                 Err(error) => return Err(self.end(refuse::reading(&error)).await),
@@ -118,7 +123,10 @@ impl Reader {
                     Ok(record) => self.send(&record).await?,
                     Err(error) => {
                         let error = JournalError::Damaged {
-                            place: format!("workspace {}, {}", self.workspace, stored.sequence),
+                            place: format!(
+                                "workspace {}, {}",
+                                self.entered.workspace, stored.sequence
+                            ),
                             what: error.to_string(),
                         };
                         return Err(self.end(refuse::reading(&error)).await);

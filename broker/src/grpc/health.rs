@@ -38,7 +38,7 @@ pub(super) struct Probe {
 
 impl Probe {
     async fn status(&self) -> HealthCheckResponse {
-        let probe = tokio::time::timeout(PROBE_WITHIN, self.service.workspaces.journal().probe());
+        let probe = tokio::time::timeout(PROBE_WITHIN, self.service.door.probe());
         let is_stopping = self.service.stopping.is_cancelled();
         let status = match probe.await {
             Ok(Ok(())) if !is_stopping => ServingStatus::Serving,
@@ -50,8 +50,14 @@ impl Probe {
 
 /// The services one may ask about; empty is the broker as a whole.
 fn check_name(name: &str) -> Result<(), Status> {
-    let known =
-        ["", "tasuki.v1.TurnLoop", "tasuki.v1.Directory", "tasuki.v1.Waits", "tasuki.v1.Feed"];
+    let known = [
+        "",
+        "tasuki.v1.Access",
+        "tasuki.v1.Directory",
+        "tasuki.v1.Feed",
+        "tasuki.v1.TurnLoop",
+        "tasuki.v1.Waits",
+    ];
     if known.contains(&name) { Ok(()) } else { Err(Status::not_found("unknown service")) }
 }
 

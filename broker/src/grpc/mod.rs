@@ -1,9 +1,13 @@
 //! The wire, in and out. A handler parses, asks a workspace, and renders; it decides nothing.
 //!
 //! One file per service; `parse` turns messages into values that are already valid, `render`
-//! the other way, `refuse` names why not.
+//! the other way, `refuse` names why not. `auth` stands in front of them all, and `entered` between
+//! them and the workspaces.
 
+mod access;
+mod auth;
 mod directory;
+mod entered;
 mod feed;
 mod health;
 mod parse;
@@ -16,19 +20,21 @@ use tasuki_proto::{
     DESCRIPTORS,
     limits::MESSAGE_BYTES_MAX,
     wire::{
-        directory_server::DirectoryServer, feed_server::FeedServer,
+        access_server::AccessServer, directory_server::DirectoryServer, feed_server::FeedServer,
         turn_loop_server::TurnLoopServer, waits_server::WaitsServer,
     },
 };
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
-use crate::workspace::Workspaces;
+pub use self::auth::{Guard, Guarded};
+use self::entered::Door;
+use crate::{access::Tokens, workspace::Workspaces};
 
 /// What every service shares.
 #[derive(Debug, Clone)]
 struct Service {
-    workspaces: Workspaces,
+    door: Door,
     /// Ends streams when the broker stops.
     stopping: CancellationToken,
 }
@@ -39,9 +45,11 @@ struct Service {
 /// When the descriptors built into this program are not readable.
 pub fn routes(
     workspaces: &Workspaces,
+    tokens: &Tokens,
     stopping: &CancellationToken,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let service = Service { workspaces: workspaces.clone(), stopping: stopping.clone() };
+    let service =
+        Service { door: Door::new(workspaces.clone(), tokens.clone()), stopping: stopping.clone() };
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
@@ -57,7 +65,11 @@ pub fn routes(
     let feed = FeedServer::new(service.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let access = AccessServer::new(service.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Ok(Routes::new(turn_loop)
+        .add_service(access)
         .add_service(directory)
         .add_service(waits)
         .add_service(feed)

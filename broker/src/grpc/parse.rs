@@ -4,20 +4,14 @@ use std::{fmt::Display, str::FromStr};
 
 use prost::Message;
 use tasuki_proto::{
-    id::{IdempotencyKey, InvalidId, LoopId, RoleId, WorkspaceId},
-    limits::{
-        HOLD_MS_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX,
-        WORKSPACE_DEFAULT,
-    },
+    id::{Epoch, IdempotencyKey, InvalidId, LoopId, NodeId, RoleId},
+    limits::{HOLD_MS_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX},
     wire,
 };
 use tonic::Status;
 
 use super::refuse::{invalid, too_large};
-use crate::{
-    hash::Hash,
-    rules::{Caller, turn::Actor},
-};
+use crate::{hash::Hash, rules::turn::Actor};
 
 pub(super) fn id<T: FromStr<Err = InvalidId>>(field: &str, value: &str) -> Result<T, Status> {
     value.parse().map_err(|e: InvalidId| invalid(field, &e))
@@ -31,14 +25,9 @@ pub(super) fn optional<T: FromStr<Err = InvalidId>>(
     if value.is_empty() { Ok(None) } else { id(field, value).map(Some) }
 }
 
-/// Where, and over which connection.
-pub(super) fn caller(caller: Option<&wire::Caller>) -> Result<(WorkspaceId, Caller), Status> {
-    let Some(it) = caller else {
-        return Ok((id("workspace", WORKSPACE_DEFAULT)?, Caller::default()));
-    };
-    let workspace = if it.workspace.is_empty() { WORKSPACE_DEFAULT } else { &it.workspace };
-    let node = optional("node", &it.node)?.map(|node| (node, it.epoch.into()));
-    Ok((id("workspace", workspace)?, Caller { node, token: None }))
+/// The node that calls and its epoch, where one does.
+pub(super) fn node(caller: &wire::Caller) -> Result<Option<(NodeId, Epoch)>, Status> {
+    Ok(optional("node", &caller.node)?.map(|node| (node, caller.epoch.into())))
 }
 
 /// The key of a mutating call, with the hash of everything but the connection it came over.

@@ -1,12 +1,12 @@
 //! Values of the domain to messages.
 
 use tasuki_proto::{
-    id::{LoopId, Timestamp, WorkspaceId},
+    id::{LoopId, Timestamp},
     wire,
 };
 use tonic::Status;
 
-use super::{Service, refuse};
+use super::{entered::Entered, refuse};
 use crate::{
     journal::{JournalError, codec},
     rules::{
@@ -71,16 +71,12 @@ fn quiet_since(it: &Loop, view: &View<'_>) -> u64 {
     if view.now.millis_since(sign) < QUIET_MS_MIN { 0 } else { sign.as_millis() }
 }
 
-impl Service {
+impl Entered {
     /// A history entry with its words.
-    pub(super) fn entry(
-        &self,
-        workspace: &WorkspaceId,
-        facts: &EntryFacts,
-    ) -> Result<wire::Entry, Status> {
+    pub(super) fn entry(&self, facts: &EntryFacts) -> Result<wire::Entry, Status> {
         let (mut summary, mut instruction) = (String::new(), String::new());
         if facts.has_text {
-            let body = self.body(workspace, &facts.loop_id, facts.number)?;
+            let body = self.body(&facts.loop_id, facts.number)?;
             (summary, instruction) = (body.summary, body.instruction);
         }
         Ok(wire::Entry {
@@ -111,7 +107,6 @@ impl Service {
     /// The facts of entry `number` of a loop whose newest is `latest`.
     pub(super) fn facts(
         &self,
-        workspace: &WorkspaceId,
         loop_id: &LoopId,
         number: u64,
         latest: &EntryFacts,
@@ -119,29 +114,28 @@ impl Service {
         if number == latest.number {
             return Ok(latest.clone());
         }
-        let after = self.body(workspace, loop_id, number + 1)?;
+        let after = self.body(loop_id, number + 1)?;
         let facts = after.before.filter(|facts| facts.number == number);
         facts.ok_or_else(|| {
             refuse::reading(&JournalError::Damaged {
-                place: format!("workspace {workspace}, loop {loop_id}, entry {}", number + 1),
+                place: format!(
+                    "workspace {}, loop {loop_id}, entry {}",
+                    self.workspace,
+                    number + 1
+                ),
                 what: format!("the facts of entry {number} are missing"),
             })
         })
     }
 
     /// What the journal keeps beside the records of entry `number`.
-    fn body(
-        &self,
-        workspace: &WorkspaceId,
-        loop_id: &LoopId,
-        number: u64,
-    ) -> Result<EntryBody, Status> {
+    fn body(&self, loop_id: &LoopId, number: u64) -> Result<EntryBody, Status> {
         let key = codec::entry_key(loop_id, number);
         let damaged = |what: String| JournalError::Damaged {
-            place: format!("workspace {workspace}, body {}", key.0),
+            place: format!("workspace {}, body {}", self.workspace, key.0),
             what,
         };
-        let bytes = self.workspaces.journal().body(workspace, &key);
+        let bytes = self.journal().body(&self.workspace, &key);
         let bytes = bytes.and_then(|bytes| bytes.ok_or_else(|| damaged("missing".to_owned())));
         let body = bytes.and_then(|bytes| {
             codec::decode_entry(loop_id, number, bytes).map_err(|e| damaged(e.to_string()))
@@ -153,7 +147,6 @@ impl Service {
     /// who takes a turn over works from what its last holder was told.
     pub(super) fn latest_words(
         &self,
-        workspace: &WorkspaceId,
         latest: &EntryFacts,
     ) -> Result<(EntryFacts, Option<EntryFacts>), Status> {
         /// Reclaims in a row that are looked behind.
@@ -163,18 +156,14 @@ impl Service {
             if facts.kind != EntryKind::Reclaim || facts.number == 1 {
                 break;
             }
-            facts = self.facts(workspace, &facts.loop_id.clone(), facts.number - 1, latest)?;
+            facts = self.facts(&facts.loop_id.clone(), facts.number - 1, latest)?;
         }
         let reclaim = (latest.kind == EntryKind::Reclaim).then(|| latest.clone());
         Ok((facts, reclaim))
     }
 
     /// What a wait ended with.
-    pub(super) fn turn_answer(
-        &self,
-        workspace: &WorkspaceId,
-        told: &Told,
-    ) -> Result<wire::TurnAnswer, Status> {
+    pub(super) fn turn_answer(&self, told: &Told) -> Result<wire::TurnAnswer, Status> {
         let it = &told.answer;
         let can_start = it.standing == Standing::CanStart;
         let is_finished = it.standing == Standing::Finished;
@@ -195,9 +184,9 @@ impl Service {
         if !answer.still_waiting
             && let Some(latest) = &it.latest
         {
-            let (words, reclaim) = self.latest_words(workspace, latest)?;
-            answer.latest = Some(self.entry(workspace, &words)?);
-            answer.reclaim = reclaim.map(|facts| self.entry(workspace, &facts)).transpose()?;
+            let (words, reclaim) = self.latest_words(latest)?;
+            answer.latest = Some(self.entry(&words)?);
+            answer.reclaim = reclaim.map(|facts| self.entry(&facts)).transpose()?;
         }
         Ok(answer)
     }

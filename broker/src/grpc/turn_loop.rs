@@ -1,16 +1,20 @@
 //! `TurnLoop`: turns, rounds, history.
 
 use tasuki_proto::{
-    id::{RoleId, Turn, WorkspaceId},
+    id::{LoopId, Turn},
     limits::HISTORY_PAGE_MAX,
     wire::{self, turn_loop_server::TurnLoop},
 };
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 
-use super::{Service, parse, refuse, render};
+use super::{
+    Service,
+    entered::{Entered, grant},
+    parse, refuse, render,
+};
 use crate::{
-    rules::{self, Command, Mark, Reply, turn},
+    rules::{Command, Mark, Reply, turn},
     workspace::{Executed, Handle, Question, Sink, WaitId},
 };
 
@@ -23,8 +27,9 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::CreateLoopRequest>,
     ) -> Result<Response<wire::CreateLoopResponse>, Status> {
+        let grant = grant(&request)?;
         let mut it = request.into_inner();
-        let (workspace, caller) = parse::caller(it.caller.take().as_ref())?;
+        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
         let key = parse::key(it.key.take(), &it)?;
         let loop_id = parse::id("loop", &it.r#loop)?;
         let create = turn::CreateLoop {
@@ -32,8 +37,8 @@ impl TurnLoop for Service {
             participants: parse::participants(&it.participants)?,
         };
         let command = Command::CreateLoop(create);
-        self.execute(&workspace, rules::Request { caller, key: Some(key), command }).await?;
-        let state = self.loop_state(&workspace, loop_id).await?.0;
+        entered.execute(Some(key), command).await?;
+        let state = entered.loop_state(loop_id).await?.0;
         Ok(Response::new(wire::CreateLoopResponse { r#loop: Some(state) }))
     }
 
@@ -41,8 +46,9 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::StartRoundRequest>,
     ) -> Result<Response<wire::StartRoundResponse>, Status> {
+        let grant = grant(&request)?;
         let mut it = request.into_inner();
-        let (workspace, caller) = parse::caller(it.caller.take().as_ref())?;
+        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
         let key = parse::key(it.key.take(), &it)?;
         let start = turn::StartRound {
             loop_id: parse::loop_id(&it.r#loop)?,
@@ -52,8 +58,7 @@ impl TurnLoop for Service {
             instruction: parse::text("instruction", it.instruction)?,
         };
         let command = Command::StartRound(start);
-        let request = rules::Request { caller, key: Some(key), command };
-        let Executed { reply, sequence, .. } = self.execute(&workspace, request).await?;
+        let Executed { reply, sequence, .. } = entered.execute(Some(key), command).await?;
         let Reply::Started { round, turn, holder } = reply else {
             unreachable!("a round is started or refused")
         };
@@ -69,19 +74,19 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::AwaitTurnRequest>,
     ) -> Result<Response<wire::AwaitTurnResponse>, Status> {
+        let grant = grant(&request)?;
         let it = request.into_inner();
-        let (workspace, caller) = parse::caller(it.caller.as_ref())?;
+        let entered = self.door.enter(&grant, it.caller.as_ref())?;
         let question =
             Question { loop_id: parse::loop_id(&it.r#loop)?, role: parse::id("role", &it.role)? };
-        self.check(&workspace, caller, question.role.clone()).await?;
+        entered.check(Some(&question.role)).await?;
         let (reply, told) = oneshot::channel();
         let sink: Sink = Box::new(move |told| {
             // The caller may be gone; the answer is still there for its next call.
             let _ = reply.send(told);
         });
         let hold_ms = parse::hold(it.hold_ms);
-        let parked = self.workspaces.park(&workspace, question.clone(), hold_ms, || sink).await;
-        let (handle, id) = parked.map_err(refuse::executing)?;
+        let (handle, id) = entered.park(question.clone(), hold_ms, || sink).await?;
         let mut guard = CancelOnDrop(Some((handle, question, id)));
         let told = told.await;
         guard.0 = None;
@@ -89,7 +94,7 @@ impl TurnLoop for Service {
             tasuki_proto::reason::Reason::Unavailable.status("the wait was lost; ask again")
         })?;
         let told = told.map_err(|rejection| refuse::rejected(&rejection))?;
-        let answer = self.turn_answer(&workspace, &told)?;
+        let answer = entered.turn_answer(&told)?;
         Ok(Response::new(wire::AwaitTurnResponse { answer: Some(answer) }))
     }
 
@@ -97,8 +102,9 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::HandOverRequest>,
     ) -> Result<Response<wire::HandOverResponse>, Status> {
+        let grant = grant(&request)?;
         let mut it = request.into_inner();
-        let (workspace, caller) = parse::caller(it.caller.take().as_ref())?;
+        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
         let key = parse::key(it.key.take(), &it)?;
         let instruction = if it.is_task_complete {
             parse::text("instruction", it.instruction)?
@@ -115,8 +121,7 @@ impl TurnLoop for Service {
             turn: (it.turn != 0).then(|| Turn::from(it.turn)),
         };
         let command = Command::HandOver(handover);
-        let request = rules::Request { caller, key: Some(key), command };
-        let Executed { reply, is_repeat, sequence } = self.execute(&workspace, request).await?;
+        let Executed { reply, is_repeat, sequence } = entered.execute(Some(key), command).await?;
         let Reply::Handed { ended, next } = reply else {
             unreachable!("a turn is handed over or refused")
         };
@@ -135,8 +140,9 @@ impl TurnLoop for Service {
         request: Request<wire::MarkTurnRequest>,
     ) -> Result<Response<wire::MarkTurnResponse>, Status> {
         use wire::mark_turn_request::Mark as Wire;
+        let grant = grant(&request)?;
         let it = request.into_inner();
-        let (workspace, caller) = parse::caller(it.caller.as_ref())?;
+        let entered = self.door.enter(&grant, it.caller.as_ref())?;
         let mark = match it.mark() {
             Wire::Handed => Mark::Handed,
             Wire::Seen => Mark::Seen,
@@ -145,7 +151,7 @@ impl TurnLoop for Service {
         let (loop_id, role) = (parse::loop_id(&it.r#loop)?, parse::id("role", &it.role)?);
         let mark = turn::MarkTurn::new(loop_id, role, it.turn.into(), mark);
         let command = Command::Mark(mark);
-        self.execute(&workspace, rules::Request { caller, key: None, command }).await?;
+        entered.execute(None, command).await?;
         Ok(Response::new(wire::MarkTurnResponse {}))
     }
 
@@ -153,18 +159,19 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::GetLoopRequest>,
     ) -> Result<Response<wire::GetLoopResponse>, Status> {
+        let grant = grant(&request)?;
         let it = request.into_inner();
-        let (workspace, _) = parse::caller(it.caller.as_ref())?;
-        let (state, latest) = self.loop_state(&workspace, parse::loop_id(&it.r#loop)?).await?;
+        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (state, latest) = entered.loop_state(parse::loop_id(&it.r#loop)?).await?;
         let Some(latest) = latest else {
             return Ok(Response::new(wire::GetLoopResponse {
                 r#loop: Some(state),
                 ..Default::default()
             }));
         };
-        let (words, reclaim) = self.latest_words(&workspace, &latest)?;
-        let words = reclaim.map(|_| self.entry(&workspace, &words)).transpose()?;
-        let latest = Some(self.entry(&workspace, &latest)?);
+        let (words, reclaim) = entered.latest_words(&latest)?;
+        let words = reclaim.map(|_| entered.entry(&words)).transpose()?;
+        let latest = Some(entered.entry(&latest)?);
         Ok(Response::new(wire::GetLoopResponse { r#loop: Some(state), latest, words }))
     }
 
@@ -172,13 +179,14 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::ListLoopsRequest>,
     ) -> Result<Response<wire::ListLoopsResponse>, Status> {
+        let grant = grant(&request)?;
         let it = request.into_inner();
-        let (workspace, _) = parse::caller(it.caller.as_ref())?;
-        let loops = self.workspaces.look(&workspace, |view| {
+        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let loops = entered.look(|view| {
             let loops = view.workspace.loops.by_id.iter();
             loops.map(|(id, state)| render::loop_state(id, state, view)).collect()
         });
-        let loops = loops.await.map_err(refuse::executing)?;
+        let loops = loops.await?;
         Ok(Response::new(wire::ListLoopsResponse { loops }))
     }
 
@@ -186,8 +194,9 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::ReclaimRequest>,
     ) -> Result<Response<wire::ReclaimResponse>, Status> {
+        let grant = grant(&request)?;
         let mut it = request.into_inner();
-        let (workspace, caller) = parse::caller(it.caller.take().as_ref())?;
+        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
         let key = parse::key(it.key.take(), &it)?;
         let reclaim = turn::Reclaim {
             loop_id: parse::loop_id(&it.r#loop)?,
@@ -197,8 +206,7 @@ impl TurnLoop for Service {
             turn: (it.turn != 0).then(|| Turn::from(it.turn)),
         };
         let command = Command::Reclaim(reclaim);
-        let request = rules::Request { caller, key: Some(key), command };
-        let Executed { reply, is_repeat, sequence } = self.execute(&workspace, request).await?;
+        let Executed { reply, is_repeat, sequence } = entered.execute(Some(key), command).await?;
         let Reply::Reclaimed { ended, turn, from, to } = reply else {
             unreachable!("a turn is reclaimed or refused")
         };
@@ -216,10 +224,11 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::HistoryRequest>,
     ) -> Result<Response<wire::HistoryResponse>, Status> {
+        let grant = grant(&request)?;
         let it = request.into_inner();
-        let (workspace, _) = parse::caller(it.caller.as_ref())?;
+        let entered = self.door.enter(&grant, it.caller.as_ref())?;
         let loop_id = parse::loop_id(&it.r#loop)?;
-        let (_, latest) = self.loop_state(&workspace, loop_id.clone()).await?;
+        let (_, latest) = entered.loop_state(loop_id.clone()).await?;
         let Some(latest) = latest else {
             return Ok(Response::new(wire::HistoryResponse::default()));
         };
@@ -231,8 +240,8 @@ impl TurnLoop for Service {
         let mut page = wire::HistoryResponse::default();
         let mut bytes = 0;
         for number in from..=latest.number.min(from.saturating_add(u64::from(limit) - 1)) {
-            let facts = self.facts(&workspace, &loop_id, number, &latest)?;
-            let entry = self.entry(&workspace, &facts)?;
+            let facts = entered.facts(&loop_id, number, &latest)?;
+            let entry = entered.entry(&facts)?;
             bytes += entry.summary.len() + entry.instruction.len();
             if PAGE_BYTES_MAX < bytes && !page.entries.is_empty() {
                 break;
@@ -256,42 +265,15 @@ impl Drop for CancelOnDrop {
     }
 }
 
-impl Service {
-    pub(super) async fn execute(
-        &self,
-        workspace: &WorkspaceId,
-        request: rules::Request,
-    ) -> Result<Executed, Status> {
-        self.workspaces.execute(workspace, request).await.map_err(refuse::executing)
-    }
-
-    /// Whether this connection may ask as `role`.
-    pub(super) async fn check(
-        &self,
-        workspace: &WorkspaceId,
-        caller: rules::Caller,
-        role: RoleId,
-    ) -> Result<(), Status> {
-        if caller.node.is_none() {
-            return Ok(());
-        }
-        let checked = self
-            .workspaces
-            .look(workspace, move |view| view.workspace.directory.check(&caller, Some(&role)));
-        let checked = checked.await.map_err(refuse::executing)?;
-        checked.map_err(|rejection| refuse::rejected(&rejection))
-    }
-
+impl Entered {
     async fn loop_state(
         &self,
-        workspace: &WorkspaceId,
-        loop_id: tasuki_proto::id::LoopId,
+        loop_id: LoopId,
     ) -> Result<(wire::Loop, Option<turn::EntryFacts>), Status> {
-        let seen = self.workspaces.look(workspace, move |view| {
+        let seen = self.look(move |view| {
             let state = view.workspace.loops.get(&loop_id)?;
             Ok((render::loop_state(&loop_id, state, view), state.latest.clone()))
         });
-        let seen = seen.await.map_err(refuse::executing)?;
-        seen.map_err(|rejection| refuse::rejected(&rejection))
+        seen.await?.map_err(|rejection| refuse::rejected(&rejection))
     }
 }

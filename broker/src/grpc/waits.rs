@@ -11,17 +11,24 @@ use std::{
 
 use futures::Stream;
 use tasuki_proto::{
-    id::WorkspaceId,
     limits::WAITS_PER_STREAM_MAX,
     reason::Reason,
     wire::{self, park_request::Ask, park_response::Outcome, waits_server::Waits},
 };
-use tokio::sync::mpsc::{self, OwnedPermit};
+use tokio::sync::{
+    OwnedSemaphorePermit,
+    mpsc::{self, OwnedPermit},
+};
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Service, parse, refuse};
+use super::{
+    Service,
+    entered::{Entered, grant},
+    parse, refuse,
+};
 use crate::{
+    access::Grant,
     rules::Rejection,
     workspace::{Handle, Question, Sink, Told, WaitId},
 };
@@ -34,7 +41,7 @@ type Responses = Pin<Box<dyn Stream<Item = Result<wire::ParkResponse, Status>> +
 /// What became of one wait, on its way to the stream.
 struct Ended {
     wait: u64,
-    outcome: Result<(WorkspaceId, Told), Refused>,
+    outcome: Result<(Entered, Told), Refused>,
 }
 
 enum Refused {
@@ -51,16 +58,21 @@ impl Waits for Service {
         request: Request<Streaming<wire::ParkRequest>>,
     ) -> Result<Response<Responses>, Status> {
         let (ended, outcomes) = mpsc::channel(WAITS_PER_STREAM_MAX + REFUSALS_MAX);
-        tokio::spawn(self.clone().read_asks(request.into_inner(), ended));
-        let service = self.clone();
-        let responses = ReceiverStream::new(outcomes).map(move |ended| Ok(service.render(ended)));
+        let grant = grant(&request)?;
+        tokio::spawn(self.clone().read_asks(grant, request.into_inner(), ended));
+        let responses = ReceiverStream::new(outcomes).map(|ended| Ok(render(ended)));
         Ok(Response::new(Box::pin(responses)))
     }
 }
 
 impl Service {
     /// Parks what the client asks for until its side of the stream ends, then removes the rest.
-    async fn read_asks(self, mut asks: Streaming<wire::ParkRequest>, ended: mpsc::Sender<Ended>) {
+    async fn read_asks(
+        self,
+        grant: Grant,
+        mut asks: Streaming<wire::ParkRequest>,
+        ended: mpsc::Sender<Ended>,
+    ) {
         let open = Open::default();
         loop {
             let ask = tokio::select! {
@@ -73,7 +85,9 @@ impl Service {
             let Ok(permit) = ended.clone().try_reserve_owned() else { break };
             match ask {
                 Some(Ask::Cancel(_)) => open.cancel(wait),
-                Some(Ask::Turn(question)) => self.park_turn(wait, question, permit, &open).await,
+                Some(Ask::Turn(question)) => {
+                    self.park_turn(&grant, wait, question, permit, &open).await
+                }
                 None => {
                     let status = refuse::invalid("ask", &"is missing");
                     permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
@@ -88,61 +102,63 @@ impl Service {
 
     async fn park_turn(
         &self,
+        grant: &Grant,
         wait: u64,
         asked: wire::TurnQuestion,
         permit: OwnedPermit<Ended>,
         open: &Open,
     ) {
         let parsed = async {
-            let (workspace, caller) = parse::caller(asked.caller.as_ref())?;
+            let entered = self.door.enter(grant, asked.caller.as_ref())?;
             let question = Question {
                 loop_id: parse::loop_id(&asked.r#loop)?,
                 role: parse::id("role", &asked.role)?,
             };
-            self.check(&workspace, caller, question.role.clone()).await?;
+            entered.check(Some(&question.role)).await?;
             open.may_add(wait)?;
-            Ok((workspace, question))
+            let place = entered.wait()?;
+            Ok((entered, question, place))
         };
-        let (workspace, question) = match parsed.await {
+        let (entered, question, counted) = match parsed.await {
             Ok(parsed) => parsed,
             Err(status) => {
                 permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
                 return;
             }
         };
-        let place = open.add(wait, permit);
+        let place = open.add(wait, permit, counted);
         let sink = {
-            let (place, workspace) = (place.clone(), workspace.clone());
+            let (place, entered) = (place.clone(), entered.clone());
             move || -> Sink {
                 let place = EndOnDrop(place);
                 Box::new(move |told| {
-                    let outcome = told.map(|told| (workspace, told)).map_err(Refused::Rejected);
+                    let outcome = told.map(|told| (entered, told)).map_err(Refused::Rejected);
                     place.0.end(outcome);
                 })
             }
         };
         let hold_ms = parse::hold(asked.hold_ms);
-        match self.workspaces.park(&workspace, question.clone(), hold_ms, sink).await {
+        match entered.park(question.clone(), hold_ms, sink).await {
             Ok((handle, id)) => place.parked(handle, question, id),
-            Err(error) => place.end(Err(Refused::Status(refuse::executing(error)))),
+            Err(status) => place.end(Err(Refused::Status(status))),
         }
     }
+}
 
-    fn render(&self, ended: Ended) -> wire::ParkResponse {
-        let rendered = match ended.outcome {
-            Ok((workspace, told)) => self.turn_answer(&workspace, &told),
-            Err(Refused::Rejected(rejection)) => Err(refuse::rejected(&rejection)),
-            Err(Refused::Status(status)) => Err(status),
-        };
-        let outcome = match rendered {
-            Ok(answer) => Outcome::Turn(answer),
-            Err(status) => Outcome::Refusal(wire::Refusal {
-                reason: Reason::of(&status).unwrap_or(Reason::Unavailable).to_string(),
-                message: status.message().to_owned(),
-            }),
-        };
-        wire::ParkResponse { wait: ended.wait, outcome: Some(outcome) }
-    }
+fn render(ended: Ended) -> wire::ParkResponse {
+    let rendered = match ended.outcome {
+        Ok((entered, told)) => entered.turn_answer(&told),
+        Err(Refused::Rejected(rejection)) => Err(refuse::rejected(&rejection)),
+        Err(Refused::Status(status)) => Err(status),
+    };
+    let outcome = match rendered {
+        Ok(answer) => Outcome::Turn(answer),
+        Err(status) => Outcome::Refusal(wire::Refusal {
+            reason: Reason::of(&status).unwrap_or(Reason::Unavailable).to_string(),
+            message: status.message().to_owned(),
+        }),
+    };
+    wire::ParkResponse { wait: ended.wait, outcome: Some(outcome) }
 }
 
 /// The open waits of one stream.
@@ -161,6 +177,8 @@ struct Wait {
     permit: OwnedPermit<Ended>,
     /// Where it is parked; `None` for the moment it takes to get there.
     parked: Option<(Handle, Question, WaitId)>,
+    /// Its place among the waits of its token.
+    _counted: Option<OwnedSemaphorePermit>,
 }
 
 impl Open {
@@ -180,11 +198,16 @@ impl Open {
         Ok(())
     }
 
-    fn add(&self, wait: u64, permit: OwnedPermit<Ended>) -> Place {
+    fn add(
+        &self,
+        wait: u64,
+        permit: OwnedPermit<Ended>,
+        counted: Option<OwnedSemaphorePermit>,
+    ) -> Place {
         let mut waits = self.lock();
         let serial = waits.next_serial;
         waits.next_serial += 1;
-        waits.by_number.insert(wait, Wait { serial, permit, parked: None });
+        waits.by_number.insert(wait, Wait { serial, permit, parked: None, _counted: counted });
         Place { open: self.clone(), wait, serial }
     }
 
@@ -222,7 +245,7 @@ impl Place {
     }
 
     /// Answers the wait, unless it was answered or cancelled before.
-    fn end(&self, outcome: Result<(WorkspaceId, Told), Refused>) {
+    fn end(&self, outcome: Result<(Entered, Told), Refused>) {
         let mut waits = self.open.lock();
         if waits.by_number.get(&self.wait).is_none_or(|it| it.serial != self.serial) {
             return;
@@ -255,7 +278,7 @@ mod tests {
         let open = Open::default();
         let place = |open: &Open| {
             let permit = ended.clone().try_reserve_owned().unwrap();
-            EndOnDrop(open.add(7, permit))
+            EndOnDrop(open.add(7, permit, None))
         };
         drop(place(&open));
         let lost = outcomes.recv().await.unwrap();

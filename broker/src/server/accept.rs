@@ -19,9 +19,11 @@ use tokio::{
     time::Sleep,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::transport::server::Connected;
 use tracing::warn;
+
+use super::Peer;
 
 /// Connections at once. Each costs some 24 KiB and a file descriptor, of which a process often
 /// has 20,000.
@@ -66,8 +68,8 @@ async fn accept(listener: TcpListener, accepted: mpsc::Sender<io::Result<Connect
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -76,7 +78,7 @@ async fn accept(listener: TcpListener, accepted: mpsc::Sender<io::Result<Connect
         };
         // A socket that is gone already fails at its first read.
         let _ = stream.set_nodelay(true);
-        if accepted.send(Ok(Connection::new(stream, place))).await.is_err() {
+        if accepted.send(Ok(Connection::new(stream, address, place))).await.is_err() {
             return;
         }
     }
@@ -87,13 +89,18 @@ pub(super) struct Connection {
     stream: TcpStream,
     /// Bytes of the preface still to come and the time for them; `None` once they were seen.
     preface: Option<(usize, Pin<Box<Sleep>>)>,
+    peer: Arc<Peer>,
+    /// Resolves once the connection is to end.
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    fn new(stream: TcpStream, place: OwnedSemaphorePermit) -> Self {
+    fn new(stream: TcpStream, address: SocketAddr, place: OwnedSemaphorePermit) -> Self {
         let patience = tokio::time::sleep(Duration::from_millis(SILENT_MS_MAX));
-        Self { stream, preface: Some((0, Box::pin(patience))), _place: place }
+        let peer = Arc::new(Peer::new(address));
+        let cut = Box::pin(peer.is_cut().clone().cancelled_owned());
+        Self { stream, preface: Some((0, Box::pin(patience))), peer, cut, _place: place }
     }
 }
 
@@ -104,6 +111,9 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.cut.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let before = buf.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buf);
         let Some((seen, patience)) = &mut this.preface else { return read };
@@ -157,13 +167,9 @@ impl AsyncWrite for Connection {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Arc<Peer>;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        let address = |address: io::Result<SocketAddr>| address.ok();
-        TcpConnectInfo {
-            local_addr: address(self.stream.local_addr()),
-            remote_addr: address(self.stream.peer_addr()),
-        }
+    fn connect_info(&self) -> Arc<Peer> {
+        Arc::clone(&self.peer)
     }
 }

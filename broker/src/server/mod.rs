@@ -1,6 +1,7 @@
 //! A running broker: storage, workspaces, the port they are reached at.
 
 mod accept;
+mod peer;
 
 use std::{
     fmt, io,
@@ -15,15 +16,19 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-pub use self::accept::{CONNECTIONS_MAX, SILENT_MS_MAX};
+pub use self::{
+    accept::{CONNECTIONS_MAX, SILENT_MS_MAX},
+    peer::Peer,
+};
 use crate::{
+    access::Tokens,
     clock::Clock,
     grpc,
     journal::{
         Journal, JournalError,
         sled::{Options, SledJournal},
     },
-    workspace::{IDLE_MS, Settings as WorkspaceSettings, Workspaces},
+    workspace::{ExecuteError, IDLE_MS, Settings as WorkspaceSettings, Workspaces},
 };
 
 /// Between two looks at whether old commits are kept for the sake of few workspaces.
@@ -73,6 +78,8 @@ pub enum StartError {
          release does not have"
     )]
     NotLoopback(SocketAddr),
+    #[error("the tokens cannot be read: {0}")]
+    Tokens(#[from] ExecuteError),
     #[error("the service descriptions are not readable: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
 }
@@ -129,18 +136,20 @@ impl Broker {
             fail.send_if_modified(|it| it.is_none() && it.replace(why.to_owned()).is_none());
         });
         let clock = Clock::system();
-        let workspaces = Workspaces::start(journal.clone(), clock, shared, on_fatal).await;
+        let workspaces = Workspaces::start(journal.clone(), clock.clone(), shared, on_fatal).await;
+        let stopping = CancellationToken::new();
+        let tokens = Tokens::start(&workspaces, clock, false, stopping.clone()).await?;
         let listen = |source| StartError::Listen { address: settings.listen, source };
         let listener = TcpListener::bind(settings.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let stopping = CancellationToken::new();
-        let routes = grpc::routes(&workspaces, &stopping)?;
+        let routes = grpc::routes(&workspaces, &tokens, &stopping)?;
         let connections = accept::connections(listener, stopping.clone());
         let server = tonic::transport::Server::builder()
             .max_concurrent_streams(STREAMS_MAX)
             .http2_keepalive_interval(Some(KEEP_ALIVE_EVERY))
             .http2_keepalive_timeout(Some(KEEP_ALIVE_WITHIN))
             .http2_max_header_list_size(Some(16 * 1024))
+            .layer(grpc::Guard::new(tokens.clone()))
             .add_routes(routes)
             .serve_with_incoming_shutdown(connections, stopping.clone().cancelled_owned());
         let server = tokio::spawn(async move {

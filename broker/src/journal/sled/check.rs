@@ -190,7 +190,7 @@ fn pass(
     for entries in commit.entries.chunk_by(|a, b| a.workspace == b.workspace) {
         let length = entries.iter().map(encoded_len).sum();
         let name = &entries[0].workspace;
-        let workspace = WorkspaceId::of_journal(&name).map_err(|error| {
+        let workspace = WorkspaceId::of_journal(name).map_err(|error| {
             damaged(format!("commit {}", stored.number), format!("workspace {name:?} {error}"))
         })?;
         let passed = passing.entry(workspace.clone()).or_insert_with(|| Passing {

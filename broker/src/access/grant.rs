@@ -1,0 +1,155 @@
+//! What a call may do, by what it showed.
+
+use std::sync::Arc;
+
+use tasuki_proto::{
+    id::{RoleId, TokenId, WorkspaceId},
+    reason::Reason,
+    token::Right,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
+
+use super::Live;
+use crate::rules::access::{Roles, Scope};
+
+/// Calls of one token under way: a sixteenth of what one workspace admits. A node has 64 at most.
+pub const CALLS_PER_TOKEN_MAX: usize = 256;
+
+/// Streams of one token open at once. A node has two; the rest is for people who watch.
+pub const STREAMS_PER_TOKEN_MAX: usize = 64;
+
+/// Waits of one token parked at once: a fifth of what one workspace parks.
+pub const WAITS_PER_TOKEN_MAX: usize = 4096;
+
+/// Large answers (histories, lists) of one token being made at once: each may be 4 MiB.
+pub const PAGES_PER_TOKEN_MAX: usize = 8;
+
+/// Words of one token's commands on their way to the disk, in KiB: a quarter of what all share.
+pub const WORDS_PER_TOKEN_KIB_MAX: usize = 64 * 1024;
+
+/// What a call may do. Cheap to clone.
+#[derive(Debug, Clone)]
+pub enum Grant {
+    /// On a broker that asks for none: everything but administration.
+    Open,
+    Token(Arc<Live>),
+}
+
+/// What has a bound of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Call,
+    /// A call with a large answer.
+    Page,
+    Stream,
+    /// A call that is held until a wait ends.
+    Wait,
+}
+
+/// A place among what a token has under way, given back when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    _call: Option<OwnedSemaphorePermit>,
+    _page: Option<OwnedSemaphorePermit>,
+}
+
+impl Grant {
+    pub(crate) fn token(&self) -> Option<&TokenId> {
+        match self {
+            Self::Open => None,
+            Self::Token(live) => Some(&live.id),
+        }
+    }
+
+    pub(crate) fn has_right(&self, right: Right) -> bool {
+        match self {
+            Self::Open => right != Right::Admin,
+            Self::Token(live) => live.scope.has_right(right),
+        }
+    }
+
+    pub(crate) fn has_role(&self, role: &RoleId) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Token(live) => live.scope.has_role(role),
+        }
+    }
+
+    pub(crate) fn has_workspace(&self, workspace: &WorkspaceId) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Token(live) => live.scope.has_workspace(workspace),
+        }
+    }
+
+    /// Whether whoever has this may give `scope` away.
+    pub fn covers(&self, scope: &Scope) -> bool {
+        let Self::Token(live) = self else { return false };
+        let own = &live.scope;
+        let workspaces = match (&own.workspace, &scope.workspace) {
+            (None, _) => true,
+            (Some(own), Some(wanted)) => own == wanted,
+            (Some(_), None) => false,
+        };
+        let roles = match (&own.roles, &scope.roles) {
+            (Roles::Any, _) => true,
+            (Roles::Only(own), Roles::Only(wanted)) => wanted.is_subset(own),
+            (Roles::Only(_), Roles::Any) => false,
+        };
+        own.has_right(Right::Admin) && workspaces && roles && scope.rights.is_subset(&own.rights)
+    }
+
+    /// Takes a place among what the token has under way (G2).
+    pub(crate) fn enter(&self, kind: Kind) -> Result<Place, Status> {
+        let Self::Token(live) = self else { return Ok(Place::default()) };
+        let take = |what: &str, of: &Arc<Semaphore>, limit: usize| {
+            of.clone().try_acquire_owned().map_err(|_| overloaded(limit, what))
+        };
+        let call = || take("calls", &live.calls, CALLS_PER_TOKEN_MAX);
+        Ok(match kind {
+            Kind::Call => Place { _call: Some(call()?), _page: None },
+            Kind::Page => {
+                let page = take("large reads", &live.pages, PAGES_PER_TOKEN_MAX)?;
+                Place { _call: Some(call()?), _page: Some(page) }
+            }
+            Kind::Stream => {
+                let stream = take("streams", &live.streams, STREAMS_PER_TOKEN_MAX)?;
+                Place { _call: Some(stream), _page: None }
+            }
+            Kind::Wait => Place { _call: self.wait()?, _page: None },
+        })
+    }
+
+    /// A place for one parked wait; `None` where there is no bound of its own.
+    pub(crate) fn wait(&self) -> Result<Option<OwnedSemaphorePermit>, Status> {
+        let Self::Token(live) = self else { return Ok(None) };
+        let place = live.waits.clone().try_acquire_owned();
+        place.map(Some).map_err(|_| overloaded(WAITS_PER_TOKEN_MAX, "waits"))
+    }
+
+    /// A place for a command's words, in bytes.
+    pub(crate) fn words(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Status> {
+        let Self::Token(live) = self else { return Ok(None) };
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        let place = live.words.clone().try_acquire_many_owned(kib);
+        place.map(Some).map_err(|_| overloaded(WORDS_PER_TOKEN_KIB_MAX, "KiB of words"))
+    }
+
+    /// Resolves once the token is no longer good.
+    pub(crate) fn ended(&self) -> Ended {
+        match self {
+            Self::Open => Box::pin(std::future::pending()),
+            Self::Token(live) => Box::pin(live.ended.clone().cancelled_owned()),
+        }
+    }
+}
+
+/// The end of a grant.
+pub type Ended = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn overloaded(limit: usize, what: &str) -> Status {
+    Reason::Overloaded.status(format!(
+        "{limit} {what} of this token are under way already, which is its limit; try again shortly"
+    ))
+}

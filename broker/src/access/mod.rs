@@ -1,0 +1,284 @@
+//! Who may act right now: the tokens that are good, and what each has under way.
+//!
+//! The truth is in the system workspace (`rules::access`); this is what is made of it for the
+//! sake of speed, brought up to date before an access command is answered.
+//!
+//! - **G1** Once a revocation is answered, its token is refused; what it had open ends within
+//!   [`END_MS_MAX`].
+//! - **G2** What one token has under way is bounded, so that it cannot use up what all share.
+//! - **G3** Who shows no token, or a wrong one, learns only that; and the more often, the slower.
+//!
+//! Not here: what each call takes (`grpc/auth`), and what a scope is (`rules::access`).
+
+mod grant;
+mod live;
+mod penalty;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tasuki_proto::{
+    id::{Sequence, Timestamp, TokenId, WorkspaceId},
+    token::{SECRET_BYTES, Secret, Token as Presented},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use self::grant::{
+    CALLS_PER_TOKEN_MAX, Ended, Grant, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX,
+    WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
+};
+pub use self::live::Live;
+pub(crate) use self::{
+    grant::{Kind, Place},
+    penalty::{FAILURES_PER_CONNECTION_MAX, Penalties, Penalty},
+};
+use crate::{
+    clock::Clock,
+    rules::{
+        Caller, Command, Request,
+        access::{self, Access},
+    },
+    workspace::{ExecuteError, Executed, Workspaces},
+};
+
+/// From a revocation to the end of what the token had open, in milliseconds: streams are told why
+/// first, then connections are cut.
+pub const END_MS_MAX: u64 = 1000;
+
+/// Between two looks for tokens that expired, in milliseconds.
+const SWEEP_MS: u64 = 250;
+
+/// Why a call is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    #[error("this broker asks for a token: metadata `authorization: Bearer tasuki_…`")]
+    Missing,
+    #[error("this is not a token that this broker gave")]
+    Unknown,
+    #[error("the token has expired; ask for an invitation and join again")]
+    Expired,
+    #[error("the token was revoked; ask for an invitation and join again")]
+    Revoked,
+}
+
+/// All tokens of a broker. Cheap to clone.
+#[derive(Clone)]
+pub struct Tokens {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    workspaces: Workspaces,
+    clock: Clock,
+    is_guarded: bool,
+    table: RwLock<Table>,
+    penalties: Penalties,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Of the system workspace, that this was made of.
+    sequence: Sequence,
+    /// What the system workspace's time is ahead of the clock, in milliseconds.
+    ahead_ms: u64,
+    live: BTreeMap<TokenId, Arc<Live>>,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens")
+            .field("is_guarded", &self.shared.is_guarded)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tokens {
+    /// Reads what tokens there are. `is_guarded`: every call must show one.
+    ///
+    /// # Errors
+    /// When the system workspace cannot be read.
+    pub async fn start(
+        workspaces: &Workspaces,
+        clock: Clock,
+        is_guarded: bool,
+        stopping: CancellationToken,
+    ) -> Result<Self, ExecuteError> {
+        let shared = Arc::new(Shared {
+            workspaces: workspaces.clone(),
+            clock,
+            is_guarded,
+            table: RwLock::default(),
+            penalties: Penalties::default(),
+        });
+        let tokens = Self { shared };
+        tokens.refresh().await?;
+        let sweeping = tokens.clone();
+        tokio::spawn(stopping.run_until_cancelled_owned(async move { sweeping.sweep().await }));
+        Ok(tokens)
+    }
+
+    /// Whether every call must show a token.
+    pub fn is_guarded(&self) -> bool {
+        self.shared.is_guarded
+    }
+
+    /// Who calls, by what the call shows.
+    pub(crate) fn authenticate(&self, shown: Option<&str>) -> Result<Grant, Denied> {
+        let Some(shown) = shown else {
+            return if self.is_guarded() { Err(Denied::Missing) } else { Ok(Grant::Open) };
+        };
+        let shown: Presented = shown.parse().map_err(|_| Denied::Unknown)?;
+        let live = self.get(&shown.id).ok_or(Denied::Unknown)?;
+        let now = self.now();
+        let is_newest = live.recognise(&shown.secret.hash(), now).ok_or(Denied::Unknown)?;
+        live.check(now)?;
+        live.used(now);
+        if is_newest && live.takes_old() {
+            let tokens = self.clone();
+            let token = shown.id;
+            tokio::spawn(async move {
+                let ended = tokens.execute(access::Command::EndOldSecret { token }, None).await;
+                if let Err(error) = ended {
+                    warn!(%error, "the old secret of a rotated token ends only by time");
+                }
+            });
+        }
+        Ok(Grant::Token(live))
+    }
+
+    /// Whether the token with this id may still act.
+    pub(crate) fn is_good(&self, token: &TokenId) -> bool {
+        self.get(token).is_some_and(|live| live.check(self.now()).is_ok())
+    }
+
+    /// A token by its id, as long as it is remembered.
+    pub(crate) fn get(&self, token: &TokenId) -> Option<Arc<Live>> {
+        self.table().live.get(token).cloned()
+    }
+
+    /// What is remembered of invitations and tokens, on disk.
+    pub(crate) async fn look(&self) -> Result<Access, ExecuteError> {
+        let system = WorkspaceId::system();
+        self.shared.workspaces.look(&system, |view| view.workspace.access.clone()).await
+    }
+
+    /// Carries out a command of access and brings this table up to date, also when its caller
+    /// went away meanwhile.
+    pub(crate) async fn execute(
+        &self,
+        command: access::Command,
+        by: Option<TokenId>,
+    ) -> Result<Executed, ExecuteError> {
+        let tokens = self.clone();
+        let done = tokio::spawn(async move {
+            let caller = Caller { node: None, token: by };
+            let request = Request { caller, key: None, command: Command::Access(command) };
+            let workspaces = &tokens.shared.workspaces;
+            let executed = workspaces.execute(&WorkspaceId::system(), request).await;
+            // Also after one whose outcome is unknown.
+            tokens.refresh().await?;
+            executed
+        });
+        done.await.unwrap_or(Err(ExecuteError::OutcomeUnknown))
+    }
+
+    /// The token in `known` when it may still administrate, else a new one that may.
+    ///
+    /// # Errors
+    /// When there is no randomness, or the system workspace does not answer.
+    pub async fn administrator(&self, known: Option<&str>) -> Result<String, AdministratorError> {
+        if let Some(known) = known
+            && let Ok(grant) = self.authenticate(Some(known))
+            && grant.covers(&access::Scope::all())
+        {
+            return Ok(known.to_owned());
+        }
+        let mut random = [0; SECRET_BYTES];
+        getrandom::fill(&mut random)?;
+        let secret = Secret::new(random);
+        let issue = access::Issue {
+            secret: secret.hash(),
+            scope: access::Scope::all(),
+            valid_ms: None,
+            label: "administrator".to_owned(),
+        };
+        self.execute(access::Command::Issue(issue), None).await?;
+        let id = secret.hash().short().parse().expect("hexadecimal is an id");
+        info!(token = %id, "made a token for administration");
+        Ok(Presented { id, secret }.expose())
+    }
+
+    pub(crate) fn penalties(&self) -> &Penalties {
+        &self.shared.penalties
+    }
+
+    /// The system workspace's time.
+    pub(crate) fn now(&self) -> Timestamp {
+        let ahead_ms = self.table().ahead_ms;
+        self.shared.clock.now().plus_millis(ahead_ms)
+    }
+
+    fn table(&self) -> std::sync::RwLockReadGuard<'_, Table> {
+        self.shared.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn refresh(&self) -> Result<(), ExecuteError> {
+        let system = WorkspaceId::system();
+        let clock = self.shared.clock.clone();
+        let seen = self.shared.workspaces.look(&system, move |view| {
+            let ahead_ms = view.now.millis_since(clock.now());
+            (view.workspace.sequence, ahead_ms, view.workspace.access.tokens.clone())
+        });
+        let (sequence, ahead_ms, tokens) = seen.await?;
+        let mut table = self.shared.table.write().unwrap_or_else(PoisonError::into_inner);
+        if sequence < table.sequence {
+            return Ok(());
+        }
+        table.sequence = sequence;
+        table.ahead_ms = ahead_ms;
+        table.live.retain(|id, live| {
+            let is_kept = tokens.contains_key(id);
+            if !is_kept {
+                live.end();
+            }
+            is_kept
+        });
+        for (id, token) in tokens {
+            match table.live.get(&id) {
+                Some(live) => live.update(&token),
+                None => {
+                    table.live.insert(id.clone(), Arc::new(Live::new(id, &token)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what tokens that expired have open.
+    async fn sweep(&self) {
+        let mut every = tokio::time::interval(Duration::from_millis(SWEEP_MS));
+        loop {
+            every.tick().await;
+            let now = self.now();
+            for live in self.table().live.values() {
+                if live.check(now).is_err() {
+                    live.end();
+                }
+            }
+        }
+    }
+}
+
+/// Why there is no token for administration.
+#[derive(Debug, thiserror::Error)]
+pub enum AdministratorError {
+    #[error("no random bytes for a token: {0}")]
+    Random(#[from] getrandom::Error),
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+}

@@ -1,0 +1,369 @@
+//! In front of every service: who calls, and whether this call is theirs to make.
+//!
+//! - **G4** Every call is in [`TABLE`]; one that is not is refused, and a service with such a call
+//!   does not start.
+//! - **G5** What is refused here was not looked at: no message is decoded.
+//!
+//! A token's workspace and roles are in the message, so they are checked where messages are
+//! parsed: in [`Entered`](super::entered), the only way to a workspace.
+
+use std::{
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
+use http_body::{Frame, SizeHint};
+use tasuki_proto::{reason::Reason, token::Right};
+use tonic::{Status, body::Body};
+use tower::{Layer, Service};
+use tracing::{debug, warn};
+
+use crate::{
+    access::FAILURES_PER_CONNECTION_MAX,
+    access::{Denied, Ended, Grant, Kind, Penalty, Place, Tokens},
+    server::Peer,
+};
+
+/// What a call takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rule {
+    pub path: &'static str,
+    pub takes: Takes,
+    pub kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Whoever reaches the broker may call it.
+    Nothing,
+    /// Any good token; none where the broker asks for none.
+    Entry,
+    Right(Right),
+}
+
+const fn rule(path: &'static str, takes: Takes, kind: Kind) -> Rule {
+    Rule { path, takes, kind }
+}
+
+const fn right(path: &'static str, right: Right, kind: Kind) -> Rule {
+    rule(path, Takes::Right(right), kind)
+}
+
+/// Every call there is, by path. What acts as a person takes `steer` beside it.
+pub(crate) const TABLE: &[Rule] = &[
+    rule("/grpc.health.v1.Health/Check", Takes::Entry, Kind::Call),
+    rule("/grpc.health.v1.Health/Watch", Takes::Entry, Kind::Stream),
+    rule("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Takes::Entry, Kind::Stream),
+    right("/tasuki.v1.Access/Invite", Right::Admin, Kind::Call),
+    right("/tasuki.v1.Access/IssueToken", Right::Admin, Kind::Call),
+    rule("/tasuki.v1.Access/Join", Takes::Nothing, Kind::Call),
+    right("/tasuki.v1.Access/ListInvitations", Right::Admin, Kind::Page),
+    right("/tasuki.v1.Access/ListTokens", Right::Admin, Kind::Page),
+    right("/tasuki.v1.Access/RevokeToken", Right::Admin, Kind::Call),
+    // Of another token than the call's own it takes `admin`.
+    rule("/tasuki.v1.Access/RotateToken", Takes::Entry, Kind::Call),
+    rule("/tasuki.v1.Access/WhoAmI", Takes::Entry, Kind::Call),
+    right("/tasuki.v1.Access/WithdrawInvitation", Right::Admin, Kind::Call),
+    right("/tasuki.v1.Directory/Heartbeat", Right::Host, Kind::Call),
+    right("/tasuki.v1.Directory/ListNodes", Right::Read, Kind::Page),
+    right("/tasuki.v1.Directory/ListRoles", Right::Read, Kind::Page),
+    right("/tasuki.v1.Directory/Register", Right::Host, Kind::Call),
+    right("/tasuki.v1.Feed/Subscribe", Right::Read, Kind::Stream),
+    right("/tasuki.v1.TurnLoop/AwaitTurn", Right::Read, Kind::Wait),
+    right("/tasuki.v1.TurnLoop/CreateLoop", Right::Steer, Kind::Call),
+    right("/tasuki.v1.TurnLoop/GetLoop", Right::Read, Kind::Call),
+    right("/tasuki.v1.TurnLoop/HandOver", Right::Send, Kind::Call),
+    right("/tasuki.v1.TurnLoop/History", Right::Read, Kind::Page),
+    right("/tasuki.v1.TurnLoop/ListLoops", Right::Read, Kind::Page),
+    right("/tasuki.v1.TurnLoop/MarkTurn", Right::Send, Kind::Call),
+    right("/tasuki.v1.TurnLoop/Reclaim", Right::Claim, Kind::Call),
+    right("/tasuki.v1.TurnLoop/StartRound", Right::Send, Kind::Call),
+    right("/tasuki.v1.Waits/Park", Right::Read, Kind::Stream),
+];
+
+fn find(path: &str) -> Option<&'static Rule> {
+    TABLE.binary_search_by(|rule| rule.path.cmp(path)).ok().map(|at| &TABLE[at])
+}
+
+/// Puts [`Guarded`] in front of a service.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    tokens: Tokens,
+}
+
+impl Guard {
+    pub fn new(tokens: Tokens) -> Self {
+        Self { tokens }
+    }
+}
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded { inner, tokens: self.tokens.clone() }
+    }
+}
+
+/// A service that is reached only by calls that may be made.
+#[derive(Debug, Clone)]
+pub struct Guarded<S> {
+    inner: S,
+    tokens: Tokens,
+}
+
+impl<S> Service<Request<Body>> for Guarded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        // The clone may not be ready; the one that was asked is.
+        let ready = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, ready);
+        let peer = request.extensions().get::<Arc<Peer>>().cloned();
+        let (grant, place) = match self.admit(&request, peer.as_ref()) {
+            Ok(admitted) => admitted,
+            Err(Refused::Stranger(denied)) => {
+                let tokens = self.tokens.clone();
+                return Box::pin(async move {
+                    Ok(turn_away(&tokens, peer, Reason::Unauthenticated.status(denied.to_string()))
+                        .await)
+                });
+            }
+            Err(Refused::Known(status)) => {
+                return Box::pin(std::future::ready(Ok(status.into_http())));
+            }
+        };
+        request.extensions_mut().insert(grant.clone());
+        if matches!(grant, Grant::Open) {
+            return Box::pin(inner.call(request));
+        }
+        Box::pin(async move {
+            let mut ended = grant.ended();
+            let response = tokio::select! {
+                response = inner.call(request) => response?,
+                () = &mut ended => return Ok(over().into_http()),
+            };
+            Ok(response.map(|body| Body::new(Leased { body, ended: Some(ended), _place: place })))
+        })
+    }
+}
+
+enum Refused {
+    Stranger(Denied),
+    Known(Status),
+}
+
+impl<S> Guarded<S> {
+    fn admit(
+        &self,
+        request: &Request<Body>,
+        peer: Option<&Arc<Peer>>,
+    ) -> Result<(Grant, Place), Refused> {
+        let rule = find(request.uri().path());
+        if let Some(Rule { takes: Takes::Nothing, .. }) = rule {
+            return Ok((Grant::Open, Place::default()));
+        }
+        let shown = shown(request.headers()).map_err(Refused::Stranger)?;
+        let grant = self.tokens.authenticate(shown).map_err(Refused::Stranger)?;
+        if let (Grant::Token(live), Some(peer)) = (&grant, peer) {
+            live.shown_on(peer);
+        }
+        let Some(rule) = rule else {
+            let text = format!("there is no call {}", request.uri().path());
+            return Err(Refused::Known(Status::unimplemented(text)));
+        };
+        if let Takes::Right(right) = rule.takes
+            && !grant.has_right(right)
+        {
+            return Err(match (&grant, right) {
+                // Nobody administrates without a token.
+                (Grant::Open, _) => Refused::Stranger(Denied::Missing),
+                (Grant::Token(_), right) => Refused::Known(lacks(right)),
+            });
+        }
+        let place = grant.enter(rule.kind).map_err(Refused::Known)?;
+        Ok((grant, place))
+    }
+}
+
+/// The token that a call shows, if it shows one.
+fn shown(headers: &HeaderMap) -> Result<Option<&str>, Denied> {
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = all.next() else { return Ok(None) };
+    if all.next().is_some() {
+        return Err(Denied::Unknown);
+    }
+    let value = value.to_str().map_err(|_| Denied::Unknown)?;
+    let (scheme, token) = value.split_once(' ').ok_or(Denied::Unknown)?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        Ok(Some(token.trim()))
+    } else {
+        Err(Denied::Unknown)
+    }
+}
+
+/// The refusal of what takes a right that a token lacks.
+pub(super) fn lacks(right: Right) -> Status {
+    Reason::RightForbidden.status(format!(
+        "this takes the right {right}, which your token does not have; ask whoever runs the \
+         broker for one that does"
+    ))
+}
+
+fn over() -> Status {
+    Reason::Unauthenticated.status(
+        "the token was revoked or has expired meanwhile; ask for an invitation and join again",
+    )
+}
+
+/// Answers who showed no good token, the later the more often it happens (G3).
+pub(super) async fn turn_away(
+    tokens: &Tokens,
+    peer: Option<Arc<Peer>>,
+    status: Status,
+) -> Response<Body> {
+    let Some(peer) = peer else { return status.into_http() };
+    penalise(tokens, &peer).await;
+    status.into_http()
+}
+
+/// Holds back the answer to a failed authentication.
+pub(super) async fn penalise(tokens: &Tokens, peer: &Arc<Peer>) {
+    let address: IpAddr = peer.address.ip();
+    let on_connection = peer.failed();
+    let (penalty, failures) = tokens.penalties().failed(address, tokens.now());
+    if failures.is_power_of_two() {
+        warn!(%address, failures, "calls without a good token");
+    } else {
+        debug!(%address, failures, "a call without a good token");
+    }
+    match penalty {
+        Penalty::Delay(delay) => {
+            let held_back = HeldBack { tokens, address };
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = peer.is_cut().cancelled() => {}
+            }
+            drop(held_back);
+            if FAILURES_PER_CONNECTION_MAX <= on_connection {
+                peer.cut_soon();
+            }
+        }
+        Penalty::Cut => peer.cut(),
+    }
+}
+
+/// Given back also when the caller goes away first.
+struct HeldBack<'a> {
+    tokens: &'a Tokens,
+    address: IpAddr,
+}
+
+impl Drop for HeldBack<'_> {
+    fn drop(&mut self) {
+        self.tokens.penalties().answered(self.address);
+    }
+}
+
+/// A response that ends with its token.
+struct Leased {
+    body: Body,
+    /// `None` once it was said that the token ended.
+    ended: Option<Ended>,
+    _place: Place,
+}
+
+impl http_body::Body for Leased {
+    type Data = bytes::Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Status>>> {
+        let this = &mut *self;
+        let Some(ended) = &mut this.ended else { return Poll::Ready(None) };
+        if ended.as_mut().poll(cx).is_ready() {
+            this.ended = None;
+            let mut trailers = HeaderMap::new();
+            return Poll::Ready(match over().add_header(&mut trailers) {
+                Ok(()) => Some(Ok(Frame::trailers(trailers))),
+                Err(status) => Some(Err(status)),
+            });
+        }
+        Pin::new(&mut this.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended.is_none() || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // It may end before its time.
+        SizeHint::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+    use prost_types::FileDescriptorSet;
+    use tasuki_proto::DESCRIPTORS;
+
+    use super::*;
+
+    #[test]
+    fn every_call_there_is_has_one_rule() {
+        let sorted = TABLE.windows(2).all(|pair| pair[0].path < pair[1].path);
+        assert!(sorted, "G4: the table is searched by halves");
+        let mut known = 0;
+        for bytes in [DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET] {
+            let files = FileDescriptorSet::decode(bytes).unwrap().file;
+            for file in files {
+                for service in &file.service {
+                    for method in &service.method {
+                        let path =
+                            format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                        let rule = find(&path).unwrap_or_else(|| panic!("G4: no rule for {path}"));
+                        let is_stream = matches!(rule.kind, Kind::Stream);
+                        assert_eq!(method.server_streaming(), is_stream, "{path}");
+                        known += 1;
+                    }
+                }
+            }
+        }
+        // Reflection describes itself elsewhere.
+        assert_eq!(known + 1, TABLE.len());
+    }
+
+    #[test]
+    fn a_token_is_shown_in_one_way() {
+        let shows = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(AUTHORIZATION, value.parse().unwrap());
+            }
+            shown(&headers).map(|it| it.map(str::to_owned))
+        };
+        assert_eq!(shows(&[]), Ok(None));
+        assert_eq!(shows(&["Bearer x"]), Ok(Some("x".to_owned())));
+        assert_eq!(shows(&["bearer  x "]), Ok(Some("x".to_owned())));
+        for bad in [&["x"][..], &["Basic x"], &["Bearer x", "Bearer x"], &["Bearer"]] {
+            assert_eq!(shows(bad), Err(Denied::Unknown), "{bad:?}");
+        }
+    }
+}

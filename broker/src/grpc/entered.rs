@@ -1,0 +1,209 @@
+//! A caller inside a workspace that it may see: the only way from a handler to a workspace.
+//!
+//! - **G6** Nothing is asked of a workspace that the caller's token does not have; for such a
+//!   caller it is as if it were not there.
+//! - **G7** Nothing is done as a role that the token does not have, and nothing as a person
+//!   without the right to steer.
+
+use std::sync::Arc;
+
+use tasuki_proto::{
+    id::{IdempotencyKey, NodeId, RoleId, TokenId, WorkspaceId},
+    limits::WORKSPACE_DEFAULT,
+    reason::Reason,
+    token::Right,
+    wire,
+};
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tonic::{Request, Status};
+
+use super::{auth, parse, refuse};
+use crate::{
+    access::{Grant, Tokens},
+    hash::Hash,
+    journal::{Journal, JournalError},
+    rules::{self, Caller, Command, Record, access::Roles},
+    workspace::{Executed, Handle, Question, Sink, View, WaitId, Workspaces},
+};
+
+/// What handlers share: nothing of it leads to a workspace but [`Door::enter`].
+#[derive(Debug, Clone)]
+pub(super) struct Door {
+    workspaces: Workspaces,
+    tokens: Tokens,
+}
+
+/// A call's messages and who sent them.
+pub(super) fn grant<T>(request: &Request<T>) -> Result<Grant, Status> {
+    let grant = request.extensions().get::<Grant>().cloned();
+    // Without the layer in front nobody is anybody.
+    grant.ok_or_else(|| Reason::Unauthenticated.status("nobody looked at who calls"))
+}
+
+impl Door {
+    pub(super) fn new(workspaces: Workspaces, tokens: Tokens) -> Self {
+        Self { workspaces, tokens }
+    }
+
+    pub(super) const fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// Whether a durable write succeeds.
+    pub(super) async fn probe(&self) -> Result<(), JournalError> {
+        self.workspaces.journal().probe().await
+    }
+
+    /// Into the workspace that `caller` names.
+    pub(super) fn enter(
+        &self,
+        grant: &Grant,
+        caller: Option<&wire::Caller>,
+    ) -> Result<Entered, Status> {
+        let (workspace, node) = match caller {
+            Some(it) => (it.workspace.as_str(), parse::node(it)?),
+            None => ("", None),
+        };
+        let workspace = if workspace.is_empty() { WORKSPACE_DEFAULT } else { workspace };
+        let workspace: WorkspaceId = parse::id("workspace", workspace)?;
+        if !grant.has_workspace(&workspace) {
+            return Err(Reason::UnknownWorkspace.status(format!(
+                "there is no workspace {workspace}, or none that your token may see"
+            )));
+        }
+        let caller = Caller { node, token: grant.token().cloned() };
+        Ok(Entered { door: self.clone(), workspace, caller, grant: grant.clone() })
+    }
+}
+
+/// A caller inside a workspace.
+#[derive(Debug, Clone)]
+pub(super) struct Entered {
+    door: Door,
+    pub(super) workspace: WorkspaceId,
+    caller: Caller,
+    grant: Grant,
+}
+
+impl Entered {
+    /// The node that calls, where one does.
+    pub(super) fn node(&self) -> Option<&NodeId> {
+        self.caller.node.as_ref().map(|(node, _)| node)
+    }
+
+    /// Carries out a command as far as the caller may (G7).
+    pub(super) async fn execute(
+        &self,
+        key: Option<(IdempotencyKey, Hash)>,
+        command: Command,
+    ) -> Result<Executed, Status> {
+        if let Some(role) = command.role() {
+            self.may_act_as(role)?;
+        }
+        if let Command::Register(it) = &command {
+            for spec in &it.roles {
+                self.may_act_as(&spec.role)?;
+            }
+        }
+        if command.person().is_some() && !self.grant.has_right(Right::Steer) {
+            return Err(auth::lacks(Right::Steer));
+        }
+        let _words = self.grant.words(command.bytes())?;
+        let request = rules::Request { caller: self.caller.clone(), key, command };
+        let executed = self.door.workspaces.execute(&self.workspace, request).await;
+        executed.map_err(refuse::executing)
+    }
+
+    /// Runs `look` on the workspace's state.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&View<'_>) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        self.door.workspaces.look(&self.workspace, look).await.map_err(refuse::executing)
+    }
+
+    /// Whether this caller may act, as `role` where one is named: by its token and by the
+    /// registration of its node.
+    pub(super) async fn check(&self, role: Option<&RoleId>) -> Result<(), Status> {
+        if let Some(role) = role {
+            self.may_act_as(role)?;
+        }
+        if self.caller.node.is_none() {
+            return Ok(());
+        }
+        let (caller, role) = (self.caller.clone(), role.cloned());
+        let checked =
+            self.look(move |view| view.workspace.directory.check(&caller, role.as_ref())).await?;
+        checked.map_err(|rejection| refuse::rejected(&rejection))
+    }
+
+    /// The place of one more parked wait of the caller's token.
+    pub(super) fn wait(&self) -> Result<Option<OwnedSemaphorePermit>, Status> {
+        self.grant.wait()
+    }
+
+    /// Parks a wait of a caller that was checked.
+    pub(super) async fn park(
+        &self,
+        question: Question,
+        hold_ms: u64,
+        sink: impl FnOnce() -> Sink,
+    ) -> Result<(Handle, WaitId), Status> {
+        let parked = self.door.workspaces.park(&self.workspace, question, hold_ms, sink).await;
+        parked.map_err(refuse::executing)
+    }
+
+    /// Signs of life of the calling node and its roles.
+    pub(super) async fn seen(
+        &self,
+        node: NodeId,
+        roles: Vec<(RoleId, u64, String)>,
+    ) -> Result<(), Status> {
+        for (role, ..) in &roles {
+            self.may_act_as(role)?;
+        }
+        let seen = self.door.workspaces.seen(&self.workspace, node, roles).await;
+        seen.map_err(refuse::executing)
+    }
+
+    /// Records as they become durable, from here on.
+    pub(super) async fn subscribe(&self) -> Result<broadcast::Receiver<Arc<Record>>, Status> {
+        self.door.workspaces.subscribe(&self.workspace).await.map_err(refuse::executing)
+    }
+
+    /// What the workspace keeps on disk.
+    pub(super) fn journal(&self) -> &Arc<dyn Journal> {
+        self.door.workspaces.journal()
+    }
+
+    /// Of a node that wants to register: the token it was registered with, if that one is no
+    /// longer good.
+    pub(super) async fn orphan_of(&self, node: &NodeId) -> Result<Option<TokenId>, Status> {
+        if self.caller.token.is_none() {
+            return Ok(None);
+        }
+        let node = node.clone();
+        let owner = self.look(move |view| {
+            view.workspace.directory.nodes.get(&node).and_then(|it| it.token.clone())
+        });
+        let owner = owner.await?;
+        Ok(owner.filter(|owner| !self.door.tokens.is_good(owner)))
+    }
+
+    fn may_act_as(&self, role: &RoleId) -> Result<(), Status> {
+        if self.grant.has_role(role) {
+            return Ok(());
+        }
+        let roles = match &self.grant {
+            Grant::Token(live) => match &live.scope.roles {
+                Roles::Only(roles) if !roles.is_empty() => {
+                    roles.iter().map(RoleId::as_str).collect::<Vec<_>>().join(", ")
+                }
+                Roles::Only(_) | Roles::Any => "none".to_owned(),
+            },
+            Grant::Open => "none".to_owned(),
+        };
+        Err(Reason::RoleForbidden
+            .status(format!("your token does not allow the role {role}; it allows: {roles}")))
+    }
+}

@@ -1,0 +1,80 @@
+//! The other end of a connection, as far as everything above HTTP/2 needs to know it.
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use tasuki_proto::id::TokenId;
+use tokio_util::sync::CancellationToken;
+
+/// Tokens shown on one connection that are remembered. A connection that shows more is cut: a
+/// node has one, a proxy in front of many nodes is not foreseen.
+const BEARERS_MAX: usize = 64;
+
+/// For the answer that says why to leave before the connection is cut.
+const LAST_WORDS: Duration = Duration::from_millis(400);
+
+/// One accepted connection.
+#[derive(Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    cut: CancellationToken,
+    failures: AtomicU32,
+    bearers: Mutex<BTreeSet<TokenId>>,
+}
+
+impl Peer {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            cut: CancellationToken::new(),
+            failures: AtomicU32::new(0),
+            bearers: Mutex::default(),
+        }
+    }
+
+    /// Ends the connection as if the network had.
+    pub(crate) fn cut(&self) {
+        self.cut.cancel();
+    }
+
+    /// The same once its last words had time to leave.
+    pub(crate) fn cut_soon(self: &Arc<Self>) {
+        let peer = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(LAST_WORDS).await;
+            if let Some(peer) = peer.upgrade() {
+                peer.cut();
+            }
+        });
+    }
+
+    /// Cancelled once the connection is to end.
+    pub(crate) const fn is_cut(&self) -> &CancellationToken {
+        &self.cut
+    }
+
+    /// Counts a call that showed no good token; says how many there were.
+    pub(crate) fn failed(&self) -> u32 {
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Notes that a token was shown here; whether it is the first time.
+    pub(crate) fn bears(&self, token: &TokenId) -> bool {
+        let mut bearers = self.bearers.lock().unwrap_or_else(PoisonError::into_inner);
+        if bearers.contains(token) {
+            return false;
+        }
+        if BEARERS_MAX <= bearers.len() {
+            self.cut();
+            return false;
+        }
+        bearers.insert(token.clone())
+    }
+}
