@@ -17,4 +17,5 @@ pub mod hash;
 pub mod journal;
 pub mod rules;
 pub mod server;
+pub mod tls;
 pub mod workspace;
