@@ -10,8 +10,10 @@
 //!
 //! **Invariant:** nothing leaves the broker before what it rests on is durable.
 
+pub mod admin;
 pub mod clock;
 pub mod config;
+pub mod files;
 pub mod grpc;
 pub mod hash;
 pub mod journal;
