@@ -11,11 +11,14 @@
 //! **Invariant:** nothing leaves the broker before what it rests on is durable.
 
 pub mod access;
+pub mod admin;
 pub mod clock;
 pub mod config;
+pub mod files;
 pub mod grpc;
 pub mod hash;
 pub mod journal;
 pub mod rules;
 pub mod server;
+pub mod tls;
 pub mod workspace;

@@ -2,10 +2,10 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod credentials;
 pub mod identity;
 pub mod link;
 pub mod mcp;
 pub mod node;
 pub mod paths;
 pub mod role;
-mod visible;

@@ -5,12 +5,12 @@
 //! connecting whether the node still runs.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write as _},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
+pub use tasuki_broker::files::{private, replace};
 
 /// The address file's name in the data directory.
 const NODE_FILE: &str = "node.json";
@@ -60,32 +60,6 @@ fn is_running(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     // Someone else's process answers `EPERM`: it runs.
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
-}
-
-/// Puts `bytes` at `path` whole or not at all, durably, readable by this user only.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let directory = path.parent().unwrap_or_else(|| Path::new("."));
-    fs::create_dir_all(directory)?;
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    let written = private(&new).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    if let Err(why) = written.and_then(|()| fs::rename(&new, path)) {
-        // What is left of it says nothing.
-        drop(fs::remove_file(&new));
-        return Err(why);
-    }
-    File::open(directory)?.sync_all()
-}
-
-/// A file that is made readable by this user only.
-pub fn private(path: &Path) -> io::Result<File> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! - [`id`] and [`limits`]: the vocabulary; a value of one of these types is already valid.
 //! - [`reason`]: why a call was refused, carried in `google.rpc.ErrorInfo`.
 //! - [`token`] and [`invitation`]: what a bearer shows, and the line that makes somebody one.
+//! - [`visible`]: what of somebody else's text may stand in ours.
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
 
@@ -15,6 +16,7 @@ pub mod invitation;
 pub mod limits;
 pub mod reason;
 pub mod token;
+pub mod visible;
 
 /// Generated from `tasuki/v1/*.proto`.
 #[allow(

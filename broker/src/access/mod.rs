@@ -23,7 +23,7 @@ use std::{
 
 use tasuki_proto::{
     id::{Sequence, Timestamp, TokenId, WorkspaceId},
-    token::{SECRET_BYTES, Secret, Token as Presented},
+    token::{SecretHash, Token as Presented},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -40,7 +40,7 @@ pub(crate) use self::{
 use crate::{
     clock::Clock,
     rules::{
-        Caller, Command, Request,
+        Caller, Command, Reply, Request,
         access::{self, Access},
     },
     workspace::{ExecuteError, Executed, Workspaces},
@@ -187,30 +187,33 @@ impl Tokens {
         done.await.unwrap_or(Err(ExecuteError::OutcomeUnknown))
     }
 
-    /// The token in `known` when it may still administrate, else a new one that may.
+    /// Whether this token may do everything.
+    pub fn administrates(&self, token: &Presented) -> bool {
+        let grant = self.authenticate(Some(&token.expose()));
+        grant.is_ok_and(|grant| grant.covers(&access::Scope::all()))
+    }
+
+    /// Makes a token that may do everything.
     ///
     /// # Errors
-    /// When there is no randomness, or the system workspace does not answer.
-    pub async fn administrator(&self, known: Option<&str>) -> Result<String, AdministratorError> {
-        if let Some(known) = known
-            && let Ok(grant) = self.authenticate(Some(known))
-            && grant.covers(&access::Scope::all())
-        {
-            return Ok(known.to_owned());
-        }
-        let mut random = [0; SECRET_BYTES];
-        getrandom::fill(&mut random)?;
-        let secret = Secret::new(random);
+    /// When the system workspace does not answer.
+    pub async fn issue_administrator(
+        &self,
+        secret: SecretHash,
+        label: &str,
+    ) -> Result<TokenId, ExecuteError> {
         let issue = access::Issue {
-            secret: secret.hash(),
+            secret,
             scope: access::Scope::all(),
             valid_ms: None,
-            label: "administrator".to_owned(),
+            label: label.to_owned(),
         };
-        self.execute(access::Command::Issue(issue), None).await?;
-        let id = secret.hash().short().parse().expect("hexadecimal is an id");
-        info!(token = %id, "made a token for administration");
-        Ok(Presented { id, secret }.expose())
+        let executed = self.execute(access::Command::Issue(issue), None).await?;
+        let Reply::Issued { token, .. } = executed.reply else {
+            unreachable!("a token is issued or refused")
+        };
+        info!(%token, "made a token for administration");
+        Ok(token)
     }
 
     pub(crate) fn penalties(&self) -> &Penalties {
@@ -272,13 +275,4 @@ impl Tokens {
             }
         }
     }
-}
-
-/// Why there is no token for administration.
-#[derive(Debug, thiserror::Error)]
-pub enum AdministratorError {
-    #[error("no random bytes for a token: {0}")]
-    Random(#[from] getrandom::Error),
-    #[error(transparent)]
-    Execute(#[from] ExecuteError),
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use tasuki_proto::limits::LEASE_MS;
+use tasuki_proto::{limits::LEASE_MS, token::Token};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -22,6 +22,7 @@ pub use self::{
 };
 use crate::{
     access::Tokens,
+    admin::{self, AdminError, Serving},
     clock::Clock,
     grpc,
     journal::{
@@ -78,6 +79,8 @@ pub enum StartError {
          release does not have"
     )]
     NotLoopback(SocketAddr),
+    #[error(transparent)]
+    Administration(#[from] AdminError<ExecuteError>),
     #[error("the tokens cannot be read: {0}")]
     Tokens(#[from] ExecuteError),
     #[error("the service descriptions are not readable: {0}")]
@@ -152,6 +155,15 @@ impl Broker {
             .layer(grpc::Guard::new(tokens.clone()))
             .add_routes(routes)
             .serve_with_incoming_shutdown(connections, stopping.clone().cancelled_owned());
+        let serving = Serving {
+            address,
+            advertise: address.to_string(),
+            fingerprint: None,
+            is_vouched_for: false,
+        };
+        let may = |token: &Token| tokens.administrates(token);
+        let issue = async |secret| tokens.issue_administrator(secret, admin::LABEL).await;
+        admin::prepare(&settings.data, serving, may, issue).await?;
         let server = tokio::spawn(async move {
             if let Err(error) = server.await {
                 error!(%error, "the gRPC server ended");

@@ -4,7 +4,7 @@
 //! letters or hide any: no control characters but newlines, no escape sequences, no bidirectional
 //! or invisible ones.
 
-use crate::visible::is_visible;
+use tasuki_proto::visible::is_visible;
 
 /// Where texts are wrapped when the terminal does not say how wide it is, in characters.
 const WIDTH: usize = 96;

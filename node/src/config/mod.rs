@@ -23,7 +23,7 @@ use tasuki_proto::id::{RoleId, WorkspaceId};
 pub use key::Key;
 pub use value::{LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
 
-use crate::paths;
+use crate::{credentials::TOKEN_VARIABLE, paths};
 
 /// The name of the configuration file.
 pub const FILE: &str = "tasuki.toml";
@@ -131,7 +131,7 @@ impl Surroundings {
     /// The variables that look like settings and are none.
     pub fn strangers(&self) -> Vec<&str> {
         let is_known = |name: &str| {
-            [CONFIG_VARIABLE, NODE_VARIABLE].contains(&name)
+            [CONFIG_VARIABLE, NODE_VARIABLE, TOKEN_VARIABLE].contains(&name)
                 || Key::ALL.iter().any(|key| key.env() == name)
         };
         self.env.keys().map(String::as_str).filter(|name| !is_known(name)).collect()

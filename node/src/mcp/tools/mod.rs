@@ -15,7 +15,7 @@ use rmcp::{
     model::{CallToolResponse, CallToolResult, Implementation, JsonObject, Tool},
     service::RequestContext,
 };
-use tasuki_proto::{id::RoleId, reason::Reason};
+use tasuki_proto::{id::RoleId, reason::Reason, visible::is_visible};
 use tokio_util::sync::CancellationToken;
 
 use self::arguments::Arguments;
@@ -28,7 +28,6 @@ use super::{
 use crate::{
     config::ToolsetChoice,
     role::{Actions, Refusal, player::Instance},
-    visible::is_visible,
 };
 
 pub(super) use self::{

@@ -2,7 +2,7 @@
 
 /// Whether a character neither steers a terminal, ends a line, nor hides or turns around what
 /// stands beside it. Joiners stay: scripts need them.
-pub(crate) fn is_visible(c: char) -> bool {
+pub fn is_visible(c: char) -> bool {
     let is_hidden = matches!(
         c,
         '\u{061c}'

@@ -1,0 +1,127 @@
+//! The commands of `tasuki-broker`: what they take, where their data is, how they end.
+//!
+//! Stdout carries the answer alone; everything else goes to stderr as log lines.
+//!
+//! Not here: serving itself (`tasuki_broker::server`), what a data directory holds (`journal`).
+
+mod serve;
+mod verify;
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tasuki_broker::{config, journal::JournalError};
+use tracing_subscriber::EnvFilter;
+
+/// Everything is as it should be.
+const EXIT_OK: u8 = 0;
+/// The command line or the configuration makes no sense.
+const EXIT_USAGE: u8 = 2;
+/// The data is damaged, or of a newer release.
+const EXIT_DAMAGED: u8 = 65;
+/// The data directory or the address is in use or cannot be used.
+const EXIT_UNAVAILABLE: u8 = 69;
+/// A durable write failed while running; start again once the disk is well.
+const EXIT_DISK: u8 = 74;
+
+/// Keeps the work of coding agents in order: turns, receipts, history.
+///
+/// Exit codes: 0 fine; 2 wrong usage; 65 the data is damaged; 69 the data directory or the
+/// address cannot be used; 74 a durable write failed.
+#[derive(Parser)]
+#[command(name = "tasuki-broker", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// How log lines on stderr look. What is logged: RUST_LOG.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve gRPC from a data directory until SIGTERM or Ctrl-C.
+    Serve(serve::Serve),
+    /// Check every commit, record, snapshot and body in a data directory.
+    Verify(Data),
+    /// Set a lost or spoilt mark to the newest commit, once everything else is found whole.
+    ///
+    /// The mark is what notices that the newest commits are missing. Without a good one that
+    /// loss cannot be seen, so use this only when you know why the mark is gone.
+    RepairMark(Data),
+}
+
+#[derive(Args)]
+struct Data {
+    /// The data directory, as `tasuki up` takes it; the broker's part is `broker` in it
+    /// [default: the platform's data directory]
+    #[arg(long, env = "TASUKI_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Configuration file [default: tasuki.toml here, in the data or the configuration directory]
+    #[arg(long, env = "TASUKI_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        // When standard error takes nothing any more, these would be written there too, by a
+        // macro that panics.
+        .log_internal_errors(false);
+    match cli.log_format {
+        LogFormat::Text => logs.init(),
+        LogFormat::Json => logs.json().init(),
+    }
+    ExitCode::from(match cli.command {
+        Command::Serve(it) => serve::run(it),
+        Command::Verify(it) => verify::verify(&it),
+        Command::RepairMark(it) => verify::repair_mark(&it),
+    })
+}
+
+fn exit_code(error: &JournalError) -> u8 {
+    match error {
+        JournalError::Damaged { .. } | JournalError::Newer { .. } => EXIT_DAMAGED,
+        JournalError::InUse(_) => EXIT_UNAVAILABLE,
+        JournalError::Storage(_) | JournalError::Compacted { .. } | JournalError::Closed => {
+            EXIT_DISK
+        }
+    }
+}
+
+/// The configuration file; `None` when it cannot be used, which was said.
+fn file(data: &Data) -> Option<config::File> {
+    let read = config::read(data.config.as_deref(), data.data.as_deref());
+    read.inspect_err(|error| tracing::error!("{error}")).ok()
+}
+
+fn directory(data: &Data, file: &config::File) -> PathBuf {
+    let chosen = data.data.clone().or_else(|| file.data.clone());
+    chosen.unwrap_or_else(config::data_directory).join(config::FOLDER)
+}
+
+/// The only place that writes to stdout. A reader that went away is no reason to stop.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

@@ -1,0 +1,169 @@
+//! Small files that must be whole, stay after a power cut, or stay private.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// One such file, in bytes; a larger one is not ours.
+const BYTES_MAX: u64 = 1024 * 1024;
+
+/// Puts `bytes` at `path` whole or not at all, durably, readable by this user only.
+///
+/// # Errors
+/// Where the directory cannot be written to, or the disk is full; then the old file is there.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = directory_of(path);
+    private_directory(directory)?;
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let written = private(&new).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if let Err(why) = written.and_then(|()| fs::rename(&new, path)) {
+        // What is left of it says nothing.
+        drop(fs::remove_file(&new));
+        return Err(why);
+    }
+    sync(directory)
+}
+
+/// Takes a file away durably; one that is not there is gone.
+///
+/// # Errors
+/// Where the directory cannot be written to.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => sync(directory_of(path)),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(why) => Err(why),
+    }
+}
+
+/// A file that is made readable by this user only.
+///
+/// # Errors
+/// Where it cannot be made.
+pub fn private(path: &Path) -> io::Result<File> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Makes a directory, and those it is in, that are not there; this user alone gets into them.
+///
+/// # Errors
+/// Where one cannot be made.
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)
+}
+
+/// Why a file that holds a secret is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretFileError {
+    #[error("{path} cannot be read: {source}", path = path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error(
+        "others on this machine may read or write {path}, so its token counts as known to them; \
+         replace the token, or if nobody else uses this machine: chmod 600 {path}",
+        path = path.display()
+    )]
+    NotPrivate { path: PathBuf },
+    #[error("{path} is not what was written there: {what}", path = path.display())]
+    Damaged { path: PathBuf, what: String },
+}
+
+/// What a file holds that only this user may read; `None` when it is not there.
+///
+/// # Errors
+/// When it cannot be read, or others can read it too.
+pub fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, SecretFileError> {
+    let unreadable = |source| SecretFileError::Unreadable { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(why)
+            if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(None);
+        }
+        Err(why) => return Err(unreadable(why)),
+    };
+    // Asked of the file that is open, so nobody can put another in its place meanwhile.
+    if is_open_to_others(&file.metadata().map_err(unreadable)?) {
+        return Err(SecretFileError::NotPrivate { path: path.to_owned() });
+    }
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(Some(bytes))
+}
+
+#[cfg(unix)]
+fn is_open_to_others(metadata: &fs::Metadata) -> bool {
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 != 0
+}
+
+/// Who may read a file here is not told by a mode.
+#[cfg(not(unix))]
+fn is_open_to_others(_metadata: &fs::Metadata) -> bool {
+    false
+}
+
+fn directory_of(path: &Path) -> &Path {
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    directory.unwrap_or_else(|| Path::new("."))
+}
+
+#[cfg(unix)]
+fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Directories cannot be synced here; renaming is as durable as the platform makes it.
+#[cfg(not(unix))]
+fn sync(_directory: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_put_there_is_whole_and_this_users_own() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("made/for/it/secret.json");
+        for bytes in [&b"first"[..], b"second"] {
+            replace(&path, bytes).unwrap();
+            assert_eq!(read_secret(&path).unwrap().unwrap(), bytes);
+        }
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        remove(&path).unwrap();
+        remove(&path).unwrap();
+        assert!(read_secret(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_secret_that_others_can_get_at_is_not_used() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("secret");
+        replace(&path, b"x").unwrap();
+        for mode in [0o604, 0o640, 0o602, 0o660] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let refused = read_secret(&path).unwrap_err();
+            assert!(matches!(refused, SecretFileError::NotPrivate { .. }), "{mode:o}: {refused}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert!(read_secret(&path).unwrap().is_some());
+    }
+}
