@@ -8,10 +8,12 @@
 mod common;
 
 mod abuse;
+mod authority;
 mod connections;
 mod crash;
 mod damage;
 mod endings;
+mod guarded;
 mod health;
 mod power_cut;
 mod support;

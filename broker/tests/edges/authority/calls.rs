@@ -1,0 +1,235 @@
+//! Every call of the broker, with a message that is as it should be.
+
+use bytes::Bytes;
+use prost::Message as _;
+use tasuki_proto::{token::Right, wire};
+
+use crate::{
+    guarded::{fresh, scope},
+    support::{caller, key},
+};
+
+pub(super) struct Call {
+    pub(super) path: &'static str,
+    /// What it takes.
+    pub(super) right: Option<Right>,
+    pub(super) has_workspace: bool,
+    /// It acts as a role.
+    pub(super) has_role: bool,
+    pub(super) is_stream: bool,
+    /// What it says to who may make it.
+    pub(super) answer: &'static str,
+    /// What it says to who shows no token, unless that is what is wrong.
+    pub(super) without_token: Option<&'static str>,
+    /// For a workspace and a role.
+    pub(super) message: fn(&str, &str) -> Bytes,
+}
+
+const fn plain(path: &'static str, message: fn(&str, &str) -> Bytes) -> Call {
+    Call {
+        path,
+        right: None,
+        has_workspace: false,
+        has_role: false,
+        is_stream: false,
+        answer: "ok",
+        without_token: None,
+        message,
+    }
+}
+
+const fn admin(path: &'static str, message: fn(&str, &str) -> Bytes) -> Call {
+    Call { right: Some(Right::Admin), ..plain(path, message) }
+}
+
+const fn inside(path: &'static str, right: Right, message: fn(&str, &str) -> Bytes) -> Call {
+    Call { right: Some(right), has_workspace: true, ..plain(path, message) }
+}
+
+const fn acting(path: &'static str, right: Right, message: fn(&str, &str) -> Bytes) -> Call {
+    Call { has_role: true, ..inside(path, right, message) }
+}
+
+const fn stream(call: Call) -> Call {
+    Call { is_stream: true, ..call }
+}
+
+const fn answers(answer: &'static str, call: Call) -> Call {
+    Call { answer, ..call }
+}
+
+fn bytes(message: impl prost::Message) -> Bytes {
+    message.encode_to_vec().into()
+}
+
+fn hash() -> Vec<u8> {
+    fresh().hash().as_bytes().to_vec()
+}
+
+/// A key that no other message has.
+fn new_key() -> Option<wire::IdempotencyKey> {
+    key(&format!("c{}", fresh().hash().short()), 1)
+}
+
+pub(super) static CALLS: &[Call] = &[
+    plain("/grpc.health.v1.Health/Check", |_, _| Bytes::new()),
+    stream(plain("/grpc.health.v1.Health/Watch", |_, _| Bytes::new())),
+    stream(plain("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", |_, _| {
+        // list_services: "*"
+        Bytes::from_static(b"\x3a\x01*")
+    })),
+    admin("/tasuki.v1.Access/Invite", |workspace, role| {
+        bytes(wire::InviteRequest {
+            code: hash(),
+            scope: Some(scope(workspace, &[role], &[Right::Read])),
+            ..wire::InviteRequest::default()
+        })
+    }),
+    admin("/tasuki.v1.Access/IssueToken", |workspace, role| {
+        bytes(wire::IssueTokenRequest {
+            secret: hash(),
+            scope: Some(scope(workspace, &[role], &[Right::Read])),
+            ..wire::IssueTokenRequest::default()
+        })
+    }),
+    Call {
+        answer: "unknown_invitation",
+        without_token: Some("unknown_invitation"),
+        ..plain("/tasuki.v1.Access/Join", |_, _| {
+            let code = fresh().expose_bytes().to_vec();
+            bytes(wire::JoinRequest { code, secret: hash(), label: String::new() })
+        })
+    },
+    admin("/tasuki.v1.Access/ListInvitations", |_, _| Bytes::new()),
+    admin("/tasuki.v1.Access/ListTokens", |_, _| Bytes::new()),
+    answers(
+        "unknown_token",
+        admin("/tasuki.v1.Access/RevokeToken", |_, _| {
+            bytes(wire::RevokeTokenRequest { token_id: "none".to_owned() })
+        }),
+    ),
+    answers(
+        "unknown_token",
+        admin("/tasuki.v1.Access/RotateToken", |_, _| {
+            let token_id = "none".to_owned();
+            bytes(wire::RotateTokenRequest { token_id, secret: hash(), overlap_ms: 0 })
+        }),
+    ),
+    plain("/tasuki.v1.Access/WhoAmI", |_, _| Bytes::new()),
+    answers(
+        "unknown_invitation",
+        admin("/tasuki.v1.Access/WithdrawInvitation", |_, _| {
+            bytes(wire::WithdrawInvitationRequest { invitation_id: "none".to_owned() })
+        }),
+    ),
+    answers(
+        "stale_epoch",
+        acting("/tasuki.v1.Directory/Heartbeat", Right::Host, |workspace, role| {
+            let sign = wire::RolePresence { role: role.to_owned(), ..Default::default() };
+            let caller = wire::Caller {
+                workspace: workspace.to_owned(),
+                node: "no-such-node".to_owned(),
+                epoch: 1,
+            };
+            bytes(wire::HeartbeatRequest { caller: Some(caller), roles: vec![sign] })
+        }),
+    ),
+    inside("/tasuki.v1.Directory/ListNodes", Right::Read, |workspace, _| {
+        bytes(wire::ListNodesRequest { caller: caller(workspace) })
+    }),
+    inside("/tasuki.v1.Directory/ListRoles", Right::Read, |workspace, _| {
+        bytes(wire::ListRolesRequest { caller: caller(workspace) })
+    }),
+    acting("/tasuki.v1.Directory/Register", Right::Host, |workspace, role| {
+        let spec = wire::RoleSpec { role: role.to_owned(), toolsets: Vec::new() };
+        bytes(wire::RegisterRequest {
+            caller: caller(workspace),
+            key: new_key(),
+            node: "n1".to_owned(),
+            roles: vec![spec],
+            ..wire::RegisterRequest::default()
+        })
+    }),
+    stream(inside("/tasuki.v1.Feed/Subscribe", Right::Read, |workspace, _| {
+        bytes(wire::SubscribeRequest { caller: caller(workspace), from_sequence: 1 })
+    })),
+    acting("/tasuki.v1.TurnLoop/AwaitTurn", Right::Read, |workspace, role| {
+        let (caller, role) = (caller(workspace), role.to_owned());
+        bytes(wire::AwaitTurnRequest { caller, r#loop: String::new(), role, hold_ms: 0 })
+    }),
+    inside("/tasuki.v1.TurnLoop/CreateLoop", Right::Steer, |workspace, role| {
+        let participants = vec![role.to_owned()];
+        let (caller, key) = (caller(workspace), new_key());
+        bytes(wire::CreateLoopRequest { caller, key, r#loop: "l".to_owned(), participants })
+    }),
+    inside("/tasuki.v1.TurnLoop/GetLoop", Right::Read, |workspace, _| {
+        bytes(wire::GetLoopRequest { caller: caller(workspace), r#loop: String::new() })
+    }),
+    answers(
+        "unknown_loop",
+        acting("/tasuki.v1.TurnLoop/HandOver", Right::Send, |workspace, role| {
+            bytes(wire::HandOverRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                r#loop: "none".to_owned(),
+                role: role.to_owned(),
+                summary: "s".to_owned(),
+                instruction: "i".to_owned(),
+                ..wire::HandOverRequest::default()
+            })
+        }),
+    ),
+    inside("/tasuki.v1.TurnLoop/History", Right::Read, |workspace, _| {
+        let caller = caller(workspace);
+        bytes(wire::HistoryRequest { caller, r#loop: String::new(), from: 0, limit: 0 })
+    }),
+    inside("/tasuki.v1.TurnLoop/ListLoops", Right::Read, |workspace, _| {
+        bytes(wire::ListLoopsRequest { caller: caller(workspace) })
+    }),
+    answers(
+        "unknown_loop",
+        acting("/tasuki.v1.TurnLoop/MarkTurn", Right::Send, |workspace, role| {
+            bytes(wire::MarkTurnRequest {
+                caller: caller(workspace),
+                r#loop: "none".to_owned(),
+                role: role.to_owned(),
+                turn: 1,
+                mark: wire::mark_turn_request::Mark::Seen.into(),
+            })
+        }),
+    ),
+    answers(
+        "unknown_loop",
+        acting("/tasuki.v1.TurnLoop/Reclaim", Right::Claim, |workspace, role| {
+            bytes(wire::ReclaimRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                r#loop: "none".to_owned(),
+                role: role.to_owned(),
+                reason: "r".to_owned(),
+                ..wire::ReclaimRequest::default()
+            })
+        }),
+    ),
+    answers(
+        "unknown_loop",
+        acting("/tasuki.v1.TurnLoop/StartRound", Right::Send, |workspace, role| {
+            bytes(wire::StartRoundRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                r#loop: "none".to_owned(),
+                role: role.to_owned(),
+                ..wire::StartRoundRequest::default()
+            })
+        }),
+    ),
+    stream(acting("/tasuki.v1.Waits/Park", Right::Read, |workspace, role| {
+        let turn = wire::TurnQuestion {
+            caller: caller(workspace),
+            r#loop: String::new(),
+            role: role.to_owned(),
+            hold_ms: 0,
+        };
+        bytes(wire::ParkRequest { wait: 1, ask: Some(wire::park_request::Ask::Turn(turn)) })
+    })),
+];

@@ -1,0 +1,214 @@
+//! Who may do what: every call there is, by everybody who may not make it.
+
+mod calls;
+mod endings;
+mod limits;
+
+use std::collections::BTreeSet;
+
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+use tasuki_proto::{DESCRIPTORS, reason::Reason, token::Right, wire};
+use tonic::Status;
+
+use self::calls::{CALLS, Call};
+use crate::{
+    guarded::{Bearer, Guarded},
+    support::reason,
+};
+
+/// What a call came to, where the answer itself carries refusals, too.
+async fn outcome(bearer: &Bearer, call: &Call, workspace: &str, role: &str) -> String {
+    let message = (call.message)(workspace, role);
+    let answered = if call.is_stream {
+        bearer.call(call.path, message).await
+    } else {
+        bearer.unary(call.path, message).await
+    };
+    match answered {
+        Ok(answer) if call.path.ends_with("/Park") => {
+            match wire::ParkResponse::decode(answer).unwrap().outcome {
+                Some(wire::park_response::Outcome::Refusal(it)) => it.reason,
+                Some(wire::park_response::Outcome::Turn(_)) | None => "ok".to_owned(),
+            }
+        }
+        Ok(_) => "ok".to_owned(),
+        Err(status) => named(&status),
+    }
+}
+
+fn named(status: &Status) -> String {
+    match Reason::of(status) {
+        Some(_) => reason(status).to_owned(),
+        None => format!("{:?}: {}", status.code(), status.message()),
+    }
+}
+
+#[test]
+fn no_call_is_forgotten_here() {
+    let mut there = BTreeSet::new();
+    for bytes in [
+        DESCRIPTORS,
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+    ] {
+        for file in FileDescriptorSet::decode(bytes).unwrap().file {
+            for service in &file.service {
+                for method in &service.method {
+                    let (package, service) = (file.package(), service.name());
+                    there.insert(format!("/{package}.{service}/{}", method.name()));
+                }
+            }
+        }
+    }
+    let here = CALLS.iter().map(|call| call.path.to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(here, there);
+}
+
+#[tokio::test]
+async fn every_call_is_refused_to_everybody_who_may_not_make_it() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let all = Right::ALL;
+    let good = broker.token("w1", &["A", "B"], all).await;
+    let elsewhere = broker.token("w2", &["A", "B"], all).await;
+    let other_role = broker.token("w1", &["B"], all).await;
+    let revoked = broker.token("w1", &["A"], all).await;
+    broker.revoke(&revoked.id).await;
+    let expired = broker.token_for("w1", &["A"], all, 1).await;
+    let mut wrong_secret = good.expose();
+    let last = if wrong_secret.ends_with('A') { 'B' } else { 'A' };
+    wrong_secret
+        .replace_range(10.., &format!("{}{last}", &good.expose()[10..good.expose().len() - 1]));
+
+    let mut wrong = Vec::new();
+    for call in CALLS {
+        let strangers: [(&str, Option<String>); 7] = [
+            ("no token", None),
+            ("no token but words", Some(String::new())),
+            ("garbage", Some("garbage".to_owned())),
+            ("a wrong secret", Some(wrong_secret.clone())),
+            (
+                "a token of another broker",
+                Some("tasuki_0011_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned()),
+            ),
+            ("revoked", Some(revoked.expose())),
+            ("expired", Some(expired.expose())),
+        ];
+        let unauthenticated = call.without_token.unwrap_or("unauthenticated");
+        for (who, shows) in strangers {
+            // A connection of its own and little of it: failures make the next answers slower.
+            if who != "no token" && who != "revoked" && !call.path.ends_with("/HandOver") {
+                continue;
+            }
+            let said = outcome(&broker.bearer(shows.as_deref()), call, "w1", "A").await;
+            if said != unauthenticated {
+                wrong.push(format!("{} with {who}: {said}", call.path));
+            }
+        }
+        let mut known = Vec::new();
+        if let Some(right) = call.right {
+            let rest: Vec<Right> = all.iter().copied().filter(|it| *it != right).collect();
+            let token = broker.token("w1", &["A", "B"], &rest).await;
+            known.push(("too few rights", token.expose(), "right_forbidden"));
+        }
+        if call.has_workspace {
+            known.push(("another workspace", elsewhere.expose(), "unknown_workspace"));
+        }
+        if call.has_role {
+            known.push(("another role", other_role.expose(), "role_forbidden"));
+        }
+        known.push(("what it takes", good.expose(), call.answer));
+        for (what, shows, expected) in known {
+            let said = outcome(&broker.bearer(Some(&shows)), call, "w1", "A").await;
+            if said != expected {
+                wrong.push(format!("{} with {what}: {said}, not {expected}", call.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Nobody learns from a refusal whether there is a workspace of that name.
+#[tokio::test]
+async fn a_workspace_one_may_not_see_is_as_if_it_were_not_there() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let inside = broker.token("there", &["A"], Right::ALL).await;
+    let outside = broker.token("mine", &["A"], Right::ALL).await;
+    let (inside, outside) =
+        (broker.bearer(Some(&inside.expose())), broker.bearer(Some(&outside.expose())));
+    for call in CALLS.iter().filter(|call| call.has_workspace) {
+        outcome(&inside, call, "there", "A").await;
+    }
+    for call in CALLS.iter().filter(|call| call.has_workspace && !call.path.ends_with("/Park")) {
+        let mut said = Vec::new();
+        for workspace in ["there", "nowhere"] {
+            let message = (call.message)(workspace, "A");
+            let status = if call.is_stream {
+                outside.call(call.path, message).await.unwrap_err()
+            } else {
+                outside.unary(call.path, message).await.unwrap_err()
+            };
+            let words = status.message().replace(workspace, "W");
+            said.push((status.code(), words, status.details().to_vec()));
+        }
+        assert_eq!(said[0], said[1], "{}", call.path);
+    }
+    let system = outcome(&broker.administrator(), &CALLS[0], "_system", "A").await;
+    assert_eq!(system, "ok", "health asks for no workspace");
+    for call in CALLS.iter().filter(|call| call.has_workspace) {
+        let said = outcome(&broker.administrator(), call, "_system", "A").await;
+        assert_eq!(said, "invalid_argument", "{}", call.path);
+    }
+}
+
+/// Whoever administrates one workspace has no power over another.
+#[tokio::test]
+async fn administration_gives_away_no_more_than_it_has() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let admin = broker.token("w1", &["A", "B"], &[Right::Admin, Right::Read]).await;
+    let other = broker.token("w2", &["A"], &[Right::Read]).await;
+    let own = broker.token("w1", &["A"], &[Right::Read]).await;
+    let mut access = broker.bearer(Some(&admin.expose())).access();
+
+    let issue = |workspace: &str, roles: &[&str], rights: &[Right]| wire::IssueTokenRequest {
+        secret: crate::guarded::fresh().hash().as_bytes().to_vec(),
+        scope: Some(crate::guarded::scope(workspace, roles, rights)),
+        ..wire::IssueTokenRequest::default()
+    };
+    for (workspace, roles, rights, said) in [
+        ("w1", &["A"][..], &[Right::Read][..], "ok"),
+        ("w1", &["A", "B"], &[Right::Admin, Right::Read], "ok"),
+        ("w2", &["A"], &[Right::Read], "right_forbidden"),
+        ("", &["A"], &[Right::Read], "right_forbidden"),
+        ("w1", &["C"], &[Right::Read], "right_forbidden"),
+        ("w1", &["*"], &[Right::Read], "right_forbidden"),
+        ("w1", &["A"], &[Right::Send], "right_forbidden"),
+    ] {
+        let issued = access.issue_token(issue(workspace, roles, rights)).await;
+        let came = issued.map_or_else(|status| named(&status), |_| "ok".to_owned());
+        assert_eq!(came, said, "{workspace} {roles:?} {rights:?}");
+    }
+    let listed = access.list_tokens(wire::ListTokensRequest {}).await.unwrap().into_inner().tokens;
+    assert!(listed.iter().any(|it| it.token_id == own.id.as_str()));
+    assert!(listed.iter().all(|it| it.scope.as_ref().unwrap().workspace == "w1"), "{listed:?}");
+    let mut told = Vec::new();
+    for id in [other.id.as_str(), "0000000000000000"] {
+        let revoked =
+            access.revoke_token(wire::RevokeTokenRequest { token_id: id.to_owned() }).await;
+        let rotated = access
+            .rotate_token(wire::RotateTokenRequest {
+                token_id: id.to_owned(),
+                secret: crate::guarded::fresh().hash().as_bytes().to_vec(),
+                overlap_ms: 0,
+            })
+            .await;
+        for status in [revoked.unwrap_err(), rotated.unwrap_err()] {
+            told.push((named(&status), status.message().replace(id, "ID")));
+        }
+    }
+    assert_eq!(told[..2], told[2..]);
+    assert_eq!(told[0].0, "unknown_token");
+}
