@@ -133,7 +133,8 @@ impl Directory {
             Some(_) => None,
             None => self.room(now, context, caller.token.as_ref())?.cloned(),
         };
-        let epoch = earlier.map_or(self.forgotten, |node| node.epoch).next();
+        let gone = replaces.as_ref().map_or(Epoch::NONE, |gone| self.nodes[gone].epoch);
+        let epoch = earlier.map_or(self.forgotten.max(gone), |node| node.epoch).next();
         let registered = NodeRegistered {
             node: register.node.clone(),
             epoch,
