@@ -134,7 +134,8 @@ impl Directory {
             None => self.room(now, context, caller.token.as_ref())?.cloned(),
         };
         let gone = replaces.as_ref().map_or(Epoch::NONE, |gone| self.nodes[gone].epoch);
-        let epoch = earlier.map_or(self.forgotten.max(gone), |node| node.epoch).next();
+        let before = earlier.map_or_else(|| self.forgotten.max(gone), |node| node.epoch);
+        let epoch = before.next();
         let registered = NodeRegistered {
             node: register.node.clone(),
             epoch,

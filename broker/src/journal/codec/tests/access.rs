@@ -217,16 +217,11 @@ fn a_scope_or_a_secret_that_is_not_whole_is_refused() {
         let events = vec![stored::Event { kind: Some(kind) }];
         decode_record(stored::Record { events, ..stored::Record::default() }.encode_to_vec().into())
     };
-    let whole = || {
-        let issued = encode_record(&record(), &[3; 16]);
-        let events = stored::Record::decode(issued).unwrap().events;
-        let mut kinds = events.into_iter().filter_map(|event| event.kind);
-        kinds.find_map(|kind| match kind {
-            stored::event::Kind::TokenIssued(it) => Some(it),
-            _ => None,
-        })
-    };
-    let issued = whole().unwrap();
+    let whole = stored::Record::decode(encode_record(&record(), &[3; 16])).unwrap();
+    let issued = whole.events.into_iter().find_map(|event| {
+        if let Some(stored::event::Kind::TokenIssued(it)) = event.kind { Some(it) } else { None }
+    });
+    let issued = issued.unwrap();
     let short = stored::TokenIssued { secret: Bytes::from_static(&[1; 31]), ..issued.clone() };
     let refused = broken(stored::event::Kind::TokenIssued(short));
     let invalid = CodecError::Invalid { field: "secret", value: "31 bytes".to_owned() };
