@@ -1,7 +1,7 @@
 //! Who may do what: invitations and the tokens made with them.
 //!
-//! Kept in the reserved workspace [`WorkspaceId::system`](tasuki_proto::id::WorkspaceId::system) by the same rules as everything else.
-//! Secrets and codes are made by whoever asks and come in as hashes, so a command that is sent
+//! Kept in the reserved workspace [`system`](tasuki_proto::id::WorkspaceId::system) by the same
+//! rules as everything else. Secrets and codes are made by whoever asks and come in as hashes, so a command that is sent
 //! again is recognised by them and needs no idempotency key. A code names its invitation and a
 //! first secret its token: their ids are the first 64 bits of these hashes.
 //!
