@@ -135,14 +135,16 @@ impl Tokens {
         let shown: Presented = shown.parse().map_err(|_| Denied::Unknown)?;
         let live = self.get(&shown.id).ok_or(Denied::Unknown)?;
         let now = self.now();
-        let is_newest = live.recognise(&shown.secret.hash(), now).ok_or(Denied::Unknown)?;
+        let used = shown.secret.hash();
+        let is_newest = live.recognise(&used, now).ok_or(Denied::Unknown)?;
         live.check(now)?;
         live.used(now);
         if is_newest && live.takes_old() {
             let tokens = self.clone();
             let token = shown.id;
             tokio::spawn(async move {
-                let ended = tokens.execute(access::Command::EndOldSecret { token }, None).await;
+                let end = access::Command::EndOldSecret { token, used };
+                let ended = tokens.execute(end, None).await;
                 if let Err(error) = ended {
                     warn!(%error, "the old secret of a rotated token ends only by time");
                 }

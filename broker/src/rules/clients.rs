@@ -4,12 +4,16 @@
 //! given again; a key below the window is refused and never executed. A client that was quiet
 //! for long is *retired* when room is needed: only its highest counter stays.
 //!
-//! - **W3** A key that had an effect never has another: it is answered, or it is refused.
+//! A client is its token's: the same name with another token is another client, so that nobody can
+//! read another's answers or push its window.
+//!
+//! - **W3** A key that had an effect with one token never has another with it: it is answered, or
+//!   it is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::{
-    id::{ClientId, IdempotencyKey, Sequence, Timestamp},
+    id::{ClientId, IdempotencyKey, Sequence, Timestamp, TokenId},
     limits::KEY_WINDOW,
 };
 
@@ -22,13 +26,36 @@ pub const CLIENTS_MAX: usize = 1024;
 /// Clients of which only the highest counter is kept.
 pub const RETIRED_MAX: usize = 65_536;
 
+/// Clients of one token whose answers are kept, a sixteenth of all: a node is one client, and so
+/// is whoever types commands beside it. Past it the token's own quietest is retired.
+pub const CLIENTS_PER_TOKEN_MAX: usize = 64;
+
+/// Clients of one token of which only the highest counter is kept, one in 32 of all: some seventy
+/// new ones a day.
+pub const RETIRED_PER_TOKEN_MAX: usize = 2048;
+
 /// How long a retired client is remembered at least, in milliseconds: no retry lasts 30 days.
 pub const RETIRED_MS_MIN: u64 = 30 * 24 * 3600 * 1000;
 
+/// Whose client it is; `None` where the broker asked for no token.
+pub type Owner = Option<TokenId>;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Clients {
-    pub active: BTreeMap<ClientId, Client>,
-    pub retired: BTreeMap<ClientId, Retired>,
+    by_owner: BTreeMap<Owner, Owned>,
+    /// Derived: of all owners.
+    active: usize,
+    /// Derived: of all owners.
+    retired: usize,
+}
+
+/// The clients of one token. Never without any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Owned {
+    active: BTreeMap<ClientId, Client>,
+    retired: BTreeMap<ClientId, Retired>,
+    /// Derived: the retired, by when they were last heard.
+    by_last: BTreeSet<(Timestamp, ClientId)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,15 +80,44 @@ pub struct Retired {
 }
 
 impl Clients {
-    /// The answer given before under `key`; `None` when the key is new.
+    /// From what a snapshot held.
+    pub fn restored(
+        active: impl IntoIterator<Item = (Owner, ClientId, Client)>,
+        retired: impl IntoIterator<Item = (Owner, ClientId, Retired)>,
+    ) -> Self {
+        let mut clients = Self::default();
+        for (owner, id, client) in active {
+            clients.activate(&owner, id, client);
+        }
+        for (owner, id, it) in retired {
+            clients.retire(&owner, id, it);
+        }
+        clients
+    }
+
+    /// Those whose answers are kept.
+    pub fn active(&self) -> impl Iterator<Item = (&Owner, &ClientId, &Client)> {
+        let owners = self.by_owner.iter();
+        owners.flat_map(|(owner, own)| own.active.iter().map(move |(id, it)| (owner, id, it)))
+    }
+
+    /// Those of which only the highest counter is kept.
+    pub fn retired(&self) -> impl Iterator<Item = (&Owner, &ClientId, &Retired)> {
+        let owners = self.by_owner.iter();
+        owners.flat_map(|(owner, own)| own.retired.iter().map(move |(id, it)| (owner, id, it)))
+    }
+
+    /// The answer given before to `owner` under `key`; `None` when the key is new.
     pub(super) fn answer(
         &self,
+        owner: &Owner,
         key: &IdempotencyKey,
         request: Hash,
         now: Timestamp,
     ) -> Result<Option<&Answer>, Rejection> {
         let expired = |highest| Rejection::KeyExpired { key: key.clone(), highest };
-        if let Some(client) = self.active.get(&key.client) {
+        let own = self.by_owner.get(owner);
+        if let Some(client) = own.and_then(|own| own.active.get(&key.client)) {
             return match client.answers.get(&key.counter) {
                 Some(answer) if answer.request == request => Ok(Some(answer)),
                 Some(_) => Err(Rejection::KeyReused { key: key.clone() }),
@@ -71,27 +127,29 @@ impl Clients {
                 None => Ok(None),
             };
         }
-        match self.retired.get(&key.client) {
+        match own.and_then(|own| own.retired.get(&key.client)) {
             Some(retired) if key.counter <= retired.highest => Err(expired(retired.highest)),
             Some(_) => Ok(None),
-            None => {
-                let is_full = CLIENTS_MAX <= self.active.len()
-                    && RETIRED_MAX <= self.retired.len()
-                    && self.forgettable(now).is_none();
-                if is_full { Err(Rejection::TooManyClients) } else { Ok(None) }
-            }
+            None => self.check_room(owner, now).map(|()| None),
         }
     }
 
     /// Keeps what `key` was answered.
-    pub(super) fn remember(&mut self, key: &IdempotencyKey, answer: Answer, now: Timestamp) {
-        if !self.active.contains_key(&key.client) {
-            let highest = self.retired.remove(&key.client).map_or(0, |retired| retired.highest);
-            self.make_room(now);
-            let client = Client { highest, last: now, answers: BTreeMap::new() };
-            self.active.insert(key.client.clone(), client);
-        }
-        let client = self.active.get_mut(&key.client).expect("just put there");
+    pub(super) fn remember(
+        &mut self,
+        owner: &Owner,
+        key: &IdempotencyKey,
+        answer: Answer,
+        now: Timestamp,
+    ) {
+        let client = match self.by_owner.get_mut(owner) {
+            Some(own) if own.active.contains_key(&key.client) => own.active.get_mut(&key.client),
+            Some(_) | None => {
+                self.admit(owner, &key.client, now);
+                self.by_owner.get_mut(owner).and_then(|own| own.active.get_mut(&key.client))
+            }
+        };
+        let client = client.expect("it is there, or was just put there");
         client.last = now;
         client.highest = client.highest.max(key.counter);
         let earlier = client.answers.insert(key.counter, answer);
@@ -103,25 +161,123 @@ impl Clients {
         }
     }
 
-    fn make_room(&mut self, now: Timestamp) {
-        if self.active.len() < CLIENTS_MAX {
-            return;
-        }
-        let quietest = self.active.iter().min_by_key(|(id, client)| (client.last, *id));
-        let Some(id) = quietest.map(|(id, _)| id.clone()) else { return };
-        let client = self.active.remove(&id).expect("just found");
-        if RETIRED_MAX <= self.retired.len()
-            && let Some(forgotten) = self.forgettable(now).cloned()
+    /// Whether one more client can be remembered. Retiring makes none: what counts is how many
+    /// are known.
+    fn check_room(&self, owner: &Owner, now: Timestamp) -> Result<(), Rejection> {
+        if let Some(token) = owner
+            && self.is_owner_full(owner)
+            && self.by_owner[owner].forgettable(now).is_none()
         {
-            self.retired.remove(&forgotten);
+            return Err(Rejection::TooManyClientsOfToken { token: token.clone() });
         }
-        self.retired.insert(id, Retired { highest: client.highest, last: client.last });
+        if self.is_full() && self.forgettable(now).is_none() {
+            return Err(Rejection::TooManyClients);
+        }
+        Ok(())
+    }
+
+    /// A client that is new, or was retired, has its answers kept from here on.
+    fn admit(&mut self, owner: &Owner, id: &ClientId, now: Timestamp) {
+        let highest = match self.forget(owner, id) {
+            Some(retired) => retired.highest,
+            None => {
+                self.make_room(owner, now);
+                0
+            }
+        };
+        let own = self.by_owner.get(owner);
+        let is_own_full =
+            owner.is_some() && own.is_some_and(|own| CLIENTS_PER_TOKEN_MAX <= own.active.len());
+        if is_own_full {
+            let quietest = own.and_then(Owned::quietest).cloned().expect("it has some");
+            self.put_aside(owner, &quietest);
+        } else if CLIENTS_MAX <= self.active {
+            let quietest =
+                self.active().min_by_key(|(owner, id, client)| (client.last, *owner, *id));
+            let (owner, id, _) = quietest.expect("there are some");
+            let (owner, id) = (owner.clone(), id.clone());
+            self.put_aside(&owner, &id);
+        }
+        let client = Client { highest, last: now, answers: BTreeMap::new() };
+        self.activate(owner, id.clone(), client);
+    }
+
+    /// Forgets what may be forgotten where a limit is reached.
+    fn make_room(&mut self, owner: &Owner, now: Timestamp) {
+        if self.is_owner_full(owner)
+            && let Some(id) = self.by_owner[owner].forgettable(now).cloned()
+        {
+            self.forget(owner, &id);
+        }
+        if self.is_full()
+            && let Some((owner, id)) = self.forgettable(now)
+        {
+            let (owner, id) = (owner.clone(), id.clone());
+            self.forget(&owner, &id);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        CLIENTS_MAX + RETIRED_MAX <= self.active + self.retired
+    }
+
+    fn is_owner_full(&self, owner: &Owner) -> bool {
+        let known = self.by_owner.get(owner).map_or(0, |own| own.active.len() + own.retired.len());
+        owner.is_some() && CLIENTS_PER_TOKEN_MAX + RETIRED_PER_TOKEN_MAX <= known
+    }
+
+    fn forgettable(&self, now: Timestamp) -> Option<(&Owner, &ClientId)> {
+        let oldest =
+            self.by_owner.iter().filter_map(|(owner, own)| Some((own.by_last.first()?, owner)));
+        let ((last, id), owner) = oldest.min()?;
+        is_forgettable(*last, now).then_some((owner, id))
+    }
+
+    fn activate(&mut self, owner: &Owner, id: ClientId, client: Client) {
+        let own = self.by_owner.entry(owner.clone()).or_default();
+        self.active += usize::from(own.active.insert(id, client).is_none());
+    }
+
+    fn retire(&mut self, owner: &Owner, id: ClientId, it: Retired) {
+        let own = self.by_owner.entry(owner.clone()).or_default();
+        own.by_last.insert((it.last, id.clone()));
+        self.retired += usize::from(own.retired.insert(id, it).is_none());
+    }
+
+    /// Keeps only the highest counter.
+    fn put_aside(&mut self, owner: &Owner, id: &ClientId) {
+        let own = self.by_owner.get_mut(owner).expect("it has this one");
+        let client = own.active.remove(id).expect("just found");
+        self.active -= 1;
+        self.retire(owner, id.clone(), Retired { highest: client.highest, last: client.last });
+    }
+
+    fn forget(&mut self, owner: &Owner, id: &ClientId) -> Option<Retired> {
+        let own = self.by_owner.get_mut(owner)?;
+        let it = own.retired.remove(id)?;
+        own.by_last.remove(&(it.last, id.clone()));
+        self.retired -= 1;
+        if own.active.is_empty() && own.retired.is_empty() {
+            self.by_owner.remove(owner);
+        }
+        Some(it)
+    }
+}
+
+impl Owned {
+    fn quietest(&self) -> Option<&ClientId> {
+        let quietest = self.active.iter().min_by_key(|(id, client)| (client.last, *id));
+        quietest.map(|(id, _)| id)
     }
 
     fn forgettable(&self, now: Timestamp) -> Option<&ClientId> {
-        let (id, oldest) = self.retired.iter().min_by_key(|(id, retired)| (retired.last, *id))?;
-        (RETIRED_MS_MIN <= now.millis_since(oldest.last)).then_some(id)
+        let (last, id) = self.by_last.first()?;
+        is_forgettable(*last, now).then_some(id)
     }
+}
+
+fn is_forgettable(last: Timestamp, now: Timestamp) -> bool {
+    RETIRED_MS_MIN <= now.millis_since(last)
 }
 
 fn is_below_window(counter: u64, highest: u64) -> bool {
@@ -129,27 +285,4 @@ fn is_below_window(counter: u64, highest: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_largest_counter_is_a_counter_like_any_other() {
-        let mut clients = Clients::default();
-        let (now, hash) = (Timestamp::from_millis(1), Hash::of(b"request"));
-        for counter in [1, u64::MAX - 1] {
-            let key = IdempotencyKey { client: "a".parse().unwrap(), counter };
-            assert_eq!(clients.answer(&key, hash, now), Ok(None));
-            let answer = Answer {
-                request: hash,
-                sequence: Sequence::NONE.next(),
-                reply: Reply::Done,
-                is_repeat: false,
-            };
-            clients.remember(&key, answer, now);
-            assert!(clients.answer(&key, hash, now).unwrap().is_some());
-        }
-        let old = IdempotencyKey { client: "a".parse().unwrap(), counter: 1 };
-        let refused = clients.answer(&old, hash, now);
-        assert!(matches!(refused, Err(Rejection::KeyExpired { .. })), "{refused:?}");
-    }
-}
+mod tests;

@@ -14,7 +14,7 @@
 //!
 //! - **W1** Applying the records from the start gives the state that wrote them.
 //! - **W2** Sequences of applied records increase by one.
-//! - **W3** A command takes effect at most once per idempotency key (see [`clients`]).
+//! - **W3** A command takes effect at most once per token and idempotency key (see [`clients`]).
 //! - **W4** A refused command changes nothing: `decide` borrows.
 //! - **T1…T4** of [`turn`], **D1…D3** of [`directory`], **K1…K3** of [`access`].
 //!
@@ -120,7 +120,7 @@ impl Workspace {
         request: &Request,
     ) -> Result<Decision, Rejection> {
         if let Some((key, hash)) = &request.key
-            && let Some(answer) = self.clients.answer(key, *hash, now)?
+            && let Some(answer) = self.clients.answer(&request.caller.token, key, *hash, now)?
         {
             return Ok(Decision {
                 answered_by: Some(answer.sequence),
@@ -179,7 +179,7 @@ impl Workspace {
                 reply: record.reply.clone(),
                 is_repeat: record.is_repeat,
             };
-            self.clients.remember(key, answer, record.time);
+            self.clients.remember(&record.principal.token, key, answer, record.time);
         }
     }
 

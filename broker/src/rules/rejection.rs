@@ -2,7 +2,8 @@
 
 use super::{
     access::{INVITATIONS_MAX, TOKENS_MAX},
-    directory::NODES_MAX,
+    clients::{CLIENTS_PER_TOKEN_MAX, RETIRED_PER_TOKEN_MAX},
+    directory::{NODES_MAX, NODES_PER_TOKEN_MAX},
 };
 use tasuki_proto::{
     id::{Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, RoleId, TokenId, Turn},
@@ -84,6 +85,12 @@ pub enum Rejection {
     KeyExpired { key: IdempotencyKey, highest: u64 },
     #[error("this workspace remembers as many clients as it can; try again later")]
     TooManyClients,
+    #[error(
+        "token {token} came with {} clients within 30 days, which is the limit of one token; go on \
+         with one of them, or ask for another token",
+        CLIENTS_PER_TOKEN_MAX + RETIRED_PER_TOKEN_MAX
+    )]
+    TooManyClientsOfToken { token: TokenId },
     #[error("this workspace has as many waits parked as it can; try again later")]
     TooManyWaits,
     #[error("this workspace has {LOOPS_MAX} loops, which is the limit")]
@@ -93,6 +100,11 @@ pub enum Rejection {
          before"
     )]
     TooManyNodes,
+    #[error(
+        "token {token} has {NODES_PER_TOKEN_MAX} nodes that are there or host roles, which is the \
+         limit of one token; register under a name used before, or ask for another token"
+    )]
+    TooManyNodesOfToken { token: TokenId },
 }
 
 impl Rejection {
@@ -118,8 +130,10 @@ impl Rejection {
             Self::InvitationSpent { .. } => Reason::InvitationSpent,
             Self::UnknownToken { .. } => Reason::UnknownToken,
             Self::TooManyClients
+            | Self::TooManyClientsOfToken { .. }
             | Self::TooManyLoops
             | Self::TooManyNodes
+            | Self::TooManyNodesOfToken { .. }
             | Self::TooManyInvitations
             | Self::TooManyTokens
             | Self::TooManyWaits => Reason::Overloaded,

@@ -1,7 +1,9 @@
 //! Each test is a story: at these times these commands, and this is what came of it.
 //!
 //! A command is a line: `A hands over s1`, `B marks handed 2`, `ann reclaims to B because x`. The
-//! lease is 100 ms.
+//! lease is 100 ms. After each step the invariants of the directory are checked.
+
+mod tokens;
 
 use std::collections::BTreeMap;
 
@@ -35,10 +37,12 @@ fn actor(name: &str) -> Actor {
     }
 }
 
-/// The command a line stands for. `!` completes, `@N` names the turn, `>R` the next role, and
-/// `#client/counter` gives an idempotency key.
+/// The command a line stands for. `!` completes, `@N` names the turn, `>R` the next role,
+/// `#client/counter` gives an idempotency key, `$t` the token it came with, `%n/1` the node and its
+/// epoch, `~t` a token that is no longer good.
 fn command(line: &str) -> Request {
     let (mut turn, mut to, mut key, mut is_task_complete) = (None, None, None, false);
+    let (mut caller, mut orphan_of) = (Caller::default(), None);
     let mut words = Vec::new();
     for word in line.split_whitespace() {
         if let Some(number) = word.strip_prefix('@') {
@@ -49,6 +53,13 @@ fn command(line: &str) -> Request {
             let (client, counter) = text.split_once('/').unwrap();
             let counter = counter.parse().unwrap();
             key = Some(IdempotencyKey { client: client.parse().unwrap(), counter });
+        } else if let Some(token) = word.strip_prefix('$') {
+            caller.token = Some(token.parse().unwrap());
+        } else if let Some(text) = word.strip_prefix('%') {
+            let (node, epoch) = text.split_once('/').unwrap();
+            caller.node = Some((node.parse().unwrap(), epoch.parse::<u64>().unwrap().into()));
+        } else if let Some(token) = word.strip_prefix('~') {
+            orphan_of = Some(token.parse().unwrap());
         } else if word == "!" {
             is_task_complete = true;
         } else {
@@ -70,7 +81,7 @@ fn command(line: &str) -> Request {
                 .collect(),
             take_over: is_task_complete,
             software: String::new(),
-            orphan_of: None,
+            orphan_of,
         }),
         [who, "hands", "over", summary] => Command::HandOver(HandOver {
             loop_id: loop_id(),
@@ -104,7 +115,17 @@ fn command(line: &str) -> Request {
         ref other => panic!("no such command: {other:?}"),
     };
     let key = key.map(|key| (key, Hash::of(words.join(" ").as_bytes())));
-    Request { caller: Caller::default(), key, command }
+    Request { caller, key, command }
+}
+
+/// On whose word a request came.
+fn principal(request: &Request) -> Principal {
+    Principal {
+        node: request.caller.node.as_ref().map(|(node, _)| node.clone()),
+        role: request.command.role().cloned(),
+        person: request.command.person().cloned(),
+        token: request.caller.token.clone(),
+    }
 }
 
 impl Story {
@@ -118,6 +139,10 @@ impl Story {
         let now = Timestamp::from_millis(ms);
         if let Some(name) = line.strip_suffix(" is there") {
             self.context.presence.role_seen(&role(name), now, None);
+            return;
+        }
+        if let Some(node) = line.strip_suffix(" beats") {
+            self.context.presence.node_seen(&node.parse().unwrap(), now);
             return;
         }
         if let Some(turn) = line.strip_suffix(" was told") {
@@ -140,7 +165,7 @@ impl Story {
                     self.workspace.apply(&Record {
                         sequence: before.sequence.next(),
                         time: now,
-                        principal: Principal::default(),
+                        principal: principal(&request),
                         key: request.key.clone(),
                         events: decision.events,
                         reply: decision.reply,
@@ -151,6 +176,22 @@ impl Story {
             }
         };
         self.told += &format!("{ms:>4} {line}: {said}\n");
+        self.check_directory(&before.directory);
+    }
+
+    /// D1, D2.
+    fn check_directory(&self, before: &Directory) {
+        let nodes = &self.workspace.directory.nodes;
+        let mut roles: Vec<&RoleId> =
+            nodes.values().flat_map(|node| &node.roles).map(|spec| &spec.role).collect();
+        let all = roles.len();
+        roles.sort();
+        roles.dedup();
+        assert_eq!(roles.len(), all, "D2: a role with two hosts");
+        for (id, node) in &before.nodes {
+            let last = nodes.get(id).map_or(self.workspace.directory.forgotten, |it| it.epoch);
+            assert!(node.epoch <= last, "D1: epoch {} of {id} may come back", node.epoch);
+        }
     }
 }
 

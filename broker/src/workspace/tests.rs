@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering, mpsc};
 
-use tasuki_proto::id::WorkspaceId;
+use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::oneshot;
 
 use super::{
@@ -12,12 +12,17 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    hash::Hash,
     journal::{
         Journal, Outcome,
         memory::MemoryJournal,
         sled::{Options, SledJournal},
     },
-    rules::{Caller, Command, Rejection, Request, turn::HandOver},
+    rules::{
+        Caller, Command, Principal, Rejection, Request,
+        directory::{Register, RoleSpec},
+        turn::HandOver,
+    },
 };
 
 const IDLE_MS: u64 = 1000;
@@ -69,18 +74,22 @@ impl Fixture {
     }
 
     async fn hand_over(&self) {
-        let command = Command::HandOver(HandOver {
-            loop_id: "main".parse().unwrap(),
-            role: "A".parse().unwrap(),
-            summary: "s".to_owned(),
-            instruction: "i".to_owned(),
-            is_task_complete: false,
-            to: None,
-            turn: None,
-        });
-        let request = Request { caller: Caller::default(), key: None, command };
+        let request = Request { caller: Caller::default(), key: None, command: hand_over() };
         self.workspaces.execute(&self.id, request).await.unwrap();
     }
+}
+
+/// `A` gives the first turn on.
+fn hand_over() -> Command {
+    Command::HandOver(HandOver {
+        loop_id: "main".parse().unwrap(),
+        role: "A".parse().unwrap(),
+        summary: "s".to_owned(),
+        instruction: "i".to_owned(),
+        is_task_complete: false,
+        to: None,
+        turn: None,
+    })
 }
 
 /// Keeps an actor busy, from when it says so until the sender goes away.
@@ -153,4 +162,98 @@ async fn however_a_workspace_ends_its_waits_end_and_the_next_call_wakes_it() {
         let waiting = it.park().await;
         assert_eq!(waiting.await.unwrap().unwrap().answer.turn, 2.into());
     }
+}
+
+fn register(node: &str, role: &str, take_over: bool) -> Request {
+    let command = Command::Register(Register {
+        node: node.parse().unwrap(),
+        roles: vec![RoleSpec { role: role.parse().unwrap(), toolsets: Vec::new() }],
+        take_over,
+        software: String::new(),
+        orphan_of: None,
+    });
+    Request { caller: Caller::default(), key: None, command }
+}
+
+fn caller(node: &str, token: &str) -> Caller {
+    Caller { node: Some((node.parse().unwrap(), 1.into())), token: Some(token.parse().unwrap()) }
+}
+
+impl Fixture {
+    /// When these gave their latest sign of life.
+    async fn signs(&self, node: &str, role: &str) -> (Option<Timestamp>, Option<Timestamp>) {
+        let (node, role): (NodeId, RoleId) = (node.parse().unwrap(), role.parse().unwrap());
+        let signs = self.workspaces.look(&self.id, move |view| {
+            let presence = &view.context.presence;
+            (presence.node(&node), presence.role(&role).map(|sign| sign.at))
+        });
+        signs.await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_whoever_hosts_a_role_gives_signs_of_its_life() {
+    let it = Fixture::start().await;
+    it.workspaces.execute(&it.id, register("n1", "A", false)).await.unwrap();
+    let handover = Request {
+        caller: caller("n1", "t1"),
+        key: Some((IdempotencyKey { client: "c".parse().unwrap(), counter: 1 }, Hash([1; 16]))),
+        command: hand_over(),
+    };
+    let first = it.workspaces.execute(&it.id, handover.clone()).await.unwrap();
+    let (node, role) = it.signs("n1", "A").await;
+    assert!(node.is_some() && role.is_some());
+    it.workspaces.execute(&it.id, register("n2", "A", true)).await.unwrap();
+    it.clock.fetch_add(10, Ordering::SeqCst);
+    // What it was told once it is told again, but it is not there as A any more.
+    assert_eq!(it.workspaces.execute(&it.id, handover).await.unwrap(), first);
+    let beat = |role: &str| vec![(role.parse().unwrap(), 0, "client".to_owned())];
+    it.workspaces.seen(&it.id, "n1".parse().unwrap(), beat("A")).await.unwrap();
+    it.workspaces.seen(&it.id, "n2".parse().unwrap(), beat("B")).await.unwrap();
+    it.workspaces.seen(&it.id, "n3".parse().unwrap(), beat("A")).await.unwrap();
+    assert_eq!(it.signs("n3", "A").await, (None, role));
+    assert_eq!(it.signs("n3", "B").await, (None, None));
+    it.workspaces.seen(&it.id, "n2".parse().unwrap(), beat("A")).await.unwrap();
+    let (_, later) = it.signs("n2", "A").await;
+    assert!(role < later);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_ends_when_another_node_takes_its_role() {
+    let it = Fixture::start().await;
+    it.workspaces.execute(&it.id, register("n1", "B", false)).await.unwrap();
+    let waiting = it.park().await;
+    it.workspaces.execute(&it.id, register("n2", "B", true)).await.unwrap();
+    let ended = waiting.await.unwrap().unwrap_err();
+    let (node, role) = ("n1".parse().unwrap(), "B".parse().unwrap());
+    assert_eq!(ended, Rejection::RoleForbidden { node, role });
+    // The same node's newer epoch ends nothing, and its wait is answered.
+    let waiting = it.park().await;
+    it.workspaces.execute(&it.id, register("n2", "B", false)).await.unwrap();
+    it.hand_over().await;
+    assert_eq!(waiting.await.unwrap().unwrap().answer.turn, 2.into());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_say_on_whose_word_something_happened() {
+    let it = Fixture::start().await;
+    let mut feed = it.workspaces.subscribe(&it.id).await.unwrap();
+    let registers = Request {
+        caller: Caller { token: caller("n1", "t1").token, node: None },
+        ..register("n1", "A", false)
+    };
+    it.workspaces.execute(&it.id, registers).await.unwrap();
+    let handover = Request { caller: caller("n1", "t1"), key: None, command: hand_over() };
+    it.workspaces.execute(&it.id, handover).await.unwrap();
+    let registered = feed.recv().await.unwrap();
+    assert_eq!(registered.principal.token, Some("t1".parse().unwrap()));
+    assert_eq!(
+        feed.recv().await.unwrap().principal,
+        Principal {
+            node: Some("n1".parse().unwrap()),
+            role: Some("A".parse().unwrap()),
+            person: None,
+            token: Some("t1".parse().unwrap()),
+        }
+    );
 }

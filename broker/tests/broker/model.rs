@@ -2,9 +2,11 @@
 //!
 //! A case is a list of [`Step`]s; proptest shrinks a failing one to the shortest. The journal is
 //! a `Vec` of encoded records; `Restart` throws the state away and replays it, from a snapshot
-//! taken on the way too.
+//! taken on the way too. Beside it there is the system workspace, whose tokens the callers show.
 
-use std::collections::BTreeMap;
+mod access;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -12,29 +14,101 @@ use tasuki_broker::{
     hash::Hash,
     journal::codec::{decode_record, decode_snapshot, encode_record, encode_snapshot},
     rules::{
-        Caller, Command, Context, Event, Mark, Principal, Record, Reply, Request, Workspace,
+        Caller, Command, Context, Event, Mark, Principal, Record, Rejection, Reply, Request,
+        Workspace,
         directory::{Register, RoleSpec},
         presence::Presence,
         turn::{Actor, CreateLoop, HandOver, MarkTurn, Reclaim, Standing, StartRound},
     },
 };
-use tasuki_proto::id::{IdempotencyKey, LoopId, RoleId, Timestamp, Turn};
+use tasuki_proto::{
+    id::{Epoch, IdempotencyKey, LoopId, NodeId, RoleId, Timestamp, TokenId, Turn},
+    limits::KEY_WINDOW,
+    reason::Reason,
+};
+
+use self::access::System;
 
 const LEASE_MS: u64 = 100;
 const ROLES: [&str; 4] = ["A", "B", "dev", "qa"];
 const LOOPS: [&str; 2] = ["main", "side"];
 
+/// Who calls, and under which key.
+#[derive(Debug, Clone)]
+struct Call {
+    /// By its number; `None` where the broker asks for none.
+    token: Option<u8>,
+    client: u8,
+    counter: u16,
+    /// A node, and how many epochs ago its process began.
+    node: Option<(u8, u64)>,
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let token = proptest::option::weighted(0.8, prop_oneof![4 => 0..access::ISSUED, 1 => 3..7u8]);
+    let counter = prop_oneof![15 => 0..40u16, 1 => 0..600u16];
+    let node =
+        proptest::option::weighted(0.3, (0..3u8, prop_oneof![3 => Just(0u64), 1 => 0..3u64]));
+    (token, 0..2u8, counter, node).prop_map(|(token, client, counter, node)| Call {
+        token,
+        client,
+        counter,
+        node,
+    })
+}
+
 #[derive(Debug, Clone)]
 enum Step {
-    HandOver { key: u8, loop_id: u8, role: u8, text: u8, complete: bool, to: Option<u8>, turn: u64 },
-    Reclaim { key: u8, loop_id: u8, by: u8, is_person: bool, to: Option<u8>, turn: u64 },
-    Start { key: u8, loop_id: u8, to: Option<u8> },
-    Create { key: u8, loop_id: u8, participants: u8 },
-    Register { key: u8, node: u8, roles: u8, take_over: bool },
-    Mark { loop_id: u8, role: u8, turn: u64, handed: bool },
-    Seen { role: u8 },
-    Told { loop_id: u8 },
-    Pass { ms: u64 },
+    HandOver {
+        call: Call,
+        loop_id: u8,
+        role: u8,
+        text: u8,
+        complete: bool,
+        to: Option<u8>,
+        turn: u64,
+    },
+    Reclaim {
+        call: Call,
+        loop_id: u8,
+        by: u8,
+        is_person: bool,
+        to: Option<u8>,
+        turn: u64,
+    },
+    Start {
+        call: Call,
+        loop_id: u8,
+        to: Option<u8>,
+    },
+    Create {
+        call: Call,
+        loop_id: u8,
+        participants: u8,
+    },
+    Register {
+        call: Call,
+        node: u8,
+        roles: u8,
+        take_over: bool,
+    },
+    Mark {
+        call: Call,
+        loop_id: u8,
+        role: u8,
+        turn: u64,
+        handed: bool,
+    },
+    Access(access::Step),
+    Seen {
+        role: u8,
+    },
+    Told {
+        loop_id: u8,
+    },
+    Pass {
+        ms: u64,
+    },
     Tick,
     Snapshot,
     Restart,
@@ -44,25 +118,26 @@ fn step() -> impl Strategy<Value = Step> {
     let turn = prop_oneof![3 => Just(0u64), 2 => 1..12u64];
     let to = proptest::option::weighted(0.3, 0..4u8);
     prop_oneof![
-        8 => (0..40u8, 0..2u8, 0..4u8, 0..3u8, any::<bool>(), to.clone(), turn.clone(), 0..4u8)
-            .prop_map(|(key, loop_id, role, text, complete, to, turn, rare)| Step::HandOver {
-                key, loop_id, role, text, complete: complete && rare == 0, to, turn,
+        8 => (call(), 0..2u8, 0..4u8, 0..3u8, any::<bool>(), to.clone(), turn.clone(), 0..4u8)
+            .prop_map(|(call, loop_id, role, text, complete, to, turn, rare)| Step::HandOver {
+                call, loop_id, role, text, complete: complete && rare == 0, to, turn,
             }),
-        2 => (0..40u8, 0..2u8, 0..4u8, any::<bool>(), to.clone(), turn).prop_map(
-            |(key, loop_id, by, is_person, to, turn)| Step::Reclaim {
-                key, loop_id, by, is_person, to, turn
+        2 => (call(), 0..2u8, 0..4u8, any::<bool>(), to.clone(), turn).prop_map(
+            |(call, loop_id, by, is_person, to, turn)| Step::Reclaim {
+                call, loop_id, by, is_person, to, turn
             }
         ),
-        2 => (0..40u8, 0..2u8, to).prop_map(|(key, loop_id, to)| Step::Start { key, loop_id, to }),
-        1 => (0..40u8, 0..2u8, 1..16u8).prop_map(|(key, loop_id, participants)| Step::Create {
-            key, loop_id, participants
+        2 => (call(), 0..2u8, to).prop_map(|(call, loop_id, to)| Step::Start { call, loop_id, to }),
+        1 => (call(), 0..2u8, 1..16u8).prop_map(|(call, loop_id, participants)| Step::Create {
+            call, loop_id, participants
         }),
-        1 => (0..40u8, 0..3u8, 0..16u8, any::<bool>()).prop_map(|(key, node, roles, take_over)| {
-            Step::Register { key, node, roles, take_over }
+        3 => (call(), 0..3u8, 0..16u8, any::<bool>()).prop_map(|(call, node, roles, take_over)| {
+            Step::Register { call, node, roles, take_over }
         }),
-        2 => (0..2u8, 0..4u8, 1..12u64, any::<bool>()).prop_map(|(loop_id, role, turn, handed)| {
-            Step::Mark { loop_id, role, turn, handed }
+        2 => (call(), 0..2u8, 0..4u8, 1..12u64, any::<bool>()).prop_map(|(call, loop_id, role, turn, handed)| {
+            Step::Mark { call, loop_id, role, turn, handed }
         }),
+        5 => access::step().prop_map(Step::Access),
         1 => (0..4u8).prop_map(|role| Step::Seen { role }),
         3 => (0..2u8).prop_map(|loop_id| Step::Told { loop_id }),
         3 => (0..150u64).prop_map(|ms| Step::Pass { ms }),
@@ -84,8 +159,11 @@ struct World {
     context: Context,
     journal: Vec<Bytes>,
     snapshot: Option<Bytes>,
-    /// What each key was answered the first time it had an effect.
-    answers: BTreeMap<IdempotencyKey, (Hash, Reply)>,
+    system: System,
+    /// What each key was answered the first time it had an effect, with which token.
+    answers: BTreeMap<(Option<TokenId>, IdempotencyKey), (Hash, Reply)>,
+    /// The newest epoch of each node.
+    epochs: BTreeMap<NodeId, Epoch>,
     /// The newest turn begun in each loop.
     turns: BTreeMap<LoopId, Turn>,
     entries: BTreeMap<LoopId, u64>,
@@ -100,6 +178,8 @@ impl World {
             context: Context { presence, lease_ms: LEASE_MS, told: BTreeMap::new() },
             journal: Vec::new(),
             snapshot: None,
+            system: System::new(Timestamp::from_millis(1)),
+            epochs: BTreeMap::new(),
             answers: BTreeMap::new(),
             turns: BTreeMap::new(),
             entries: BTreeMap::new(),
@@ -111,7 +191,7 @@ impl World {
         let role = |index: u8| id(ROLES[usize::from(index)]);
         let loop_of = |index: u8| LOOPS[usize::from(index)].parse::<LoopId>().unwrap();
         let turn = |turn: u64| (turn != 0).then(|| Turn::from(turn));
-        let (key, command) = match step {
+        let (call, command) = match step {
             Step::Pass { ms } => {
                 self.now += ms;
                 return;
@@ -128,16 +208,24 @@ impl World {
                 }
                 return;
             }
+            Step::Access(step) => {
+                self.system.take(Timestamp::from_millis(self.now), step);
+                return;
+            }
             Step::Snapshot => {
+                self.system.snapshot();
                 let bytes = encode_snapshot(&self.workspace);
                 assert_eq!(decode_snapshot(bytes.clone()).unwrap(), self.workspace, "W1");
                 self.snapshot = Some(bytes);
                 return;
             }
-            Step::Restart => return self.restart(),
+            Step::Restart => {
+                self.system.restart();
+                return self.restart();
+            }
             Step::Tick => (None, Command::Tick),
-            Step::HandOver { key, loop_id, role: index, text, complete, to, turn: number } => (
-                Some(*key),
+            Step::HandOver { call, loop_id, role: index, text, complete, to, turn: number } => (
+                Some(call),
                 Command::HandOver(HandOver {
                     loop_id: loop_of(*loop_id),
                     role: role(*index),
@@ -148,8 +236,8 @@ impl World {
                     turn: turn(*number),
                 }),
             ),
-            Step::Reclaim { key, loop_id, by, is_person, to, turn: number } => (
-                Some(*key),
+            Step::Reclaim { call, loop_id, by, is_person, to, turn: number } => (
+                Some(call),
                 Command::Reclaim(Reclaim {
                     loop_id: loop_of(*loop_id),
                     by: match is_person {
@@ -161,8 +249,8 @@ impl World {
                     turn: turn(*number),
                 }),
             ),
-            Step::Start { key, loop_id, to } => (
-                Some(*key),
+            Step::Start { call, loop_id, to } => (
+                Some(call),
                 Command::StartRound(StartRound {
                     loop_id: loop_of(*loop_id),
                     by: Actor::Person("ann".parse().unwrap()),
@@ -171,38 +259,62 @@ impl World {
                     instruction: "again".to_owned(),
                 }),
             ),
-            Step::Create { key, loop_id, participants } => (
-                Some(*key),
+            Step::Create { call, loop_id, participants } => (
+                Some(call),
                 Command::CreateLoop(CreateLoop {
                     loop_id: loop_of(*loop_id),
                     participants: roles(*participants),
                 }),
             ),
-            Step::Register { key, node, roles: bits, take_over } => {
+            Step::Register { call, node, roles: bits, take_over } => {
                 let spec = |role| RoleSpec { role, toolsets: Vec::new() };
                 (
-                    Some(*key),
+                    Some(call),
                     Command::Register(Register {
-                        node: format!("n{node}").parse().unwrap(),
+                        node: node_of(*node),
                         roles: roles(*bits).into_iter().map(spec).collect(),
                         take_over: *take_over,
                         software: String::new(),
-                        orphan_of: None,
+                        orphan_of: self.orphan_of(&node_of(*node)),
                     }),
                 )
             }
-            Step::Mark { loop_id, role: index, turn, handed } => {
+            Step::Mark { call, loop_id, role: index, turn, handed } => {
                 let mark = if *handed { Mark::Handed } else { Mark::Seen };
                 let (loop_id, role) = (loop_of(*loop_id), role(*index));
-                (None, Command::Mark(MarkTurn::new(loop_id, role, Turn::from(*turn), mark)))
+                (Some(call), Command::Mark(MarkTurn::new(loop_id, role, Turn::from(*turn), mark)))
             }
         };
-        let key = key.map(|counter| {
-            let client = "c".parse().unwrap();
+        let mut caller = Caller::default();
+        let mut key = None;
+        if let Some(it) = call {
+            caller.token = it.token.map(access::token);
+            caller.node = it.node.map(|(node, ago)| {
+                let node = node_of(node);
+                let epoch = self.epochs.get(&node).map_or(0, |epoch| epoch.get());
+                (node, epoch.saturating_sub(ago).into())
+            });
+            let client = format!("c{}", it.client).parse().unwrap();
             let request = Hash::of(format!("{command:?}").as_bytes());
-            (IdempotencyKey { client, counter: u64::from(counter) + 1 }, request)
-        });
-        self.execute(Request { caller: Caller::default(), key, command });
+            key = Some((IdempotencyKey { client, counter: u64::from(it.counter) + 1 }, request));
+        }
+        // A node that registers has no epoch yet, and a mark has no key.
+        if matches!(command, Command::Register(_)) {
+            caller.node = None;
+        }
+        if matches!(command, Command::Mark(_)) {
+            key = None;
+        }
+        let now = Timestamp::from_millis(self.now);
+        if caller.token.as_ref().is_none_or(|token| self.system.is_good(token, now)) {
+            self.execute(Request { caller, key, command });
+        }
+    }
+
+    /// The token of a node, once it is over.
+    fn orphan_of(&self, node: &NodeId) -> Option<TokenId> {
+        let owner = self.workspace.directory.nodes.get(node)?.token.clone()?;
+        (!self.system.is_good(&owner, Timestamp::from_millis(self.now))).then_some(owner)
     }
 
     fn execute(&mut self, request: Request) {
@@ -210,27 +322,45 @@ impl World {
         let before = self.workspace.clone();
         let decided = self.workspace.decide(now, &self.context, &request);
         assert_eq!(before, self.workspace, "W4: deciding changed something");
-        let Ok(decision) = decided else { return };
+        let decision = match decided {
+            Ok(decision) => decision,
+            Err(rejection) => return self.check_refusal(&request, &rejection),
+        };
         if let Some((key, hash)) = &request.key
-            && let Some((first_hash, first)) = self.answers.get(key)
+            && let Some((first_hash, first)) =
+                self.answers.get(&(request.caller.token.clone(), key.clone()))
         {
             assert_eq!((hash, &decision.reply), (first_hash, first), "W3: {key}");
             assert!(decision.events.is_empty(), "W3: {key} had a second effect");
         }
+        match decision.answered_by {
+            None => self.check_caller(&request),
+            Some(_) => assert!(self.has_asked(&request), "W3: another's answer for {request:?}"),
+        }
         if !decision.is_recorded(&request) {
             return;
         }
+        if let Command::Register(it) = &request.command {
+            self.context.presence.node_seen(&it.node, now);
+        }
+        let by = &request.caller;
         let record = Record {
             sequence: before.sequence.next(),
             time: now,
-            principal: Principal::default(),
+            principal: Principal {
+                node: by.node.as_ref().map(|(node, _)| node.clone()),
+                role: request.command.role().cloned(),
+                person: request.command.person().cloned(),
+                token: by.token.clone(),
+            },
             key: request.key,
             events: decision.events,
             reply: decision.reply,
             is_repeat: decision.is_repeat,
         };
         if let Some((key, hash)) = &record.key {
-            self.answers.insert(key.clone(), (*hash, record.reply.clone()));
+            let key = (record.principal.token.clone(), key.clone());
+            self.answers.insert(key, (*hash, record.reply.clone()));
         }
         self.check_events(&record.events);
         self.workspace.apply(&record);
@@ -240,8 +370,56 @@ impl World {
         self.check_state();
     }
 
+    /// Whether this caller had an answer under this key before.
+    fn has_asked(&self, request: &Request) -> bool {
+        let key = request.key.as_ref().map(|(key, _)| key.clone());
+        key.is_some_and(|key| self.answers.contains_key(&(request.caller.token.clone(), key)))
+    }
+
+    /// W3: what other tokens did with a key refuses nobody.
+    fn check_refusal(&self, request: &Request, rejection: &Rejection) {
+        let Some((key, _)) = &request.key else { return };
+        let own = |(token, other): &&(Option<TokenId>, IdempotencyKey)| {
+            *token == request.caller.token && other.client == key.client
+        };
+        let highest = self.answers.keys().filter(own).map(|(_, key)| key.counter).max();
+        let reason = rejection.reason();
+        if reason == Reason::KeyReused {
+            assert!(self.has_asked(request), "W3: {key} is another's");
+        }
+        if reason == Reason::KeyExpired {
+            assert!(Some(key.counter + KEY_WINDOW) <= highest, "W3: {key} of {highest:?}");
+        }
+    }
+
+    /// D1, D3: who was let through might act.
+    fn check_caller(&self, request: &Request) {
+        let nodes = &self.workspace.directory.nodes;
+        let token = &request.caller.token;
+        let is_owned = |node: &NodeId| match (token, nodes.get(node).map(|it| &it.token)) {
+            (Some(token), Some(Some(owner))) => token == owner,
+            _ => true,
+        };
+        if let Some((node, epoch)) = &request.caller.node {
+            assert!(is_owned(node), "D3: {token:?} acted as {node}");
+            assert_eq!(*epoch, nodes[node].epoch, "D1: an older {node} acted");
+            if let Some(role) = request.command.role() {
+                let hosts = nodes[node].roles.iter().any(|spec| spec.role == *role);
+                assert!(hosts, "D2: {node} acted as {role}");
+            }
+        }
+        if let Command::Register(it) = &request.command {
+            let is_orphan = self.orphan_of(&it.node).is_some();
+            assert!(is_owned(&it.node) || is_orphan, "D3: {token:?} took {}", it.node);
+        }
+    }
+
     fn check_events(&mut self, events: &[Event]) {
         for event in events {
+            if let Event::NodeRegistered(it) = event {
+                let earlier = self.epochs.insert(it.node.clone(), it.epoch);
+                assert!(earlier < Some(it.epoch), "D1: {} after {earlier:?}", it.epoch);
+            }
             let (loop_id, entry, began) = match event {
                 Event::HandedOver(it) => {
                     (&it.loop_id, it.entry, it.next.as_ref().map(|next| next.turn))
@@ -275,33 +453,45 @@ impl World {
             assert!(can_start.count() <= 1, "T1: more than one may start in {id}");
             assert!(state.lease.is_none() || state.holder.is_some(), "a lease without a holder");
         }
+        let mut hosted = BTreeSet::new();
+        for spec in self.workspace.directory.nodes.values().flat_map(|node| &node.roles) {
+            assert!(hosted.insert(&spec.role), "D2: {} has two hosts", spec.role);
+        }
         let now = Timestamp::from_millis(self.now);
         if let Some(deadline) = self.workspace.next_deadline(now, LEASE_MS) {
             assert!(now < deadline, "a tick that is due at once would spin");
         }
     }
 
-    /// W1: the records make the state again, and so do a snapshot and those after it.
     fn restart(&mut self) {
-        let mut replayed = Workspace::default();
-        for bytes in &self.journal {
-            replayed.apply(&decode_record(bytes.clone()).unwrap());
-        }
-        assert_eq!(replayed, self.workspace, "W1: replay");
-        if let Some(bytes) = &self.snapshot {
-            let mut woken = decode_snapshot(bytes.clone()).unwrap();
-            for bytes in &self.journal {
-                let record = decode_record(bytes.clone()).unwrap();
-                if woken.sequence < record.sequence {
-                    woken.apply(&record);
-                }
-            }
-            assert_eq!(woken, self.workspace, "W1: snapshot and replay");
-        }
-        self.workspace = replayed;
+        self.workspace = replayed(&self.journal, self.snapshot.as_ref(), &self.workspace);
         self.context.presence = Presence::new(Timestamp::from_millis(self.now));
         self.context.told.clear();
     }
+}
+
+/// W1: the records make the state again, and so do a snapshot and those after it.
+fn replayed(journal: &[Bytes], snapshot: Option<&Bytes>, workspace: &Workspace) -> Workspace {
+    let mut replayed = Workspace::default();
+    for bytes in journal {
+        replayed.apply(&decode_record(bytes.clone()).unwrap());
+    }
+    assert_eq!(replayed, *workspace, "W1: replay");
+    if let Some(bytes) = snapshot {
+        let mut woken = decode_snapshot(bytes.clone()).unwrap();
+        for bytes in journal {
+            let record = decode_record(bytes.clone()).unwrap();
+            if woken.sequence < record.sequence {
+                woken.apply(&record);
+            }
+        }
+        assert_eq!(woken, *workspace, "W1: snapshot and replay");
+    }
+    replayed
+}
+
+fn node_of(number: u8) -> NodeId {
+    format!("n{number}").parse().unwrap()
 }
 
 proptest! {

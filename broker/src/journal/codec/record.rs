@@ -84,6 +84,7 @@ fn encode_event(event: &Event) -> stored::Event {
             roles: encode_roles(&it.roles),
             software: it.software.clone(),
             token_id: text(it.token.as_ref()),
+            replaces: text(it.replaces.as_ref()),
         }),
         Event::LoopOpened(it) => Kind::LoopOpened(stored::LoopOpened {
             r#loop: it.loop_id.to_string(),
@@ -161,6 +162,7 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
             roles: decode_roles(&it.roles)?,
             software: it.software,
             token: optional("token_id", &it.token_id)?,
+            replaces: optional("replaces", &it.replaces)?,
         }),
         Kind::LoopOpened(it) => Event::LoopOpened(LoopOpened {
             loop_id: id("loop", &it.r#loop)?,

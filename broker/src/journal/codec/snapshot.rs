@@ -24,11 +24,11 @@ use crate::rules::{
 
 /// The bytes of a workspace's state.
 pub fn encode_snapshot(state: &Workspace) -> Bytes {
-    let clients = state.clients.active.iter().map(|(id, client)| snapshot::Client {
+    let clients = state.clients.active().map(|(owner, id, client)| snapshot::Client {
         client_id: id.to_string(),
         highest: client.highest,
         last_ms: client.last.as_millis(),
-        token_id: String::new(),
+        token_id: text(owner.as_ref()),
         answers: client
             .answers
             .iter()
@@ -41,11 +41,11 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
             })
             .collect(),
     });
-    let retired = state.clients.retired.iter().map(|(id, retired)| snapshot::RetiredClient {
+    let retired = state.clients.retired().map(|(owner, id, retired)| snapshot::RetiredClient {
         client_id: id.to_string(),
         highest: retired.highest,
         last_ms: retired.last.as_millis(),
-        token_id: String::new(),
+        token_id: text(owner.as_ref()),
     });
     let nodes = state.directory.nodes.iter().map(|(id, node)| snapshot::Node {
         node: id.to_string(),
@@ -65,6 +65,7 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
         min_reader: FORMAT,
         invitations: state.access.invitations.iter().map(access::encode_invitation).collect(),
         tokens: state.access.tokens.iter().map(access::encode_token).collect(),
+        forgotten_epoch: state.directory.forgotten.get(),
     };
     stored.encode_to_vec().into()
 }
@@ -76,7 +77,7 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
 pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
     let it = stored::Snapshot::decode(stored).map_err(|_| CodecError::Malformed("snapshot"))?;
     readable(it.min_reader)?;
-    let mut clients = Clients::default();
+    let (mut active, mut retired) = (Vec::new(), Vec::new());
     for client in it.clients {
         let mut answers = BTreeMap::new();
         for answer in client.answers {
@@ -91,19 +92,21 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
             );
         }
         let last = Timestamp::from_millis(client.last_ms);
-        clients.active.insert(
+        active.push((
+            optional("token_id", &client.token_id)?,
             id("client_id", &client.client_id)?,
             Client { highest: client.highest, last, answers },
-        );
+        ));
     }
-    for retired in it.retired {
-        let last = Timestamp::from_millis(retired.last_ms);
-        clients.retired.insert(
-            id("client_id", &retired.client_id)?,
-            Retired { highest: retired.highest, last },
-        );
+    for client in it.retired {
+        let last = Timestamp::from_millis(client.last_ms);
+        retired.push((
+            optional("token_id", &client.token_id)?,
+            id("client_id", &client.client_id)?,
+            Retired { highest: client.highest, last },
+        ));
     }
-    let mut directory = Directory::default();
+    let mut directory = Directory { forgotten: it.forgotten_epoch.into(), ..Directory::default() };
     for node in it.nodes {
         directory.nodes.insert(
             id("node", &node.node)?,
@@ -120,7 +123,7 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
     Ok(Workspace {
         sequence: it.sequence.into(),
         time: Timestamp::from_millis(it.time_ms),
-        clients,
+        clients: Clients::restored(active, retired),
         directory,
         loops: Loops::restored(loops),
         access: access::decode_access(it.invitations, it.tokens)?,

@@ -1,11 +1,13 @@
 //! The first release's bytes. If one of these fails, journals on disk no longer read.
 
+mod access;
+
 use tasuki_proto::id::{IdempotencyKey, Sequence, Timestamp, Turn};
 
 use super::*;
 use crate::rules::{
     Event, Principal, Record, Reply, TurnMoment, Workspace,
-    clients::{Answer, Client, Retired},
+    clients::{Answer, Client, Clients, Retired},
     directory::{Node, NodeRegistered, RoleSpec},
     turn::{
         Ended, HandedOver, Lease, LeaseRenewed, LoopOpened, Loops, NextTurn, ParticipantsSet,
@@ -44,6 +46,7 @@ fn record() -> Record {
                 }],
                 software: "tasuki".to_owned(),
                 token: None,
+                replaces: None,
             }),
             Event::LoopOpened(LoopOpened { loop_id: loop_id(), participants: participants() }),
             Event::ParticipantsSet(ParticipantsSet {
@@ -153,9 +156,11 @@ fn state() -> Workspace {
     let answer =
         Answer { request: Hash([1; 16]), sequence: 8.into(), reply: Reply::Done, is_repeat: true };
     let client = Client { highest: 3, last: at(700), answers: [(3, answer)].into() };
-    state.clients.active.insert("c".parse().unwrap(), client);
     let retired = Retired { highest: 7, last: at(600) };
-    state.clients.retired.insert("old".parse().unwrap(), retired);
+    state.clients = Clients::restored(
+        [(None, "c".parse().unwrap(), client)],
+        [(None, "old".parse().unwrap(), retired)],
+    );
     let spec = RoleSpec { role: "A".parse().unwrap(), toolsets: vec!["loop".parse().unwrap()] };
     let node = Node {
         epoch: 2.into(),

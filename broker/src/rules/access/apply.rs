@@ -47,6 +47,8 @@ impl Access {
                 if let Some(id) = &it.invitation
                     && let Some(invitation) = self.invitations.get_mut(id)
                 {
+                    assert!(!invitation.is_over(now), "K1: {id} was over when {} came", it.token);
+                    assert!(invitation.scope == it.scope, "K3: {id} granted less to {}", it.token);
                     let earlier = invitation.used.replace((it.token.clone(), now));
                     assert!(earlier.is_none(), "K1: {id} made {earlier:?} and {}", it.token);
                 }
@@ -66,6 +68,7 @@ impl Access {
             }
             Event::TokenRotated { token, secret, old_until } => {
                 if let Some(it) = self.tokens.get_mut(token) {
+                    assert!(it.is_good(now), "K2: {token} was rotated after its end");
                     it.old = Some((it.secret, *old_until));
                     it.secret = *secret;
                     it.rotated = Some(now);

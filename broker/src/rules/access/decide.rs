@@ -27,9 +27,10 @@ impl Access {
             }
             Command::Issue(it) => self.decide_issue(now, it),
             Command::Rotate(it) => self.decide_rotate(now, it),
-            Command::EndOldSecret { token } => {
-                let has_old = self.tokens.get(token).is_some_and(|it| it.old.is_some());
-                let event = has_old.then(|| Event::OldSecretEnded { token: token.clone() });
+            Command::EndOldSecret { token, used } => {
+                let is_due =
+                    self.tokens.get(token).is_some_and(|it| it.old.is_some() && it.secret == *used);
+                let event = is_due.then(|| Event::OldSecretEnded { token: token.clone() });
                 Ok(done(event))
             }
             Command::Revoke { token } => {
@@ -43,7 +44,11 @@ impl Access {
     fn decide_invite(&self, now: Timestamp, it: &Invite) -> Result<Decision, Rejection> {
         let invitation: InvitationId = it.code.short().parse().expect("hexadecimal is an id");
         if let Some(open) = self.invitations.get(&invitation) {
-            let is_same = open.code == it.code && open.scope == it.scope && open.label == it.label;
+            let is_same = open.code == it.code
+                && open.scope == it.scope
+                && open.label == it.label
+                && open.expires == open.opened.plus_millis(it.valid_ms.min(INVITATION_MS_MAX))
+                && open.token_valid_ms == it.token_valid_ms;
             return if is_same {
                 Ok(Decision::repeat(Reply::Invited { invitation, expires: open.expires }))
             } else {
@@ -51,6 +56,10 @@ impl Access {
             };
         }
         check_scope(&it.scope)?;
+        if it.token_valid_ms == Some(0) {
+            let why = "token_valid_ms is 0; leave it out for a token that does not expire";
+            return Err(Rejection::Invalid(why.to_owned()));
+        }
         if INVITATIONS_MAX <= self.invitations.len() && self.forgettable_invitation(now).is_none() {
             return Err(Rejection::TooManyInvitations);
         }
@@ -79,17 +88,17 @@ impl Access {
         Ok(done((!it.is_withdrawn).then(withdrawn)))
     }
 
-    /// K1.
+    /// K1. Whoever joined may ask again with the same secret, until the token is over.
     fn decide_join(&self, now: Timestamp, it: &Join) -> Result<Decision, Rejection> {
-        let found = self.invitations.iter().find(|(_, open)| open.code == it.code);
-        let (id, invitation) = found.ok_or(Rejection::UnknownInvitation)?;
+        let id: InvitationId = it.code.short().parse().expect("hexadecimal is an id");
+        let found = self.invitations.get(&id).filter(|open| open.code == it.code);
+        let invitation = found.ok_or(Rejection::UnknownInvitation)?;
         if let Some((token, _)) = &invitation.used {
-            let issued = self.tokens.get(token).filter(|issued| issued.knows(&it.secret, now));
-            return match issued {
-                Some(issued) => Ok(Decision::repeat(issued_reply(token, issued))),
-                None => {
-                    Err(Rejection::InvitationSpent { invitation: id.clone(), token: token.clone() })
-                }
+            let issued = self.tokens.get(token);
+            let own = issued.filter(|issued| issued.is_good(now) && issued.knows(&it.secret, now));
+            return match own {
+                Some(own) => Ok(Decision::repeat(issued_reply(token, own))),
+                None => Err(Rejection::InvitationSpent { invitation: id, token: token.clone() }),
             };
         }
         if invitation.is_over(now) {
@@ -101,13 +110,16 @@ impl Access {
             &invitation.scope,
             invitation.token_valid_ms,
             if it.label.is_empty() { &invitation.label } else { &it.label },
-            Some(id),
+            Some(&id),
         )
     }
 
     /// Never refused: whoever reports has nobody to tell.
     fn decide_misuse(&self, id: &InvitationId, address: &str) -> Decision {
-        let is_kept = self.invitations.get(id).is_some_and(|it| it.misuses.len() < MISUSES_MAX);
+        let is_kept = self
+            .invitations
+            .get(id)
+            .is_some_and(|it| it.used.is_some() && it.misuses.len() < MISUSES_MAX);
         let misused =
             || Event::InvitationMisused { invitation: id.clone(), address: address.to_owned() };
         done(is_kept.then(misused))
@@ -115,6 +127,17 @@ impl Access {
 
     fn decide_issue(&self, now: Timestamp, it: &Issue) -> Result<Decision, Rejection> {
         check_scope(&it.scope)?;
+        let token: TokenId = it.secret.short().parse().expect("hexadecimal is an id");
+        if let Some(issued) = self.tokens.get(&token)
+            && issued.secret == it.secret
+            && issued.is_good(now)
+            && issued.scope == it.scope
+            && issued.label == it.label
+            && issued.invitation.is_none()
+            && issued.expires == it.valid_ms.map(|ms| issued.issued.plus_millis(ms))
+        {
+            return Ok(Decision::repeat(issued_reply(&token, issued)));
+        }
         self.issue(now, &it.secret, &it.scope, it.valid_ms, &it.label, None)
     }
 
@@ -128,15 +151,10 @@ impl Access {
         invitation: Option<&InvitationId>,
     ) -> Result<Decision, Rejection> {
         let token: TokenId = secret.short().parse().expect("hexadecimal is an id");
-        if let Some(issued) = self.tokens.get(&token) {
-            let is_same = issued.secret == *secret
-                && issued.scope == *scope
-                && issued.invitation.as_ref() == invitation;
-            return if is_same {
-                Ok(Decision::repeat(issued_reply(&token, issued)))
-            } else {
-                Err(Rejection::Invalid("secret was used for another token".to_owned()))
-            };
+        if self.tokens.contains_key(&token) {
+            return Err(Rejection::Invalid(format!(
+                "secret was used for token {token} already; make another"
+            )));
         }
         if TOKENS_MAX <= self.tokens.len() && self.forgettable_token(now).is_none() {
             return Err(Rejection::TooManyTokens);
@@ -154,16 +172,24 @@ impl Access {
         Ok(Decision::new(vec![Event::TokenIssued(issued).into()], reply))
     }
 
-    /// K3.
+    /// K3. A secret that the token had before is refused: an old call that arrives late must not
+    /// undo a newer rotation.
     fn decide_rotate(&self, now: Timestamp, it: &Rotate) -> Result<Decision, Rejection> {
         let token = self.token(&it.token)?;
         if !token.is_good(now) {
             return Err(Rejection::UnknownToken { token: it.token.clone() });
         }
-        if token.secret == it.secret {
+        if token.secret == it.secret && token.rotated.is_some() {
             let old_until = token.old.as_ref().map_or(now, |(_, until)| *until);
             let reply = Reply::Rotated { token: it.token.clone(), old_until };
             return Ok(Decision::repeat(reply));
+        }
+        let is_old = token.old.as_ref().is_some_and(|(old, _)| *old == it.secret);
+        if is_old || it.secret.short() == it.token.as_str() {
+            return Err(Rejection::Invalid(format!(
+                "secret was one of token {} before; make another",
+                it.token
+            )));
         }
         let old_until = now.plus_millis(it.overlap_ms.min(INVITATION_MS_MAX));
         let (token, secret) = (it.token.clone(), it.secret);
@@ -176,22 +202,35 @@ impl Access {
         self.tokens.get(id).ok_or_else(unknown)
     }
 
-    /// The oldest invitation that is over.
+    /// Of the invitations that are over, the one that is for the longest.
     pub(super) fn forgettable_invitation(&self, now: Timestamp) -> Option<&InvitationId> {
         let over = self.invitations.iter().filter(|(_, it)| it.used.is_some() || it.is_over(now));
-        over.min_by_key(|(id, it)| (it.opened, *id)).map(|(id, _)| id)
+        over.min_by_key(|(id, it)| (it.over_since(), *id)).map(|(id, _)| id)
     }
 
-    /// The oldest token that is over.
+    /// Of the tokens that are over, the one that is for the longest.
     pub(super) fn forgettable_token(&self, now: Timestamp) -> Option<&TokenId> {
         let over = self.tokens.iter().filter(|(_, it)| !it.is_good(now));
-        over.min_by_key(|(id, it)| (it.issued, *id)).map(|(id, _)| id)
+        over.min_by_key(|(id, it)| (it.over_since(), *id)).map(|(id, _)| id)
     }
 }
 
 impl Invitation {
-    fn is_over(&self, now: Timestamp) -> bool {
+    /// Whether nobody can join with it any more, used or not (K1).
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
         self.is_withdrawn || self.expires <= now
+    }
+
+    /// One that was withdrawn counts until it would have expired: a call to open it that arrives
+    /// late must find it.
+    fn over_since(&self) -> Timestamp {
+        self.used.as_ref().map_or(self.expires, |(_, at)| *at)
+    }
+}
+
+impl Token {
+    fn over_since(&self) -> Option<Timestamp> {
+        [self.revoked, self.expires].into_iter().flatten().min()
     }
 }
 

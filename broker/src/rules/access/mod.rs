@@ -1,12 +1,16 @@
 //! Who may do what: invitations and the tokens made with them.
 //!
-//! Kept in the reserved workspace [`WorkspaceId::system`] by the same rules as everything else.
-//! Secrets and codes are made by whoever asks and come in as hashes, so a command that is sent
-//! again is recognised by them and needs no idempotency key.
+//! Kept in the reserved workspace [`system`](tasuki_proto::id::WorkspaceId::system) by the same
+//! rules as everything else. Secrets and codes are made by whoever asks and come in as hashes, so a command that is sent
+//! again is recognised by them and needs no idempotency key. A code names its invitation and a
+//! first secret its token: their ids are the first 64 bits of these hashes.
 //!
 //! - **K1** A code makes at most one token, and none after its invitation expired or was withdrawn.
 //! - **K2** A token that was revoked or has expired is never good again.
-//! - **K3** Scope, once granted, does not change: a rotation only changes the secret.
+//! - **K3** Scope and expiry, once granted, do not change: a rotation only changes the secret.
+//!
+//! The last token that may administer can be revoked like any other: whoever starts the broker
+//! can make a new one.
 //!
 //! Not here: what each call takes (`grpc/auth`), and who is connected (`access`).
 
@@ -23,10 +27,10 @@ use tasuki_proto::{
 
 pub use self::scope::{Roles, Scope};
 
-/// Invitations remembered. Past it the oldest that is over is forgotten.
+/// Invitations remembered. Past it the one that is over for the longest is forgotten.
 pub const INVITATIONS_MAX: usize = 1000;
 
-/// Tokens remembered. Past it the oldest that is over is forgotten.
+/// Tokens remembered. Past it the one that is over for the longest is forgotten.
 pub const TOKENS_MAX: usize = 10_000;
 
 /// Attempts to use a code again that are remembered of one invitation.
@@ -108,9 +112,10 @@ pub enum Command {
     },
     Issue(Issue),
     Rotate(Rotate),
-    /// The new secret was used: the old one ends.
+    /// A secret was used: if it is the newest, the one before ends.
     EndOldSecret {
         token: TokenId,
+        used: SecretHash,
     },
     Revoke {
         token: TokenId,

@@ -12,12 +12,19 @@ use tasuki_proto::id::{Epoch, NodeId, RoleId, Timestamp, TokenId, Toolset};
 
 use super::{Caller, Context, Decision, Event, Rejection, Reply};
 
-/// Nodes of one workspace. Each stays in memory, since its epoch must never begin anew.
+/// Nodes of one workspace. Past it the oldest that is away and hosts no role is forgotten.
 pub const NODES_MAX: usize = 4096;
+
+/// Nodes of one token, a 64th of all: a token is one machine's, which may run a node in each of
+/// many directories. Past it the token's own oldest that is away and hosts no role is forgotten.
+pub const NODES_PER_TOKEN_MAX: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directory {
     pub nodes: BTreeMap<NodeId, Node>,
+    /// The highest epoch of the nodes forgotten. New ones begin above it, so that no epoch of
+    /// theirs comes back (D1).
+    pub forgotten: Epoch,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +68,8 @@ pub struct NodeRegistered {
     pub roles: Vec<RoleSpec>,
     pub software: String,
     pub token: Option<TokenId>,
+    /// The node that was forgotten to make room.
+    pub replaces: Option<NodeId>,
 }
 
 impl Directory {
@@ -72,18 +81,19 @@ impl Directory {
             .map(|(id, _)| id)
     }
 
-    /// Whether this connection may act, and as this role (D1).
+    /// Whether this connection may act, and as this role (D1, D3).
     pub fn check(&self, caller: &Caller, role: Option<&RoleId>) -> Result<(), Rejection> {
         let Some((id, epoch)) = &caller.node else { return Ok(()) };
-        let current = self.nodes.get(id).map_or(Epoch::NONE, |node| node.epoch);
-        let Some(node) = self.nodes.get(id).filter(|_| *epoch == current) else {
-            return Err(Rejection::StaleEpoch { node: id.clone(), presented: *epoch, current });
-        };
-        if let (Some(token), Some(owner)) = (&caller.token, &node.token)
+        let found = self.nodes.get(id);
+        if let (Some(token), Some(owner)) = (&caller.token, found.and_then(|it| it.token.as_ref()))
             && token != owner
         {
             return Err(Rejection::NodeForbidden { node: id.clone(), owner: owner.clone() });
         }
+        let Some(node) = found.filter(|node| *epoch == node.epoch) else {
+            let current = found.map_or(Epoch::NONE, |node| node.epoch);
+            return Err(Rejection::StaleEpoch { node: id.clone(), presented: *epoch, current });
+        };
         if let Some(role) = role
             && !node.roles.iter().any(|spec| spec.role == *role)
         {
@@ -118,21 +128,55 @@ impl Directory {
                 return Err(Rejection::RoleInUse { role: spec.role.clone(), node: host.clone() });
             }
         }
-        if !self.nodes.contains_key(&register.node) && NODES_MAX <= self.nodes.len() {
-            return Err(Rejection::TooManyNodes);
-        }
-        let epoch = self.nodes.get(&register.node).map_or(Epoch::NONE, |node| node.epoch).next();
+        let earlier = self.nodes.get(&register.node);
+        let replaces = match earlier {
+            Some(_) => None,
+            None => self.room(now, context, caller.token.as_ref())?.cloned(),
+        };
+        let gone = replaces.as_ref().map_or(Epoch::NONE, |gone| self.nodes[gone].epoch);
+        let before = earlier.map_or_else(|| self.forgotten.max(gone), |node| node.epoch);
+        let epoch = before.next();
         let registered = NodeRegistered {
             node: register.node.clone(),
             epoch,
             roles: register.roles.clone(),
             software: register.software.clone(),
             token: caller.token.clone(),
+            replaces,
         };
         Ok(Decision::new(vec![Event::NodeRegistered(registered)], Reply::Registered { epoch }))
     }
 
+    /// The node to forget so that there is room for a new one; `None` where there is room.
+    fn room(
+        &self,
+        now: Timestamp,
+        context: &Context,
+        token: Option<&TokenId>,
+    ) -> Result<Option<&NodeId>, Rejection> {
+        let is_own = |node: &Node| token.is_some() && node.token.as_ref() == token;
+        let oldest_away = |may_go: &dyn Fn(&Node) -> bool| {
+            let away = self.nodes.iter().filter(|(id, node)| {
+                may_go(node) && node.roles.is_empty() && !context.presence.is_node_live(id, now)
+            });
+            away.min_by_key(|(id, node)| (node.registered, *id)).map(|(id, _)| id)
+        };
+        if let Some(token) = token
+            && NODES_PER_TOKEN_MAX <= self.nodes.values().filter(|node| is_own(node)).count()
+        {
+            let full = || Rejection::TooManyNodesOfToken { token: token.clone() };
+            return oldest_away(&is_own).map(Some).ok_or_else(full);
+        }
+        if NODES_MAX <= self.nodes.len() {
+            return oldest_away(&|_| true).map(Some).ok_or(Rejection::TooManyNodes);
+        }
+        Ok(None)
+    }
+
     pub(super) fn apply(&mut self, now: Timestamp, it: &NodeRegistered) {
+        if let Some(gone) = it.replaces.as_ref().and_then(|gone| self.nodes.remove(gone)) {
+            self.forgotten = self.forgotten.max(gone.epoch);
+        }
         for node in self.nodes.values_mut() {
             node.roles.retain(|spec| !it.roles.iter().any(|new| new.role == spec.role));
         }
@@ -144,7 +188,7 @@ impl Directory {
             token: it.token.clone(),
         };
         let earlier = self.nodes.insert(it.node.clone(), node);
-        let earlier = earlier.map_or(Epoch::NONE, |node| node.epoch);
+        let earlier = earlier.map_or(self.forgotten, |node| node.epoch);
         assert!(earlier < it.epoch, "D1: epoch {} of {} after {earlier}", it.epoch, it.node);
     }
 }

@@ -80,7 +80,9 @@ impl State {
         let now = self.now();
         self.last_active = now;
         let answer = self.carry_out(now, request);
-        if answer.is_ok() {
+        // An answer that is given again rests on no check of who asks.
+        let may_act = self.workspace.directory.check(&request.caller, request.command.role());
+        if answer.is_ok() && may_act.is_ok() {
             if let Some((node, _)) = &request.caller.node {
                 self.context.presence.node_seen(node, now);
             }
@@ -124,6 +126,7 @@ impl State {
             reply: decision.reply,
             is_repeat: decision.is_repeat,
         });
+        let moved = self.moved_roles(&record.events);
         self.workspace.apply(&record);
         self.writer.append(Append {
             sequence: record.sequence,
@@ -136,6 +139,9 @@ impl State {
             if let Some(loop_id) = event.loop_id() {
                 self.wake(&loop_id.clone());
             }
+        }
+        for (role, node) in moved {
+            self.end_waits_of(&role, &node);
         }
         let executed = Executed {
             reply: record.reply.clone(),

@@ -1,12 +1,12 @@
 //! Parked waits and what ends them.
 
-use tasuki_proto::id::{LoopId, RoleId};
+use tasuki_proto::id::{LoopId, NodeId, RoleId};
 
 use super::{
     super::waits::{Parked, Question, Sink, Told, WAITS_MAX, WaitId},
     State,
 };
-use crate::rules::{Rejection, turn::Standing};
+use crate::rules::{Event, Rejection, turn::Standing};
 
 impl State {
     pub(in crate::workspace) fn park(
@@ -79,6 +79,35 @@ impl State {
             if let Some(parked) = self.waits.take(&question) {
                 self.end_wait(&question, parked);
             }
+        }
+    }
+
+    /// Roles that these events take from a node, and from which.
+    pub(in crate::workspace) fn moved_roles(&self, events: &[Event]) -> Vec<(RoleId, NodeId)> {
+        let mut moved = Vec::new();
+        for event in events {
+            let Event::NodeRegistered(it) = event else { continue };
+            for spec in &it.roles {
+                let host = self.workspace.directory.host(&spec.role);
+                if let Some(host) = host.filter(|host| **host != it.node) {
+                    moved.push((spec.role.clone(), host.clone()));
+                }
+            }
+        }
+        moved
+    }
+
+    /// Ends the waits of a role that another node took from `node`: they would pass for signs of
+    /// life, and tell two nodes that they can start.
+    pub(in crate::workspace) fn end_waits_of(&mut self, role: &RoleId, node: &NodeId) {
+        if !self.waits.is_waiting(role) {
+            return;
+        }
+        let of_role = self.waits.questions().filter(|question| question.role == *role);
+        for question in of_role.cloned().collect::<Vec<_>>() {
+            let Some(parked) = self.waits.take(&question) else { continue };
+            let why = Rejection::RoleForbidden { node: node.clone(), role: role.clone() };
+            self.release(Box::new(move || (parked.sink)(Err(why))));
         }
     }
 }
