@@ -169,7 +169,8 @@ fn what_the_values_may_be() {
     assert!(value::listen(&one("7421")).is_err());
     assert_eq!(value::url(&one("http://[::1]:7420/")), Ok(Some("http://[::1]:7420".into())));
     assert!(value::url(&one("ftp://127.0.0.1:1")).unwrap_err().contains("scheme is ftp"));
-    for bad in ["127.0.0.1:7420", "https://localhost:1", "http://10.0.0.1:7420", "http://a/b"] {
+    assert_eq!(value::url(&one("https://host:7420")), Ok(Some("https://host:7420".into())));
+    for bad in ["127.0.0.1:7420", "http://10.0.0.1:7420", "http://host", "https://a/b"] {
         assert!(value::url(&one(bad)).is_err(), "{bad}");
     }
     assert!(value::roles(&["A".into(), "A=mail".into()]).is_err());
