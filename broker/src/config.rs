@@ -27,10 +27,16 @@ pub struct File {
     pub broker_listen: Option<SocketAddr>,
     #[serde(deserialize_with = "lease")]
     pub lease: Option<Duration>,
+    pub secure: Option<bool>,
+    pub advertise: Option<String>,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
     workspace: Option<IgnoredAny>,
     listen: Option<IgnoredAny>,
     broker: Option<IgnoredAny>,
     roles: Option<IgnoredAny>,
+    shared: Option<IgnoredAny>,
     toolsets: Option<IgnoredAny>,
     hold: Option<IgnoredAny>,
     log_format: Option<IgnoredAny>,
@@ -115,11 +121,17 @@ mod tests {
     fn a_file_shared_with_a_node_gives_the_brokers_settings() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
-        fs::write(&path, "data = \"/d\"\nlease = \"2m\"\nroles = [\"A\"]\n").unwrap();
+        let text = "data = \"/d\"\nlease = \"2m\"\nroles = [\"A\"]\nshared = [\"A\"]\n\
+                    secure = true\nadvertise = \"h:1\"\ntls_cert = \"c\"\ntls_key = \"k\"\n\
+                    client_ca = \"a\"\n";
+        fs::write(&path, text).unwrap();
         for file in [read(Some(&path), None), read(None, Some(folder.path()))] {
             let file = file.unwrap();
             assert_eq!(file.data.as_deref(), Some(Path::new("/d")));
             assert_eq!(file.lease, Some(Duration::from_secs(120)));
+            assert_eq!((file.secure, file.advertise.as_deref()), (Some(true), Some("h:1")));
+            let paths = [file.tls_cert, file.tls_key, file.client_ca];
+            assert_eq!(paths.map(Option::unwrap), ["c", "k", "a"].map(PathBuf::from));
         }
         for (wrong, why) in [("lease = \"soon\"", "takes a duration"), ("lisen = 1", "lisen")] {
             fs::write(&path, wrong).unwrap();

@@ -14,6 +14,7 @@ pub mod access;
 pub mod admin;
 pub mod clock;
 pub mod config;
+pub mod dial;
 pub mod files;
 pub mod grpc;
 pub mod hash;

@@ -19,7 +19,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::files::{self, SecretFileError};
+use tasuki_broker::{
+    files::{self, SecretFileError},
+    tls::Trusting,
+};
 use tasuki_proto::{
     id::{RoleId, TokenId},
     invitation::{Fingerprint, Trust},
@@ -70,6 +73,9 @@ pub struct Joined {
     /// By the broker's clock; 0: it does not expire.
     #[serde(default)]
     pub expires_ms: u64,
+    /// The invitation it was made with; empty: none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub invitation: String,
 }
 
 impl fmt::Debug for Joined {
@@ -168,7 +174,7 @@ impl Joined {
     ///
     /// # Errors
     /// When the directory cannot be written to; the rotation is then still under way.
-    pub fn end_rotation(mut self, data: &Path, token: &Token) -> io::Result<()> {
+    pub fn end_rotation(&mut self, data: &Path, token: &Token) -> io::Result<()> {
         self.token = token.expose();
         self.write(data)?;
         files::remove(&data.join(ROTATING))
@@ -236,6 +242,15 @@ impl Credentials {
         Ok(found)
     }
 
+    /// Whom a connection trusts, and what it answers when asked who it is.
+    pub fn trusting(&self) -> Trusting {
+        Trusting {
+            trust: self.trust,
+            authorities: self.authorities.clone(),
+            client: self.client.clone(),
+        }
+    }
+
     /// The id of the token, which is no secret.
     pub fn token_id(&self) -> Option<&TokenId> {
         self.token.as_ref().map(|token| &token.id)
@@ -249,7 +264,7 @@ impl Credentials {
 /// When the data directory cannot be read or written to; then the spare stays what it was.
 pub fn keep_spare(data: &Path, spare: &Token) -> io::Result<()> {
     let read = |why: SecretFileError| io::Error::other(why.to_string());
-    let Some(joined) = Joined::read(data).map_err(read)? else { return Ok(()) };
+    let Some(mut joined) = Joined::read(data).map_err(read)? else { return Ok(()) };
     let is_current = Joined::rotating(data).map_err(read)?.as_ref() == Some(spare);
     if is_current && joined.token().is_some_and(|token| token.id == spare.id) {
         joined.end_rotation(data, spare)?;
@@ -287,6 +302,7 @@ mod tests {
             is_any_role: false,
             rights: vec!["read".to_owned()],
             expires_ms: 0,
+            invitation: String::new(),
         }
     }
 

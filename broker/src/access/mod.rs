@@ -35,7 +35,7 @@ pub use self::grant::{
 pub use self::live::Live;
 pub(crate) use self::{
     grant::{Kind, Place},
-    penalty::{FAILURES_PER_CONNECTION_MAX, Penalties, Penalty},
+    penalty::{FAILURES_PER_CONNECTION_MAX, Penalties, Penalty, network},
 };
 use crate::{
     clock::Clock,

@@ -4,7 +4,11 @@
 //!
 //! Not here: serving itself (`tasuki_broker::server`), what a data directory holds (`journal`).
 
+mod administer;
+mod invite;
+mod scope;
 mod serve;
+mod token;
 mod verify;
 
 use std::{
@@ -19,6 +23,8 @@ use tracing_subscriber::EnvFilter;
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;
+/// The broker says no; the reason's code is printed.
+const EXIT_REFUSED: u8 = 1;
 /// The command line or the configuration makes no sense.
 const EXIT_USAGE: u8 = 2;
 /// The data is damaged, or of a newer release.
@@ -30,8 +36,8 @@ const EXIT_DISK: u8 = 74;
 
 /// Keeps the work of coding agents in order: turns, receipts, history.
 ///
-/// Exit codes: 0 fine; 2 wrong usage; 65 the data is damaged; 69 the data directory or the
-/// address cannot be used; 74 a durable write failed.
+/// Exit codes: 0 fine; 1 the broker says no; 2 wrong usage; 65 the data is damaged; 69 the data
+/// directory or the address cannot be used, or the broker not be reached; 74 a durable write failed.
 #[derive(Parser)]
 #[command(name = "tasuki-broker", version, max_term_width = 100)]
 struct Cli {
@@ -54,9 +60,20 @@ enum Command {
     /// The mark is what notices that the newest commits are missing. Without a good one that
     /// loss cannot be seen, so use this only when you know why the mark is gone.
     RepairMark(Data),
+    /// Let one machine join: prints the line that it runs.
+    ///
+    /// The line carries the broker's fingerprint and a code that works once. This reaches the
+    /// running broker through its data directory, which only its owner can read.
+    Invite(invite::Invite),
+    /// See to the invitations there are.
+    #[command(subcommand)]
+    Invitations(invite::Invitations),
+    /// See to tokens: what may act here, and ending it.
+    #[command(subcommand)]
+    Token(token::Command),
 }
 
-#[derive(Args)]
+#[derive(Debug, Args)]
 struct Data {
     /// The data directory, as `tasuki up` takes it; the broker's part is `broker` in it
     /// [default: the platform's data directory]
@@ -96,6 +113,9 @@ pub(crate) fn main() -> ExitCode {
         Command::Serve(it) => serve::run(it),
         Command::Verify(it) => verify::verify(&it),
         Command::RepairMark(it) => verify::repair_mark(&it),
+        Command::Invite(it) => invite::invite(it),
+        Command::Invitations(it) => invite::run(it),
+        Command::Token(it) => token::run(it),
     })
 }
 
@@ -124,4 +144,12 @@ fn directory(data: &Data, file: &config::File) -> PathBuf {
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// The only place that writes to stderr beside the log: what a person should know.
+fn tell(lines: &str) {
+    if !lines.is_empty() {
+        let mut err = std::io::stderr().lock();
+        let _ = writeln!(err, "{lines}").and_then(|()| err.flush());
+    }
 }

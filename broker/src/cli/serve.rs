@@ -2,10 +2,11 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
     time::Duration,
 };
 
-use clap::Args;
+use clap::{Args, builder::FalseyValueParser};
 use tasuki_broker::{
     config,
     journal::{
@@ -13,11 +14,13 @@ use tasuki_broker::{
         sled::{Durability, Options},
     },
     server::{Broker, Settings, StartError},
+    tls::TlsError,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    Data, EXIT_DISK, EXIT_OK, EXIT_UNAVAILABLE, EXIT_USAGE, directory, exit_code, file, say,
+    Data, EXIT_DAMAGED, EXIT_DISK, EXIT_OK, EXIT_UNAVAILABLE, EXIT_USAGE, directory, exit_code,
+    file, say,
 };
 
 /// Where gRPC is unless anyone says so.
@@ -34,8 +37,33 @@ pub(super) struct Serve {
     data: Data,
 
     /// Where to listen for gRPC; port 0 takes a free one [default: 127.0.0.1:7420]
+    ///
+    /// Off loopback, TLS and tokens are always on: `tasuki-broker invite` lets others in.
     #[arg(long, env = "TASUKI_BROKER_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+
+    /// Ask for TLS and tokens on a loopback address too, such as behind a tunnel
+    #[arg(long, env = "TASUKI_SECURE", value_parser = FalseyValueParser::new())]
+    secure: bool,
+
+    /// Under which name others reach it; goes into invitations and into a new certificate
+    /// [default: this machine's address]
+    #[arg(long, env = "TASUKI_ADVERTISE", value_name = "HOST[:PORT]")]
+    advertise: Option<String>,
+
+    /// A certificate to show, and those between it and its authority, in PEM; turns TLS and
+    /// tokens on [default: one of its own making, known by its fingerprint]
+    #[arg(long, env = "TASUKI_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+
+    /// Its key, in PEM
+    #[arg(long, env = "TASUKI_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+
+    /// Let only those connect who show a certificate of an authority in this file (PEM), beside
+    /// their token; turns TLS and tokens on
+    #[arg(long, env = "TASUKI_CLIENT_CA", value_name = "FILE")]
+    client_ca: Option<PathBuf>,
 
     /// How long a turn may be held without a sign of life [default: 15m]
     #[arg(long, env = "TASUKI_LEASE", value_name = "DURATION", value_parser = config::duration)]
@@ -55,6 +83,17 @@ pub(super) fn run(it: Serve) -> u8 {
         let ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         settings.lease_ms = ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX);
     }
+    settings.secure = it.secure || file.secure.unwrap_or(false);
+    settings.advertise = it.advertise.or(file.advertise);
+    settings.client_ca = it.client_ca.or(file.client_ca);
+    settings.tls = match (it.tls_cert.or(file.tls_cert), it.tls_key.or(file.tls_key)) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (Some(_), None) | (None, Some(_)) => {
+            tracing::error!("a certificate and its key go together: tls_cert and tls_key");
+            return EXIT_USAGE;
+        }
+    };
     if it.unsynced {
         settings.storage = Options { durability: Durability::Unsynced };
     }
@@ -76,15 +115,21 @@ async fn serve(settings: Settings) -> u8 {
             return match error {
                 StartError::Journal(JournalError::Storage(_)) => EXIT_UNAVAILABLE,
                 StartError::Journal(error) => exit_code(&error),
+                StartError::Tls(TlsError::Lost { .. }) => EXIT_DAMAGED,
+                StartError::Tls(TlsError::Unwritable { .. }) => EXIT_UNAVAILABLE,
+                StartError::Tls(_) | StartError::Advertise(_) => EXIT_USAGE,
                 StartError::Listen { .. }
-                | StartError::NotLoopback(_)
                 | StartError::Administration(_)
                 | StartError::Tokens(_)
                 | StartError::Reflection(_) => EXIT_UNAVAILABLE,
             };
         }
     };
-    say(&format!("listening on http://{} (broker gRPC)", broker.address()));
+    say(&format!("listening on {} (broker gRPC)", broker.url()));
+    if let Some(fingerprint) = broker.fingerprint() {
+        say(&format!("advertised as https://{}", broker.advertised()));
+        say(&format!("certificate SHA-256 {fingerprint}"));
+    }
     tokio::select! {
         why = broker.failed() => {
             tracing::error!("{why}; acknowledged work is on disk, start again once it is well");

@@ -1,56 +1,53 @@
 //! Connections, before HTTP/2 knows them: how many, and how long they may say nothing.
 //!
 //! tonic has no bound on either: silent connections would stay for ever, each with its buffers.
+//!
+//! **Invariant:** accepting never waits for a peer, nor for a place: who finds none is closed at
+//! once, so that the next one in the queue is heard.
 
-use std::{
-    io,
-    net::SocketAddr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use futures::Stream;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::Sleep,
+    sync::mpsc,
 };
+use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::transport::server::Connected;
-use tracing::warn;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
 
-use super::Peer;
-
-/// Connections at once. Each costs some 24 KiB and a file descriptor, of which a process often
-/// has 20,000.
-pub const CONNECTIONS_MAX: usize = 10_000;
-
-/// How long a new connection may take to say that it speaks HTTP/2, in milliseconds.
-pub const SILENT_MS_MAX: u64 = 8_000;
-
-/// What every HTTP/2 client says first (RFC 9113, section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+use super::{
+    Peer,
+    connection::{Connection, Newcomer, Wire},
+    limits::STALLED_MS_MAX,
+    places::{Places, Shares},
+};
+use crate::tls::ALPN_H2;
 
 /// How long to wait when the system has no descriptor for another connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Accepted connections, bounded in number.
+/// Connections that HTTP/2 has not yet taken. It takes them at once.
+const TAKEN_AT_ONCE: usize = 16;
+
+type Accepted = mpsc::Sender<io::Result<Connection>>;
+
+/// Accepted connections, bounded in number; with `tls` they are a guarded broker's.
 pub(super) fn connections(
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     stopping: CancellationToken,
 ) -> impl Stream<Item = io::Result<Connection>> {
     raise_descriptor_limit();
-    let (accepted, connections) = mpsc::channel(16);
-    tokio::spawn(async move {
-        tokio::select! {
-            () = accept(listener, accepted) => {}
-            () = stopping.cancelled() => {}
-        }
-    });
+    let (accepted, connections) = mpsc::channel(TAKEN_AT_ONCE);
+    let door = Door {
+        places: Places::new(if tls.is_some() { Shares::GUARDED } else { Shares::OPEN }),
+        tls,
+        accepted,
+        stopping,
+    };
+    tokio::spawn(door.keep(listener));
     ReceiverStream::new(connections)
 }
 
@@ -64,112 +61,94 @@ fn raise_descriptor_limit() {
     }
 }
 
-async fn accept(listener: TcpListener, accepted: mpsc::Sender<io::Result<Connection>>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let (stream, address) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-                continue;
+struct Door {
+    places: Places,
+    tls: Option<TlsAcceptor>,
+    accepted: Accepted,
+    stopping: CancellationToken,
+}
+
+impl Door {
+    async fn keep(self, listener: TcpListener) {
+        let mut turned_away = 0_u64;
+        loop {
+            let next = tokio::select! {
+                next = listener.accept() => next,
+                () = self.stopping.cancelled() => return,
+            };
+            let (stream, address) = match next {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
+                }
+            };
+            let peer = Peer::new(address);
+            match self.places.take(address.ip(), peer.is_cut().clone()) {
+                Ok(place) => {
+                    let place = Arc::new(place);
+                    let peer = Arc::new(peer.at(&place));
+                    let newcomer = Newcomer::new(peer, place, self.tls.is_some());
+                    if !self.enter(stream, newcomer).await {
+                        return;
+                    }
+                }
+                Err(full) => {
+                    turned_away += 1;
+                    if turned_away.is_power_of_two() {
+                        warn!(%address, turned_away, "closed a new connection: {full}");
+                    }
+                }
             }
+        }
+    }
+
+    /// Whether anybody still takes connections.
+    async fn enter(&self, stream: TcpStream, newcomer: Newcomer) -> bool {
+        tune(&stream);
+        let Some(tls) = self.tls.clone() else {
+            let connection = Connection::new(Wire::Plain(stream), newcomer);
+            return self.accepted.send(Ok(connection)).await.is_ok();
         };
-        // A socket that is gone already fails at its first read.
-        let _ = stream.set_nodelay(true);
-        if accepted.send(Ok(Connection::new(stream, address, place))).await.is_err() {
-            return;
-        }
+        let (accepted, stopping) = (self.accepted.clone(), self.stopping.clone());
+        // As many at once as there may be strangers.
+        tokio::spawn(async move {
+            let address = newcomer.peer.address;
+            tokio::select! {
+                encrypted = encrypt(tls, stream, newcomer) => match encrypted {
+                    // Nobody takes it: the broker stops.
+                    Ok(connection) => drop(accepted.send(Ok(connection)).await),
+                    Err(error) => debug!(%address, %error, "no TLS"),
+                },
+                () = stopping.cancelled() => {}
+            }
+        });
+        true
     }
 }
 
-/// A connection that must begin with HTTP/2's preface, and soon.
-pub(super) struct Connection {
+/// A socket that is gone already fails at its first read.
+fn tune(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, STALLED_MS_MAX);
+}
+
+async fn encrypt(
+    tls: TlsAcceptor,
     stream: TcpStream,
-    /// Bytes of the preface still to come and the time for them; `None` once they were seen.
-    preface: Option<(usize, Pin<Box<Sleep>>)>,
-    peer: Arc<Peer>,
-    /// Resolves once the connection is to end.
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Connection {
-    fn new(stream: TcpStream, address: SocketAddr, place: OwnedSemaphorePermit) -> Self {
-        let patience = tokio::time::sleep(Duration::from_millis(SILENT_MS_MAX));
-        let peer = Arc::new(Peer::new(address));
-        let cut = Box::pin(peer.is_cut().clone().cancelled_owned());
-        Self { stream, preface: Some((0, Box::pin(patience))), peer, cut, _place: place }
+    mut newcomer: Newcomer,
+) -> io::Result<Connection> {
+    let cut = newcomer.peer.is_cut().clone();
+    let stream = tokio::select! {
+        opened = tls.accept(stream) => opened?,
+        () = newcomer.patience.as_mut() => return Err(io::ErrorKind::TimedOut.into()),
+        () = cut.cancelled() => return Err(io::ErrorKind::ConnectionAborted.into()),
+    };
+    // Whoever speaks gRPC says so; another protocol's client may have been led here.
+    if stream.get_ref().1.alpn_protocol() != Some(ALPN_H2) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it did not ask for HTTP/2"));
     }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if this.cut.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        let before = buf.filled().len();
-        let read = Pin::new(&mut this.stream).poll_read(cx, buf);
-        let Some((seen, patience)) = &mut this.preface else { return read };
-        if read.is_pending() {
-            ready!(patience.as_mut().poll(cx));
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        ready!(read)?;
-        let new = &buf.filled()[before..];
-        let expected = &PREFACE[*seen..];
-        let compared = new.len().min(expected.len());
-        if new[..compared] != expected[..compared] {
-            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
-        }
-        *seen += compared;
-        if *seen == PREFACE.len() {
-            this.preface = None;
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = Arc<Peer>;
-
-    fn connect_info(&self) -> Arc<Peer> {
-        Arc::clone(&self.peer)
-    }
+    Ok(Connection::new(Wire::Tls(Box::new(stream)), newcomer))
 }

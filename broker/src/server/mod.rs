@@ -1,36 +1,47 @@
 //! A running broker: storage, workspaces, the port they are reached at.
 
 mod accept;
+mod advertise;
+mod connection;
+mod limits;
 mod peer;
+mod places;
+mod settings;
 
 use std::{
-    fmt, io,
+    fmt,
     net::SocketAddr,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use tasuki_proto::{limits::LEASE_MS, token::Token};
+use tasuki_proto::{invitation::Fingerprint, token::Token};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use self::advertise::Advertised;
 pub use self::{
-    accept::{CONNECTIONS_MAX, SILENT_MS_MAX},
+    limits::{
+        CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, SILENT_MS_MAX, STALLED_MS_MAX,
+        STRANGER_MS_MAX, STRANGERS_MAX, STRANGERS_PER_ADDRESS_MAX,
+    },
     peer::Peer,
+    settings::{Settings, StartError},
 };
 use crate::{
     access::Tokens,
-    admin::{self, AdminError, Serving},
+    admin::{self, Serving},
     clock::Clock,
     grpc,
-    journal::{
-        Journal, JournalError,
-        sled::{Options, SledJournal},
-    },
-    workspace::{ExecuteError, IDLE_MS, Settings as WorkspaceSettings, Workspaces},
+    journal::{Journal, JournalError, sled::SledJournal},
+    tls::{ALPN_H2, ServerIdentity, TlsError},
+    workspace::{Settings as WorkspaceSettings, Workspaces},
 };
+
+/// The certificate of a broker's own making, in its part of a data directory.
+pub const TLS_FOLDER: &str = "tls";
 
 /// Between two looks at whether old commits are kept for the sake of few workspaces.
 const UNPIN_EVERY: Duration = Duration::from_secs(10);
@@ -38,58 +49,11 @@ const UNPIN_EVERY: Duration = Duration::from_secs(10);
 /// How long open calls may take to end when the broker stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(3);
 
-/// HTTP/2 streams open at once on one connection. One connection was seen to break down
-/// somewhere between 2,000 and 4,000.
-const STREAMS_MAX: u32 = 1000;
-
-/// Keep-alive towards a peer that may be gone: a ping after this much quiet, and this long for
-/// its answer. Both together stay under 15 s.
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);
-const KEEP_ALIVE_WITHIN: Duration = Duration::from_secs(6);
-
-/// What a broker is started with.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The data directory; made when it is not there.
-    pub data: PathBuf,
-    /// Where to listen for gRPC.
-    pub listen: SocketAddr,
-    /// Of a held turn, in milliseconds.
-    pub lease_ms: u64,
-    /// Quiet time after which a workspace leaves memory, in milliseconds.
-    pub idle_ms: u64,
-    pub storage: Options,
-}
-
-impl Settings {
-    pub fn new(data: PathBuf, listen: SocketAddr) -> Self {
-        Self { data, listen, lease_ms: LEASE_MS, idle_ms: IDLE_MS, storage: Options::default() }
-    }
-}
-
-/// Why a broker does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    #[error("cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
-    #[error(
-        "{0} is not a loopback address; listening elsewhere needs TLS and tokens, which this \
-         release does not have"
-    )]
-    NotLoopback(SocketAddr),
-    #[error(transparent)]
-    Administration(#[from] AdminError<ExecuteError>),
-    #[error("the tokens cannot be read: {0}")]
-    Tokens(#[from] ExecuteError),
-    #[error("the service descriptions are not readable: {0}")]
-    Reflection(#[from] tonic_reflection::server::Error),
-}
-
 /// A broker that runs until [`Broker::stop`], or until its storage fails.
 pub struct Broker {
     address: SocketAddr,
+    advertised: Advertised,
+    fingerprint: Option<Fingerprint>,
     workspaces: Workspaces,
     journal: Arc<dyn Journal>,
     stopping: CancellationToken,
@@ -109,9 +73,6 @@ impl Broker {
     /// # Errors
     /// What is wrong with the data, the directory or the address.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        if !settings.listen.ip().is_loopback() {
-            return Err(StartError::NotLoopback(settings.listen));
-        }
         let (data, storage) = (settings.data.clone(), settings.storage);
         let opened = tokio::task::spawn_blocking(move || SledJournal::open(&data, storage)).await;
         let journal = opened.unwrap_or_else(|panic| {
@@ -141,25 +102,35 @@ impl Broker {
         let clock = Clock::system();
         let workspaces = Workspaces::start(journal.clone(), clock.clone(), shared, on_fatal).await;
         let stopping = CancellationToken::new();
-        let tokens = Tokens::start(&workspaces, clock, false, stopping.clone()).await?;
+        let is_guarded = settings.is_guarded();
+        let tokens = Tokens::start(&workspaces, clock, is_guarded, stopping.clone()).await?;
         let listen = |source| StartError::Listen { address: settings.listen, source };
         let listener = TcpListener::bind(settings.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let advertised = Advertised::new(settings.advertise.as_deref(), address)?;
+        let identity = identity(&settings, &advertised.names(address))?;
+        let tls = acceptor(&settings, identity.as_ref())?;
+        assert_eq!(tls.is_some(), tokens.is_guarded(), "TLS and tokens come together");
+        let fingerprint = identity.as_ref().map(ServerIdentity::fingerprint);
         let routes = grpc::routes(&workspaces, &tokens, &stopping)?;
-        let connections = accept::connections(listener, stopping.clone());
+        let connections = accept::connections(listener, tls, stopping.clone());
         let server = tonic::transport::Server::builder()
-            .max_concurrent_streams(STREAMS_MAX)
-            .http2_keepalive_interval(Some(KEEP_ALIVE_EVERY))
-            .http2_keepalive_timeout(Some(KEEP_ALIVE_WITHIN))
-            .http2_max_header_list_size(Some(16 * 1024))
+            .max_concurrent_streams(limits::STREAMS_MAX)
+            .http2_keepalive_interval(Some(limits::KEEP_ALIVE_EVERY))
+            .http2_keepalive_timeout(Some(limits::KEEP_ALIVE_WITHIN))
+            .http2_max_header_list_size(Some(limits::HEADER_BYTES_MAX))
+            .http2_max_pending_accept_reset_streams(Some(limits::RESETS_UNSEEN_MAX))
+            .http2_max_local_error_reset_streams(Some(limits::RESETS_OWED_MAX))
+            .initial_stream_window_size(limits::STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(limits::CONNECTION_WINDOW_BYTES)
             .layer(grpc::Guard::new(tokens.clone()))
             .add_routes(routes)
             .serve_with_incoming_shutdown(connections, stopping.clone().cancelled_owned());
         let serving = Serving {
             address,
-            advertise: address.to_string(),
-            fingerprint: None,
-            is_vouched_for: false,
+            advertise: advertised.to_string(),
+            fingerprint,
+            is_vouched_for: identity.as_ref().is_some_and(ServerIdentity::is_vouched_for),
         };
         let may = |token: &Token| tokens.administrates(token);
         let issue = async |secret| tokens.issue_administrator(secret, admin::LABEL).await;
@@ -172,12 +143,28 @@ impl Broker {
         tokio::spawn(keep_unpinned(workspaces.clone(), stopping.clone()));
         info!(%address, data = %settings.data.display(), "broker started");
         let server = Mutex::new(Some(server));
-        Ok(Self { address, workspaces, journal, stopping, server, fatal })
+        Ok(Self { address, advertised, fingerprint, workspaces, journal, stopping, server, fatal })
     }
 
     /// Where it listens, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The same as a URL.
+    pub fn url(&self) -> String {
+        let scheme = if self.fingerprint.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// `HOST:PORT` under which others reach it.
+    pub fn advertised(&self) -> String {
+        self.advertised.to_string()
+    }
+
+    /// Of the certificate it shows; `None`: it is open, and shows none.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.fingerprint
     }
 
     /// Resolves when the storage failed: the process must end then, with this to say.
@@ -206,6 +193,26 @@ impl Broker {
         }
         self.journal.close().await
     }
+}
+
+/// What a guarded broker shows.
+fn identity(settings: &Settings, names: &[String]) -> Result<Option<ServerIdentity>, TlsError> {
+    if !settings.is_guarded() {
+        return Ok(None);
+    }
+    let identity = match &settings.tls {
+        Some((cert, key)) => ServerIdentity::given(cert, key),
+        None => ServerIdentity::own(&settings.data.join(TLS_FOLDER), names),
+    };
+    identity.map(Some)
+}
+
+fn acceptor(
+    settings: &Settings,
+    identity: Option<&ServerIdentity>,
+) -> Result<Option<TlsAcceptor>, TlsError> {
+    let client_ca = settings.client_ca.as_deref();
+    identity.map(|it| it.acceptor(client_ca, &[ALPN_H2])).transpose()
 }
 
 /// Lets old commits be dropped that a quiet workspace holds on to.

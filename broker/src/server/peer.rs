@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -12,6 +12,8 @@ use std::{
 
 use tasuki_proto::id::TokenId;
 use tokio_util::sync::CancellationToken;
+
+use super::places::Place;
 
 /// Tokens shown on one connection that are remembered. A connection that shows more is cut: a
 /// node has one, a proxy in front of many nodes is not foreseen.
@@ -27,6 +29,8 @@ pub struct Peer {
     cut: CancellationToken,
     failures: AtomicU32,
     bearers: Mutex<BTreeSet<TokenId>>,
+    /// Its connection's, which may be gone while a call is still answered.
+    place: Weak<Place>,
 }
 
 impl Peer {
@@ -36,7 +40,12 @@ impl Peer {
             cut: CancellationToken::new(),
             failures: AtomicU32::new(0),
             bearers: Mutex::default(),
+            place: Weak::new(),
         }
+    }
+
+    pub(super) fn at(self, place: &Arc<Place>) -> Self {
+        Self { place: Arc::downgrade(place), ..self }
     }
 
     /// Ends the connection as if the network had.
@@ -65,7 +74,7 @@ impl Peer {
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Notes that a token was shown here; whether it is the first time.
+    /// Notes that a good token was shown here; whether it is the first time.
     pub(crate) fn bears(&self, token: &TokenId) -> bool {
         let mut bearers = self.bearers.lock().unwrap_or_else(PoisonError::into_inner);
         if bearers.contains(token) {
@@ -74,6 +83,9 @@ impl Peer {
         if BEARERS_MAX <= bearers.len() {
             self.cut();
             return false;
+        }
+        if let Some(place) = self.place.upgrade() {
+            place.become_known();
         }
         bearers.insert(token.clone())
     }

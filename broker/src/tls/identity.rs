@@ -11,13 +11,14 @@ use rustls::{
 use tasuki_proto::invitation::Fingerprint;
 use tokio_rustls::TlsAcceptor;
 
-use super::{TlsError, VERSIONS, fingerprint, kept, protocols, provider};
+use super::{TlsError, VERSIONS, fingerprint, issuer, kept, protocols, provider};
 
 /// A server's certificate and key. `Debug` shows the fingerprint alone.
 #[derive(Clone)]
 pub struct ServerIdentity {
     pair: Arc<CertifiedKey>,
     fingerprint: Fingerprint,
+    is_vouched_for: bool,
 }
 
 impl ServerIdentity {
@@ -47,12 +48,19 @@ impl ServerIdentity {
         let pair = pair(cert, key)?;
         let leaf = pair.end_entity_cert().map_err(|why| mismatch(cert, key, why))?;
         let fingerprint = fingerprint(leaf);
-        Ok(Self { pair: Arc::new(pair), fingerprint })
+        let is_vouched_for = issuer::is_of_its_own(leaf) == Some(false);
+        Ok(Self { pair: Arc::new(pair), fingerprint, is_vouched_for })
     }
 
     /// The SHA-256 of the certificate: what clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    /// An authority signed it: whoever trusts that authority need not pin it, and had better not,
+    /// since authorities' certificates are replaced every few months.
+    pub fn is_vouched_for(&self) -> bool {
+        self.is_vouched_for
     }
 
     /// Accepts clients that speak one of `alpn`; with `client_ca`, those alone that show a

@@ -13,6 +13,7 @@
 mod connect;
 mod error;
 mod identity;
+mod issuer;
 mod kept;
 mod pinned;
 #[cfg(test)]

@@ -1,37 +1,31 @@
-//! The broker as these commands reach it: directly, over gRPC.
+//! The broker as these commands reach it: directly, over gRPC, with what this machine joined with.
 //!
 //! A command that changes something is sent under one key, again and again until an answer comes
 //! or patience ends. Then it says "may or may not have taken effect", never "failed".
 
 use std::time::Duration;
 
-use tasuki_proto::{id::WorkspaceId, reason::Reason, wire};
-use tokio::time::sleep;
-use tonic::{
-    Code, Response, Status,
-    transport::{Channel, Endpoint},
+use tasuki_broker::dial::{Channel, DialError, dial, refused_later};
+use tasuki_proto::{
+    id::WorkspaceId,
+    reason::Reason,
+    wire::{self, access_client::AccessClient},
 };
+use tokio::time::sleep;
+use tonic::{Code, Response, Status};
 
 use super::{Failure, keys};
 use crate::{
     config::{BROKER_DEFAULT, Config},
+    credentials::{Credentials, keep_spare},
     paths::NodeFile,
 };
-
-/// To open a connection: it is on this machine.
-const CONNECT: Duration = Duration::from_secs(2);
-
-/// For one answer. A durable write on a slow disk takes a second; a person waits ten.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// How often one command is sent before its outcome is called unknown.
 const ATTEMPTS: u32 = 4;
 
 /// Before the second attempt; doubled before each later one.
 const PAUSE: Duration = Duration::from_millis(250);
-
-/// Between signs of life on a connection that only listens.
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// A broker's address, and who calls.
 #[derive(Debug, Clone)]
@@ -58,18 +52,42 @@ impl Broker {
         &self.workspace
     }
 
+    /// What this machine joined the broker with.
+    pub(crate) fn credentials(&self) -> Result<Credentials, Failure> {
+        Credentials::find(&self.data, &self.url)
+            .map_err(|why| Failure::local(format!("{}.", why.to_string().trim_end_matches('.'))))
+    }
+
     pub(crate) async fn connect(&self) -> Result<Channel, Failure> {
-        let endpoint = Endpoint::from_shared(self.url.clone())
-            .map_err(|why| Failure::usage(format!("{} is not a URL: {why}.", self.url)))?;
-        let endpoint = endpoint
-            .connect_timeout(CONNECT)
-            .timeout(ANSWER)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .tcp_nodelay(true);
-        endpoint.connect().await.map_err(|why| {
-            tracing::debug!(why = &why as &dyn std::error::Error, "no connection");
-            self.unreachable()
-        })
+        let credentials = self.credentials()?;
+        let trusting = credentials.trusting();
+        let open = async |token| {
+            let channel = dial(&self.url, &trusting, token).await;
+            channel.map_err(|why| self.no_connection(&why))
+        };
+        let channel = open(credentials.token.as_ref()).await?;
+        let Some(spare) = &credentials.spare else { return Ok(channel) };
+        // A rotation was cut short: only the broker knows which of the two secrets is good.
+        let known = AccessClient::new(channel.clone()).who_am_i(wire::WhoAmIRequest {}).await;
+        match known {
+            Err(status) if Reason::of(&status) == Some(Reason::Unauthenticated) => {
+                let channel = open(Some(spare)).await?;
+                let mut access = AccessClient::new(channel.clone());
+                if access.who_am_i(wire::WhoAmIRequest {}).await.is_ok()
+                    && let Err(why) = keep_spare(&self.data, spare)
+                {
+                    tracing::debug!(%why, "both secrets stay on disk");
+                }
+                Ok(channel)
+            }
+            Ok(_) | Err(_) => Ok(channel),
+        }
+    }
+
+    /// Why there is none, and the exit code that says so.
+    pub(crate) fn no_connection(&self, why: &DialError) -> Failure {
+        tracing::debug!(why = why as &dyn std::error::Error, "no connection");
+        no_connection(why).unwrap_or_else(|| self.unreachable())
     }
 
     pub(crate) fn unreachable(&self) -> Failure {
@@ -91,9 +109,33 @@ impl Broker {
         let channel = self.connect().await?;
         match send(channel).await {
             Ok(response) => Ok(response.into_inner()),
-            Err(status) if is_lost(&status) => Err(self.unreachable()),
-            Err(status) => Err(Failure::of_status(&status)),
+            Err(status) if is_lost(&status) => Err(self.lost(&status)),
+            Err(status) => Err(self.refused(&status)),
         }
+    }
+
+    /// No answer came; sometimes the reason did.
+    fn lost(&self, status: &Status) -> Failure {
+        match refused_later(&self.url, status) {
+            Some(why) => Failure::untrusted(format!("{why}.")),
+            None => self.unreachable(),
+        }
+    }
+
+    fn refused(&self, status: &Status) -> Failure {
+        let has_token = || self.credentials().is_ok_and(|it| it.token.is_some());
+        if Reason::of(status) == Some(Reason::Unauthenticated) && !has_token() {
+            return Failure::reason(
+                Reason::Unauthenticated,
+                format!(
+                    "The broker at {} asks for a token, and {} has none for it. Run the line \
+                     `tasuki join …` that `tasuki-broker invite` prints where the broker runs.",
+                    self.url,
+                    self.data.display()
+                ),
+            );
+        }
+        Failure::of_status(status)
     }
 
     /// Tells the broker to do something, under a key of its own.
@@ -111,9 +153,9 @@ impl Broker {
                     Ok(response) => return Ok(response.into_inner()),
                     Err(status) if is_lost(&status) => {
                         was_sent = true;
-                        self.unreachable()
+                        self.lost(&status)
                     }
-                    Err(status) => Failure::of_status(&status),
+                    Err(status) => self.refused(&status),
                 },
             };
             was_sent |= failure.is_maybe_applied();
@@ -143,6 +185,21 @@ impl Broker {
                 self.url, key.client_id, key.counter
             ),
         )
+    }
+}
+
+/// Why a broker is not spoken to; `None`: nobody is there, or it is not a matter of trust.
+pub(super) fn no_connection(why: &DialError) -> Option<Failure> {
+    let text = format!("{}.", why.to_string().trim_end_matches('.'));
+    match why {
+        DialError::Url(_) => Some(Failure::usage(text)),
+        DialError::Plain(_) => Some(Failure::untrusted(text)),
+        DialError::Files(_) => Some(Failure::local(text)),
+        DialError::Tls(why) if why.is_final() => Some(Failure::untrusted(text)),
+        DialError::Tls(_) | DialError::Name { .. } => {
+            Some(Failure::reason(Reason::Unavailable, text))
+        }
+        DialError::Unreachable { .. } | DialError::Http { .. } => None,
     }
 }
 

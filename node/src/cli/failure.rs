@@ -22,6 +22,8 @@ pub enum Exit {
     OutcomeUnknown = 4,
     /// Something on this machine: a file, a port, a disk.
     Local = 5,
+    /// Whoever answers is not the broker, or would be spoken to in the clear; nothing was sent.
+    Untrusted = 6,
 }
 
 /// The same for `--help`.
@@ -33,6 +35,7 @@ Exit codes:
   3  the broker or the node cannot be reached; nothing happened
   4  the command may or may not have taken effect
   5  something on this machine failed: a file, a port, a disk
+  6  whoever answers is not the broker that was joined, or TLS fails; nothing was sent
 
 Settings come from flags, else from TASUKI_* variables, else from tasuki.toml;
 `tasuki config check` shows them all and where each came from.
@@ -52,6 +55,7 @@ enum Kind {
     Foreign,
     Usage,
     Local,
+    Untrusted,
     /// Whoever read standard output has gone; nothing is said about it.
     Quiet,
 }
@@ -81,6 +85,11 @@ impl Failure {
         Self { kind: Kind::Local, message: message.into() }
     }
 
+    /// Whoever answers is not the broker.
+    pub fn untrusted(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Untrusted, message: message.into() }
+    }
+
     pub(crate) fn quiet() -> Self {
         Self { kind: Kind::Quiet, message: String::new() }
     }
@@ -103,7 +112,7 @@ impl Failure {
             Kind::Foreign => {
                 format!("The broker answered {:?}: {}", status.code(), status.message())
             }
-            Kind::Reason(_) | Kind::Usage | Kind::Local | Kind::Quiet => {
+            Kind::Reason(_) | Kind::Usage | Kind::Local | Kind::Untrusted | Kind::Quiet => {
                 status.message().to_owned()
             }
         };
@@ -118,7 +127,7 @@ impl Failure {
     pub(crate) fn as_reason(&self) -> Option<Reason> {
         match self.kind {
             Kind::Reason(reason) => Some(reason),
-            Kind::Foreign | Kind::Usage | Kind::Local | Kind::Quiet => None,
+            Kind::Foreign | Kind::Usage | Kind::Local | Kind::Untrusted | Kind::Quiet => None,
         }
     }
 
@@ -129,6 +138,7 @@ impl Failure {
             Kind::Foreign => "foreign_status",
             Kind::Usage => "usage",
             Kind::Local => "local",
+            Kind::Untrusted => "untrusted",
             Kind::Quiet => "quiet",
         }
     }
@@ -148,6 +158,7 @@ impl Failure {
             Kind::Reason(_) | Kind::Foreign => Exit::Refused,
             Kind::Usage => Exit::Usage,
             Kind::Local => Exit::Local,
+            Kind::Untrusted => Exit::Untrusted,
             Kind::Quiet => Exit::Ok,
         }
     }
@@ -167,5 +178,6 @@ mod tests {
         assert_eq!(Failure::of_status(&Status::aborted("a proxy")).exit() as u8, 1);
         assert_eq!(Failure::usage("no").exit() as u8, 2);
         assert_eq!(Failure::local("no").exit() as u8, 5);
+        assert_eq!(Failure::untrusted("no").exit() as u8, 6);
     }
 }

@@ -12,6 +12,7 @@ mod events;
 mod failure;
 mod filebox;
 mod hosting;
+mod join;
 mod json;
 mod keys;
 mod logs;
@@ -26,6 +27,7 @@ mod status;
 mod stop;
 mod take_over;
 mod text;
+mod token;
 pub mod up;
 mod watch;
 
@@ -34,7 +36,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use tokio::runtime;
 
-use crate::config::{Config, Key, Layer, Raw, Source, Surroundings};
+use crate::config::{Config, Key, Layer, Problem, Raw, Source, Surroundings};
 
 pub use failure::{Exit, Failure};
 pub use output::Output;
@@ -75,6 +77,10 @@ pub struct Global {
 pub enum Command {
     Up(up::Args),
     Node(node::Args),
+    Join(join::Args),
+    /// See to what this machine joined a broker with
+    #[command(subcommand)]
+    Token(token::Command),
     Connect(connect::Args),
     Disconnect(connect::DisconnectArgs),
     Mcp(mcp::Args),
@@ -153,17 +159,23 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Node(args) => args.flags(&mut flags),
         Command::Connect(args) => args.flags(&mut flags),
         Command::Mcp(args) => args.flags(&mut flags),
+        Command::Token(token::Command::Set(args)) => {
+            flags.set(Key::Broker, "--broker", args.broker.as_ref());
+        }
         Command::Loop(command) => flags.target(command.target()),
         Command::Watch(args) => flags.target(&args.target),
         Command::Status(args) => flags.target(&args.target),
         Command::TakeOver(_)
         | Command::Disconnect(_)
+        | Command::Join(_)
+        | Command::Token(_)
         | Command::Config(_)
         | Command::Completions(_)
         | Command::Prompt(_) => {}
     }
     let around = Surroundings::of_process();
-    let (config, problems) = Config::look(flags.0, cli.global.config.as_deref(), &around);
+    let look = || Config::look(flags.0.clone(), cli.global.config.as_deref(), &around);
+    let (config, problems) = look();
     if let Command::Config(config_check::Command::Check) = &cli.command {
         return config_check::run(&config, &problems, &around, output);
     }
@@ -181,16 +193,26 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|why| Failure::local(format!("The program cannot start its threads: {why}.")))?;
-    let result = runtime.block_on(dispatch(cli.command, &config, output));
+    let result = runtime.block_on(dispatch(cli.command, &config, &look, output));
     // A read of standard input cannot be cut short; nobody waits for it.
     runtime.shutdown_background();
     result
 }
 
-async fn dispatch(command: Command, config: &Config, output: &mut Output) -> Result<(), Failure> {
+/// Reads the configuration again.
+pub(crate) type Look<'a> = dyn Fn() -> (Config, Vec<Problem>) + 'a;
+
+async fn dispatch(
+    command: Command,
+    config: &Config,
+    look: &Look<'_>,
+    output: &mut Output,
+) -> Result<(), Failure> {
     match command {
         Command::Up(_) => up::run(config, output).await,
         Command::Node(args) => node::run(args, config, output).await,
+        Command::Join(args) => join::run(args, config, look, output).await,
+        Command::Token(command) => token::run(command, config, output).await,
         Command::Connect(args) => connect::run(args, config, output).await,
         Command::Disconnect(args) => connect::disconnect(args, config, output).await,
         Command::Mcp(args) => mcp::run(args, config).await,

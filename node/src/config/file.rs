@@ -12,6 +12,9 @@ use super::{Key, Layer, Problem, Raw, Source, ToolsetChoice, value};
 /// The table that gives toolsets to roles by name.
 const TOOLSETS: &str = "toolsets";
 
+/// Settings of the broker's program alone, which judges them itself.
+const OF_THE_BROKER: [&str; 5] = ["secure", "advertise", "tls_cert", "tls_key", "client_ca"];
+
 /// What a file says.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
@@ -30,7 +33,9 @@ pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> 
     for (name, item) in table.get_ref() {
         let source = at(name.span().start);
         let name: &str = name.get_ref();
-        let said = if name == TOOLSETS {
+        let said = if OF_THE_BROKER.contains(&name) {
+            Ok(())
+        } else if name == TOOLSETS {
             toolsets(item, &mut contents.toolsets)
         } else if let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) {
             texts(key, item).map(|texts| {
@@ -38,7 +43,14 @@ pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> 
             })
         } else {
             let names: Vec<&str> = Key::ALL.iter().map(|key| key.name()).collect();
-            Err((None, format!("is not a setting; there are {}, {TOOLSETS}", names.join(", "))))
+            Err((
+                None,
+                format!(
+                    "is not a setting; there are {}, {TOOLSETS}, and of the broker {}",
+                    names.join(", "),
+                    OF_THE_BROKER.join(", ")
+                ),
+            ))
         };
         if let Err((offset, why)) = said {
             let at = offset.map_or(source, at);

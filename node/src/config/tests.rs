@@ -102,7 +102,8 @@ fn every_problem_of_a_file_is_found_with_its_line() {
         [
             "2: `lease` takes a text in quotes, not this integer",
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
-             broker, roles, shared, lease, hold, log_format, toolsets",
+             broker, roles, shared, lease, hold, log_format, toolsets, and of the broker secure, \
+             advertise, tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
             "4: `listen` is 0.0.0.0:1: listening off loopback needs TLS and tokens, which this \
@@ -115,6 +116,13 @@ fn every_problem_of_a_file_is_found_with_its_line() {
           swarm-worker, swarm-acceptor, runs, board, gateway"]
     );
     assert!(problems("listen = \"127.0.0.1:1\"\nlisten = \n")[0].starts_with("2: "));
+}
+
+#[test]
+fn what_is_the_brokers_is_left_to_the_broker() {
+    let text = "secure = true\nadvertise = \"h\"\ntls_cert = \"c\"\ntls_key = \"k\"\n\
+                client_ca = \"a\"\n";
+    assert_eq!(problems(text), [""; 0]);
 }
 
 #[test]
@@ -161,7 +169,8 @@ fn what_the_values_may_be() {
     assert!(value::listen(&one("7421")).is_err());
     assert_eq!(value::url(&one("http://[::1]:7420/")), Ok(Some("http://[::1]:7420".into())));
     assert!(value::url(&one("ftp://127.0.0.1:1")).unwrap_err().contains("scheme is ftp"));
-    for bad in ["127.0.0.1:7420", "https://localhost:1", "http://10.0.0.1:7420", "http://a/b"] {
+    assert_eq!(value::url(&one("https://host:7420")), Ok(Some("https://host:7420".into())));
+    for bad in ["127.0.0.1:7420", "http://10.0.0.1:7420", "http://host", "https://a/b"] {
         assert!(value::url(&one(bad)).is_err(), "{bad}");
     }
     assert!(value::roles(&["A".into(), "A=mail".into()]).is_err());

@@ -6,7 +6,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use http::Uri;
-use tasuki_broker::config::duration;
+use tasuki_broker::{config::duration, dial::is_loopback};
 use tasuki_proto::{
     id::{InvalidId, RoleId, Toolset},
     limits::{HOLD_MS_MAX, ROLES_MAX, TOOLSETS_MAX},
@@ -167,18 +167,15 @@ pub(super) fn url(texts: &[String]) -> Result<Option<String>, String> {
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(wrong()) };
     if !["http", "https"].contains(&scheme) {
-        return Err(format!("is {text:?}, whose scheme is {scheme}; it takes http://"));
+        return Err(format!("is {text:?}, whose scheme is {scheme}; it takes https:// or http://"));
     }
     if uri.path() != "/" || uri.query().is_some() {
         return Err(wrong());
     }
-    let bare = host.trim_matches(['[', ']']);
-    let is_loopback =
-        bare == "localhost" || bare.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-    if scheme != "http" || !is_loopback {
+    if scheme == "http" && !is_loopback(host) {
         return Err(format!(
-            "is {text}: connecting off loopback needs TLS and tokens, which this release does not \
-             have yet; use http:// and a loopback address, such as a tunnel's"
+            "is {text}: what is not on this machine is reached over https:// alone, so that \
+             nobody on the way reads or changes what is said; join that broker to get its address"
         ));
     }
     Ok(Some(text.to_owned()))

@@ -78,6 +78,16 @@ async fn where_clients_must_show_a_certificate_nobody_gets_in_without() {
 }
 
 #[test]
+fn who_vouches_for_a_certificate_is_in_it() {
+    let authority = Authority::new("ours");
+    assert!(server(&authority, "broker.example").is_vouched_for());
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, key) = self_made(folder.path(), "broker.example", (2000, 3000));
+    assert!(!ServerIdentity::given(&cert, &key).unwrap().is_vouched_for());
+    assert!(!ServerIdentity::own(&folder.path().join("tls"), &[]).unwrap().is_vouched_for());
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named() {
     let authority = Authority::new("ours");
     let (cert, key) = authority.issue("a.example", ExtendedKeyUsagePurpose::ServerAuth);

@@ -19,7 +19,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A file as it was found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(in crate::cli) struct Found {
     /// Where it really is, behind links.
     pub path: PathBuf,
     /// `None`: it is not there.
@@ -27,7 +27,7 @@ pub(super) struct Found {
 }
 
 /// Reads a file that may not be there.
-pub(super) fn read(path: &Path) -> Result<Found, String> {
+pub(in crate::cli) fn read(path: &Path) -> Result<Found, String> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
     let real = match fs::canonicalize(path) {
         Ok(real) => real,
@@ -56,7 +56,7 @@ pub(super) fn read(path: &Path) -> Result<Found, String> {
 
 /// Why a file was not replaced.
 #[derive(Debug)]
-pub(super) enum Unwritten {
+pub(in crate::cli) enum Unwritten {
     /// Somebody changed it after it was read.
     Changed,
     Failed(String),
@@ -64,7 +64,11 @@ pub(super) enum Unwritten {
 
 /// Puts `text` where `found` was, if that is still as it was. `is_private`: a new file is for
 /// this user only.
-pub(super) fn replace(found: &Found, text: &str, is_private: bool) -> Result<(), Unwritten> {
+pub(in crate::cli) fn replace(
+    found: &Found,
+    text: &str,
+    is_private: bool,
+) -> Result<(), Unwritten> {
     let path = &found.path;
     let failed = |why: io::Error| {
         Unwritten::Failed(format!("{} cannot be written to: {why}.", path.display()))
@@ -90,7 +94,7 @@ pub(super) fn replace(found: &Found, text: &str, is_private: bool) -> Result<(),
 }
 
 /// Removes a file, if it is still as it was found.
-pub(super) fn remove(found: &Found) -> Result<(), Unwritten> {
+pub(in crate::cli) fn remove(found: &Found) -> Result<(), Unwritten> {
     let meta = fs::metadata(&found.path);
     refuse_read_only(&found.path, meta.as_ref().ok())?;
     if !is_unchanged(found) {
@@ -164,11 +168,11 @@ fn sync(_: &Path) -> io::Result<()> {
 
 /// Keeps other runs out of a directory until it is dropped; makes the directory if needed.
 #[derive(Debug)]
-pub(super) struct Locked {
+pub(in crate::cli) struct Locked {
     _directory: Option<File>,
 }
 
-pub(super) async fn lock(directory: &Path) -> Result<Locked, String> {
+pub(in crate::cli) async fn lock(directory: &Path) -> Result<Locked, String> {
     let bad = |why: &dyn std::fmt::Display| format!("{}: {why}.", directory.display());
     fs::create_dir_all(directory).map_err(|why| bad(&why))?;
     // Where a directory cannot be opened, as on Windows, only the last look before the file

@@ -13,7 +13,7 @@ mod client;
 mod disconnect;
 mod document;
 mod entry;
-mod files;
+pub(in crate::cli) mod files;
 mod place;
 mod plan;
 mod program;

@@ -1,0 +1,206 @@
+//! How the commands for administrators reach the broker that serves their data directory, and
+//! say what came of it.
+//!
+//! Each command asks and ends in an [`Answer`], or in [`No`]; both are printed here. A secret that
+//! an answer carries is printed once, on stdout.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tasuki_broker::{
+    admin::AdminFile,
+    dial::{Channel, DialError, dial, refused_later},
+    files::SecretFileError,
+    tls::Trusting,
+};
+use tasuki_proto::{
+    invitation::{Fingerprint, Trust},
+    reason::Reason,
+    token::Token,
+    wire::{WhoAmIRequest, access_client::AccessClient},
+};
+use tonic::{Response, Status};
+
+use super::{
+    Data, EXIT_OK, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE, directory, file, say, tell,
+};
+
+/// Where the broker's data is, and what to show it beside the token kept there.
+#[derive(Debug, Args)]
+pub(super) struct Administer {
+    #[command(flatten)]
+    data: Data,
+
+    /// Certificate to show a broker that asks for one (`--client-ca`)
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+}
+
+/// What a command has to say.
+pub(super) struct Answer {
+    /// For programs, instead of the rest.
+    pub(super) value: Value,
+    /// On stdout.
+    pub(super) lines: String,
+    /// On stderr: what a person should know beside it.
+    pub(super) notes: String,
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(super) struct No {
+    exit: u8,
+    code: &'static str,
+    message: String,
+}
+
+impl No {
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self { exit: EXIT_USAGE, code: "usage", message: message.into() }
+    }
+
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self { exit: EXIT_UNAVAILABLE, code: "unavailable", message: message.into() }
+    }
+}
+
+impl From<SecretFileError> for No {
+    fn from(why: SecretFileError) -> Self {
+        Self::unavailable(format!("{why}. A broker that is started again makes itself a new one."))
+    }
+}
+
+/// The broker of a data directory, with a token it knows.
+pub(super) struct Broker {
+    pub(super) directory: PathBuf,
+    pub(super) file: AdminFile,
+    pub(super) token: Token,
+    channel: Channel,
+}
+
+impl Administer {
+    /// Asks whoever serves the data directory, and prints what comes of it.
+    pub(super) fn ask(self, what: impl AsyncFnOnce(Broker) -> Result<Answer, No>) -> u8 {
+        let is_json = self.data.json;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let result = match runtime {
+            Err(why) => Err(No::unavailable(format!("The program cannot start: {why}."))),
+            Ok(runtime) => runtime.block_on(async {
+                let broker = self.connect().await?;
+                what(broker).await
+            }),
+        };
+        match result {
+            Ok(answer) if is_json => {
+                say(&answer.value.to_string());
+                EXIT_OK
+            }
+            Ok(answer) => {
+                say(answer.lines.trim_end());
+                tell(answer.notes.trim_end());
+                EXIT_OK
+            }
+            Err(No { exit, code, message }) => {
+                if is_json {
+                    say(&json!({ "error": { "code": code, "message": message } }).to_string());
+                } else {
+                    tell(&format!("error: {message} ({code})"));
+                }
+                exit
+            }
+        }
+    }
+
+    async fn connect(self) -> Result<Broker, No> {
+        let settings = file(&self.data)
+            .ok_or_else(|| No::usage("The configuration file cannot be used; the log says why."))?;
+        let directory = directory(&self.data, &settings);
+        let file = AdminFile::read(&directory)?.ok_or_else(|| {
+            No::unavailable(format!(
+                "No broker has served {} yet, or it is another user's. Start one with \
+                 `tasuki-broker serve`, or say --data DIR.",
+                directory.display()
+            ))
+        })?;
+        let trust = match &file.fingerprint {
+            None => Trust::Authorities,
+            Some(text) => Trust::Pinned(text.parse::<Fingerprint>().map_err(|_| {
+                No::unavailable("admin.json names no fingerprint; start the broker again.")
+            })?),
+        };
+        let client = self.client_cert.zip(self.client_key);
+        let trusting = Trusting { client, ..Trusting::new(trust) };
+        let mut unknown = None;
+        for token in file.tokens() {
+            let channel = dial(&file.url, &trusting, Some(&token)).await;
+            let channel = channel.map_err(|why| not_there(&file.url, &why))?;
+            let known = AccessClient::new(channel.clone()).who_am_i(WhoAmIRequest {}).await;
+            match known {
+                Ok(_) => return Ok(Broker { directory, file, token, channel }),
+                Err(status) if Reason::of(&status) == Some(Reason::Unauthenticated) => {
+                    unknown = Some(status);
+                }
+                Err(status) => return Err(refused(&file.url, &status)),
+            }
+        }
+        let why = unknown.map_or_else(|| "it holds none".to_owned(), |it| it.message().to_owned());
+        Err(No {
+            exit: EXIT_REFUSED,
+            code: Reason::Unauthenticated.as_str(),
+            message: format!(
+                "The broker does not take the token of admin.json any more: {why} Started again, \
+                 it makes itself a new one."
+            ),
+        })
+    }
+}
+
+impl Broker {
+    /// Sends one call. Administration's calls name what they make, so whoever runs the command
+    /// again after a lost answer does nothing twice.
+    pub(super) async fn call<T>(
+        &self,
+        send: impl AsyncFnOnce(AccessClient<Channel>) -> Result<Response<T>, Status>,
+    ) -> Result<T, No> {
+        match send(AccessClient::new(self.channel.clone())).await {
+            Ok(response) => Ok(response.into_inner()),
+            Err(status) => Err(refused(&self.file.url, &status)),
+        }
+    }
+}
+
+fn not_there(url: &str, why: &DialError) -> No {
+    match why {
+        DialError::Unreachable { .. } => No::unavailable(format!(
+            "The broker of this data directory does not answer at {url}: is it running? {why}."
+        )),
+        DialError::Url(_)
+        | DialError::Plain(_)
+        | DialError::Files(_)
+        | DialError::Name { .. }
+        | DialError::Tls(_)
+        | DialError::Http { .. } => No::unavailable(format!("{why}.")),
+    }
+}
+
+fn refused(url: &str, status: &Status) -> No {
+    if let Some(why) = refused_later(url, status) {
+        return No::unavailable(format!(
+            "{why}. Name one with --client-cert FILE --client-key FILE."
+        ));
+    }
+    match Reason::of(status) {
+        Some(reason) => {
+            No { exit: EXIT_REFUSED, code: reason.as_str(), message: status.message().to_owned() }
+        }
+        None => No::unavailable(format!(
+            "The broker at {url} gave no answer ({}). Run the same command again.",
+            status.message()
+        )),
+    }
+}

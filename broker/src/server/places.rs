@@ -1,0 +1,287 @@
+//! Who has how many connections, and who must wait outside.
+//!
+//! - **N1** Connections, strangers among them, and both of one address are never more than
+//!   [`Shares`] says.
+//! - **N2** An address that has fewer strangers than another is never kept out by strangers: the
+//!   oldest of whoever has most gives way.
+//!
+//! A *stranger* is a connection that has not yet shown what it is for: a good token, or on an open
+//! broker that it speaks HTTP/2.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::limits::{
+    CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, STRANGERS_MAX, STRANGERS_PER_ADDRESS_MAX,
+};
+use crate::access::network;
+
+/// How many of each there may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shares {
+    pub(super) connections: usize,
+    pub(super) per_address: usize,
+    pub(super) strangers: usize,
+    pub(super) strangers_per_address: usize,
+}
+
+impl Shares {
+    /// Whoever reaches this machine's loopback address is no stranger to it.
+    pub(super) const OPEN: Self = Self {
+        connections: CONNECTIONS_MAX,
+        per_address: CONNECTIONS_MAX,
+        strangers: CONNECTIONS_MAX,
+        strangers_per_address: CONNECTIONS_MAX,
+    };
+
+    pub(super) const GUARDED: Self = Self {
+        connections: CONNECTIONS_MAX,
+        per_address: CONNECTIONS_PER_ADDRESS_MAX,
+        strangers: STRANGERS_MAX,
+        strangers_per_address: STRANGERS_PER_ADDRESS_MAX,
+    };
+}
+
+/// Why there is no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Full {
+    #[error("the address has too many connections")]
+    Address,
+    #[error("the address has too many connections that showed no token")]
+    Strangers,
+    #[error("there are too many connections")]
+    All,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Places(Arc<Mutex<Counts>>);
+
+#[derive(Debug)]
+struct Counts {
+    shares: Shares,
+    /// Names the next connection.
+    next: u64,
+    connections: usize,
+    strangers: usize,
+    addresses: BTreeMap<IpAddr, Held>,
+}
+
+/// What one address has.
+#[derive(Debug, Default)]
+struct Held {
+    connections: usize,
+    /// Oldest first, each with what ends it.
+    strangers: BTreeMap<u64, CancellationToken>,
+}
+
+impl Places {
+    pub(super) fn new(shares: Shares) -> Self {
+        Self(Arc::new(Mutex::new(Counts {
+            shares,
+            next: 0,
+            connections: 0,
+            strangers: 0,
+            addresses: BTreeMap::new(),
+        })))
+    }
+
+    /// A stranger's place; `cut` is cancelled when it has to give way.
+    pub(super) fn take(&self, address: IpAddr, cut: CancellationToken) -> Result<Place, Full> {
+        let address = network(address);
+        let number = self.lock().take(address, cut)?;
+        Ok(Place { places: self.clone(), address, number })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counts {
+    fn take(&mut self, address: IpAddr, cut: CancellationToken) -> Result<u64, Full> {
+        let Shares { connections, per_address, strangers, strangers_per_address } = self.shares;
+        let has = self.addresses.get(&address);
+        let (has_connections, has_strangers) =
+            has.map_or((0, 0), |it| (it.connections, it.strangers.len()));
+        if per_address <= has_connections {
+            return Err(Full::Address);
+        }
+        if strangers_per_address <= has_strangers {
+            return Err(Full::Strangers);
+        }
+        if connections <= self.connections {
+            return Err(Full::All);
+        }
+        if strangers <= self.strangers {
+            self.make_room(has_strangers)?;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.connections += 1;
+        self.strangers += 1;
+        let held = self.addresses.entry(address).or_default();
+        held.connections += 1;
+        held.strangers.insert(number, cut);
+        self.check();
+        Ok(number)
+    }
+
+    /// Ends the oldest stranger of whoever has most, for one who has `few`.
+    fn make_room(&mut self, few: usize) -> Result<(), Full> {
+        let crowds = self.addresses.values_mut().filter(|it| few < it.strangers.len());
+        let most = crowds.max_by_key(|it| {
+            let oldest = it.strangers.keys().next().copied();
+            (it.strangers.len(), std::cmp::Reverse(oldest))
+        });
+        let (_, cut) = most.and_then(|it| it.strangers.pop_first()).ok_or(Full::All)?;
+        self.strangers -= 1;
+        cut.cancel();
+        Ok(())
+    }
+
+    fn know(&mut self, address: IpAddr, number: u64) {
+        let held = self.addresses.get_mut(&address);
+        if held.is_some_and(|it| it.strangers.remove(&number).is_some()) {
+            self.strangers -= 1;
+        }
+    }
+
+    fn leave(&mut self, address: IpAddr, number: u64) {
+        self.know(address, number);
+        self.connections -= 1;
+        if let Some(held) = self.addresses.get_mut(&address) {
+            held.connections -= 1;
+            if held.connections == 0 {
+                self.addresses.remove(&address);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let Shares { connections, strangers, .. } = self.shares;
+        assert!(
+            self.connections <= connections && self.strangers <= strangers,
+            "N1: {} connections, {} strangers",
+            self.connections,
+            self.strangers
+        );
+    }
+}
+
+/// The place of one connection; free again when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    address: IpAddr,
+    number: u64,
+}
+
+impl Place {
+    /// It is a stranger no more, and does not give way.
+    pub(super) fn become_known(&self) {
+        self.places.lock().know(self.address, self.number);
+    }
+
+    pub(super) fn is_stranger(&self) -> bool {
+        let counts = self.places.lock();
+        counts
+            .addresses
+            .get(&self.address)
+            .is_some_and(|it| it.strangers.contains_key(&self.number))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().leave(self.address, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARES: Shares =
+        Shares { connections: 8, per_address: 5, strangers: 4, strangers_per_address: 3 };
+
+    struct Guest {
+        cut: CancellationToken,
+        place: Place,
+    }
+
+    fn take(places: &Places, address: &str) -> Result<Guest, Full> {
+        let cut = CancellationToken::new();
+        let place = places.take(address.parse().unwrap(), cut.clone())?;
+        Ok(Guest { cut, place })
+    }
+
+    fn is_cut(guests: &[Guest]) -> Vec<bool> {
+        guests.iter().map(|guest| guest.cut.is_cancelled()).collect()
+    }
+
+    #[test]
+    fn an_address_has_its_share_and_gets_it_back() {
+        let places = Places::new(SHARES);
+        let mut guests: Vec<Guest> = (0..3).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
+        assert_eq!(take(&places, "10.0.0.1").err(), Some(Full::Strangers));
+        for guest in &guests {
+            guest.place.become_known();
+            guest.place.become_known();
+        }
+        guests.extend((0..2).map(|_| take(&places, "10.0.0.1").unwrap()));
+        assert_eq!(take(&places, "10.0.0.1").err(), Some(Full::Address));
+        guests.pop();
+        guests.push(take(&places, "10.0.0.1").unwrap());
+        assert_eq!(is_cut(&guests), [false; 5]);
+        drop(guests);
+        let counts = places.lock();
+        assert_eq!((counts.connections, counts.strangers, counts.addresses.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_oldest_stranger_of_whoever_has_most_gives_way() {
+        let places = Places::new(SHARES);
+        let crowd: Vec<Guest> = (0..3).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
+        let few = [take(&places, "10.0.0.2").unwrap()];
+        let other = take(&places, "10.0.0.3").unwrap();
+        assert_eq!((is_cut(&crowd), is_cut(&few)), (vec![true, false, false], vec![false]));
+        // Who has as many as the others does not push them out.
+        let mut crowd = crowd;
+        crowd.remove(0);
+        assert_eq!(take(&places, "10.0.0.1").err(), Some(Full::All));
+        let second = take(&places, "10.0.0.3").unwrap();
+        assert_eq!(is_cut(&crowd), [true, false]);
+        drop((other, second));
+    }
+
+    #[test]
+    fn who_is_known_gives_way_to_nobody() {
+        let places = Places::new(SHARES);
+        let known: Vec<Guest> = (0..3).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
+        for guest in &known {
+            guest.place.become_known();
+        }
+        let strangers: Vec<Guest> =
+            (1..=5).map(|n| take(&places, &format!("10.0.1.{n}")).unwrap()).collect();
+        assert_eq!(is_cut(&known), [false; 3]);
+        assert_eq!(is_cut(&strangers), [true, false, false, false, false]);
+        assert_eq!(take(&places, "10.0.0.9").err(), Some(Full::All));
+        drop(strangers);
+        assert!(take(&places, "10.0.0.9").is_ok());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let places = Places::new(SHARES);
+        let network = ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:0:0:3"];
+        let guests: Vec<Guest> = network.iter().map(|it| take(&places, it).unwrap()).collect();
+        assert_eq!(take(&places, "2001:db8::4").err(), Some(Full::Strangers));
+        assert!(take(&places, "2001:db8:0:1::4").is_ok());
+        drop(guests);
+    }
+}

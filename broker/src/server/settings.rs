@@ -1,0 +1,76 @@
+//! What a broker is started with, and why it does not start.
+
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use tasuki_proto::limits::LEASE_MS;
+
+use crate::{
+    admin::AdminError,
+    journal::{JournalError, sled::Options},
+    tls::TlsError,
+    workspace::{ExecuteError, IDLE_MS},
+};
+
+/// What a broker is started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The data directory; made when it is not there.
+    pub data: PathBuf,
+    /// Where to listen for gRPC.
+    pub listen: SocketAddr,
+    /// Guarded on a loopback address too.
+    pub secure: bool,
+    /// A certificate, with what lies between it and its authority, and its key, both in PEM;
+    /// `None`: one of the broker's own making.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Authorities in PEM, one of which must have signed a certificate of every client.
+    pub client_ca: Option<PathBuf>,
+    /// `HOST` or `HOST:PORT` under which others reach it; `None`: what this machine calls itself.
+    pub advertise: Option<String>,
+    /// Of a held turn, in milliseconds.
+    pub lease_ms: u64,
+    /// Quiet time after which a workspace leaves memory, in milliseconds.
+    pub idle_ms: u64,
+    pub storage: Options,
+}
+
+impl Settings {
+    pub fn new(data: PathBuf, listen: SocketAddr) -> Self {
+        Self {
+            data,
+            listen,
+            secure: false,
+            tls: None,
+            client_ca: None,
+            advertise: None,
+            lease_ms: LEASE_MS,
+            idle_ms: IDLE_MS,
+            storage: Options::default(),
+        }
+    }
+
+    /// TLS and tokens are asked for. Whoever can be reached from elsewhere has no choice.
+    pub fn is_guarded(&self) -> bool {
+        let is_loopback = self.listen.ip().is_loopback();
+        !is_loopback || self.secure || self.tls.is_some() || self.client_ca.is_some()
+    }
+}
+
+/// Why a broker does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("{0:?} cannot be advertised; it takes HOST or HOST:PORT, such as broker.example:7420")]
+    Advertise(String),
+    #[error(transparent)]
+    Administration(#[from] AdminError<ExecuteError>),
+    #[error("the tokens cannot be read: {0}")]
+    Tokens(#[from] ExecuteError),
+    #[error("the service descriptions are not readable: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
