@@ -84,7 +84,6 @@ impl Directory for Service {
         let Some(node) = entered.node().cloned() else {
             return Err(refuse::invalid("caller.node", &"is missing: only a node has a heartbeat"));
         };
-        entered.check(None).await?;
         entered.seen(node, signs).await?;
         let now = entered.look(|view| view.now).await?;
         Ok(Response::new(wire::HeartbeatResponse { now_ms: now.as_millis() }))

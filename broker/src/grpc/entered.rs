@@ -162,6 +162,7 @@ impl Entered {
         for (role, ..) in &roles {
             self.may_act_as(role)?;
         }
+        self.check(None).await?;
         let seen = self.door.workspaces.seen(&self.workspace, node, roles).await;
         seen.map_err(refuse::executing)
     }

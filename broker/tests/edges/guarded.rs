@@ -1,8 +1,14 @@
 //! A broker that asks for tokens, and bearers that call it over TLS.
 
-use std::{net::SocketAddr, path::Path, str::FromStr as _};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    str::FromStr as _,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use bytes::{Buf as _, BufMut as _, Bytes};
+use futures::{StreamExt as _, stream};
 use hyper_util::rt::TokioIo;
 use tasuki_broker::{
     admin::AdminFile,
@@ -14,7 +20,7 @@ use tasuki_proto::{
     token::{Right, Secret, Token},
     wire::{self, access_client::AccessClient},
 };
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tonic::{
     Request, Response, Status, Streaming,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
@@ -24,6 +30,9 @@ use tonic::{
 };
 
 use crate::support::{Process, arguments, soon};
+
+/// Of 127.77.0.0/16, handed out so far.
+static ADDRESSES: AtomicU32 = AtomicU32::new(1);
 
 /// A running `tasuki-broker serve --secure`.
 #[derive(Debug)]
@@ -48,8 +57,12 @@ impl Guarded {
         Self { process, address, admin }
     }
 
-    /// A connection of its own.
+    /// A connection of its own, from an address that nobody else here has: failures make answers
+    /// to an address slower.
     pub(crate) fn channel(&self) -> Channel {
+        let number = ADDRESSES.fetch_add(1, Ordering::Relaxed);
+        let [.., high, low] = number.to_be_bytes();
+        let from = SocketAddr::from(([127, 77, high, low.max(1)], 0));
         let pin = self.admin.fingerprint.as_deref().unwrap().parse().unwrap();
         let connector = Trusting::new(Trust::Pinned(pin)).connector(&[ALPN_H2]).unwrap();
         let address = self.address;
@@ -57,7 +70,9 @@ impl Guarded {
         endpoint.connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
             let connector = connector.clone();
             async move {
-                let stream = TcpStream::connect(address).await?;
+                let socket = TcpSocket::new_v4()?;
+                socket.bind(from)?;
+                let stream = socket.connect(address).await?;
                 stream.set_nodelay(true)?;
                 let opened = tls::connect(&connector, stream, &address.ip().to_string()).await;
                 opened.map(TokioIo::new).map_err(std::io::Error::other)
@@ -159,9 +174,11 @@ impl Bearer {
         soon("the connection", client.ready())
             .await
             .map_err(|e| Status::unavailable(e.to_string()))?;
-        // The stream stays open behind its one message: a server may take its end for a hang-up.
-        let messages =
-            futures::StreamExt::chain(futures::stream::iter([message]), futures::stream::pending());
+        // Where the caller streams, too, the end of its stream is a hang-up; elsewhere one message
+        // and the end are what is waited for.
+        let is_two_way = path.ends_with("/Park") || path.ends_with("/ServerReflectionInfo");
+        let rest = if is_two_way { stream::pending().boxed() } else { stream::empty().boxed() };
+        let messages = stream::iter([message]).chain(rest);
         let request = self.show(Request::new(messages));
         client.streaming(request, http::uri::PathAndQuery::from_static(path), Raw).await
     }

@@ -141,7 +141,8 @@ impl Process {
     /// Where it listens; `None` when it ended before it did.
     pub(crate) async fn address(&mut self) -> Option<SocketAddr> {
         let line = soon("the broker listens or ends", self.lines.next_line()).await.unwrap()?;
-        let rest = line.strip_prefix("listening on http://").unwrap();
+        let url = line.strip_prefix("listening on http").unwrap();
+        let rest = url.trim_start_matches('s').strip_prefix("://").unwrap();
         Some(rest.split(' ').next().unwrap().parse().unwrap())
     }
 

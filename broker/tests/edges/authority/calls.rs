@@ -1,7 +1,6 @@
 //! Every call of the broker, with a message that is as it should be.
 
 use bytes::Bytes;
-use prost::Message as _;
 use tasuki_proto::{token::Right, wire};
 
 use crate::{

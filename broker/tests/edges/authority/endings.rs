@@ -1,6 +1,6 @@
 //! How tokens begin and end: invitations, rotation, expiry, revocation; over restarts, too.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -8,6 +8,7 @@ use tasuki_proto::{
     token::{Right, Secret, Token},
     wire,
 };
+use tokio::time::Instant;
 use tonic::{Request, Status};
 
 use super::named;
@@ -42,7 +43,7 @@ fn await_turn(workspace: &str) -> Bytes {
 }
 
 async fn waiting(broker: &Guarded, workspace: &str, count: usize) {
-    let mut loops = tasuki_proto::wire::directory_client::DirectoryClient::new(broker.channel());
+    let mut loops = wire::directory_client::DirectoryClient::new(broker.channel());
     let admin = broker.administrator();
     let seen = async {
         loop {
@@ -186,7 +187,7 @@ async fn a_code_lets_one_join_once_and_the_host_learns_of_another_try() {
         (invitation.token_id.as_str(), invitation.misuses.len()),
         (joined.token_id.as_str(), 1)
     );
-    assert_eq!(invitation.misuses[0].address, "127.0.0.1");
+    assert!(invitation.misuses[0].address.starts_with("127.77."));
 
     let token = Token { id: joined.token_id.parse().unwrap(), secret: mine };
     let who = broker.bearer(Some(&token.expose())).access().who_am_i(wire::WhoAmIRequest {}).await;

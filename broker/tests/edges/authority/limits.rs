@@ -1,6 +1,6 @@
 //! What one token, or somebody without one, may use up of what all share.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -10,7 +10,7 @@ use tasuki_proto::{
     token::Right,
     wire::{self, park_request::Ask, park_response::Outcome, waits_client::WaitsClient},
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Request;
 
