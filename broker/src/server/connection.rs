@@ -84,7 +84,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether patience ended; looked at while nothing comes or goes.
+    /// Whether patience ended; asked also while something comes, since nonsense comes too.
     fn late(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if let Owes::Token = self.owes
             && !self.newcomer.place.is_stranger()
@@ -148,13 +148,9 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.cut(cx)?;
+        self.late(cx)?;
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.wire).poll_read(cx, buf);
-        if read.is_pending() {
-            self.late(cx)?;
-            return Poll::Pending;
-        }
-        ready!(read)?;
+        ready!(Pin::new(&mut self.wire).poll_read(cx, buf))?;
         Poll::Ready(self.heard(&buf.filled()[before..]))
     }
 }

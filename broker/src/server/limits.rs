@@ -14,11 +14,11 @@ pub const CONNECTIONS_MAX: usize = 10_000;
 pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 512;
 
 /// Connections at once to a guarded broker on which no good token was shown so far. Each may hold
-/// its HTTP/2 window in memory. The oldest of whoever has most gives way to a newcomer, so that
-/// nobody keeps others out.
+/// its HTTP/2 window in memory. The oldest of whoever has most gives way to a newcomer.
 pub const STRANGERS_MAX: usize = 1024;
 
-/// The same of one address: what a room full of nodes opens in a second after an outage.
+/// The same of one address, the oldest of which gives way to its next: more than a room full of
+/// nodes opens in the second after an outage.
 pub const STRANGERS_PER_ADDRESS_MAX: usize = 128;
 
 /// How long a new connection may take for TLS and to say that it speaks HTTP/2, in milliseconds.

@@ -2,8 +2,9 @@
 //!
 //! - **N1** Connections, strangers among them, and both of one address are never more than
 //!   [`Shares`] says.
-//! - **N2** An address that has fewer strangers than another is never kept out by strangers: the
-//!   oldest of whoever has most gives way.
+//! - **N2** Strangers keep nobody out, neither other addresses nor others at their own: the oldest
+//!   of the newcomer's address gives way once that has its share, else the oldest of whoever has
+//!   most. Whoever has a token shows it long before it is the oldest.
 //!
 //! A *stranger* is a connection that has not yet shown what it is for: a good token, or on an open
 //! broker that it speaks HTTP/2.
@@ -52,8 +53,6 @@ impl Shares {
 pub(super) enum Full {
     #[error("the address has too many connections")]
     Address,
-    #[error("the address has too many connections that showed no token")]
-    Strangers,
     #[error("there are too many connections")]
     All,
 }
@@ -111,14 +110,13 @@ impl Counts {
         if per_address <= has_connections {
             return Err(Full::Address);
         }
-        if strangers_per_address <= has_strangers {
-            return Err(Full::Strangers);
-        }
         if connections <= self.connections {
             return Err(Full::All);
         }
-        if strangers <= self.strangers {
-            self.make_room(has_strangers)?;
+        if strangers_per_address <= has_strangers {
+            self.make_room(|it| *it == address);
+        } else if strangers <= self.strangers {
+            self.make_room(|_| true);
         }
         let number = self.next;
         self.next += 1;
@@ -131,17 +129,17 @@ impl Counts {
         Ok(number)
     }
 
-    /// Ends the oldest stranger of whoever has most, for one who has `few`.
-    fn make_room(&mut self, few: usize) -> Result<(), Full> {
-        let crowds = self.addresses.values_mut().filter(|it| few < it.strangers.len());
-        let most = crowds.max_by_key(|it| {
-            let oldest = it.strangers.keys().next().copied();
-            (it.strangers.len(), std::cmp::Reverse(oldest))
+    /// Ends the oldest stranger of whoever has most, among those meant.
+    fn make_room(&mut self, is_meant: impl Fn(&IpAddr) -> bool) {
+        let crowds = self.addresses.iter_mut().filter(|(address, _)| is_meant(address));
+        let most = crowds.map(|(_, held)| &mut held.strangers).max_by_key(|strangers| {
+            let oldest = strangers.keys().next().copied();
+            (strangers.len(), std::cmp::Reverse(oldest))
         });
-        let (_, cut) = most.and_then(|it| it.strangers.pop_first()).ok_or(Full::All)?;
-        self.strangers -= 1;
-        cut.cancel();
-        Ok(())
+        if let Some((_, cut)) = most.and_then(BTreeMap::pop_first) {
+            self.strangers -= 1;
+            cut.cancel();
+        }
     }
 
     fn know(&mut self, address: IpAddr, number: u64) {
@@ -228,7 +226,6 @@ mod tests {
     fn an_address_has_its_share_and_gets_it_back() {
         let places = Places::new(SHARES);
         let mut guests: Vec<Guest> = (0..3).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
-        assert_eq!(take(&places, "10.0.0.1").err(), Some(Full::Strangers));
         for guest in &guests {
             guest.place.become_known();
             guest.place.become_known();
@@ -244,19 +241,23 @@ mod tests {
     }
 
     #[test]
+    fn strangers_of_one_address_give_way_to_each_other() {
+        let places = Places::new(SHARES);
+        let other = [take(&places, "10.0.0.2").unwrap()];
+        let guests: Vec<Guest> = (0..4).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
+        assert_eq!(is_cut(&guests), [true, false, false, false]);
+        assert_eq!(is_cut(&other), [false]);
+        assert_eq!(places.lock().strangers, 4);
+    }
+
+    #[test]
     fn the_oldest_stranger_of_whoever_has_most_gives_way() {
         let places = Places::new(SHARES);
-        let crowd: Vec<Guest> = (0..3).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
         let few = [take(&places, "10.0.0.2").unwrap()];
-        let other = take(&places, "10.0.0.3").unwrap();
-        assert_eq!((is_cut(&crowd), is_cut(&few)), (vec![true, false, false], vec![false]));
-        // Who has as many as the others does not push them out.
-        let mut crowd = crowd;
-        crowd.remove(0);
-        assert_eq!(take(&places, "10.0.0.1").err(), Some(Full::All));
-        let second = take(&places, "10.0.0.3").unwrap();
-        assert_eq!(is_cut(&crowd), [true, false]);
-        drop((other, second));
+        let crowd: Vec<Guest> = (0..3).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
+        let others: Vec<Guest> = (0..2).map(|_| take(&places, "10.0.0.3").unwrap()).collect();
+        assert_eq!(is_cut(&crowd), [true, true, false]);
+        assert_eq!((is_cut(&few), is_cut(&others)), (vec![false], vec![false, false]));
     }
 
     #[test]
@@ -278,10 +279,10 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_address() {
         let places = Places::new(SHARES);
-        let network = ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:0:0:3"];
+        let network = ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:0:0:3", "2001:db8::4"];
         let guests: Vec<Guest> = network.iter().map(|it| take(&places, it).unwrap()).collect();
-        assert_eq!(take(&places, "2001:db8::4").err(), Some(Full::Strangers));
-        assert!(take(&places, "2001:db8:0:1::4").is_ok());
-        drop(guests);
+        assert_eq!(is_cut(&guests), [true, false, false, false]);
+        let other = [take(&places, "2001:db8:0:1::4").unwrap()];
+        assert_eq!((is_cut(&guests)[1], is_cut(&other)), (false, vec![false]));
     }
 }

@@ -13,7 +13,8 @@ use super::{Key, Layer, Problem, Raw, Source, ToolsetChoice, value};
 const TOOLSETS: &str = "toolsets";
 
 /// Settings of the broker's program alone, which judges them itself.
-const OF_THE_BROKER: [&str; 5] = ["secure", "advertise", "tls_cert", "tls_key", "client_ca"];
+pub(super) const OF_THE_BROKER: [&str; 5] =
+    ["secure", "advertise", "tls_cert", "tls_key", "client_ca"];
 
 /// What a file says.
 #[derive(Debug, Default)]

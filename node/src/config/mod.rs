@@ -133,6 +133,9 @@ impl Surroundings {
         let is_known = |name: &str| {
             [CONFIG_VARIABLE, NODE_VARIABLE, TOKEN_VARIABLE].contains(&name)
                 || Key::ALL.iter().any(|key| key.env() == name)
+                || name
+                    .strip_prefix("TASUKI_")
+                    .is_some_and(|key| file::OF_THE_BROKER.contains(&key.to_lowercase().as_str()))
         };
         self.env.keys().map(String::as_str).filter(|name| !is_known(name)).collect()
     }

@@ -121,8 +121,10 @@ fn every_problem_of_a_file_is_found_with_its_line() {
 #[test]
 fn what_is_the_brokers_is_left_to_the_broker() {
     let text = "secure = true\nadvertise = \"h\"\ntls_cert = \"c\"\ntls_key = \"k\"\n\
-                client_ca = \"a\"\n";
-    assert_eq!(problems(text), [""; 0]);
+                client_ca = \"a\"\nlease = 15\n";
+    assert_eq!(problems(text), ["6: `lease` takes a text in quotes, not this integer"]);
+    let around = around(Path::new("."), &[("TASUKI_TLS_CERT", "c"), ("TASUKI_TLS_CART", "c")]);
+    assert_eq!(around.strangers(), ["TASUKI_TLS_CART"]);
 }
 
 #[test]
