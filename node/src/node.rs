@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use crate::{
+    credentials::Credentials,
     identity::{Identity, IdentityError},
     link::{self, BadAddress, HostedRole, Link, LinkState},
     role::{
@@ -39,6 +40,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// End another live node's claim on these roles.
     pub take_over: bool,
+    /// By what the broker knows this machine; ignored unless they are for this broker.
+    pub credentials: Option<Credentials>,
 }
 
 /// Why a node does not start. A broker that cannot be reached is no reason.
@@ -100,6 +103,7 @@ impl Node {
             node: identity.node().clone(),
             roles: hosted.clone(),
             take_over: settings.take_over,
+            credentials: settings.credentials.clone(),
         };
         let link = Link::start(link_settings, identity.clone())?;
         let surroundings = |hosted: &HostedRole| Surroundings {

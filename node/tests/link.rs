@@ -60,6 +60,7 @@ fn settings(fake: &Fake, data: &Path) -> Settings {
         roles: vec![role("A"), role("B")],
         data: data.to_owned(),
         take_over: false,
+        credentials: None,
     }
 }
 
@@ -224,6 +225,7 @@ async fn a_wait_that_is_dropped_before_it_was_taken_up_is_not_parked() {
         node: identity.node().clone(),
         roles: Vec::new(),
         take_over: false,
+        credentials: None,
     };
     let link = Link::start(settings, identity).expect("an address");
     let role: RoleId = "B".parse().expect("an id");
@@ -405,6 +407,7 @@ async fn waits_are_bounded() {
         node: identity.node().clone(),
         roles: Vec::new(),
         take_over: false,
+        credentials: None,
     };
     let link = Link::start(settings, identity).expect("an address");
     let (role, main): (RoleId, _) = ("A".parse().expect("an id"), main_loop());

@@ -69,7 +69,9 @@ impl Hosting {
             workspace: workspace.to_string(),
             roles: names,
         };
-        let settings = Settings { broker, workspace, roles, data: data.clone(), take_over };
+        let (data_dir, credentials) = (data.clone(), None);
+        let settings =
+            Settings { broker, workspace, roles, data: data_dir, take_over, credentials };
         let node = Node::start(settings).await;
         let node = node.map_err(|why| Failure::local(sentence(&why)))?;
         let actions =
