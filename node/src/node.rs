@@ -13,9 +13,8 @@ use tokio::{
 };
 
 use crate::{
-    credentials::Credentials,
     identity::{Identity, IdentityError},
-    link::{self, BadAddress, HostedRole, Link, LinkState},
+    link::{self, HostedRole, Link, LinkState},
     role::{
         Actions, Overview, actor::Surroundings, handle::Handle, presence::Presence,
         supervisor::Supervisor,
@@ -40,8 +39,6 @@ pub struct Settings {
     pub data: PathBuf,
     /// End another live node's claim on these roles.
     pub take_over: bool,
-    /// By what the broker knows this machine; ignored unless they are for this broker.
-    pub credentials: Option<Credentials>,
 }
 
 /// Why a node does not start. A broker that cannot be reached is no reason.
@@ -58,7 +55,7 @@ pub enum NodeError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     #[error(transparent)]
-    Broker(#[from] BadAddress),
+    Link(#[from] link::StartError),
     #[error("the actors of the roles do not start")]
     Actors(#[from] SpawnErr),
 }
@@ -103,7 +100,6 @@ impl Node {
             node: identity.node().clone(),
             roles: hosted.clone(),
             take_over: settings.take_over,
-            credentials: settings.credentials.clone(),
         };
         let link = Link::start(link_settings, identity.clone())?;
         let surroundings = |hosted: &HostedRole| Surroundings {

@@ -69,9 +69,7 @@ impl Hosting {
             workspace: workspace.to_string(),
             roles: names,
         };
-        let (data_dir, credentials) = (data.clone(), None);
-        let settings =
-            Settings { broker, workspace, roles, data: data_dir, take_over, credentials };
+        let settings = Settings { broker, workspace, roles, data: data.clone(), take_over };
         let node = Node::start(settings).await;
         let node = node.map_err(|why| Failure::local(sentence(&why)))?;
         let actions =

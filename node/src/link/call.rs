@@ -119,7 +119,8 @@ impl Link {
             if failure.is_of_connection() {
                 self.shared.suspect.notify_one();
             }
-            match attempts.next(began.elapsed(), chance(), self.worded(failure)) {
+            let is_away = matches!(&failure, Failure::NotTaken(_));
+            match attempts.next(began.elapsed(), chance(), failure) {
                 Next::Again(pause) => {
                     tokio::select! {
                         () = time::sleep(pause) => {}
@@ -128,10 +129,10 @@ impl Link {
                 }
                 Next::Renew(within) => {
                     if let Err(refusal) = self.shared.renew(epoch, within).await {
-                        return Err(attempts.give_up(refusal));
+                        return Err(attempts.give_up(refusal, "registering again failed"));
                     }
                 }
-                Next::Give(refusal) => return Err(refusal),
+                Next::Give(refusal) => return Err(self.worded(refusal, is_away)),
             }
         }
     }
@@ -165,19 +166,13 @@ impl Link {
         }
     }
 
-    /// The system's bare words, said so that an agent knows what to do.
-    fn worded(&self, failure: Failure) -> Failure {
-        match failure {
-            Failure::NotTaken(refusal) if refusal.reason == Reason::Unavailable => {
-                let message = unreachable(&self.shared.settings.broker, &refusal.message);
-                Failure::NotTaken(Refusal { message, ..refusal })
-            }
-            Failure::TurnedAway(refusal) => Failure::TurnedAway(turned_away(refusal)),
-            Failure::NotTaken(_)
-            | Failure::Lost(_)
-            | Failure::StaleEpoch(_)
-            | Failure::Refused(_) => failure,
+    /// Bare words of the system or the broker, said so that an agent knows what to do.
+    fn worded(&self, refusal: Refusal, is_away: bool) -> Refusal {
+        if is_away && refusal.reason == Reason::Unavailable {
+            let message = unreachable(&self.shared.settings.broker, &refusal.message);
+            return Refusal { message, ..refusal };
         }
+        turned_away(refusal)
     }
 }
 

@@ -9,19 +9,15 @@ use tasuki_proto::{
         turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
     },
 };
-use tonic::{
-    Request, Status,
-    codegen::http::Uri,
-    metadata::{Ascii, MetadataValue},
-    service::{Interceptor, interceptor::InterceptedService},
-    transport::Endpoint,
+use tonic::{codegen::http::Uri, service::interceptor::InterceptedService, transport::Endpoint};
+
+use super::{
+    line::{Connector, Lines},
+    papers::Papers,
 };
 
-use super::line::{Connector, Lines};
-use crate::credentials::Credentials;
-
 /// What every client calls through.
-pub(super) type Channel = InterceptedService<tonic::transport::Channel, Bearer>;
+pub(super) type Channel = InterceptedService<tonic::transport::Channel, Papers>;
 
 /// Between two pings on the connection, in milliseconds: how soon a broker that vanished without
 /// a word is missed.
@@ -42,49 +38,19 @@ pub struct BadAddress {
     why: String,
 }
 
-/// Shows who calls, with every call of every client: here and nowhere else.
-#[derive(Debug, Clone)]
-pub(super) struct Bearer(Option<MetadataValue<Ascii>>);
-
-impl Bearer {
-    fn new(credentials: Option<&Credentials>) -> Self {
-        Self(credentials.and_then(|it| {
-            // A token is made of characters that fit.
-            let mut shown: MetadataValue<_> =
-                format!("Bearer {}", it.token.expose()).parse().ok()?;
-            shown.set_sensitive(true);
-            Some(shown)
-        }))
-    }
+/// Connects once somebody calls.
+pub(super) fn open(endpoint: &Endpoint, papers: Papers, lines: Lines) -> Channel {
+    let channel = endpoint.connect_with_connector_lazy(Connector::new(lines, papers.clone()));
+    InterceptedService::new(channel, papers)
 }
 
-impl Interceptor for Bearer {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(shown) = &self.0 {
-            request.metadata_mut().insert("authorization", shown.clone());
-        }
-        Ok(request)
-    }
-}
-
-/// Where and how to connect, once somebody calls. Credentials for another broker are not shown to
-/// this one, and none travel in the open over a network.
-pub(super) fn open(
-    address: &str,
-    credentials: Option<&Credentials>,
-    lines: Lines,
-) -> Result<Channel, BadAddress> {
-    let endpoint = endpoint(address)?;
-    let credentials = credentials.filter(|it| it.are_for(address));
-    let channel = endpoint.connect_with_connector_lazy(Connector::new(lines));
-    Ok(InterceptedService::new(channel, Bearer::new(credentials)))
-}
-
-fn endpoint(address: &str) -> Result<Endpoint, BadAddress> {
+/// Where to connect. Nothing travels in the open over a network.
+pub(super) fn endpoint(address: &str) -> Result<Endpoint, BadAddress> {
     let bad = |why: &str| BadAddress { address: address.to_owned(), why: why.to_owned() };
     let endpoint =
         Endpoint::from_shared(address.to_owned()).map_err(|why| bad(&why.to_string()))?;
     match endpoint.uri().scheme_str() {
+        Some("https") => {}
         Some("http") if is_loopback(endpoint.uri()) => {}
         Some("http") => {
             return Err(bad(
@@ -132,13 +98,13 @@ pub(super) fn feed(channel: Channel) -> FeedClient<Channel> {
 
 #[cfg(test)]
 mod tests {
-    use tasuki_proto::invitation::Trust;
-
     use super::*;
 
     #[test]
     fn which_addresses_are_a_brokers() {
-        for good in ["http://127.0.0.1:7420", "http://[::1]:7420", "http://LOCALHOST:1"] {
+        for good in
+            ["http://127.0.0.1:7420", "http://[::1]:7420", "http://LOCALHOST:1", "https://host:1"]
+        {
             assert!(endpoint(good).is_ok(), "{good}");
         }
         for bad in ["", "127.0.0.1:7420", "ftp://x", "http://a b"] {
@@ -148,27 +114,5 @@ mod tests {
             let said = endpoint(elsewhere).expect_err(elsewhere).to_string();
             assert!(said.contains("tasuki-broker invite"), "{said}");
         }
-    }
-
-    #[test]
-    fn a_token_goes_with_every_call_to_its_broker_and_is_not_logged() {
-        let credentials = Credentials {
-            broker: "http://127.0.0.1:1/".to_owned(),
-            trust: Trust::Authorities,
-            token: "tasuki_t1_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE"
-                .parse()
-                .expect("a token"),
-        };
-        assert!(
-            credentials.are_for("http://127.0.0.1:1") && !credentials.are_for("http://[::1]:1")
-        );
-        let mut bearer = Bearer::new(Some(&credentials));
-        let request = bearer.call(Request::new(())).expect("let through");
-        let shown = request.metadata().get("authorization").expect("shown");
-        assert_eq!(shown, &format!("Bearer {}", credentials.token.expose()));
-        let logged = format!("{credentials:?} {bearer:?} {request:?}");
-        assert!(!logged.contains(&credentials.token.secret.expose()), "{logged}");
-        let none = Bearer::new(None).call(Request::new(())).expect("let through");
-        assert!(none.metadata().is_empty());
     }
 }

@@ -16,6 +16,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tasuki_broker::tls;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -25,6 +26,8 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::codegen::http::Uri;
 use tower::{BoxError, Service};
+
+use super::papers::Papers;
 
 /// Reaching one address, in milliseconds: a machine that is there answers well within, also when
 /// the first packet is lost.
@@ -121,38 +124,56 @@ impl Lines {
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     lines: Lines,
+    papers: Papers,
     tcp: HttpConnector,
 }
 
+/// What HTTP/2 is spoken over.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+type Io = TokioIo<Box<dyn Stream>>;
+
 impl Connector {
-    pub(super) fn new(lines: Lines) -> Self {
+    pub(super) fn new(lines: Lines, papers: Papers) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(Duration::from_millis(REACH_MS_MAX)));
         #[cfg(any(target_os = "android", target_os = "linux"))]
         tcp.set_tcp_user_timeout(Some(Duration::from_millis(UNACKNOWLEDGED_MS_MAX)));
-        Self { lines, tcp }
+        Self { lines, papers, tcp }
     }
 
-    async fn connect(mut self, uri: Uri) -> Result<TokioIo<Line>, BoxError> {
-        let cut = self.lines.now().cut.clone();
-        let is_open = uri.scheme_str() != Some("https");
+    async fn connect(mut self, uri: Uri) -> Result<Io, BoxError> {
+        let (tls, cut) = (self.papers.tls(), self.lines.now().cut.clone());
+        let host = uri.host().unwrap_or_default().to_owned();
         let stream = cut.run_until_cancelled(self.tcp.call(uri)).await.ok_or_else(gone)??;
         let stream = stream.into_inner();
-        if is_open && !stream.peer_addr()?.ip().to_canonical().is_loopback() {
-            return Err(
-                "its name leads off this machine, and http:// is for this machine alone".into()
-            );
+        if tls.is_none() && !stream.peer_addr()?.ip().to_canonical().is_loopback() {
+            return Err("its name leads off this machine, and http:// is for this one alone".into());
         }
-        Ok(TokioIo::new(Line::new(stream, self.lines, cut)))
+        let mut line = Line::new(stream, self.lines, cut);
+        let stream: Box<dyn Stream> = match tls {
+            Some(tls) => {
+                let mut stream = tls::connect(&tls, line, &host).await?;
+                stream.get_mut().0.open();
+                Box::new(stream)
+            }
+            None => {
+                line.open();
+                Box::new(line)
+            }
+        };
+        Ok(TokioIo::new(stream))
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Line>;
+    type Response = Io;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<TokioIo<Line>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Io, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.tcp.poll_ready(cx).map_err(Into::into)
@@ -170,9 +191,11 @@ impl Service<Uri> for Connector {
 
 /// One connection, until it is cut.
 #[derive(Debug)]
-pub(super) struct Line {
+struct Line {
     stream: TcpStream,
     lines: Lines,
+    /// Calls may leave over it.
+    is_open: bool,
     cut: CancellationToken,
     /// Wakes whoever reads.
     cutting: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -180,8 +203,18 @@ pub(super) struct Line {
 
 impl Line {
     fn new(stream: TcpStream, lines: Lines, cut: CancellationToken) -> Self {
-        lines.opened(stream.local_addr().ok().map(|local| local.ip()));
-        Self { stream, lines, cutting: Box::pin(cut.clone().cancelled_owned()), cut }
+        Self {
+            stream,
+            lines,
+            is_open: false,
+            cutting: Box::pin(cut.clone().cancelled_owned()),
+            cut,
+        }
+    }
+
+    fn open(&mut self) {
+        self.is_open = true;
+        self.lines.opened(self.stream.local_addr().ok().map(|local| local.ip()));
     }
 
     fn alive(&self) -> io::Result<()> {
@@ -191,7 +224,9 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        self.lines.closed();
+        if self.is_open {
+            self.lines.closed();
+        }
     }
 }
 

@@ -6,7 +6,8 @@
 //!
 //! - [`retry`]: when to try again, and what may be said in the end. Pure.
 //! - [`keys`]: idempotency keys that cannot expire while in use.
-//! - `channel`: the HTTP/2 connection, and who calls over it. `line`: the TCP connection below.
+//! - `channel`: the HTTP/2 connection. `line`: the TCP connection below. `papers`: what is shown
+//!   on them, and to whom.
 //! - `moves`: what makes the link look whether the connection still stands.
 //! - `session`: registration and heartbeats.
 //! - `call`: commands and reads. `waits`: parked questions. `receipts`: how far a turn got.
@@ -20,6 +21,7 @@ mod channel;
 mod feed;
 mod line;
 mod moves;
+mod papers;
 mod receipts;
 mod session;
 mod state;
@@ -37,13 +39,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{
     channel::BadAddress,
+    papers::PapersError,
     receipts::Mark,
     state::{LinkState, Phase},
 };
-use self::{channel::Channel, keys::Keys, line::Lines, receipts::Receipts, waits::Waits};
+use self::{
+    channel::Channel, keys::Keys, line::Lines, papers::Papers, receipts::Receipts, waits::Waits,
+};
 use crate::{
     clock::{self, Moment},
-    credentials::Credentials,
     identity::Identity,
     role::{Refusal, news::News, presence::Presence},
 };
@@ -74,8 +78,15 @@ pub struct Settings {
     pub node: NodeId,
     pub roles: Vec<HostedRole>,
     pub take_over: bool,
-    /// Ignored unless they are for this broker.
-    pub credentials: Option<Credentials>,
+}
+
+/// Why a link does not even begin to connect.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Address(#[from] BadAddress),
+    #[error(transparent)]
+    Papers(#[from] PapersError),
 }
 
 /// The connection. Cheap to clone; it lives until [`Link::shutdown`].
@@ -94,6 +105,7 @@ struct Shared {
     instance: String,
     channel: Channel,
     lines: Lines,
+    papers: Papers,
     keys: Keys,
     state: watch::Sender<LinkState>,
     /// The latest epoch that the broker called stale.
@@ -115,15 +127,17 @@ struct Shared {
 
 impl Link {
     /// Begins to connect, in the background and for as long as it takes.
-    pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, BadAddress> {
+    pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, StartError> {
+        let endpoint = channel::endpoint(&settings.broker)?;
+        let papers = Papers::find(identity.data(), &settings.broker)?;
         let lines = Lines::default();
-        let credentials = settings.credentials.as_ref();
-        let channel = channel::open(&settings.broker, credentials, lines.clone())?;
+        let channel = channel::open(&endpoint, papers.clone(), lines.clone());
         let shared = Arc::new(Shared {
             settings,
             instance: uuid::Uuid::new_v4().simple().to_string(),
             channel,
             lines,
+            papers,
             keys: Keys::new(identity),
             state: watch::Sender::new(LinkState::begin(clock::wall_ms(), clock::now())),
             stale: watch::Sender::new(Epoch::NONE.get()),

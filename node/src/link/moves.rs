@@ -109,7 +109,8 @@ struct Looks {
 impl Looks {
     fn sign(&mut self, now: Moment) {
         let settled = now.after(Duration::from_millis(SETTLE_MS));
-        self.due = self.due.or(Some(settled.max(self.not_before)));
+        let due = settled.max(self.not_before);
+        self.due = self.due.or(Some(due));
     }
 
     const fn due(&self) -> Option<Moment> {

@@ -223,7 +223,10 @@ impl Attempts {
     pub fn next(&mut self, spent: Duration, chance: u64, failure: Failure) -> Next {
         let refusal = match failure {
             Failure::Refused(refusal) => return Next::Give(refusal),
-            Failure::TurnedAway(refusal) => return Next::Give(self.give_up(refusal)),
+            Failure::TurnedAway(refusal) => {
+                let why = refusal.message.clone();
+                return Next::Give(self.give_up(refusal, &why));
+            }
             Failure::NotTaken(refusal) if refusal.reason == Reason::Overloaded => {
                 if !self.may_have_reached {
                     return Next::Give(refusal);
@@ -246,7 +249,8 @@ impl Attempts {
         let pause = self.backoff.pause(chance);
         let is_over = self.limit() <= spent + pause;
         if is_over || refusal.reason == Reason::StaleEpoch {
-            return Next::Give(self.give_up(refusal));
+            let why = refusal.message.clone();
+            return Next::Give(self.give_up(refusal, &why));
         }
         Next::Again(pause)
     }
@@ -256,10 +260,10 @@ impl Attempts {
         Duration::from_millis(if self.may_have_reached { COMMAND_MS_MAX } else { UNREACHED_MS_MAX })
     }
 
-    /// The last word when no further attempt is made, because of `refusal`.
-    pub fn give_up(&self, refusal: Refusal) -> Refusal {
+    /// The last word when no further attempt is made, because of `refusal`; `why` is its core.
+    pub fn give_up(&self, refusal: Refusal, why: &str) -> Refusal {
         if self.may_have_reached && !refusal.reason.is_maybe_applied() {
-            return outcome_unknown(&refusal.message);
+            return outcome_unknown(why);
         }
         refusal
     }

@@ -97,9 +97,11 @@ impl Session {
                         let ms = registered.heartbeat_ms.min(NODE_SILENT_MS_MAX / 3);
                         self.heartbeat = Duration::from_millis(ms);
                     }
+                    self.shared.papers.taken();
                     self.shared.enter(Phase::Connected, self.epoch);
                     return;
                 }
+                Err(No::TurnedAway(refusal)) if self.shows_another(&refusal) => continue,
                 Err(No::TurnedAway(refusal)) => (turned_away(refusal), away.pause(chance())),
                 Err(No::Refused(refusal)) => (refusal, Duration::from_millis(REFUSED_PAUSE_MS)),
             };
@@ -155,6 +157,7 @@ impl Session {
                 Ok(_) => {
                     backoff.reset();
                     away.reset();
+                    self.shared.papers.taken();
                     self.shared.enter(Phase::Connected, self.epoch);
                     self.rest().await;
                     if *self.stale.borrow_and_update() == self.epoch.get() {
@@ -163,6 +166,7 @@ impl Session {
                     continue;
                 }
                 Err(Failure::StaleEpoch(_)) => return,
+                Err(Failure::TurnedAway(refusal)) if self.shows_another(&refusal) => continue,
                 Err(Failure::TurnedAway(refusal)) => {
                     self.shared.enter(Phase::Refused(turned_away(refusal)), self.epoch);
                     time::sleep(away.pause(chance())).await;
@@ -174,6 +178,11 @@ impl Session {
             self.shared.enter(Phase::Down(why), self.epoch);
             self.pause(&mut backoff).await;
         }
+    }
+
+    /// Whether there is a token that was not turned away with this.
+    fn shows_another(&self, refusal: &Refusal) -> bool {
+        refusal.reason == Reason::Unauthenticated && self.shared.papers.turned_away()
     }
 
     /// Between two heartbeats of a connection that stands; ends when that is in question.
@@ -200,6 +209,8 @@ impl Session {
         if std::mem::take(&mut self.is_in_doubt) {
             return;
         }
+        // A certificate that is not trusted ends when this machine joins again.
+        self.shared.papers.read_again();
         let pause = backoff.pause(chance());
         let shared = &self.shared;
         let wanted = async {
@@ -209,7 +220,10 @@ impl Session {
         tokio::select! {
             () = time::sleep(pause) => {}
             () = wanted => {}
-            _ = self.looks.changed() => backoff.reset(),
+            _ = self.looks.changed() => {
+                backoff.reset();
+                self.is_in_doubt = true;
+            }
         }
     }
 

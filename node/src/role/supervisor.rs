@@ -103,7 +103,6 @@ mod tests {
             node: identity.node().clone(),
             roles: Vec::new(),
             take_over: false,
-            credentials: None,
         };
         let link = Link::start(settings, identity).expect("an address");
         let role: tasuki_proto::id::RoleId = "A".parse().expect("an id");

@@ -1,6 +1,8 @@
 //! A node against a broker that dies, loses answers and forgets who is who.
 
 mod fake;
+mod known;
+mod lost;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -60,7 +62,6 @@ fn settings(fake: &Fake, data: &Path) -> Settings {
         roles: vec![role("A"), role("B")],
         data: data.to_owned(),
         take_over: false,
-        credentials: None,
     }
 }
 
@@ -225,7 +226,6 @@ async fn a_wait_that_is_dropped_before_it_was_taken_up_is_not_parked() {
         node: identity.node().clone(),
         roles: Vec::new(),
         take_over: false,
-        credentials: None,
     };
     let link = Link::start(settings, identity).expect("an address");
     let role: RoleId = "B".parse().expect("an id");
@@ -407,7 +407,6 @@ async fn waits_are_bounded() {
         node: identity.node().clone(),
         roles: Vec::new(),
         take_over: false,
-        credentials: None,
     };
     let link = Link::start(settings, identity).expect("an address");
     let (role, main): (RoleId, _) = ("A".parse().expect("an id"), main_loop());
