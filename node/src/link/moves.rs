@@ -41,6 +41,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
             None
         }
     };
+    // The addresses there are come first; they are no change.
+    while let Ok(Ok(_)) = time::timeout(Duration::from_millis(SETTLE_MS), next(&mut networks)).await
+    {
+    }
     let mut pulse = Pulse(clock::now());
     let mut looks = Looks::default();
     let mut beats = time::interval(Duration::from_millis(BEAT_MS));

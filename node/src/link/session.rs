@@ -193,14 +193,13 @@ impl Session {
             () = time::sleep(self.heartbeat) => {}
             _ = self.stale.changed() => {}
             _ = self.looks.changed() => self.is_in_doubt = true,
-            () = shared.suspect.notified() => {}
+            () = shared.suspect.notified() => self.is_in_doubt = true,
             () = shared.lines.lost() => {
                 time::sleep(Duration::from_millis(chance() % SPREAD_MS)).await;
+                self.is_in_doubt = true;
             }
         }
-        if !self.is_in_doubt {
-            time::sleep_until(began + Duration::from_millis(SUSPECT_MS_MIN)).await;
-        }
+        time::sleep_until(began + Duration::from_millis(SUSPECT_MS_MIN)).await;
     }
 
     /// Between two attempts. A look from outside ends it at once, a call that is refused for want

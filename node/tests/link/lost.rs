@@ -15,8 +15,8 @@ use crate::{
     main_loop, to,
 };
 
-/// What keep-alives promise, and a little for a busy machine.
-const MISSED: Duration = Duration::from_secs(16);
+/// What keep-alives promise.
+const MISSED: Duration = Duration::from_secs(15);
 
 /// Longer than any test: heartbeats find nothing out.
 const NEVER_MS: u64 = 60_000;
