@@ -1,13 +1,30 @@
 //! Opening a TLS stream, and why it did not open, in words for people.
 
-use std::io;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use rustls::{AlertDescription, CertificateError, Error, pki_types::ServerName};
+use rustls::{
+    AlertDescription, CertificateError, Error, SignatureScheme, client::ResolvesClientCert,
+    pki_types::ServerName, sign::CertifiedKey,
+};
 use tasuki_proto::invitation::Fingerprint;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite},
+    time::timeout,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::pinned::Other;
+use super::{ALPN_H2, pinned::Other};
+
+/// For a server that asked for a certificate to say its first word. It says it, or that the
+/// certificate will not do, after half a round trip.
+const VERDICT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why there is no TLS connection. Nothing but the handshake was sent.
 #[derive(Debug, thiserror::Error)]
@@ -58,8 +75,7 @@ impl ConnectError {
         }
     }
 
-    /// What an error of a stream means. A server tells a client without a certificate so only
-    /// after the client holds the handshake for done, at its first read.
+    /// What an error of a stream means.
     #[expect(clippy::wildcard_enum_match_arm, reason = "rustls names a hundred faults of peers")]
     pub fn of(host: &str, error: io::Error) -> Self {
         let host = host.to_owned();
@@ -116,12 +132,45 @@ where
     let bare = bare.split_once('%').map_or(bare, |(address, _)| address);
     let name = ServerName::try_from(bare.to_owned());
     let name = name.map_err(|_| ConnectError::Host(host.to_owned()))?;
-    let opened = connector.connect(name, stream).await;
-    let opened = opened.map_err(|error| ConnectError::of(host, error))?;
-    let is_agreed = opened.get_ref().1.alpn_protocol().is_some();
-    if !is_agreed && !connector.config().alpn_protocols.is_empty() {
+    let mut config = connector.config().as_ref().clone();
+    let resolver = config.client_auth_cert_resolver.clone();
+    let asking = Arc::new(Asking { resolver, was_asked: AtomicBool::new(false) });
+    config.client_auth_cert_resolver = asking.clone();
+    let opened = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    let mut opened = opened.map_err(|error| ConnectError::of(host, error))?;
+    let agreed = opened.get_ref().1.alpn_protocol();
+    if agreed.is_none() && !connector.config().alpn_protocols.is_empty() {
         let why = "it did not say which protocol follows".to_owned();
         return Err(ConnectError::Protocol { host: host.to_owned(), why });
     }
+    if agreed == Some(ALPN_H2) && asking.was_asked.load(Ordering::Relaxed) {
+        // The handshake is over for this side before the other has judged the certificate. In
+        // HTTP/2 the server has something to say at once, so what comes first is the verdict.
+        if let Ok(Err(error)) = timeout(VERDICT_WITHIN, opened.fill_buf()).await {
+            return Err(ConnectError::of(host, error));
+        }
+    }
     Ok(opened)
+}
+
+/// Notices that a server asks for a certificate.
+#[derive(Debug)]
+struct Asking {
+    resolver: Arc<dyn ResolvesClientCert>,
+    was_asked: AtomicBool,
+}
+
+impl ResolvesClientCert for Asking {
+    fn resolve(
+        &self,
+        root_hint_subjects: &[&[u8]],
+        schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
+        self.was_asked.store(true, Ordering::Relaxed);
+        self.resolver.resolve(root_hint_subjects, schemes)
+    }
+
+    fn has_certs(&self) -> bool {
+        self.resolver.has_certs()
+    }
 }

@@ -4,6 +4,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tasuki_broker::server::STALLED_MS_MAX;
 use tasuki_proto::wire;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -14,7 +15,7 @@ use tokio::{
 
 use crate::{
     common::Dice,
-    support::{Process, arguments, soon, turns},
+    support::{Player, Process, arguments, key, soon, turns},
 };
 
 const SILENT: usize = 5000;
@@ -175,5 +176,74 @@ async fn callers_that_come_and_go_leave_nothing_behind() {
         }
     };
     soon("all of it is gone", none_left).await;
+    broker.kill().await;
+}
+
+/// A call as bytes on an open connection: HPACK without its tables, and one message.
+fn raw_call(stream: u32, path: &str, message: &impl prost::Message) -> Vec<u8> {
+    const HEADERS: u8 = 1;
+    const DATA: u8 = 0;
+    const END_HEADERS: u8 = 4;
+    const END_STREAM: u8 = 1;
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    // POST and http are known by number, and so are the names of the others.
+    let mut block = vec![0x83, 0x86, 0x04];
+    block.extend(text(path));
+    block.push(0x01);
+    block.extend(text("localhost"));
+    block.extend([0x0f, 16]);
+    block.extend(text("application/grpc"));
+    let message = message.encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let message = [&[0], &length[..], &message].concat();
+    let frame = |kind: u8, flags: u8, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    };
+    [frame(HEADERS, END_HEADERS, &block), frame(DATA, END_STREAM, &message)].concat()
+}
+
+/// Its own farewell would wait behind what is stuck; the system of one that hangs still takes
+/// part in TCP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_nothing_of_what_it_asked_for_is_cut() {
+    /// HTTP/2's windows as large as can be: nothing but TCP holds the answers back.
+    const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff];
+    const WINDOW: &[u8] = &[0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0xfe, 0, 0];
+    /// Patience once nothing goes out, and what it takes to notice that.
+    const CUT_WITHIN: Duration = Duration::from_millis(STALLED_MS_MAX as u64 + 6000);
+    const PAGES: u32 = 64;
+    let data = tempfile::tempdir().unwrap();
+    let (broker, address) = Process::served(data.path()).await;
+    let mut turns = turns(address);
+    for turn in 1..=8 {
+        let request = wire::HandOverRequest {
+            key: key("w", turn),
+            role: Player::role(turn).to_owned(),
+            summary: "s".repeat(200 * 1024),
+            instruction: "i".to_owned(),
+            ..wire::HandOverRequest::default()
+        };
+        turns.hand_over(request).await.unwrap();
+    }
+    let before = broker.descriptors();
+    let mut deaf = TcpStream::connect(address).await.unwrap();
+    deaf.write_all(&[PREFACE, SETTINGS, WINDOW].concat()).await.unwrap();
+    let all = wire::HistoryRequest { from: 1, ..wire::HistoryRequest::default() };
+    for number in 0..PAGES {
+        let call = raw_call(2 * number + 1, "/tasuki.v1.TurnLoop/History", &all);
+        deaf.write_all(&call).await.unwrap();
+    }
+    let asked = Instant::now();
+    // Its answers come: it is not cut for what it said.
+    soon("an answer", deaf.readable()).await.unwrap();
+    let mut pause = tokio::time::interval(Duration::from_millis(50));
+    while before < broker.descriptors() {
+        pause.tick().await;
+        soon("a good call", turns.get_loop(wire::GetLoopRequest::default())).await.unwrap();
+        assert!(asked.elapsed() < CUT_WITHIN, "it is still connected");
+    }
+    assert!(Duration::from_secs(5) < asked.elapsed(), "it was cut for something else");
+    drop(deaf);
     broker.kill().await;
 }

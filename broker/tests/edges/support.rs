@@ -140,9 +140,15 @@ impl Process {
 
     /// Where it listens; `None` when it ended before it did.
     pub(crate) async fn address(&mut self) -> Option<SocketAddr> {
-        let line = soon("the broker listens or ends", self.lines.next_line()).await.unwrap()?;
-        let rest = line.strip_prefix("listening on http://").unwrap();
+        let line = self.line().await?;
+        let url = line.strip_prefix("listening on http").unwrap();
+        let rest = url.trim_start_matches('s').strip_prefix("://").unwrap();
         Some(rest.split(' ').next().unwrap().parse().unwrap())
+    }
+
+    /// What it says next; `None` when it ended.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        soon("the broker says something or ends", self.lines.next_line()).await.unwrap()
     }
 
     pub(crate) fn log(&self) -> String {

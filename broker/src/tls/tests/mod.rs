@@ -29,7 +29,7 @@ fn pipe() -> (DuplexStream, DuplexStream) {
     tokio::io::duplex(64 * 1024)
 }
 
-/// Connects, and has a word echoed. What the client says of it.
+/// Connects, is greeted, and has a word echoed. What the client says of it.
 async fn talk(
     acceptor: &TlsAcceptor,
     connector: &TlsConnector,
@@ -39,7 +39,8 @@ async fn talk(
     let server = async {
         let Ok(mut stream) = acceptor.accept(far).await else { return };
         let mut word = [0; 4];
-        if stream.read_exact(&mut word).await.is_ok() {
+        let greeted = stream.write_all(b"hello ").await;
+        if greeted.is_ok() && stream.read_exact(&mut word).await.is_ok() {
             stream.write_all(&word).await.unwrap();
             stream.shutdown().await.unwrap();
         }
@@ -52,7 +53,7 @@ async fn talk(
             stream.read_to_end(&mut word).await
         };
         talked.await.map_err(|error| ConnectError::of(host, error))?;
-        assert_eq!(word, b"word");
+        assert_eq!(word, b"hello word");
         Ok(())
     };
     let both = async { tokio::join!(client, server).0 };
