@@ -18,6 +18,12 @@ impl Moment {
         Self(Duration::from_millis(ms))
     }
 
+    /// The moment so much later.
+    #[must_use]
+    pub const fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time))
+    }
+
     /// How long after `earlier` this is; nothing when it is not.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
@@ -51,16 +57,21 @@ impl fmt::Debug for Clock {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 pub fn now() -> Moment {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    #[cfg(target_os = "linux")]
+    let id = rustix::time::ClockId::Boottime;
+    // It counts sleep there.
+    #[cfg(target_os = "macos")]
+    let id = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(id);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Moment(Duration::new(seconds, nanos))
 }
 
 /// Elsewhere the monotonic clock of the standard library has to do.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 #[allow(clippy::disallowed_methods, reason = "this is a clock module")]
 pub fn now() -> Moment {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

@@ -68,6 +68,11 @@ struct Counters {
 }
 
 impl Identity {
+    /// The directory it is kept in.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// Takes the data directory, and becomes the node whose it is, or a new one.
     pub fn open(data: &Path) -> Result<Self, IdentityError> {
         let at = |path: &Path| {

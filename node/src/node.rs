@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     identity::{Identity, IdentityError},
-    link::{self, BadAddress, HostedRole, Link, LinkState},
+    link::{self, HostedRole, Link, LinkState},
     role::{
         Actions, Overview, actor::Surroundings, handle::Handle, presence::Presence,
         supervisor::Supervisor,
@@ -55,7 +55,7 @@ pub enum NodeError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     #[error(transparent)]
-    Broker(#[from] BadAddress),
+    Link(#[from] link::StartError),
     #[error("the actors of the roles do not start")]
     Actors(#[from] SpawnErr),
 }

@@ -9,15 +9,15 @@ use tasuki_proto::{
     wire::{self, turn_loop_client::TurnLoopClient},
 };
 use tokio::time::{self, Instant};
-use tonic::{Response, Status, transport::Channel};
+use tonic::{Response, Status};
 
 use super::{
-    CALLS_MAX, Link, LinkState,
-    channel::{self, ATTEMPT_MS_MAX},
+    CALLS_MAX, Link,
+    channel::{self, ATTEMPT_MS_MAX, Channel},
     keys, overloaded,
     receipts::Mark,
-    retry::{Attempts, Failure, Next, chance},
-    state::unreachable,
+    retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance},
+    state::{turned_away, unreachable},
 };
 use crate::role::{HandOver, Overview, Refusal, news::News};
 
@@ -30,7 +30,7 @@ impl Link {
         handover: &HandOver,
     ) -> Result<wire::HandOverResponse, Refusal> {
         let _room = self.room()?;
-        self.shared.ready(LinkState::is_connected).await?;
+        self.shared.ready().await?;
         // In use until the answer is there.
         let ours;
         let key = match &handover.key {
@@ -60,7 +60,7 @@ impl Link {
 
     pub async fn list_loops(&self) -> Result<wire::ListLoopsResponse, Refusal> {
         let _room = self.room()?;
-        self.shared.ready(LinkState::is_connected).await?;
+        self.shared.ready().await?;
         self.send(|mut client, caller| {
             let request = wire::ListLoopsRequest { caller: Some(caller) };
             async move { client.list_loops(request).await }
@@ -70,7 +70,7 @@ impl Link {
 
     pub async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
         let _room = self.room()?;
-        self.shared.ready(LinkState::is_connected).await?;
+        self.shared.ready().await?;
         self.send(|mut client, caller| {
             let r#loop = loop_id.to_string();
             let request = wire::GetLoopRequest { caller: Some(caller), r#loop };
@@ -111,40 +111,68 @@ impl Link {
         loop {
             let epoch = self.shared.epoch();
             let attempt = call(client.clone(), self.shared.caller());
-            let failure = match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), attempt).await
-            {
-                Ok(Ok(response)) => return Ok(response.into_inner()),
-                Ok(Err(status)) => Failure::of(&status),
-                Err(_) => Failure::Lost(format!("no answer within {ATTEMPT_MS_MAX} ms")),
+            let failure = match self.attempt(attempt, began.elapsed()).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
             };
             tracing::debug!(?failure, "a call failed");
             if failure.is_of_connection() {
                 self.shared.suspect.notify_one();
             }
-            match attempts.next(began.elapsed(), chance(), self.worded(failure)) {
-                Next::Again(pause) => time::sleep(pause).await,
-                Next::Renew => {
-                    if let Err(refusal) = self.shared.renew(epoch).await {
-                        return Err(attempts.give_up(refusal));
+            let is_away = matches!(&failure, Failure::NotTaken(_));
+            match attempts.next(began.elapsed(), chance(), failure) {
+                Next::Again(pause) => {
+                    tokio::select! {
+                        () = time::sleep(pause) => {}
+                        () = self.shared.back() => {}
                     }
                 }
-                Next::Give(refusal) => return Err(refusal),
+                Next::Renew(within) => {
+                    if let Err(refusal) = self.shared.renew(epoch, within).await {
+                        return Err(attempts.give_up(refusal, "registering again failed"));
+                    }
+                }
+                Next::Give(refusal) => return Err(self.worded(refusal, is_away)),
             }
         }
     }
 
-    /// The system's bare words, said so that an agent knows what to do.
-    fn worded(&self, failure: Failure) -> Failure {
-        match failure {
-            Failure::NotTaken(refusal) if refusal.reason == Reason::Unavailable => {
-                let message = unreachable(&self.shared.settings.broker, &refusal.message);
-                Failure::NotTaken(Refusal { message, ..refusal })
-            }
-            Failure::NotTaken(_)
-            | Failure::Lost(_)
-            | Failure::StaleEpoch(_)
-            | Failure::Refused(_) => failure,
+    /// One attempt, `spent` after its command began. One that finds no connection ends when the
+    /// command's time for finding one does, and never counts as lost (L5).
+    async fn attempt<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+        spent: Duration,
+    ) -> Result<T, Failure> {
+        let (lines, witness) = (&self.shared.lines, self.shared.lines.witness());
+        let whole = Duration::from_millis(ATTEMPT_MS_MAX);
+        let unreached = Duration::from_millis(UNREACHED_MS_MAX).saturating_sub(spent).min(whole);
+        let mut call = Box::pin(call);
+        let mut answer = time::timeout(unreached, &mut call).await;
+        if answer.is_err() && lines.may_have_carried(witness) {
+            answer = time::timeout(whole.saturating_sub(unreached), &mut call).await;
         }
+        drop(call);
+        match answer {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(Failure::of(&status)),
+            Err(_) if lines.may_have_carried(witness) => {
+                Err(Failure::Lost(format!("no answer within {ATTEMPT_MS_MAX} ms")))
+            }
+            Err(_) => Err(Failure::NotTaken(Refusal {
+                reason: Reason::Unavailable,
+                message: "no connection in time".to_owned(),
+            })),
+        }
+    }
+
+    /// Bare words of the system or the broker, said so that an agent knows what to do.
+    fn worded(&self, refusal: Refusal, is_away: bool) -> Refusal {
+        if is_away && refusal.reason == Reason::Unavailable {
+            let message = unreachable(&self.shared.settings.broker, &refusal.message);
+            return Refusal { message, ..refusal };
+        }
+        turned_away(refusal)
     }
 }
 

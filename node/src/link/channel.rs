@@ -1,6 +1,6 @@
 //! The HTTP/2 connection itself: where to, and when it counts as dead.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
@@ -9,10 +9,15 @@ use tasuki_proto::{
         turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
     },
 };
-use tonic::transport::{Channel, Endpoint};
+use tonic::{codegen::http::Uri, service::interceptor::InterceptedService, transport::Endpoint};
 
-/// Making a connection, in milliseconds: a machine that is there answers well within.
-const CONNECT_MS_MAX: u64 = 2_000;
+use super::{
+    line::{Connector, Lines},
+    papers::Papers,
+};
+
+/// What every client calls through.
+pub(super) type Channel = InterceptedService<tonic::transport::Channel, Papers>;
 
 /// Between two pings on the connection, in milliseconds: how soon a broker that vanished without
 /// a word is missed.
@@ -33,21 +38,42 @@ pub struct BadAddress {
     why: String,
 }
 
-/// Where and how to connect. Encryption is a matter of this function alone.
+/// Connects once somebody calls.
+pub(super) fn open(endpoint: &Endpoint, papers: Papers, lines: Lines) -> Channel {
+    let channel = endpoint.connect_with_connector_lazy(Connector::new(lines, papers.clone()));
+    InterceptedService::new(channel, papers)
+}
+
+/// Where to connect. Nothing travels in the open over a network.
 pub(super) fn endpoint(address: &str) -> Result<Endpoint, BadAddress> {
-    let bad = |why: String| BadAddress { address: address.to_owned(), why };
-    let endpoint = Endpoint::from_shared(address.to_owned()).map_err(|e| bad(e.to_string()))?;
+    let bad = |why: &str| BadAddress { address: address.to_owned(), why: why.to_owned() };
+    let endpoint =
+        Endpoint::from_shared(address.to_owned()).map_err(|why| bad(&why.to_string()))?;
     match endpoint.uri().scheme_str() {
-        Some("http") => {}
-        Some(other) => return Err(bad(format!("this node does not speak {other}"))),
-        None => return Err(bad("it has no http:// in front".to_owned())),
+        Some("https") => {}
+        Some("http") if is_loopback(endpoint.uri()) => {}
+        Some("http") => {
+            return Err(bad(
+                "http:// would carry everything in the open over a network, so it is for this \
+                 machine alone; a broker elsewhere is at https://, and the line that \
+                 `tasuki-broker invite` prints there makes this machine known to it",
+            ));
+        }
+        Some(other) => return Err(bad(&format!("this node does not speak {other}"))),
+        None => return Err(bad("it has no http:// in front")),
     }
     Ok(endpoint
-        .tcp_nodelay(true)
-        .connect_timeout(Duration::from_millis(CONNECT_MS_MAX))
         .http2_keep_alive_interval(Duration::from_millis(PING_MS))
         .keep_alive_timeout(Duration::from_millis(PONG_MS_MAX))
         .keep_alive_while_idle(true))
+}
+
+/// Whether a call to this address stays on this machine.
+fn is_loopback(address: &Uri) -> bool {
+    let host = address.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
+    bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(is_loopback)
 }
 
 pub(super) fn turn_loop(channel: Channel) -> TurnLoopClient<Channel> {
@@ -76,11 +102,17 @@ mod tests {
 
     #[test]
     fn which_addresses_are_a_brokers() {
-        for good in ["http://127.0.0.1:7420", "http://[::1]:7420", "http://host:1"] {
+        for good in
+            ["http://127.0.0.1:7420", "http://[::1]:7420", "http://LOCALHOST:1", "https://host:1"]
+        {
             assert!(endpoint(good).is_ok(), "{good}");
         }
-        for bad in ["", "127.0.0.1:7420", "https://host:1", "ftp://x", "http://a b"] {
+        for bad in ["", "127.0.0.1:7420", "ftp://x", "http://a b"] {
             assert!(endpoint(bad).is_err(), "{bad}");
+        }
+        for elsewhere in ["http://host:1", "http://10.0.0.1:1", "http://[fe80::1]:1"] {
+            let said = endpoint(elsewhere).expect_err(elsewhere).to_string();
+            assert!(said.contains("tasuki-broker invite"), "{said}");
         }
     }
 }

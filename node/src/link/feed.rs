@@ -14,11 +14,11 @@ use tasuki_proto::{
     wire::{self, feed_client::FeedClient},
 };
 use tokio::{sync::watch, time};
-use tonic::{Status, Streaming, transport::Channel};
+use tonic::{Status, Streaming};
 
 use super::{
     LinkState, Shared,
-    channel::{self, ATTEMPT_MS_MAX},
+    channel::{self, ATTEMPT_MS_MAX, Channel},
     retry::{Backoff, chance},
 };
 

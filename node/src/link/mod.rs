@@ -6,7 +6,9 @@
 //!
 //! - [`retry`]: when to try again, and what may be said in the end. Pure.
 //! - [`keys`]: idempotency keys that cannot expire while in use.
-//! - `channel`: the HTTP/2 connection.
+//! - `channel`: the HTTP/2 connection. `line`: the TCP connection below. `papers`: what is shown
+//!   on them, and to whom.
+//! - `moves`: what makes the link look whether the connection still stands.
 //! - `session`: registration and heartbeats.
 //! - `call`: commands and reads. `waits`: parked questions. `receipts`: how far a turn got.
 //! - `feed`: what changed, for whoever follows.
@@ -17,6 +19,9 @@ pub mod retry;
 mod call;
 mod channel;
 mod feed;
+mod line;
+mod moves;
+mod papers;
 mod receipts;
 mod session;
 mod state;
@@ -31,14 +36,16 @@ use tasuki_proto::{
 };
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::transport::Channel;
 
 pub use self::{
     channel::BadAddress,
+    papers::PapersError,
     receipts::Mark,
     state::{LinkState, Phase},
 };
-use self::{keys::Keys, receipts::Receipts, retry::UNREACHED_MS_MAX, waits::Waits};
+use self::{
+    channel::Channel, keys::Keys, line::Lines, papers::Papers, receipts::Receipts, waits::Waits,
+};
 use crate::{
     clock::{self, Moment},
     identity::Identity,
@@ -73,6 +80,15 @@ pub struct Settings {
     pub take_over: bool,
 }
 
+/// Why a link does not even begin to connect.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Address(#[from] BadAddress),
+    #[error(transparent)]
+    Papers(#[from] PapersError),
+}
+
 /// The connection. Cheap to clone; it lives until [`Link::shutdown`].
 #[derive(Debug, Clone)]
 pub struct Link {
@@ -88,12 +104,18 @@ struct Shared {
     /// Tells this process from one that runs on a copy of its data directory.
     instance: String,
     channel: Channel,
+    lines: Lines,
+    papers: Papers,
     keys: Keys,
     state: watch::Sender<LinkState>,
     /// The latest epoch that the broker called stale.
     stale: watch::Sender<u64>,
     /// A call failed as calls do when the connection is dead.
     suspect: Notify,
+    /// A call was refused for want of a connection.
+    wanted: Notify,
+    /// How often the connection came under doubt from outside.
+    looks: watch::Sender<u64>,
     news: News,
     /// No further work is taken on; what was begun is ended.
     closing: CancellationToken,
@@ -105,16 +127,23 @@ struct Shared {
 
 impl Link {
     /// Begins to connect, in the background and for as long as it takes.
-    pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, BadAddress> {
-        let channel = channel::endpoint(&settings.broker)?.connect_lazy();
+    pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, StartError> {
+        let endpoint = channel::endpoint(&settings.broker)?;
+        let papers = Papers::find(identity.data(), &settings.broker)?;
+        let lines = Lines::default();
+        let channel = channel::open(&endpoint, papers.clone(), lines.clone());
         let shared = Arc::new(Shared {
             settings,
             instance: uuid::Uuid::new_v4().simple().to_string(),
             channel,
+            lines,
+            papers,
             keys: Keys::new(identity),
-            state: watch::Sender::new(LinkState::begin(clock::wall_ms())),
+            state: watch::Sender::new(LinkState::begin(clock::wall_ms(), clock::now())),
             stale: watch::Sender::new(Epoch::NONE.get()),
             suspect: Notify::new(),
+            wanted: Notify::new(),
+            looks: watch::Sender::new(0),
             news: News::default(),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
@@ -124,6 +153,9 @@ impl Link {
         let waits = Waits::start(&shared);
         let receipts = Receipts::start(&shared);
         shared.spawn(feed::run(shared.clone()));
+        shared
+            .session
+            .spawn(shared.ended.clone().run_until_cancelled_owned(moves::run(shared.clone())));
         shared.session.spawn(session::run(shared.clone()));
         Ok(Self { shared, waits, receipts, calls: Arc::new(Semaphore::new(CALLS_MAX)) })
     }
@@ -131,6 +163,12 @@ impl Link {
     /// The connection as it stands, and as it changes.
     pub fn state(&self) -> watch::Receiver<LinkState> {
         self.shared.state.subscribe()
+    }
+
+    /// The network or the machine is not what it was: looks at once whether the connection still
+    /// stands, and makes a new one if it does not.
+    pub fn look(&self) {
+        self.shared.look();
     }
 
     /// Runs work that [`Link::shutdown`] gives time to end, and ends when its time is over.
@@ -204,7 +242,7 @@ impl Shared {
         let mut is_news = false;
         self.state.send_if_modified(|state| {
             let before = state.clone();
-            is_news = state.enter(phase.clone(), epoch, clock::wall_ms());
+            is_news = state.enter(phase.clone(), epoch, clock::wall_ms(), clock::now());
             *state != before
         });
         if !is_news {
@@ -221,15 +259,40 @@ impl Shared {
         }
     }
 
+    fn look(&self) {
+        self.state.send_if_modified(|state| {
+            state.hope(clock::now());
+            false
+        });
+        self.looks.send_modify(|looks| *looks += 1);
+    }
+
     /// The node is registered, or there is a refusal that says why a call cannot be sent.
-    async fn ready(&self, is_ready: impl Fn(&LinkState) -> bool) -> Result<(), Refusal> {
+    async fn ready(&self) -> Result<(), Refusal> {
+        self.settled(self.patience(), LinkState::is_connected).await
+    }
+
+    /// How long a call is to wait for the broker; it is looked for all the same.
+    fn patience(&self) -> Duration {
+        let patience = self.state.borrow().patience(clock::now());
+        if patience.is_zero() {
+            self.wanted.notify_one();
+        }
+        patience
+    }
+
+    async fn settled(
+        &self,
+        within: Duration,
+        is_ready: impl Fn(&LinkState) -> bool,
+    ) -> Result<(), Refusal> {
         if self.closing.is_cancelled() {
             return Err(stopping());
         }
         let mut state = self.state.subscribe();
         let settled =
             state.wait_for(|state| matches!(state.phase, Phase::Refused(_)) || is_ready(state));
-        match tokio::time::timeout(Duration::from_millis(UNREACHED_MS_MAX), settled).await {
+        match tokio::time::timeout(within, settled).await {
             Ok(Ok(state)) if is_ready(&state) => Ok(()),
             Ok(Ok(state)) => Err(state.refusal(&self.settings.broker)),
             Ok(Err(_)) => Err(stopping()),
@@ -238,9 +301,19 @@ impl Shared {
     }
 
     /// Has the node register again if `epoch` is its latest; returns once it has.
-    async fn renew(&self, epoch: Epoch) -> Result<(), Refusal> {
+    async fn renew(&self, epoch: Epoch, within: Duration) -> Result<(), Refusal> {
         self.report_stale(epoch);
-        self.ready(|state| state.is_connected() && state.epoch != epoch).await
+        self.settled(within, |state| state.is_connected() && state.epoch != epoch).await
+    }
+
+    /// Resolves when the broker is back; never, if as far as known it was not away.
+    async fn back(&self) {
+        let mut state = self.state.subscribe();
+        if state.borrow_and_update().is_connected()
+            || state.wait_for(LinkState::is_connected).await.is_err()
+        {
+            std::future::pending().await
+        }
     }
 
     fn report_stale(&self, epoch: Epoch) {

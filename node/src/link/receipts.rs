@@ -14,11 +14,10 @@ use tasuki_proto::{
     wire::{self, mark_turn_request, turn_loop_client::TurnLoopClient},
 };
 use tokio::{sync::Notify, time};
-use tonic::transport::Channel;
 
 use super::{
     Shared,
-    channel::{self, ATTEMPT_MS_MAX},
+    channel::{self, ATTEMPT_MS_MAX, Channel},
     retry::{Backoff, Failure, chance},
 };
 
@@ -107,7 +106,7 @@ async fn send(shared: &Shared, client: &mut TurnLoopClient<Channel>, mark: Mark)
             Err(_) => Failure::Lost("no answer".to_owned()),
         };
         match failure {
-            Failure::Refused(refusal) => {
+            Failure::Refused(refusal) | Failure::TurnedAway(refusal) => {
                 tracing::debug!(?mark, %refusal, "a receipt was refused");
                 return;
             }

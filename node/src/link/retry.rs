@@ -24,30 +24,47 @@ const PAUSE_MS_MIN: u64 = 50;
 /// The longest pause between attempts, in milliseconds: how late a broker's return is noticed.
 const PAUSE_MS_MAX: u64 = 2_000;
 
+/// The first pause after a broker turned this node away, in milliseconds.
+const TURNED_AWAY_MS_MIN: u64 = 2_000;
+
+/// The longest such pause, in milliseconds: brokers count those who come without a good token.
+const TURNED_AWAY_MS_MAX: u64 = 60_000;
+
 /// Exponential pauses; each is between half and all of its step, so that nodes that lost the same
 /// broker don't come back in step.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     step_ms: u64,
+    first_ms: u64,
+    longest_ms: u64,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { step_ms: PAUSE_MS_MIN }
+        Self::between(PAUSE_MS_MIN, PAUSE_MS_MAX)
     }
 }
 
 impl Backoff {
+    const fn between(first_ms: u64, longest_ms: u64) -> Self {
+        Self { step_ms: first_ms, first_ms, longest_ms }
+    }
+
+    /// For a broker that answers and will not have this node.
+    pub const fn turned_away() -> Self {
+        Self::between(TURNED_AWAY_MS_MIN, TURNED_AWAY_MS_MAX)
+    }
+
     /// The next pause; `chance` is any number.
     pub fn pause(&mut self, chance: u64) -> Duration {
         let half = self.step_ms / 2;
         let pause = half + chance % (half + 1);
-        self.step_ms = (self.step_ms * 2).min(PAUSE_MS_MAX);
+        self.step_ms = (self.step_ms * 2).min(self.longest_ms);
         Duration::from_millis(pause)
     }
 
-    pub fn reset(&mut self) {
-        *self = Self::default();
+    pub const fn reset(&mut self) {
+        self.step_ms = self.first_ms;
     }
 }
 
@@ -65,6 +82,8 @@ pub enum Failure {
     Lost(String),
     /// The node has to register again.
     StaleEpoch(String),
+    /// The broker will not have whoever says this, and did not look at what was said.
+    TurnedAway(Refusal),
     /// The broker has judged it.
     Refused(Refusal),
 }
@@ -84,11 +103,15 @@ impl Failure {
             Reason::StaleEpoch => Self::StaleEpoch(message),
             Reason::Unavailable | Reason::Overloaded => Self::NotTaken(Refusal { reason, message }),
             Reason::OutcomeUnknown => Self::Lost(message),
+            Reason::Unauthenticated
+            | Reason::RightForbidden
+            | Reason::RoleForbidden
+            | Reason::UnknownWorkspace
+            | Reason::NodeForbidden => Self::TurnedAway(Refusal { reason, message }),
             Reason::InvalidArgument
             | Reason::TooLarge
             | Reason::UnknownRole
             | Reason::UnknownLoop
-            | Reason::RoleForbidden
             | Reason::RoleRequired
             | Reason::RoleInUse
             | Reason::NotYourTurn
@@ -99,10 +122,6 @@ impl Failure {
             | Reason::StaleToken
             | Reason::KeyReused
             | Reason::KeyExpired
-            | Reason::Unauthenticated
-            | Reason::RightForbidden
-            | Reason::UnknownWorkspace
-            | Reason::NodeForbidden
             | Reason::UnknownInvitation
             | Reason::InvitationSpent
             | Reason::UnknownToken
@@ -112,10 +131,12 @@ impl Failure {
         }
     }
 
-    /// Whether the connection may be dead. A broker that has too much to do is not.
+    /// Whether the connection may be dead, or not be this node's any more. A broker that has too
+    /// much to do is neither.
     pub fn is_of_connection(&self) -> bool {
         match self {
             Self::NotTaken(refusal) => refusal.reason == Reason::Unavailable,
+            Self::TurnedAway(refusal) => refusal.reason == Reason::Unauthenticated,
             Self::Lost(_) => true,
             Self::StaleEpoch(_) | Self::Refused(_) => false,
         }
@@ -125,6 +146,8 @@ impl Failure {
     fn of_stranger(status: &Status) -> Self {
         let message = status.message();
         let refused = |reason| Self::Refused(Refusal { reason, message: message.to_owned() });
+        let turned_away =
+            |reason| Self::TurnedAway(Refusal { reason, message: message.to_owned() });
         match status.code() {
             Code::Unavailable if is_connect_error(status) => {
                 Self::NotTaken(Refusal { reason: Reason::Unavailable, message: deepest(status) })
@@ -136,7 +159,8 @@ impl Failure {
                      Tasuki broker, and of this version."
                 ),
             }),
-            Code::Unauthenticated | Code::PermissionDenied => refused(Reason::RoleForbidden),
+            Code::Unauthenticated => turned_away(Reason::Unauthenticated),
+            Code::PermissionDenied => turned_away(Reason::RightForbidden),
             Code::InvalidArgument => refused(Reason::InvalidArgument),
             Code::OutOfRange => refused(Reason::TooLarge),
             Code::DataLoss => refused(Reason::Damaged),
@@ -189,8 +213,8 @@ pub struct Attempts {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     Again(Duration),
-    /// Register, then try once more.
-    Renew,
+    /// Register, in this time, then try once more.
+    Renew(Duration),
     Give(Refusal),
 }
 
@@ -199,6 +223,10 @@ impl Attempts {
     pub fn next(&mut self, spent: Duration, chance: u64, failure: Failure) -> Next {
         let refusal = match failure {
             Failure::Refused(refusal) => return Next::Give(refusal),
+            Failure::TurnedAway(refusal) => {
+                let why = refusal.message.clone();
+                return Next::Give(self.give_up(refusal, &why));
+            }
             Failure::NotTaken(refusal) if refusal.reason == Reason::Overloaded => {
                 if !self.may_have_reached {
                     return Next::Give(refusal);
@@ -213,24 +241,29 @@ impl Attempts {
             Failure::StaleEpoch(message) => {
                 if !self.has_renewed {
                     self.has_renewed = true;
-                    return Next::Renew;
+                    return Next::Renew(self.limit().saturating_sub(spent));
                 }
                 Refusal { reason: Reason::StaleEpoch, message }
             }
         };
-        let limit = if self.may_have_reached { COMMAND_MS_MAX } else { UNREACHED_MS_MAX };
         let pause = self.backoff.pause(chance);
-        let is_over = Duration::from_millis(limit) <= spent + pause;
+        let is_over = self.limit() <= spent + pause;
         if is_over || refusal.reason == Reason::StaleEpoch {
-            return Next::Give(self.give_up(refusal));
+            let why = refusal.message.clone();
+            return Next::Give(self.give_up(refusal, &why));
         }
         Next::Again(pause)
     }
 
-    /// The last word when no further attempt is made, because of `refusal`.
-    pub fn give_up(&self, refusal: Refusal) -> Refusal {
+    /// How long after the command began it is given up.
+    const fn limit(&self) -> Duration {
+        Duration::from_millis(if self.may_have_reached { COMMAND_MS_MAX } else { UNREACHED_MS_MAX })
+    }
+
+    /// The last word when no further attempt is made, because of `refusal`; `why` is its core.
+    pub fn give_up(&self, refusal: Refusal, why: &str) -> Refusal {
         if self.may_have_reached && !refusal.reason.is_maybe_applied() {
-            return outcome_unknown(&refusal.message);
+            return outcome_unknown(why);
         }
         refusal
     }
@@ -262,7 +295,7 @@ mod tests {
         for (ms, failure) in steps {
             said.push(match attempts.next(Duration::from_millis(*ms), 0, failure.clone()) {
                 Next::Again(pause) => format!("again {}", pause.as_millis()),
-                Next::Renew => "renew".to_owned(),
+                Next::Renew(within) => format!("renew {}", within.as_millis()),
                 Next::Give(refusal) => refusal.reason.to_string(),
             });
         }
@@ -276,6 +309,7 @@ mod tests {
         let away = || Failure::NotTaken(no(Reason::Unavailable));
         let full = || Failure::NotTaken(no(Reason::Overloaded));
         let judged = || Failure::Refused(no(Reason::NotYourTurn));
+        let turned_away = || Failure::TurnedAway(no(Reason::Unauthenticated));
         for (steps, expected) in [
             (vec![(0, judged())], "not_your_turn"),
             (vec![(0, away()), (100, away())], "again 25, again 50"),
@@ -286,8 +320,14 @@ mod tests {
             (vec![(0, lost()), (1, full())], "again 25, again 50"),
             (vec![(0, lost()), (20_000, full())], "again 25, outcome_unknown"),
             (vec![(0, lost()), (9, judged())], "again 25, not_your_turn"),
-            (vec![(0, stale()), (1, stale())], "renew, stale_epoch"),
-            (vec![(0, lost()), (1, stale()), (2, stale())], "again 25, renew, outcome_unknown"),
+            (vec![(0, turned_away())], "unauthenticated"),
+            (vec![(0, lost()), (9, turned_away())], "again 25, outcome_unknown"),
+            (vec![(0, stale()), (1, turned_away())], "renew 3000, unauthenticated"),
+            (vec![(0, stale()), (1, stale())], "renew 3000, stale_epoch"),
+            (
+                vec![(0, lost()), (100, stale()), (200, stale())],
+                "again 25, renew 19900, outcome_unknown",
+            ),
         ] {
             assert_eq!(end(&steps), expected, "{steps:?}");
         }
@@ -301,6 +341,9 @@ mod tests {
         assert!(backoff.pause(u64::MAX).as_millis() <= u128::from(PAUSE_MS_MAX));
         backoff.reset();
         assert_eq!(backoff.pause(25).as_millis(), 50);
+        let mut slow = Backoff::turned_away();
+        let pauses: Vec<_> = (0..7).map(|_| slow.pause(0).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
     }
 
     #[test]
@@ -308,7 +351,9 @@ mod tests {
         for reason in Reason::ALL.iter().copied() {
             let failure = Failure::of(&reason.status("m"));
             let stays = match &failure {
-                Failure::NotTaken(refusal) | Failure::Refused(refusal) => refusal.reason == reason,
+                Failure::NotTaken(refusal)
+                | Failure::Refused(refusal)
+                | Failure::TurnedAway(refusal) => refusal.reason == reason,
                 Failure::Lost(_) => reason == Reason::OutcomeUnknown,
                 Failure::StaleEpoch(_) => reason == Reason::StaleEpoch,
             };

@@ -4,7 +4,7 @@
 //! broker calls it stale, unless another process has registered the same node since: two
 //! processes fencing each other in turns would help nobody.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tasuki_proto::{
     id::Epoch,
@@ -12,27 +12,51 @@ use tasuki_proto::{
     reason::Reason,
     wire::{self, directory_client::DirectoryClient},
 };
-use tokio::{sync::watch, time};
-use tonic::{Response, Status, transport::Channel};
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
+use tonic::{Response, Status};
 
 use super::{
     Shared,
-    channel::ATTEMPT_MS_MAX,
+    channel::{ATTEMPT_MS_MAX, Channel},
     retry::{Backoff, Failure, chance},
-    state::Phase,
+    state::{Phase, turned_away},
 };
 use crate::{clock, role::Refusal};
 
 /// Between two tries of a registration that was refused, in milliseconds.
 const REFUSED_PAUSE_MS: u64 = 2_000;
 
+/// For an answer over a connection that is in doubt, in milliseconds: several times what the
+/// slowest network takes.
+const LOOK_MS_MAX: u64 = 1_500;
+
+/// A connection that ended is made anew within this, in milliseconds: nodes that lost it at the
+/// same moment do not all come back at the same moment.
+const SPREAD_MS: u64 = 200;
+
+/// Between two heartbeats, in milliseconds, however often calls or connections fail.
+const SUSPECT_MS_MIN: u64 = 50;
+
+/// Before an attempt that a call asked for, in milliseconds: agents may ask often.
+const WANTED_MS_MIN: u64 = 250;
+
 /// Runs until the link is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
     let ended = shared.ended.clone();
     let directory = shared.directory();
-    let stale = shared.stale.subscribe();
-    let heartbeat = Duration::from_millis(HEARTBEAT_MS);
-    let mut session = Session { shared, directory, stale, heartbeat, epoch: Epoch::NONE };
+    let (stale, looks) = (shared.stale.subscribe(), shared.looks.subscribe());
+    let mut session = Session {
+        shared,
+        directory,
+        stale,
+        looks,
+        heartbeat: Duration::from_millis(HEARTBEAT_MS),
+        epoch: Epoch::NONE,
+        is_in_doubt: false,
+    };
     ended.run_until_cancelled(session.live()).await;
 }
 
@@ -41,8 +65,12 @@ struct Session {
     directory: DirectoryClient<Channel>,
     /// The latest epoch that the broker called stale.
     stale: watch::Receiver<u64>,
+    /// Changes when the connection comes under doubt from outside.
+    looks: watch::Receiver<u64>,
     heartbeat: Duration,
     epoch: Epoch,
+    /// The next answer is due sooner than usual.
+    is_in_doubt: bool,
 }
 
 impl Session {
@@ -60,27 +88,31 @@ impl Session {
 
     /// Returns once registered.
     async fn register(&mut self) {
+        let mut away = Backoff::turned_away();
         loop {
-            let refusal = match self.register_once().await {
+            let (refusal, pause) = match self.register_once().await {
                 Ok(registered) => {
                     self.epoch = registered.epoch.into();
                     if registered.heartbeat_ms != 0 {
                         let ms = registered.heartbeat_ms.min(NODE_SILENT_MS_MAX / 3);
                         self.heartbeat = Duration::from_millis(ms);
                     }
+                    self.shared.papers.taken();
                     self.shared.enter(Phase::Connected, self.epoch);
                     return;
                 }
-                Err(refusal) => refusal,
+                Err(No::TurnedAway(refusal)) if self.shows_another(&refusal) => continue,
+                Err(No::TurnedAway(refusal)) => (turned_away(refusal), away.pause(chance())),
+                Err(No::Refused(refusal)) => (refusal, Duration::from_millis(REFUSED_PAUSE_MS)),
             };
             self.shared.enter(Phase::Refused(refusal), self.epoch);
-            time::sleep(Duration::from_millis(REFUSED_PAUSE_MS)).await;
+            time::sleep(pause).await;
         }
     }
 
     /// One intent to register, however often it has to be sent.
-    async fn register_once(&mut self) -> Result<wire::RegisterResponse, Refusal> {
-        let key = self.shared.keys.next().await?;
+    async fn register_once(&mut self) -> Result<wire::RegisterResponse, No> {
+        let key = self.shared.keys.next().await.map_err(No::Refused)?;
         let settings = &self.shared.settings;
         let request = wire::RegisterRequest {
             caller: Some(self.shared.stranger()),
@@ -93,62 +125,148 @@ impl Session {
         };
         let mut backoff = Backoff::default();
         loop {
-            let why = match within(self.directory.register(request.clone())).await {
+            let (mut directory, request) = (self.directory.clone(), request.clone());
+            let why = match self.ask(async move { directory.register(request).await }).await {
                 Ok(registered) => return Ok(registered),
+                Err(Failure::TurnedAway(refusal)) => return Err(No::TurnedAway(refusal)),
                 Err(Failure::Refused(refusal)) => {
                     if matches!(refusal.reason, Reason::KeyExpired | Reason::KeyReused) {
                         tracing::warn!(%refusal, "the data directory was copied or is an old one");
-                        self.shared.keys.renew_client().await?;
+                        self.shared.keys.renew_client().await.map_err(No::Refused)?;
                     }
-                    return Err(refusal);
+                    return Err(No::Refused(refusal));
                 }
                 Err(Failure::NotTaken(refusal)) => refusal.message,
                 Err(Failure::Lost(why) | Failure::StaleEpoch(why)) => why,
             };
             self.shared.enter(Phase::Down(why), self.epoch);
-            time::sleep(backoff.pause(chance())).await;
+            self.pause(&mut backoff).await;
         }
     }
 
     /// Sends heartbeats until the registration is stale.
     async fn keep(&mut self) {
-        let mut backoff = Backoff::default();
+        let (mut backoff, mut away) = (Backoff::default(), Backoff::turned_away());
         loop {
             let request = wire::HeartbeatRequest {
                 caller: Some(self.shared.caller()),
                 roles: self.shared.presences(clock::now()),
             };
-            let why = match within(self.directory.heartbeat(request)).await {
+            let mut directory = self.directory.clone();
+            let why = match self.ask(async move { directory.heartbeat(request).await }).await {
                 Ok(_) => {
                     backoff.reset();
+                    away.reset();
+                    self.shared.papers.taken();
                     self.shared.enter(Phase::Connected, self.epoch);
-                    tokio::select! {
-                        () = time::sleep(self.heartbeat) => {}
-                        () = self.shared.suspect.notified() => {}
-                        _ = self.stale.changed() => {}
-                    }
+                    self.rest().await;
                     if *self.stale.borrow_and_update() == self.epoch.get() {
                         return;
                     }
                     continue;
                 }
                 Err(Failure::StaleEpoch(_)) => return,
+                Err(Failure::TurnedAway(refusal)) if self.shows_another(&refusal) => continue,
+                Err(Failure::TurnedAway(refusal)) => {
+                    self.shared.enter(Phase::Refused(turned_away(refusal)), self.epoch);
+                    time::sleep(away.pause(chance())).await;
+                    continue;
+                }
                 Err(Failure::Refused(refusal) | Failure::NotTaken(refusal)) => refusal.message,
                 Err(Failure::Lost(why)) => why,
             };
             self.shared.enter(Phase::Down(why), self.epoch);
-            time::sleep(backoff.pause(chance())).await;
+            self.pause(&mut backoff).await;
+        }
+    }
+
+    /// Whether there is a token that was not turned away with this.
+    fn shows_another(&self, refusal: &Refusal) -> bool {
+        refusal.reason == Reason::Unauthenticated && self.shared.papers.turned_away()
+    }
+
+    /// Between two heartbeats of a connection that stands; ends when that is in question.
+    async fn rest(&mut self) {
+        let began = Instant::now();
+        let shared = &self.shared;
+        tokio::select! {
+            () = time::sleep(self.heartbeat) => {}
+            _ = self.stale.changed() => {}
+            _ = self.looks.changed() => self.is_in_doubt = true,
+            () = shared.suspect.notified() => self.is_in_doubt = true,
+            () = shared.lines.lost() => {
+                time::sleep(Duration::from_millis(chance() % SPREAD_MS)).await;
+                self.is_in_doubt = true;
+            }
+        }
+        time::sleep_until(began + Duration::from_millis(SUSPECT_MS_MIN)).await;
+    }
+
+    /// Between two attempts. A look from outside ends it at once, a call that is refused for want
+    /// of a connection soon.
+    async fn pause(&mut self, backoff: &mut Backoff) {
+        if std::mem::take(&mut self.is_in_doubt) {
+            return;
+        }
+        // A certificate that is not trusted ends when this machine joins again.
+        self.shared.papers.read_again();
+        let pause = backoff.pause(chance());
+        let shared = &self.shared;
+        let wanted = async {
+            time::sleep(Duration::from_millis(WANTED_MS_MIN)).await;
+            shared.wanted.notified().await;
+        };
+        tokio::select! {
+            () = time::sleep(pause) => {}
+            () = wanted => {}
+            _ = self.looks.changed() => {
+                backoff.reset();
+                self.is_in_doubt = true;
+            }
+        }
+    }
+
+    /// One call, cut off when the broker does not answer. When the connection is in doubt that is
+    /// soon, and the next call gets a new one.
+    async fn ask<T>(
+        &mut self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Failure> {
+        let mut call = pin!(call);
+        let look = Duration::from_millis(LOOK_MS_MAX);
+        let mut is_in_doubt = std::mem::take(&mut self.is_in_doubt);
+        let patience = if is_in_doubt { look } else { Duration::from_millis(ATTEMPT_MS_MAX) };
+        let mut deadline = Instant::now() + patience;
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut call => {
+                    return answer.map(Response::into_inner).map_err(|status| Failure::of(&status));
+                }
+                () = time::sleep_until(deadline) => {
+                    if is_in_doubt {
+                        self.shared.lines.cut();
+                        self.is_in_doubt = true;
+                    }
+                    return Err(Failure::Lost("no answer in time".to_owned()));
+                }
+                _ = self.looks.changed() => {
+                    is_in_doubt = true;
+                    deadline = deadline.min(Instant::now() + look);
+                }
+            }
         }
     }
 
     /// Whether another live process registered this node after this one did.
     async fn fenced_by(&mut self) -> Option<Refusal> {
-        let settings = &self.shared.settings;
-        if settings.take_over {
+        if self.shared.settings.take_over {
             return None;
         }
         let request = wire::ListNodesRequest { caller: Some(self.shared.stranger()) };
-        let listed = within(self.directory.list_nodes(request)).await.ok()?;
+        let mut directory = self.directory.clone();
+        let listed = self.ask(async move { directory.list_nodes(request).await }).await.ok()?;
+        let settings = &self.shared.settings;
         let newer = listed.nodes.into_iter().find(|node| {
             node.node == settings.node.as_str() && self.epoch.get() < node.epoch && node.is_present
         })?;
@@ -163,11 +281,9 @@ impl Session {
     }
 }
 
-/// One call, cut off when the broker does not answer.
-async fn within<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Failure> {
-    match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), call).await {
-        Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(Failure::of(&status)),
-        Err(_) => Err(Failure::Lost(format!("no answer within {ATTEMPT_MS_MAX} ms"))),
-    }
+/// Why a registration is not made.
+enum No {
+    Refused(Refusal),
+    /// Coming back soon would be held against this node.
+    TurnedAway(Refusal),
 }

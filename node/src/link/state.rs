@@ -1,8 +1,11 @@
 //! What a node knows of its connection to the broker.
 
+use std::time::Duration;
+
 use tasuki_proto::{id::Epoch, reason::Reason};
 
-use crate::role::Refusal;
+use super::retry::UNREACHED_MS_MAX;
+use crate::{clock::Moment, role::Refusal};
 
 /// Where the connection stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,19 +30,42 @@ pub struct LinkState {
     pub epoch: Epoch,
     /// The latest thing that went wrong, kept when it is over.
     pub last_error: Option<String>,
+    /// Since when there is no connection, or a new reason to expect one.
+    out_since: Moment,
 }
 
 impl LinkState {
-    pub(super) const fn begin(since_ms: u64) -> Self {
-        Self { phase: Phase::Connecting, since_ms, epoch: Epoch::NONE, last_error: None }
+    pub(super) const fn begin(since_ms: u64, now: Moment) -> Self {
+        Self {
+            phase: Phase::Connecting,
+            since_ms,
+            epoch: Epoch::NONE,
+            last_error: None,
+            out_since: now,
+        }
     }
 
     pub const fn is_connected(&self) -> bool {
         matches!(self.phase, Phase::Connected)
     }
 
+    /// How long a call is to wait for the broker: there is no point in finding out again with each
+    /// call what the last attempt found out.
+    pub(super) fn patience(&self, now: Moment) -> Duration {
+        let whole = Duration::from_millis(UNREACHED_MS_MAX);
+        match self.phase {
+            Phase::Down(_) => whole.saturating_sub(now.since(self.out_since)),
+            Phase::Connecting | Phase::Connected | Phase::Refused(_) => whole,
+        }
+    }
+
+    /// What was found out before counts no longer: the network or the machine is another.
+    pub(super) const fn hope(&mut self, now: Moment) {
+        self.out_since = now;
+    }
+
     /// Takes over a new phase; says whether people should hear of it.
-    pub(super) fn enter(&mut self, phase: Phase, epoch: Epoch, now_ms: u64) -> bool {
+    pub(super) fn enter(&mut self, phase: Phase, epoch: Epoch, now_ms: u64, now: Moment) -> bool {
         let is_news = match (&self.phase, &phase) {
             (Phase::Connecting, Phase::Connecting) | (Phase::Down(_), Phase::Down(_)) => false,
             (Phase::Connected, Phase::Connected) => self.epoch != epoch,
@@ -56,6 +82,9 @@ impl LinkState {
         }
         if is_news {
             self.since_ms = now_ms;
+            if !matches!((&self.phase, &phase), (Phase::Connecting, Phase::Down(_))) {
+                self.out_since = now;
+            }
         }
         self.phase = phase;
         self.epoch = epoch;
@@ -82,6 +111,20 @@ pub(super) fn unreachable(broker: &str, why: &str) -> String {
     )
 }
 
+/// What an agent is told when the broker will not have this node.
+pub(super) fn turned_away(refusal: Refusal) -> Refusal {
+    if refusal.reason != Reason::Unauthenticated {
+        return refusal;
+    }
+    let said = refusal.message.trim_end_matches('.');
+    let message = format!(
+        "The broker does not let this node in ({said}). Calling again does not help: tell your \
+         user to ask whoever runs the broker for an invitation, to run `tasuki join` with it, and \
+         to start the node again."
+    );
+    Refusal { message, ..refusal }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +133,7 @@ mod tests {
     fn people_hear_of_each_change_once() {
         let refused =
             |m: &str| Phase::Refused(Refusal { reason: Reason::RoleInUse, message: m.to_owned() });
-        let mut state = LinkState::begin(0);
+        let mut state = LinkState::begin(0, Moment::default());
         for (at, phase, epoch, is_news) in [
             (1, Phase::Down("a".to_owned()), 0, true),
             (2, Phase::Down("b".to_owned()), 0, false),
@@ -101,9 +144,37 @@ mod tests {
             (7, Phase::Connected, 1, false),
             (8, Phase::Connected, 2, true),
         ] {
-            let said = state.enter(phase.clone(), Epoch::from(epoch), at);
+            let said = state.enter(phase.clone(), Epoch::from(epoch), at, Moment::default());
             assert_eq!(said, is_news, "{at}: {phase:?}");
         }
         assert_eq!((state.since_ms, state.last_error.as_deref()), (8, Some("s")));
+    }
+
+    #[test]
+    fn calls_wait_for_a_fresh_loss_and_not_for_an_old_one() {
+        let at = Moment::from_millis;
+        let down = || Phase::Down("d".to_owned());
+        let mut state = LinkState::begin(0, at(0));
+        let mut said = Vec::new();
+        for (ms, phase) in [
+            (0, None),
+            (100, Some(down())),
+            (2_000, Some(down())),
+            (9_000, Some(down())),
+            (10_000, Some(Phase::Connected)),
+            (10_500, Some(down())),
+            (13_499, None),
+            (13_500, None),
+            (60_000, Some(Phase::Connecting)),
+        ] {
+            if let Some(phase) = phase {
+                state.enter(phase, Epoch::NONE, ms, at(ms));
+            }
+            said.push(state.patience(at(ms)).as_millis());
+        }
+        assert_eq!(said, [3_000, 2_900, 1_000, 0, 3_000, 3_000, 1, 0, 3_000]);
+        state.enter(down(), Epoch::NONE, 0, at(70_000));
+        state.hope(at(71_000));
+        assert_eq!(state.patience(at(72_000)).as_millis(), 2_000);
     }
 }

@@ -36,6 +36,7 @@ use self::table::{Open, Table};
 use super::{
     LinkState, Phase, Shared, channel, overloaded,
     retry::{Backoff, Failure, UNREACHED_MS_MAX, chance},
+    state::turned_away,
     stopping,
 };
 use crate::role::Refusal;
@@ -65,6 +66,7 @@ pub(super) struct Waits {
     room: Arc<Semaphore>,
     latest: Arc<AtomicU64>,
     dropped: Arc<Dropped>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
@@ -116,6 +118,7 @@ impl Waits {
             room: Arc::new(Semaphore::new(WAITS_PER_STREAM_MAX)),
             latest: Arc::new(AtomicU64::new(0)),
             dropped,
+            shared: shared.clone(),
         }
     }
 
@@ -126,11 +129,17 @@ impl Waits {
         let wait = self.latest.fetch_add(1, Ordering::Relaxed) + 1;
         let (reply, answer) = oneshot::channel();
         let now = Instant::now();
+        // Whoever waits anyway hears of a broker that is away slowly: it only calls again.
+        let patience = if hold.is_zero() {
+            self.shared.patience()
+        } else {
+            Duration::from_millis(UNREACHED_MS_MAX)
+        };
         let open = Open {
             role,
             loop_id,
             hold_ends: now + hold,
-            deadline: now + Duration::from_millis(UNREACHED_MS_MAX),
+            deadline: now + patience,
             is_parked: false,
             reply,
             _room: room,
@@ -175,6 +184,8 @@ enum Responses {
 
 enum Heard {
     Opened,
+    /// The broker will have no waits of this node.
+    TurnedAway(Refusal),
     Response(Box<wire::ParkResponse>),
     Broken(String),
 }
@@ -314,6 +325,12 @@ impl Multiplexer {
         let response = match heard {
             Heard::Opened => return self.table.mark_parked(),
             Heard::Broken(why) => return self.lose_stream(&why),
+            Heard::TurnedAway(refusal) => {
+                self.lose_stream(&refusal.message);
+                let refusal = turned_away(refusal);
+                self.table.drain().for_each(|open| open.answer(Err(refusal.clone())));
+                return;
+            }
             Heard::Response(response) => response,
         };
         let wait = response.wait;
@@ -347,6 +364,10 @@ impl Multiplexer {
                 return;
             }
             Failure::NotTaken(refusal) | Failure::Refused(refusal) => refusal,
+            Failure::TurnedAway(refusal) => {
+                self.shared.suspect.notify_one();
+                turned_away(refusal)
+            }
             Failure::Lost(message) => Refusal { reason: Reason::Unavailable, message },
         };
         if refusal.reason == Reason::Unavailable && self.table.has_left(wait, EARLY_MS) {
@@ -388,6 +409,7 @@ async fn reserve(
 async fn hear(stream: &mut Option<Stream>) -> Heard {
     let Some(stream) = stream else { return std::future::pending().await };
     let broken = |status: Status| match Failure::of(&status) {
+        Failure::TurnedAway(refusal) => Heard::TurnedAway(refusal),
         Failure::NotTaken(refusal) | Failure::Refused(refusal) => Heard::Broken(refusal.message),
         Failure::Lost(why) | Failure::StaleEpoch(why) => Heard::Broken(why),
     };

@@ -1,6 +1,8 @@
 //! A node against a broker that dies, loses answers and forgets who is who.
 
 mod fake;
+mod known;
+mod lost;
 
 use std::{path::Path, sync::Arc, time::Duration};
 

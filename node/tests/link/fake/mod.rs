@@ -1,5 +1,7 @@
 //! A broker of one loop, in memory, that can be killed, and that notes what it was told.
 
+pub(crate) mod proxy;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     net::SocketAddr,
@@ -23,6 +25,9 @@ use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 /// Longer than anything here takes, on a machine that is busy.
 const SOON: Duration = Duration::from_secs(20);
+
+/// Between heartbeats, in milliseconds, unless a test says otherwise.
+const HEARTBEAT_MS: u64 = 20;
 
 /// Heartbeats that are remembered.
 const HEARTBEATS_MAX: usize = 100;
@@ -54,6 +59,12 @@ pub(crate) struct World {
     pub(crate) superseded: Vec<u64>,
     /// Answers every wait as a broker that is stopping does.
     pub(crate) is_stopping: bool,
+    /// What every call has to show.
+    pub(crate) token: Option<String>,
+    /// Calls that showed something else.
+    pub(crate) strangers: u64,
+    /// Between heartbeats, in milliseconds.
+    pub(crate) heartbeat_ms: u64,
 }
 
 /// The broker's process, so to speak: what it knows outlives it, as a journal would.
@@ -65,7 +76,12 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn new() -> Self {
-        let world = World { holder: "A".to_owned(), turn: 1, ..World::default() };
+        let world = World {
+            holder: "A".to_owned(),
+            turn: 1,
+            heartbeat_ms: HEARTBEAT_MS,
+            ..World::default()
+        };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         Self { world: watch::Sender::new(world), address, runtime: None }
@@ -83,9 +99,12 @@ impl Fake {
             .expect("a runtime");
         let service = Service(self.world.clone());
         let address = self.address;
+        let at_the_door = service.clone();
+        let guard = move |request: Request<()>| at_the_door.admit(request);
         runtime.spawn(async move {
             let listener = TcpListener::bind(address).await.expect("the port is free");
             Server::builder()
+                .layer(tonic::service::InterceptorLayer::new(guard))
                 .add_service(turn_loop_server::TurnLoopServer::new(service.clone()))
                 .add_service(directory_server::DirectoryServer::new(service.clone()))
                 .add_service(waits_server::WaitsServer::new(service))
@@ -137,6 +156,18 @@ impl Service {
         answer.expect("called")
     }
 
+    fn admit(&self, request: Request<()>) -> Result<Request<()>, Status> {
+        self.with(|world| {
+            let Some(token) = &world.token else { return Ok(request) };
+            let shown = request.metadata().get("authorization");
+            if shown.is_some_and(|shown| shown == format!("Bearer {token}").as_str()) {
+                return Ok(request);
+            }
+            world.strangers += 1;
+            Err(Reason::Unauthenticated.status("the token was revoked"))
+        })
+    }
+
     fn check(&self, caller: Option<wire::Caller>) -> Result<(), Status> {
         let epoch = self.0.borrow().epoch;
         if caller.unwrap_or_default().epoch == epoch {
@@ -170,7 +201,7 @@ impl directory_server::Directory for Service {
             world.registrations.push(request);
             world.epochs += 1;
             world.epoch = world.epochs;
-            let heartbeat_ms = 20;
+            let heartbeat_ms = world.heartbeat_ms;
             let answer = wire::RegisterResponse { epoch: world.epoch, heartbeat_ms, sequence: 1 };
             Ok(Response::new(answer))
         })

@@ -1,0 +1,201 @@
+//! Networks that lose what is sent, and machines that move.
+
+use std::{sync::Arc, time::Duration};
+
+use tasuki_node::{
+    identity::Identity,
+    link::{self, Link, LinkState, Phase},
+};
+use tasuki_proto::{id::RoleId, reason::Reason};
+use tokio::time::Instant;
+
+use crate::{
+    LONG, SOON,
+    fake::{Fake, proxy::Proxy},
+    main_loop, to,
+};
+
+/// What keep-alives promise.
+const MISSED: Duration = Duration::from_secs(15);
+
+/// Longer than any test: heartbeats find nothing out.
+const NEVER_MS: u64 = 60_000;
+
+struct Line {
+    fake: Fake,
+    proxy: Proxy,
+    link: Link,
+    _data: tempfile::TempDir,
+}
+
+impl Line {
+    async fn new() -> Self {
+        let mut fake = Fake::new();
+        fake.change(|world| world.heartbeat_ms = NEVER_MS);
+        fake.serve();
+        let proxy = Proxy::new(fake.address, None).await;
+        let data = tempfile::tempdir().expect("a directory");
+        let link = start(&format!("http://{}", proxy.address), data.path());
+        let line = Self { fake, proxy, link, _data: data };
+        line.until("connected", SOON, LinkState::is_connected).await;
+        line
+    }
+
+    async fn until(&self, what: &str, within: Duration, holds: impl Fn(&LinkState) -> bool) {
+        until(&self.link, what, within, holds).await;
+    }
+
+    /// A wait of B, parked.
+    async fn waiting(
+        &self,
+    ) -> tokio::task::JoinHandle<Result<tasuki_proto::wire::TurnAnswer, tasuki_node::role::Refusal>>
+    {
+        let link = self.link.clone();
+        let waiting =
+            tokio::spawn(async move { link.await_turn(&role("B"), &main_loop(), LONG).await });
+        self.fake.until("parked", |world| 0 < world.parks).await;
+        waiting
+    }
+}
+
+pub(crate) fn role(name: &str) -> RoleId {
+    name.parse().expect("an id")
+}
+
+pub(crate) fn start(broker: &str, data: &std::path::Path) -> Link {
+    let identity = Arc::new(Identity::open(data).expect("a directory of its own"));
+    let settings = link::Settings {
+        broker: broker.to_owned(),
+        workspace: "default".parse().expect("an id"),
+        node: identity.node().clone(),
+        roles: Vec::new(),
+        take_over: false,
+    };
+    Link::start(settings, identity).expect("a link")
+}
+
+pub(crate) async fn until(
+    link: &Link,
+    what: &str,
+    within: Duration,
+    holds: impl Fn(&LinkState) -> bool,
+) {
+    let mut state = link.state();
+    let changed = tokio::time::timeout(within, state.wait_for(|state| holds(state))).await;
+    let held = changed.map(|state| state.is_ok());
+    assert_eq!(held, Ok(true), "not {what}: {:?}", link.state().borrow());
+}
+
+fn is_down(state: &LinkState) -> bool {
+    matches!(state.phase, Phase::Down(_))
+}
+
+#[tokio::test]
+async fn a_look_leaves_a_connection_that_stands() {
+    let line = Line::new().await;
+    let waiting = line.waiting().await;
+    let before = line.fake.world.borrow().heartbeats.len();
+    for more in 1..=3 {
+        line.link.look();
+        line.fake.until("asked", |world| before + more <= world.heartbeats.len()).await;
+    }
+    let world = line.fake.world.borrow().clone();
+    assert_eq!((line.proxy.made(), world.streams, world.parks), (1, 1, 1));
+    line.fake.change(|world| world.holder = "B".to_owned());
+    assert!(waiting.await.expect("ran").expect("answered").can_start);
+}
+
+#[tokio::test]
+async fn a_connection_that_did_not_live_through_a_move_is_made_anew_at_once() {
+    let line = Line::new().await;
+    let waiting = line.waiting().await;
+    line.proxy.swallow();
+    let moved = Instant::now();
+    line.link.look();
+    line.fake.until("parked again", |world| world.parks == 2).await;
+    assert!(moved.elapsed() < Duration::from_secs(4), "{:?}", moved.elapsed());
+    assert_eq!(line.proxy.made(), 2);
+    line.fake.change(|world| world.holder = "B".to_owned());
+    assert!(waiting.await.expect("ran").expect("answered").can_start);
+    assert_eq!(line.fake.world.borrow().registrations.len(), 1, "the registration held");
+}
+
+#[tokio::test]
+async fn a_command_on_a_connection_that_died_is_carried_out_once_over_the_next() {
+    let line = Line::new().await;
+    line.fake.change(|world| world.is_mute = true);
+    let link = line.link.clone();
+    let handing = tokio::spawn(async move { link.hand_over(&role("A"), &to("B")).await });
+    line.fake.until("carried out", |world| world.turn == 2).await;
+    line.fake.change(|world| world.is_mute = false);
+    line.proxy.swallow();
+    line.link.look();
+    let done = handing.await.expect("ran").expect("answered");
+    assert_eq!((done.turn, done.to.as_str()), (2, "B"));
+    let world = line.fake.world.borrow().clone();
+    assert_eq!(world.turn, 2);
+    assert!(2 <= world.keys.len() && world.keys.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[tokio::test]
+async fn a_peer_that_vanished_is_missed_whether_or_not_something_is_under_way() {
+    let (idle, waits, calls) = tokio::join!(Line::new(), Line::new(), Line::new());
+    let waiting = waits.waiting().await;
+    calls.fake.change(|world| world.is_mute = true);
+    let link = calls.link.clone();
+    let handing = tokio::spawn(async move { link.hand_over(&role("A"), &to("B")).await });
+    calls.fake.until("carried out", |world| world.turn == 2).await;
+    for line in [&idle, &waits, &calls] {
+        line.proxy.swallow_all();
+    }
+    tokio::join!(
+        idle.until("idle: down", MISSED, is_down),
+        waits.until("waiting: down", MISSED, is_down),
+        calls.until("calling: down", MISSED, is_down),
+    );
+    assert!(!waiting.is_finished() && !handing.is_finished(), "both are kept");
+    calls.fake.change(|world| world.is_mute = false);
+    for line in [&waits, &calls] {
+        line.proxy.heal();
+        line.link.look();
+    }
+    let done = handing.await.expect("ran").expect("answered");
+    assert_eq!((done.turn, calls.fake.world.borrow().turn), (2, 2), "once");
+    waits.fake.until("parked again", |world| 2 <= world.parks).await;
+    waits.fake.change(|world| world.holder = "B".to_owned());
+    assert!(waiting.await.expect("ran").expect("answered").can_start);
+}
+
+#[tokio::test]
+async fn what_needs_the_broker_is_refused_soon_and_then_at_once() {
+    let mut fake = Fake::new();
+    fake.serve();
+    let data = tempfile::tempdir().expect("a directory");
+    let (link, main) = (start(&fake.url(), data.path()), main_loop());
+    until(&link, "connected", SOON, LinkState::is_connected).await;
+    fake.kill().await;
+    until(&link, "down", SOON, is_down).await;
+    let refused = async || {
+        let began = Instant::now();
+        let refusal = link.hand_over(&role("A"), &to("B")).await.expect_err("nobody there");
+        assert_eq!(refusal.reason, Reason::Unavailable, "{refusal}");
+        assert!(refusal.reason.is_retryable() && !refusal.reason.is_maybe_applied());
+        began.elapsed()
+    };
+    let first = refused().await;
+    assert!(first < Duration::from_secs(4), "{first:?}");
+    refused().await;
+    // The least of some: the machine may be busy.
+    let mut least = Duration::MAX;
+    for _ in 0..5 {
+        least = least.min(refused().await);
+    }
+    assert!(least < Duration::from_millis(100), "{least:?}");
+    let began = Instant::now();
+    let look = link.await_turn(&role("A"), &main, Duration::ZERO).await;
+    assert_eq!(look.expect_err("nobody there").reason, Reason::Unavailable);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    fake.serve();
+    until(&link, "back", SOON, LinkState::is_connected).await;
+    link.hand_over(&role("A"), &to("B")).await.expect("carried out");
+}
