@@ -67,7 +67,8 @@ impl AdminFile {
     /// # Errors
     /// When the directory cannot be written to.
     pub fn write(&self, data: &Path) -> io::Result<()> {
-        files::replace(&data.join(FILE), &serde_json::to_vec_pretty(self)?)
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        files::replace(&data.join(FILE), text.as_bytes())
     }
 
     /// The tokens that may be good, likelier first.

@@ -112,7 +112,8 @@ impl Joined {
     /// # Errors
     /// When the directory cannot be written to, or the disk is full.
     pub fn write(&self, data: &Path) -> io::Result<()> {
-        files::replace(&data.join(FILE), &serde_json::to_vec_pretty(self)?)
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        files::replace(&data.join(FILE), text.as_bytes())
     }
 
     /// `None` only for one that was not [read](Self::read).
@@ -132,6 +133,16 @@ impl Joined {
         self.is_any_role = scope.is_any_role;
         self.rights = scope.rights;
         self.expires_ms = expires_ms;
+    }
+
+    /// What the token may do.
+    pub fn scope(&self) -> wire::Scope {
+        wire::Scope {
+            workspace: self.workspace.clone(),
+            roles: self.roles.clone(),
+            is_any_role: self.is_any_role,
+            rights: self.rights.clone(),
+        }
     }
 
     pub fn has_role(&self, role: &RoleId) -> bool {

@@ -80,6 +80,8 @@ pub(super) struct Broker {
     pub(super) directory: PathBuf,
     pub(super) file: AdminFile,
     pub(super) token: Token,
+    /// ` --data DIR`, where it was said: for commands to be run next.
+    pub(super) data_flag: String,
     channel: Channel,
 }
 
@@ -133,6 +135,10 @@ impl Administer {
                 No::unavailable("admin.json names no fingerprint; start the broker again.")
             })?),
         };
+        let data_flag = match &self.data.data {
+            Some(data) => format!(" --data {}", data.display()),
+            None => String::new(),
+        };
         let client = self.client_cert.zip(self.client_key);
         let trusting = Trusting { client, ..Trusting::new(trust) };
         let mut unknown = None;
@@ -141,7 +147,7 @@ impl Administer {
             let channel = channel.map_err(|why| not_there(&file.url, &why))?;
             let known = AccessClient::new(channel.clone()).who_am_i(WhoAmIRequest {}).await;
             match known {
-                Ok(_) => return Ok(Broker { directory, file, token, channel }),
+                Ok(_) => return Ok(Broker { directory, file, token, data_flag, channel }),
                 Err(status) if Reason::of(&status) == Some(Reason::Unauthenticated) => {
                     unknown = Some(status);
                 }

@@ -124,10 +124,11 @@ async fn open(
         notes: format!(
             "Lets one machine join as {}, once, until {}.\n{stays}\nPass the line on like a \
              password: whoever runs it first is in. To end it: tasuki-broker invitations withdraw \
-             {}",
+             {}{}",
             in_words(&scope),
             time(opened.expires_ms),
-            opened.invitation_id
+            opened.invitation_id,
+            broker.data_flag
         ),
     })
 }

@@ -9,6 +9,7 @@ use tasuki_broker::dial::{Channel, DialError, dial, refused_later};
 use tasuki_proto::{
     id::WorkspaceId,
     reason::Reason,
+    token::Token,
     wire::{self, access_client::AccessClient},
 };
 use tokio::time::sleep;
@@ -26,6 +27,9 @@ const ATTEMPTS: u32 = 4;
 
 /// Before the second attempt; doubled before each later one.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// How often one call is sent again because its token was rotated meanwhile.
+const TOKENS_MAX: u32 = 3;
 
 /// A broker's address, and who calls.
 #[derive(Debug, Clone)]
@@ -59,29 +63,41 @@ impl Broker {
     }
 
     pub(crate) async fn connect(&self) -> Result<Channel, Failure> {
+        self.open().await.map(|(channel, _)| channel)
+    }
+
+    /// A connection, and the token that is shown on it.
+    pub(crate) async fn open(&self) -> Result<(Channel, Option<Token>), Failure> {
         let credentials = self.credentials()?;
         let trusting = credentials.trusting();
-        let open = async |token| {
+        let Credentials { token, spare, .. } = &credentials;
+        let open = async |token: Option<&Token>| {
             let channel = dial(&self.url, &trusting, token).await;
             channel.map_err(|why| self.no_connection(&why))
         };
-        let channel = open(credentials.token.as_ref()).await?;
-        let Some(spare) = &credentials.spare else { return Ok(channel) };
-        // A rotation was cut short: only the broker knows which of the two secrets is good.
+        let channel = open(token.as_ref()).await?;
+        let Some(spare) = spare else { return Ok((channel, token.clone())) };
+        // A rotation is under way or was cut short: only the broker knows which secret is good.
         let known = AccessClient::new(channel.clone()).who_am_i(wire::WhoAmIRequest {}).await;
-        match known {
-            Err(status) if Reason::of(&status) == Some(Reason::Unauthenticated) => {
-                let channel = open(Some(spare)).await?;
-                let mut access = AccessClient::new(channel.clone());
-                if access.who_am_i(wire::WhoAmIRequest {}).await.is_ok()
-                    && let Err(why) = keep_spare(&self.data, spare)
-                {
-                    tracing::debug!(%why, "both secrets stay on disk");
-                }
-                Ok(channel)
-            }
-            Ok(_) | Err(_) => Ok(channel),
+        if !known.is_err_and(|status| is_unauthenticated(&status)) {
+            return Ok((channel, token.clone()));
         }
+        let channel = open(Some(spare)).await?;
+        let mut access = AccessClient::new(channel.clone());
+        if access.who_am_i(wire::WhoAmIRequest {}).await.is_ok()
+            && let Err(why) = keep_spare(&self.data, spare)
+        {
+            tracing::debug!(%why, "both secrets stay on disk");
+        }
+        Ok((channel, Some(spare.clone())))
+    }
+
+    /// Whether a call was refused only because its token was rotated after it was read.
+    pub(crate) fn is_outdated(&self, status: &Status, shown: Option<&Token>) -> bool {
+        is_unauthenticated(status)
+            && self
+                .credentials()
+                .is_ok_and(|now| now.token.is_some() && now.token.as_ref() != shown)
     }
 
     /// Why there is none, and the exit code that says so.
@@ -104,13 +120,19 @@ impl Broker {
     /// Asks once; a question may be lost without harm.
     pub(crate) async fn ask<T, F>(&self, send: F) -> Result<T, Failure>
     where
-        F: AsyncFnOnce(Channel) -> Result<Response<T>, Status>,
+        F: AsyncFn(Channel) -> Result<Response<T>, Status>,
     {
-        let channel = self.connect().await?;
-        match send(channel).await {
-            Ok(response) => Ok(response.into_inner()),
-            Err(status) if is_lost(&status) => Err(self.lost(&status)),
-            Err(status) => Err(self.refused(&status)),
+        let mut tokens_left = TOKENS_MAX;
+        loop {
+            let (channel, shown) = self.open().await?;
+            match send(channel).await {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(status) if is_lost(&status) => return Err(self.lost(&status)),
+                Err(status) if 0 < tokens_left && self.is_outdated(&status, shown.as_ref()) => {
+                    tokens_left -= 1;
+                }
+                Err(status) => return Err(self.refused(&status)),
+            }
         }
     }
 
@@ -124,7 +146,7 @@ impl Broker {
 
     fn refused(&self, status: &Status) -> Failure {
         let has_token = || self.credentials().is_ok_and(|it| it.token.is_some());
-        if Reason::of(status) == Some(Reason::Unauthenticated) && !has_token() {
+        if is_unauthenticated(status) && !has_token() {
             return Failure::reason(
                 Reason::Unauthenticated,
                 format!(
@@ -146,14 +168,19 @@ impl Broker {
         let key = keys::next(&self.data)?;
         let mut was_sent = false;
         let mut pause = PAUSE;
+        let mut tokens_left = TOKENS_MAX;
         for attempt in 1.. {
-            let failure = match self.connect().await {
+            let failure = match self.open().await {
                 Err(failure) => failure,
-                Ok(channel) => match send(channel, key.clone()).await {
+                Ok((channel, shown)) => match send(channel, key.clone()).await {
                     Ok(response) => return Ok(response.into_inner()),
                     Err(status) if is_lost(&status) => {
                         was_sent = true;
                         self.lost(&status)
+                    }
+                    Err(status) if 0 < tokens_left && self.is_outdated(&status, shown.as_ref()) => {
+                        tokens_left -= 1;
+                        continue;
                     }
                     Err(status) => self.refused(&status),
                 },
@@ -201,6 +228,10 @@ pub(super) fn no_connection(why: &DialError) -> Option<Failure> {
         }
         DialError::Unreachable { .. } | DialError::Http { .. } => None,
     }
+}
+
+fn is_unauthenticated(status: &Status) -> bool {
+    Reason::of(status) == Some(Reason::Unauthenticated)
 }
 
 /// Whether the call may have been carried out though nobody said so: the connection broke, or

@@ -4,6 +4,7 @@
 //! hands it to [`Output`]; one place prints. A failure is a [`Failure`]; one place words it and
 //! one table says which exit code it is. Standard output only ever carries the answer.
 
+mod access;
 mod broker;
 mod completions;
 mod config_check;

@@ -1,7 +1,7 @@
 //! `tasuki node`: roles here, the broker elsewhere.
 
 use super::{
-    Failure, Flags, Output,
+    Failure, Flags, Output, access,
     hosting::{self, Hosting},
     stopped,
 };
@@ -9,7 +9,8 @@ use crate::config::{Config, Key};
 
 /// Run a node that uses a broker elsewhere.
 ///
-/// Prints where it listens: `listening on http://127.0.0.1:7421 (MCP)`. While the broker cannot
+/// After `tasuki join` it needs no flags. Prints where it listens:
+/// `listening on http://127.0.0.1:7421 (MCP)`. While the broker cannot
 /// be reached, or refuses this node because another live one hosts a role of it, it says so and
 /// keeps trying; agents are told so.
 #[derive(Debug, clap::Args)]
@@ -50,6 +51,7 @@ impl Args {
 
 /// Runs until [`stopped`]; every setting but `--take-over` is in `config`.
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    access::check(config)?;
     let listener = hosting::listen("--listen", config.listen.value).await?;
     let broker = config.broker_url().to_owned();
     let mut hosting = Hosting::start(config, broker, args.take_over, listener).await?;

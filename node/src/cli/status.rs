@@ -13,6 +13,7 @@ use tonic_health::pb::{
 
 use super::{
     Failure, Output, Target,
+    access::Access,
     broker::Broker,
     json as as_json, show,
     text::{line, time},
@@ -31,6 +32,7 @@ pub struct Args {
 
 struct Seen {
     health: ServingStatus,
+    access: Option<Access>,
     nodes: Vec<wire::Node>,
     roles: Vec<wire::Role>,
     loops: Vec<wire::Loop>,
@@ -50,20 +52,26 @@ async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
     let caller = broker.caller();
     let service = String::new();
     let health = broker
-        .ask(async |c| HealthClient::new(c).check(HealthCheckRequest { service }).await)
+        .ask(async |c| {
+            HealthClient::new(c).check(HealthCheckRequest { service: service.clone() }).await
+        })
         .await?
         .status();
+    let access = Access::look(broker).await?;
     let request = wire::ListNodesRequest { caller: caller.clone() };
-    let nodes = broker.ask(async |c| DirectoryClient::new(c).list_nodes(request).await).await?;
+    let nodes =
+        broker.ask(async |c| DirectoryClient::new(c).list_nodes(request.clone()).await).await?;
     let request = wire::ListRolesRequest { caller: caller.clone() };
-    let roles = broker.ask(async |c| DirectoryClient::new(c).list_roles(request).await).await?;
+    let roles =
+        broker.ask(async |c| DirectoryClient::new(c).list_roles(request.clone()).await).await?;
     let request = wire::ListLoopsRequest { caller };
-    let loops = broker.ask(async |c| TurnLoopClient::new(c).list_loops(request).await).await?;
+    let loops =
+        broker.ask(async |c| TurnLoopClient::new(c).list_loops(request.clone()).await).await?;
     let roles = roles.roles;
     // If it could not be read now, it is by whoever counts.
     drop(reading.await);
     let tokens = roles.iter().map(|of| mcp::tokens(&toolsets(of, config))).collect();
-    Ok(Seen { health, nodes: nodes.nodes, roles, loops: loops.loops, tokens })
+    Ok(Seen { health, access, nodes: nodes.nodes, roles, loops: loops.loops, tokens })
 }
 
 /// The toolsets of a role. Whether one is shown in full, its node's configuration says.
@@ -96,6 +104,7 @@ fn value(broker: &Broker, seen: &Seen) -> Value {
     let roles: Vec<Value> = roles.collect();
     json!({
         "broker": {"url": broker.url, "health": health_name(seen.health)},
+        "access": seen.access.as_ref().map(Access::value),
         "workspace": broker.workspace().as_str(),
         "nodes": seen.nodes.iter().map(as_json::node).collect::<Vec<_>>(),
         "roles": roles,
@@ -114,6 +123,7 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
         }
     };
     let mut out = format!("broker {} {health}\n", broker.url);
+    out += &seen.access.as_ref().map(Access::lines).unwrap_or_default();
     let mut write = |text: std::fmt::Arguments<'_>| {
         out.write_fmt(text).expect("a String takes everything");
     };

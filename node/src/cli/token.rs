@@ -20,8 +20,9 @@ use tasuki_proto::{
 
 use super::{
     Failure, Output,
+    access::{joined_in_json, may_in_words, trust_in_words},
     broker::is_lost,
-    join::{absolute, lock, may_in_words, open, refused, scope_in_json, trust_in_words, whoami},
+    join::{absolute, lock, open, refused, whoami},
     text::time,
 };
 use crate::{
@@ -104,13 +105,13 @@ fn show(data: &Path, output: &mut Output) -> Result<(), Failure> {
     let joined = joined(data)?;
     let id = joined.token().map(|token| token.id.to_string()).unwrap_or_default();
     output.answer(
-        || scope_in_json(&joined),
+        || joined_in_json(&joined),
         || {
             format!(
-                "token {id} at {}{}\n{}.\n",
+                "token {id} at {}{}\n{}\n",
                 joined.broker,
                 trust_in_words(&joined),
-                may_in_words(&joined)
+                may_in_words(Some(&joined.scope()), joined.expires_ms)
             )
         },
     )
@@ -132,8 +133,15 @@ async fn set(args: SetArgs, config: &Config, output: &mut Output) -> Result<(), 
     joined.set_scope(said.scope.unwrap_or_default(), said.expires_ms);
     joined.end_rotation(data, &token).map_err(|why| unwritable(data, &why))?;
     output.answer(
-        || scope_in_json(&joined),
-        || format!("Token {} of {} is kept. {}.\n", token.id, joined.broker, may_in_words(&joined)),
+        || joined_in_json(&joined),
+        || {
+            format!(
+                "Token {} of {} is kept; it {}.\n",
+                token.id,
+                joined.broker,
+                may_in_words(Some(&joined.scope()), joined.expires_ms)
+            )
+        },
     )
 }
 

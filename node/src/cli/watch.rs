@@ -85,13 +85,20 @@ impl Watch {
     }
 
     async fn read(&mut self, output: &mut Output) -> End {
-        let Ok(channel) = self.broker.connect().await else {
-            return End::Broken(format!("No broker answers at {}", self.broker.url));
+        let (channel, shown) = match self.broker.open().await {
+            Ok(opened) => opened,
+            Err(failure) if failure.as_reason() == Some(Reason::Unavailable) => {
+                return End::Broken(format!("No broker answers at {}", self.broker.url));
+            }
+            Err(failure) => return End::Failed(failure),
         };
         let request =
             wire::SubscribeRequest { caller: self.broker.caller(), from_sequence: self.next };
         let mut items = match FeedClient::new(channel).subscribe(request).await {
             Ok(response) => response.into_inner(),
+            Err(status) if self.broker.is_outdated(&status, shown.as_ref()) => {
+                return End::Broken("The token was replaced".into());
+            }
             Err(status) => return self.ended(&status, output),
         };
         loop {

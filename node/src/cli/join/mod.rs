@@ -32,9 +32,10 @@ use tonic::Status;
 use self::pending::Pending;
 use super::{
     Failure, Look, Output,
+    access::{joined_in_json, may_in_words, trust_in_words},
     broker::{is_lost, no_connection},
     hosting::data_flag,
-    text::{line, time},
+    text::line,
 };
 use crate::{config::Config, credentials::Joined, paths, paths::NodeFile};
 
@@ -312,17 +313,19 @@ fn tell(
     for note in &notes {
         output.note(note);
     }
+    let is_again = before.is_some_and(|before| before.invitation == joined.invitation);
+    let did = if is_again { "Had joined with this line already:" } else { "Joined" };
     output.answer(
         || value(joined, &settings.path, &notes),
         || {
             format!(
-                "Joined {}{}.\n{}.\n\nThe token is in {}, for you alone to read; settings are in \
+                "{did} {}{}.\nThis machine {}.\n\nThe token is in {}, for you alone to read; settings are in \
                  {}.\nNext: tasuki{} node\n",
                 joined.broker,
                 trust_in_words(joined),
-                may_in_words(joined),
-                config.data.value.join(crate::credentials::FILE).display(),
-                settings.path.display(),
+                may_in_words(Some(&joined.scope()), joined.expires_ms),
+                absolute(&config.data.value.join(crate::credentials::FILE)).display(),
+                absolute(&settings.path).display(),
                 data_flag(config),
             )
         },
@@ -330,51 +333,10 @@ fn tell(
 }
 
 fn value(joined: &Joined, settings: &Path, notes: &[String]) -> Value {
-    let mut value = scope_in_json(joined);
+    let mut value = joined_in_json(joined);
     value["settings"] = settings.to_string_lossy().into();
     value["notes"] = notes.into();
     json!({ "joined": value })
-}
-
-/// What a token is for, without its secret.
-pub(super) fn scope_in_json(joined: &Joined) -> Value {
-    json!({
-        "broker": joined.broker,
-        "fingerprint": joined.fingerprint,
-        "token_id": joined.token().map(|token| token.id.to_string()),
-        "workspace": (!joined.workspace.is_empty()).then_some(&joined.workspace),
-        "roles": joined.roles,
-        "is_any_role": joined.is_any_role,
-        "rights": joined.rights,
-        "expires_ms": (joined.expires_ms != 0).then_some(joined.expires_ms),
-    })
-}
-
-/// How the broker is known, to follow its address.
-pub(super) fn trust_in_words(joined: &Joined) -> String {
-    match (&joined.fingerprint, &joined.ca) {
-        (Some(fingerprint), _) => format!(", known by its certificate {fingerprint}"),
-        (None, Some(ca)) => format!(", vouched for by the authorities in {}", ca.display()),
-        (None, None) => ", vouched for by an authority that this machine trusts".to_owned(),
-    }
-}
-
-/// What its bearer may do, until when.
-pub(super) fn may_in_words(joined: &Joined) -> String {
-    let roles = match joined.roles.as_slice() {
-        _ if joined.is_any_role => "every role".to_owned(),
-        [] => "no role".to_owned(),
-        roles => roles.join(", "),
-    };
-    let place = match joined.workspace.as_str() {
-        "" => "every workspace".to_owned(),
-        name => format!("workspace {name}"),
-    };
-    let until = match joined.expires_ms {
-        0 => "until it is revoked".to_owned(),
-        ms => format!("until {}", time(ms)),
-    };
-    line(&format!("It may act as {roles} in {place}: {}; {until}", joined.rights.join(", ")))
 }
 
 fn own_label() -> String {

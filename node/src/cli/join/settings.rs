@@ -4,12 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
-use tasuki_proto::id::RoleId;
 use toml_edit::{Array, DocumentMut, Item, Value};
 
 use super::Failure;
 use crate::{
-    cli::connect::files::{self, Unwritten},
+    cli::{
+        access::roles_not_allowed,
+        connect::files::{self, Unwritten},
+    },
     config::{Config, FILE, Key, Source, Sourced},
     credentials::Joined,
     paths,
@@ -138,17 +140,6 @@ pub(super) fn contradictions(next: &Config, joined: &Joined) -> Vec<String> {
         differs(Key::Roles, &next.roles.source, &why.join(" "), &allowed);
     }
     notes
-}
-
-/// Roles of a configuration that a token does not allow.
-pub(in crate::cli) fn roles_not_allowed<'a>(
-    config: &'a Config,
-    joined: &Joined,
-) -> Option<Vec<&'a str>> {
-    let roles = config.roles.value.iter().map(|role| &role.name);
-    let stray: Vec<&str> =
-        roles.filter(|role| !joined.has_role(role)).map(RoleId::as_str).collect();
-    (!stray.is_empty()).then_some(stray)
 }
 
 #[cfg(test)]

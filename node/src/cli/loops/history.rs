@@ -43,8 +43,9 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
             from: next,
             limit: u32::try_from(left).unwrap_or(HISTORY_PAGE_MAX).min(HISTORY_PAGE_MAX),
         };
-        let page =
-            broker.ask(async |channel| TurnLoopClient::new(channel).history(request).await).await?;
+        let page = broker
+            .ask(async |channel| TurnLoopClient::new(channel).history(request.clone()).await)
+            .await?;
         for entry in &page.entries {
             output.answer(|| as_json::entry(entry), || format!("{}\n", show::entry(entry)))?;
         }

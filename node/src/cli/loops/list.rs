@@ -15,7 +15,7 @@ pub struct Args {
 pub(super) async fn run(broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let request = wire::ListLoopsRequest { caller: broker.caller() };
     let loops = broker
-        .ask(async |channel| TurnLoopClient::new(channel).list_loops(request).await)
+        .ask(async |channel| TurnLoopClient::new(channel).list_loops(request.clone()).await)
         .await?
         .loops;
     output.answer(

@@ -32,5 +32,5 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
 
 pub(super) async fn get(broker: &Broker, name: &LoopId) -> Result<wire::GetLoopResponse, Failure> {
     let request = wire::GetLoopRequest { caller: broker.caller(), r#loop: name.to_string() };
-    broker.ask(async |channel| TurnLoopClient::new(channel).get_loop(request).await).await
+    broker.ask(async |channel| TurnLoopClient::new(channel).get_loop(request.clone()).await).await
 }
