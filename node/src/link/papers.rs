@@ -168,6 +168,7 @@ mod tests {
             ca: None,
             client_cert: None,
             client_key: None,
+            invitation: String::new(),
             token: token(fill).expose(),
             workspace: "default".to_owned(),
             roles: Vec::new(),

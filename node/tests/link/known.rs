@@ -34,6 +34,7 @@ fn join(data: &Path, broker: &str, fingerprint: Option<Fingerprint>, token: &Tok
         ca: None,
         client_cert: None,
         client_key: None,
+        invitation: String::new(),
         token: token.expose(),
         workspace: "default".to_owned(),
         roles: Vec::new(),
