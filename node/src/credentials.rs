@@ -20,6 +20,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tasuki_broker::{
+    admin::AdminFile,
+    config::FOLDER,
     files::{self, SecretFileError},
     tls::Trusting,
 };
@@ -233,7 +235,7 @@ impl Credentials {
         let joined = Joined::read(data)?.filter(|joined| joined.is_of(url));
         let rotating = || Ok::<_, CredentialsError>(Joined::rotating(data)?);
         let mut found = match joined {
-            None => Self::none(),
+            None => Self::of_own_broker(data, url).unwrap_or_else(Self::none),
             Some(joined) => {
                 let token = joined.token();
                 let id = token.as_ref().map(|token| token.id.clone());
@@ -251,6 +253,16 @@ impl Credentials {
             found.spare = None;
         }
         Ok(found)
+    }
+
+    /// For the broker of this very data directory, when it asks for tokens: whoever can read its
+    /// administration token may use it.
+    fn of_own_broker(data: &Path, url: &str) -> Option<Self> {
+        let own = AdminFile::read(&data.join(FOLDER)).ok()??;
+        let pin: Fingerprint = own.fingerprint.as_ref()?.parse().ok()?;
+        let token = own.tokens().into_iter().next();
+        let trust = Trust::Pinned(pin);
+        is_same_broker(&own.url, url).then(|| Self { trust, token, ..Self::none() })
     }
 
     /// Whom a connection trusts, and what it answers when asked who it is.

@@ -119,6 +119,11 @@ impl Live {
         takes
     }
 
+    /// Ending it failed: the next use of the newest secret tries again.
+    pub(super) fn keeps_old(&self) {
+        self.secrets().is_ending = false;
+    }
+
     pub(super) fn used(&self, now: Timestamp) {
         self.used_ms.fetch_max(now.as_millis(), Ordering::Relaxed);
     }

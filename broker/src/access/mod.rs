@@ -141,12 +141,13 @@ impl Tokens {
         live.used(now);
         if is_newest && live.takes_old() {
             let tokens = self.clone();
-            let token = shown.id;
+            let (token, ending) = (shown.id, Arc::clone(&live));
             tokio::spawn(async move {
                 let end = access::Command::EndOldSecret { token, used };
                 let ended = tokens.execute(end, None).await;
                 if let Err(error) = ended {
-                    warn!(%error, "the old secret of a rotated token ends only by time");
+                    warn!(%error, "the old secret of a rotated token is ended at its next use");
+                    ending.keeps_old();
                 }
             });
         }
@@ -182,8 +183,10 @@ impl Tokens {
             let request = Request { caller, key: None, command: Command::Access(command) };
             let workspaces = &tokens.shared.workspaces;
             let executed = workspaces.execute(&WorkspaceId::system(), request).await;
-            // Also after one whose outcome is unknown.
-            tokens.refresh().await?;
+            // What is refused changed nothing: strangers cannot make this work.
+            if !matches!(executed, Err(ExecuteError::Rejected(_))) {
+                tokens.refresh().await?;
+            }
             executed
         });
         done.await.unwrap_or(Err(ExecuteError::OutcomeUnknown))

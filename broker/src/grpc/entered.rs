@@ -122,18 +122,10 @@ impl Entered {
         self.door.workspaces.look(&self.workspace, look).await.map_err(refuse::executing)
     }
 
-    /// Whether this caller may act, as `role` where one is named: by its token and by the
-    /// registration of its node.
-    pub(super) async fn check(&self, role: Option<&RoleId>) -> Result<(), Status> {
-        if let Some(role) = role {
-            self.may_act_as(role)?;
-        }
-        if self.caller.node.is_none() {
-            return Ok(());
-        }
-        let (caller, role) = (self.caller.clone(), role.cloned());
-        let checked =
-            self.look(move |view| view.workspace.directory.check(&caller, role.as_ref())).await?;
+    /// Whether the registration of the calling node is its latest.
+    async fn check(&self) -> Result<(), Status> {
+        let caller = self.caller.clone();
+        let checked = self.look(move |view| view.workspace.directory.check(&caller, None)).await?;
         checked.map_err(|rejection| refuse::rejected(&rejection))
     }
 
@@ -142,14 +134,16 @@ impl Entered {
         self.grant.wait()
     }
 
-    /// Parks a wait of a caller that was checked.
+    /// Parks a wait. Whether the caller's registration lets it ask is part of the answer.
     pub(super) async fn park(
         &self,
         question: Question,
         hold_ms: u64,
         sink: impl FnOnce() -> Sink,
     ) -> Result<(Handle, WaitId), Status> {
-        let parked = self.door.workspaces.park(&self.workspace, question, hold_ms, sink).await;
+        self.may_act_as(&question.role)?;
+        let (workspaces, caller) = (&self.door.workspaces, self.caller.clone());
+        let parked = workspaces.park(&self.workspace, question, caller, hold_ms, sink).await;
         parked.map_err(refuse::executing)
     }
 
@@ -162,7 +156,7 @@ impl Entered {
         for (role, ..) in &roles {
             self.may_act_as(role)?;
         }
-        self.check(None).await?;
+        self.check().await?;
         let seen = self.door.workspaces.seen(&self.workspace, node, roles).await;
         seen.map_err(refuse::executing)
     }

@@ -114,7 +114,6 @@ impl Service {
                 loop_id: parse::loop_id(&asked.r#loop)?,
                 role: parse::id("role", &asked.role)?,
             };
-            entered.check(Some(&question.role)).await?;
             open.may_add(wait)?;
             let place = entered.wait()?;
             Ok((entered, question, place))

@@ -52,6 +52,7 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(3);
 /// A broker that runs until [`Broker::stop`], or until its storage fails.
 pub struct Broker {
     address: SocketAddr,
+    local_url: String,
     advertised: Advertised,
     fingerprint: Option<Fingerprint>,
     workspaces: Workspaces,
@@ -134,7 +135,7 @@ impl Broker {
         };
         let may = |token: &Token| tokens.administrates(token);
         let issue = async |secret| tokens.issue_administrator(secret, admin::LABEL).await;
-        admin::prepare(&settings.data, serving, may, issue).await?;
+        let local_url = admin::prepare(&settings.data, serving, may, issue).await?.url;
         let server = tokio::spawn(async move {
             if let Err(error) = server.await {
                 error!(%error, "the gRPC server ended");
@@ -143,12 +144,27 @@ impl Broker {
         tokio::spawn(keep_unpinned(workspaces.clone(), stopping.clone()));
         info!(%address, data = %settings.data.display(), "broker started");
         let server = Mutex::new(Some(server));
-        Ok(Self { address, advertised, fingerprint, workspaces, journal, stopping, server, fatal })
+        Ok(Self {
+            address,
+            local_url,
+            advertised,
+            fingerprint,
+            workspaces,
+            journal,
+            stopping,
+            server,
+            fatal,
+        })
     }
 
     /// Where it listens, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The URL under which it is reached from this machine.
+    pub fn local_url(&self) -> &str {
+        &self.local_url
     }
 
     /// The same as a URL.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::Clock,
     journal::{Journal, Outcome},
-    rules::{Context, Record, Rejection, Reply, Request, Workspace},
+    rules::{Caller, Context, Record, Rejection, Reply, Request, Workspace},
 };
 
 /// Quiet time after which a workspace leaves memory, in milliseconds, unless configured.
@@ -45,6 +45,7 @@ pub(super) enum Msg {
     Look(Look),
     Park {
         question: Question,
+        caller: Caller,
         id: WaitId,
         hold_ms: u64,
         sink: Sink,
@@ -142,8 +143,8 @@ impl Actor for Shell {
         match message {
             Msg::Execute { request, reply, permit } => state.execute(&request, reply, permit),
             Msg::Look(look) => state.look(look),
-            Msg::Park { question, id, hold_ms, sink, permit } => {
-                state.park(question, id, hold_ms, sink);
+            Msg::Park { question, caller, id, hold_ms, sink, permit } => {
+                state.park(question, caller, id, hold_ms, sink);
                 drop(permit);
             }
             Msg::Cancel { question, id } => state.waits.cancel(&question, id),

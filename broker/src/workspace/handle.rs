@@ -13,7 +13,7 @@ use super::{
     actor::{Executed, Msg, Release, View},
     waits::{Question, Sink, WaitId},
 };
-use crate::rules::{Record, Rejection, Request};
+use crate::rules::{Caller, Record, Rejection, Request};
 
 /// Commands and reads of one workspace admitted and not yet answered.
 pub const IN_FLIGHT_MAX: usize = 4096;
@@ -122,12 +122,13 @@ impl Handle {
     pub(super) fn park(
         &self,
         question: Question,
+        caller: Caller,
         id: WaitId,
         hold_ms: u64,
         sink: Sink,
         permit: OwnedSemaphorePermit,
     ) -> Result<(), ExecuteError> {
-        self.send(Msg::Park { question, id, hold_ms, sink, permit })
+        self.send(Msg::Park { question, caller, id, hold_ms, sink, permit })
     }
 
     /// Removes a wait whose caller is gone.

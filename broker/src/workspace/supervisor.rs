@@ -25,7 +25,7 @@ use super::{
 use crate::{
     clock::Clock,
     journal::{Journal, JournalError},
-    rules::{Record, Request},
+    rules::{Caller, Record, Request},
 };
 
 /// Workspaces in memory at once. Any name can be asked about, so there must be a bound.
@@ -146,12 +146,13 @@ impl Workspaces {
         &self,
         workspace: &WorkspaceId,
         question: Question,
+        caller: Caller,
         hold_ms: u64,
         sink: impl FnOnce() -> Sink,
     ) -> Result<(Handle, WaitId), ExecuteError> {
         let (handle, permit) = self.admitted(workspace).await?;
         let id = WaitId(self.shared.next_wait.fetch_add(1, Ordering::Relaxed));
-        handle.park(question, id, hold_ms, sink(), permit)?;
+        handle.park(question, caller, id, hold_ms, sink(), permit)?;
         Ok((handle, id))
     }
 

@@ -69,7 +69,7 @@ impl Fixture {
         let (told, waiting) = oneshot::channel();
         let sink = Box::new(|outcome| _ = told.send(outcome));
         let question = Question { loop_id: "main".parse().unwrap(), role: "B".parse().unwrap() };
-        self.workspaces.park(&self.id, question, 60_000, || sink).await.unwrap();
+        self.workspaces.park(&self.id, question, Caller::default(), 60_000, || sink).await.unwrap();
         waiting
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use tasuki_proto::id::{LoopId, RoleId, Sequence, Timestamp};
 
-use crate::rules::{Rejection, turn::Answer};
+use crate::rules::{Caller, Rejection, turn::Answer};
 
 /// Waits parked in one workspace. At about half a KiB each this is some 10 MiB.
 pub const WAITS_MAX: usize = 20_000;
@@ -40,6 +40,8 @@ pub(crate) type Sink = Box<dyn FnOnce(Result<Told, Rejection>) + Send>;
 pub(super) struct Parked {
     pub id: WaitId,
     pub sink: Sink,
+    /// Over which registration it was asked.
+    pub caller: Caller,
     deadline: Timestamp,
 }
 
@@ -65,12 +67,13 @@ impl Waits {
         question: Question,
         id: WaitId,
         deadline: Timestamp,
+        caller: Caller,
         sink: Sink,
     ) -> Option<Parked> {
         let older = self.take(&question);
         self.deadlines.insert((deadline, question.clone()));
         *self.by_role.entry(question.role.clone()).or_default() += 1;
-        self.parked.insert(question, Parked { id, sink, deadline });
+        self.parked.insert(question, Parked { id, sink, caller, deadline });
         older
     }
 
@@ -122,6 +125,11 @@ impl Waits {
         self.by_role.contains_key(role)
     }
 
+    /// Who asked what.
+    pub(super) fn callers(&self) -> impl Iterator<Item = (&Question, &Caller)> {
+        self.parked.iter().map(|(question, parked)| (question, &parked.caller))
+    }
+
     pub fn questions(&self) -> impl Iterator<Item = &Question> {
         self.parked.keys()
     }
@@ -153,7 +161,9 @@ mod tests {
 
     fn park(waits: &mut Waits, question: &Question, id: u64, deadline: u64) -> Option<WaitId> {
         let deadline = Timestamp::from_millis(deadline);
-        waits.park(question.clone(), WaitId(id), deadline, Box::new(|_| {})).map(|it| it.id)
+        let sink: Sink = Box::new(|_| {});
+        let older = waits.park(question.clone(), WaitId(id), deadline, Caller::default(), sink);
+        older.map(|it| it.id)
     }
 
     #[test]

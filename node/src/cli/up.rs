@@ -68,7 +68,7 @@ pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Fail
     };
     let broker = Broker::start(settings).await;
     let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
-    let url = format!("http://{}", broker.address());
+    let url = broker.local_url().to_owned();
     let result = host(config, &broker, &url, output).await;
     let closed = broker.stop().await.map_err(|why| Failure::local(hosting::sentence(&why)));
     result.and(closed)

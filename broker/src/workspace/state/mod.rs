@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     journal::{Append, Outcome, Writer, codec},
-    rules::{Command, Context, Principal, Record, Rejection, Request, Workspace},
+    rules::{Command, Context, Event, Principal, Record, Rejection, Request, Workspace},
 };
 
 /// Records after which a snapshot is taken, at least: they bound what a restart replays and are
@@ -126,7 +126,6 @@ impl State {
             reply: decision.reply,
             is_repeat: decision.is_repeat,
         });
-        let moved = self.moved_roles(&record.events);
         self.workspace.apply(&record);
         self.writer.append(Append {
             sequence: record.sequence,
@@ -140,8 +139,8 @@ impl State {
                 self.wake(&loop_id.clone());
             }
         }
-        for (role, node) in moved {
-            self.end_waits_of(&role, &node);
+        if record.events.iter().any(|event| matches!(event, Event::NodeRegistered(_))) {
+            self.end_fenced_waits();
         }
         let executed = Executed {
             reply: record.reply.clone(),

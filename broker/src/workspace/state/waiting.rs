@@ -1,24 +1,25 @@
 //! Parked waits and what ends them.
 
-use tasuki_proto::id::{LoopId, NodeId, RoleId};
+use tasuki_proto::id::{LoopId, RoleId};
 
 use super::{
     super::waits::{Parked, Question, Sink, Told, WAITS_MAX, WaitId},
     State,
 };
-use crate::rules::{Event, Rejection, turn::Standing};
+use crate::rules::{Caller, Rejection, turn::Standing};
 
 impl State {
     pub(in crate::workspace) fn park(
         &mut self,
         question: Question,
+        caller: Caller,
         id: WaitId,
         hold_ms: u64,
         sink: Sink,
     ) {
         let now = self.now();
         self.last_active = now;
-        let mut told = self.tell(&question);
+        let mut told = self.ask(&question, &caller);
         if let Ok(it) = &told {
             self.context.presence.role_seen(&question.role, now, None);
             let is_holder = it.answer.standing == Standing::CanStart;
@@ -38,9 +39,14 @@ impl State {
             return self.release(Box::new(move || sink(Err(Rejection::TooManyWaits))));
         }
         let deadline = now.plus_millis(hold_ms);
-        let Some(older) = self.waits.park(question, id, deadline, sink) else { return };
+        let Some(older) = self.waits.park(question, id, deadline, caller, sink) else { return };
         let told = told.map(|told| Told { is_superseded: true, ..told });
         self.release(Box::new(move || (older.sink)(told)));
+    }
+
+    fn ask(&mut self, question: &Question, caller: &Caller) -> Result<Told, Rejection> {
+        self.workspace.directory.check(caller, Some(&question.role))?;
+        self.tell(question)
     }
 
     pub(in crate::workspace) fn tell(&mut self, question: &Question) -> Result<Told, Rejection> {
@@ -82,31 +88,17 @@ impl State {
         }
     }
 
-    /// Roles that these events take from a node, and from which.
-    pub(in crate::workspace) fn moved_roles(&self, events: &[Event]) -> Vec<(RoleId, NodeId)> {
-        let mut moved = Vec::new();
-        for event in events {
-            let Event::NodeRegistered(it) = event else { continue };
-            for spec in &it.roles {
-                let host = self.workspace.directory.host(&spec.role);
-                if let Some(host) = host.filter(|host| **host != it.node) {
-                    moved.push((spec.role.clone(), host.clone()));
-                }
-            }
-        }
-        moved
-    }
-
-    /// Ends the waits of a role that another node took from `node`: they would pass for signs of
-    /// life, and tell two nodes that they can start.
-    pub(in crate::workspace) fn end_waits_of(&mut self, role: &RoleId, node: &NodeId) {
-        if !self.waits.is_waiting(role) {
-            return;
-        }
-        let of_role = self.waits.questions().filter(|question| question.role == *role);
-        for question in of_role.cloned().collect::<Vec<_>>() {
+    /// Ends the waits of whom a registration took the right to ask: of roles that another node
+    /// hosts from then on, and of an older life of the same node. They would pass for signs of
+    /// life, and tell two agents that they can start.
+    pub(in crate::workspace) fn end_fenced_waits(&mut self) {
+        let directory = &self.workspace.directory;
+        let fenced = self.waits.callers().filter_map(|(question, caller)| {
+            let why = directory.check(caller, Some(&question.role)).err()?;
+            Some((question.clone(), why))
+        });
+        for (question, why) in fenced.collect::<Vec<_>>() {
             let Some(parked) = self.waits.take(&question) else { continue };
-            let why = Rejection::RoleForbidden { node: node.clone(), role: role.clone() };
             self.release(Box::new(move || (parked.sink)(Err(why))));
         }
     }
