@@ -1,11 +1,12 @@
 //! `Feed`: what happens in a workspace, live and resumable.
 //!
 //! A reader is told durable records only. One that falls behind the live channel is caught up
-//! from the journal; one that does not read at all holds no more than its own bounded channel.
+//! from the journal; one that does not read at all holds no more than its own bounded channel,
+//! for [`STUCK`], and is told `lagged` as soon as it reads again.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use futures::Stream;
+use futures::{Stream, StreamExt as _, future, stream};
 use tasuki_proto::{
     id::Sequence,
     reason::Reason,
@@ -13,11 +14,13 @@ use tasuki_proto::{
 };
 use tokio::sync::{
     broadcast::{self, error::RecvError},
-    mpsc,
+    mpsc::{self, error::SendTimeoutError},
+    oneshot,
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
+use tracing::info;
 
 use super::{
     Service,
@@ -32,8 +35,9 @@ use crate::{
 /// Records sent and not yet read by one subscriber.
 const UNREAD_MAX: usize = 256;
 
-/// How long a subscriber may not read before it is cut off, to resume when it likes.
-const STUCK: Duration = Duration::from_secs(30);
+/// How long a subscriber may not read before it is cut off, to resume when it likes: longer than
+/// a network that comes back is away.
+const STUCK: Duration = Duration::from_secs(10);
 
 /// Records read back at once.
 const READ_RECORDS: usize = 256;
@@ -64,9 +68,13 @@ impl Feed for Service {
             first.map_err(|e| refuse::reading(&e))?;
         }
         let (items, stream) = mpsc::channel(UNREAD_MAX);
-        let reader = Reader { entered, stopping: self.stopping.clone(), next, items };
+        let (last_word, why) = oneshot::channel();
+        let stopping = self.stopping.clone();
+        let reader = Reader { entered, stopping, next, items, last_word: Some(last_word) };
         tokio::spawn(reader.run(live));
-        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+        // It has a place of its own, so it is never waited for.
+        let why = stream::once(why).filter_map(|why| future::ready(why.ok().map(Err)));
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream).chain(why))))
     }
 }
 
@@ -76,6 +84,8 @@ struct Reader {
     /// The sequence to send next.
     next: Sequence,
     items: mpsc::Sender<Result<wire::FeedItem, Status>>,
+    /// Why the stream ends, if there is something to say about it.
+    last_word: Option<oneshot::Sender<Status>>,
 }
 
 /// The subscriber is gone, or was told why the stream ends.
@@ -103,7 +113,7 @@ impl Reader {
                 Ok(_) | Err(RecvError::Lagged(_)) => self.catch_up().await?,
                 Err(RecvError::Closed) => {
                     let text = "the workspace was restarted; resume after the last sequence seen";
-                    return Err(self.end(Reason::Lagged.status(text)).await);
+                    return Err(self.end(Reason::Lagged.status(text)));
                 }
             }
         }
@@ -116,7 +126,7 @@ impl Reader {
             let records = match journal.read(&self.entered.workspace, self.next, READ_RECORDS) {
                 Ok(records) if records.is_empty() => return Ok(()),
                 Ok(records) => records,
-                Err(error) => return Err(self.end(refuse::reading(&error)).await),
+                Err(error) => return Err(self.end(refuse::reading(&error))),
             };
             for stored in records {
                 match codec::decode_record(stored.record) {
@@ -129,7 +139,7 @@ impl Reader {
                             ),
                             what: error.to_string(),
                         };
-                        return Err(self.end(refuse::reading(&error)).await);
+                        return Err(self.end(refuse::reading(&error)));
                     }
                 }
             }
@@ -146,14 +156,30 @@ impl Reader {
             events: record.events.iter().filter_map(render::event).collect(),
             token: render::text(record.principal.token.as_ref()),
         };
-        self.next = record.sequence.next();
-        self.items.send_timeout(Ok(item), STUCK).await.map_err(|_| Done)
+        match self.items.send_timeout(Ok(item), STUCK).await {
+            Ok(()) => {
+                self.next = record.sequence.next();
+                Ok(())
+            }
+            Err(SendTimeoutError::Closed(_)) => Err(Done),
+            Err(SendTimeoutError::Timeout(_)) => {
+                let (workspace, next) = (&self.entered.workspace, self.next);
+                info!(%workspace, %next, "a subscriber does not read and is cut off");
+                let text = format!(
+                    "nothing was read for {} s; resume after the last sequence seen",
+                    STUCK.as_secs()
+                );
+                Err(self.end(Reason::Lagged.status(text)))
+            }
+        }
     }
 
-    /// Tells why the stream ends.
-    async fn end(&self, status: Status) -> Done {
-        // A subscriber that does not even read this is cut off without a word.
-        let _ = self.items.send_timeout(Err(status), STUCK).await;
+    /// Says why the stream ends, once everything before was read.
+    fn end(&mut self, status: Status) -> Done {
+        if let Some(last_word) = self.last_word.take() {
+            // A subscriber that is gone needs no word.
+            drop(last_word.send(status));
+        }
         Done
     }
 }

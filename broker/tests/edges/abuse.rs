@@ -11,7 +11,7 @@ use tasuki_proto::{
 };
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Request, client::Grpc, codegen::http::uri::PathAndQuery};
+use tonic::{Code, Request, client::Grpc, codegen::http::uri::PathAndQuery, transport::Endpoint};
 use tonic_prost::ProstCodec;
 
 use crate::support::{Player, Process, caller, channel, history, key, reason, soon, turns};
@@ -155,6 +155,50 @@ async fn a_subscriber_that_never_reads_slows_nobody() {
     // Once it reads it gets what it missed, in order.
     for sequence in 1..=HANDOVERS + 6 {
         let item = soon("an item", deaf.get_mut().message()).await.unwrap().unwrap();
+        assert_eq!(item.sequence, sequence);
+    }
+    broker.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_that_is_stuck_is_cut_off_and_goes_on_without_a_gap() {
+    const HANDOVERS: u64 = 600;
+    let data = tempfile::tempdir().unwrap();
+    let (broker, address) = Process::served(data.path()).await;
+    let from = |from_sequence| wire::SubscribeRequest { from_sequence, caller: caller("w") };
+    // It takes in next to nothing, so what it does not read stays at the broker.
+    let narrow = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let narrow = narrow.initial_stream_window_size(Some(1024)).connect_lazy();
+    let mut stuck = FeedClient::new(narrow).subscribe(from(1)).await.unwrap().into_inner();
+    let mut feed = FeedClient::new(channel(address)).subscribe(from(1)).await.unwrap();
+    let mut turns = turns(address);
+    let mut player = Player::new("w", "loop");
+    player.create(&mut turns).await.unwrap();
+    for sequence in 1..=HANDOVERS {
+        let item = soon("an item", feed.get_mut().message()).await.unwrap().unwrap();
+        assert_eq!(item.sequence, sequence);
+        player.play(&mut turns).await.unwrap();
+    }
+    let is_cut = async {
+        while !broker.log().contains("does not read and is cut off") {
+            player.play(&mut turns).await.unwrap();
+        }
+    };
+    soon("it is cut off", is_cut).await;
+    let mut next = 1;
+    let lagged = loop {
+        match soon("an item", stuck.message()).await {
+            Ok(item) => assert_eq!(item.expect("a word at the end").sequence, next),
+            Err(status) => break status,
+        }
+        next += 1;
+    };
+    assert_eq!(reason(&lagged), "lagged", "{lagged:?}");
+    assert!((2..HANDOVERS).contains(&next), "{next}: bounded");
+    let resumed = FeedClient::new(channel(address)).subscribe(from(next)).await.unwrap();
+    let mut resumed = resumed.into_inner();
+    for sequence in next..=player.acknowledged + 1 {
+        let item = soon("an item", resumed.message()).await.unwrap().unwrap();
         assert_eq!(item.sequence, sequence);
     }
     broker.kill().await;

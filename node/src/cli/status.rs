@@ -1,11 +1,12 @@
 //! `tasuki status`: everything at a glance.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use tasuki_proto::wire::{
-    self, directory_client::DirectoryClient, turn_loop_client::TurnLoopClient,
+use tasuki_proto::{
+    reason::Reason,
+    wire::{self, directory_client::DirectoryClient, turn_loop_client::TurnLoopClient},
 };
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -20,10 +21,14 @@ use super::{
 };
 use crate::{
     config::{Config, Role, ToolsetChoice},
-    mcp,
+    mcp::{self, ask},
+    paths::NodeFile,
 };
 
 /// Show broker, nodes, roles and loops, and who waits for what.
+///
+/// While the broker is out of reach: the loops as the node here last saw them, and how long ago
+/// that was. The exit code says that the broker was not asked.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -42,8 +47,39 @@ struct Seen {
 
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
     let broker = Broker::new(config);
-    let seen = look(&broker, config).await?;
-    output.answer(|| value(&broker, &seen), || lines(&broker, &seen))
+    match look(&broker, config).await {
+        Ok(seen) => output.answer(|| value(&broker, &seen), || lines(&broker, &seen)),
+        Err(failure) => {
+            if failure.as_reason() == Some(Reason::Unavailable)
+                && let Some(told) = remembered(&broker, config).await
+            {
+                output.guide(|| told)?;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// What the node here last saw of that broker's loops.
+async fn remembered(broker: &Broker, config: &Config) -> Option<String> {
+    let node = NodeFile::read(&config.data.value).filter(|node| node.broker == broker.url)?;
+    let told = ask::get(&node.mcp, "/status").await.ok()?;
+    from_memory(&told["broker"])
+}
+
+fn from_memory(told: &Value) -> Option<String> {
+    let loops = told["loops"].as_array().filter(|loops| !loops.is_empty())?;
+    let ago = Duration::from_secs(loops[0]["seen_ms_ago"].as_u64()? / 1000);
+    let ago = humantime::format_duration(ago);
+    let mut out = format!("{}\n", format!("loops as the node here saw them {ago} ago").bold());
+    for of in loops {
+        let text = |field: &str| line(of[field].as_str().unwrap_or_default());
+        let (name, status, holder) = (text("loop"), text("status"), text("holder"));
+        let turn = &of["turn"];
+        writeln!(out, "  {} {status}: {holder} had turn {turn}", name.bold())
+            .expect("a String takes everything");
+    }
+    Some(out)
 }
 
 async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
@@ -172,5 +208,24 @@ fn presence(is_present: bool, last_seen_ms: u64) -> String {
         (true, _) => "present".green().to_string(),
         (false, 0) => "never seen".dimmed().to_string(),
         (false, ms) => format!("away since {}", time(ms)).yellow().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_node_remembers_is_shown_with_its_age() {
+        let of = json!({
+            "seen_ms_ago": 102_400, "loop": "main", "status": "working", "turn": 7,
+            "holder": "B\u{1b}[31m",
+        });
+        let told = from_memory(&json!({ "loops": [of] })).expect("something");
+        let plain = anstream::adapter::strip_str(&told).to_string();
+        let expected = "loops as the node here saw them 1m 42s ago\n  main working: B had turn 7\n";
+        assert_eq!(plain, expected);
+        assert_eq!(from_memory(&json!({ "url": "u" })), None);
+        assert_eq!(from_memory(&Value::Null), None);
     }
 }

@@ -19,7 +19,7 @@ use super::{
     retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance},
     state::{turned_away, unreachable},
 };
-use crate::role::{HandOver, Overview, Refusal, news::News};
+use crate::role::{Glance, HandOver, Overview, Refusal, Seen, news::News};
 
 impl Link {
     /// Ends `role`'s turn. The future may be dropped, but then nobody tries again: whoever needs
@@ -51,32 +51,47 @@ impl Link {
             to: handover.to.as_ref().map(RoleId::to_string).unwrap_or_default(),
             turn: handover.turn.unwrap_or(Turn::NONE).get(),
         };
-        self.send(|mut client, caller| {
+        let call = |mut client: TurnLoopClient<Channel>, caller| {
             let request = wire::HandOverRequest { caller: Some(caller), ..request.clone() };
             async move { client.hand_over(request).await }
-        })
-        .await
+        };
+        self.send(Attempts::default(), call).await
     }
 
-    pub async fn list_loops(&self) -> Result<wire::ListLoopsResponse, Refusal> {
-        let _room = self.room()?;
-        self.shared.ready().await?;
-        self.send(|mut client, caller| {
+    /// All loops; while the broker is out of reach, as they were last seen.
+    pub async fn list_loops(&self) -> Result<Seen<wire::ListLoopsResponse>, Refusal> {
+        let asked = self.ask(|mut client, caller| {
             let request = wire::ListLoopsRequest { caller: Some(caller) };
             async move { client.list_loops(request).await }
-        })
-        .await
+        });
+        let memory = &self.shared.memory;
+        match asked.await {
+            Ok(list) => {
+                memory.remember_all(&list);
+                Ok(Seen::now(list))
+            }
+            Err(refusal) => memory.recall_all().filter(|_| is_away(&refusal)).ok_or(refusal),
+        }
     }
 
-    pub async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
-        let _room = self.room()?;
-        self.shared.ready().await?;
-        self.send(|mut client, caller| {
+    /// One loop; while the broker is out of reach, as it was last seen.
+    pub async fn loop_status(
+        &self,
+        loop_id: &LoopId,
+    ) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
+        let asked = self.ask(|mut client, caller| {
             let r#loop = loop_id.to_string();
             let request = wire::GetLoopRequest { caller: Some(caller), r#loop };
             async move { client.get_loop(request).await }
-        })
-        .await
+        });
+        let memory = &self.shared.memory;
+        match asked.await {
+            Ok(seen) => {
+                memory.remember(loop_id, &seen);
+                Ok(Seen::now(seen))
+            }
+            Err(refusal) => memory.recall(loop_id).filter(|_| is_away(&refusal)).ok_or(refusal),
+        }
     }
 
     /// Waits for `role`'s turn, over reconnects, until `hold` is over.
@@ -98,8 +113,21 @@ impl Link {
         self.calls.try_acquire().map_err(|_| overloaded("calls are under way", CALLS_MAX))
     }
 
+    async fn ask<T, F>(
+        &self,
+        call: impl Fn(TurnLoopClient<Channel>, wire::Caller) -> F,
+    ) -> Result<T, Refusal>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let _room = self.room()?;
+        self.shared.ready().await?;
+        self.send(Attempts::of_question(), call).await
+    }
+
     async fn send<T, F>(
         &self,
+        mut attempts: Attempts,
         call: impl Fn(TurnLoopClient<Channel>, wire::Caller) -> F,
     ) -> Result<T, Refusal>
     where
@@ -107,11 +135,11 @@ impl Link {
     {
         let began = Instant::now();
         let client = channel::turn_loop(self.shared.channel.clone());
-        let mut attempts = Attempts::default();
         loop {
             let epoch = self.shared.epoch();
             let attempt = call(client.clone(), self.shared.caller());
-            let failure = match self.attempt(attempt, began.elapsed()).await {
+            let left = attempts.patience().map(|whole| whole.saturating_sub(began.elapsed()));
+            let failure = match self.attempt(attempt, began.elapsed(), left).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -119,7 +147,7 @@ impl Link {
             if failure.is_of_connection() {
                 self.shared.suspect.notify_one();
             }
-            let is_away = matches!(&failure, Failure::NotTaken(_));
+            let is_away = matches!(&failure, Failure::NotTaken(_) | Failure::Lost(_));
             match attempts.next(began.elapsed(), chance(), failure) {
                 Next::Again(pause) => {
                     tokio::select! {
@@ -143,9 +171,11 @@ impl Link {
         &self,
         call: impl Future<Output = Result<Response<T>, Status>>,
         spent: Duration,
+        left: Option<Duration>,
     ) -> Result<T, Failure> {
         let (lines, witness) = (&self.shared.lines, self.shared.lines.witness());
         let whole = Duration::from_millis(ATTEMPT_MS_MAX);
+        let whole = left.map_or(whole, |left| whole.min(left));
         let unreached = Duration::from_millis(UNREACHED_MS_MAX).saturating_sub(spent).min(whole);
         let mut call = Box::pin(call);
         let mut answer = time::timeout(unreached, &mut call).await;
@@ -176,14 +206,27 @@ impl Link {
     }
 }
 
+/// Whether nobody was there to say anything else.
+fn is_away(refusal: &Refusal) -> bool {
+    refusal.reason == Reason::Unavailable
+}
+
 #[async_trait]
 impl Overview for Link {
-    async fn loops(&self) -> Result<wire::ListLoopsResponse, Refusal> {
+    async fn loops(&self) -> Result<Seen<wire::ListLoopsResponse>, Refusal> {
         self.list_loops().await
     }
 
-    async fn look(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
+    async fn look(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
         self.loop_status(loop_id).await
+    }
+
+    fn at_a_glance(&self) -> Glance {
+        Glance {
+            broker: self.shared.settings.broker.clone(),
+            link: self.shared.state.borrow().clone(),
+            loops: self.shared.memory.recall_all(),
+        }
     }
 
     fn news(&self) -> &News {

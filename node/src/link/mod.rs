@@ -11,6 +11,7 @@
 //! - `moves`: what makes the link look whether the connection still stands.
 //! - `session`: registration and heartbeats.
 //! - `call`: commands and reads. `waits`: parked questions. `receipts`: how far a turn got.
+//! - `seen`: what loops looked like, for when nobody can be asked.
 //! - `feed`: what changed, for whoever follows.
 
 pub mod keys;
@@ -23,12 +24,14 @@ mod line;
 mod moves;
 mod papers;
 mod receipts;
+mod seen;
 mod session;
 mod state;
 mod waits;
 
 use std::{sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use tasuki_proto::{
     id::{Epoch, NodeId, RoleId, Toolset, WorkspaceId},
     reason::Reason,
@@ -44,7 +47,8 @@ pub use self::{
     state::{LinkState, Phase},
 };
 use self::{
-    channel::Channel, keys::Keys, line::Lines, papers::Papers, receipts::Receipts, waits::Waits,
+    channel::Channel, keys::Keys, line::Lines, papers::Papers, receipts::Receipts, seen::Memory,
+    waits::Waits,
 };
 use crate::{
     clock::{self, Moment},
@@ -117,6 +121,7 @@ struct Shared {
     /// How often the connection came under doubt from outside.
     looks: watch::Sender<u64>,
     news: News,
+    memory: Memory,
     /// No further work is taken on; what was begun is ended.
     closing: CancellationToken,
     /// Nothing is sent any more.
@@ -145,6 +150,7 @@ impl Link {
             wanted: Notify::new(),
             looks: watch::Sender::new(0),
             news: News::default(),
+            memory: Memory::default(),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -157,7 +163,16 @@ impl Link {
             .session
             .spawn(shared.ended.clone().run_until_cancelled_owned(moves::run(shared.clone())));
         shared.session.spawn(session::run(shared.clone()));
-        Ok(Self { shared, waits, receipts, calls: Arc::new(Semaphore::new(CALLS_MAX)) })
+        let calls = Arc::new(Semaphore::new(CALLS_MAX));
+        let link = Self { shared, waits, receipts, calls };
+        link.spawn(
+            link.shared
+                .closing
+                .clone()
+                .run_until_cancelled_owned(seen::run(link.clone()))
+                .map(drop),
+        );
+        Ok(link)
     }
 
     /// The connection as it stands, and as it changes.

@@ -201,10 +201,12 @@ pub fn deepest(status: &Status) -> String {
     said
 }
 
-/// One command under way.
+/// One command under way, or one question.
 #[derive(Debug, Default)]
 pub struct Attempts {
     backoff: Backoff,
+    /// Nothing can have taken effect.
+    is_question: bool,
     may_have_reached: bool,
     has_renewed: bool,
 }
@@ -219,6 +221,10 @@ pub enum Next {
 }
 
 impl Attempts {
+    pub fn of_question() -> Self {
+        Self { is_question: true, ..Self::default() }
+    }
+
     /// Judges a failed attempt, `spent` after the command began.
     pub fn next(&mut self, spent: Duration, chance: u64, failure: Failure) -> Next {
         let refusal = match failure {
@@ -234,6 +240,9 @@ impl Attempts {
                 refusal
             }
             Failure::NotTaken(refusal) => refusal,
+            Failure::Lost(message) if self.is_question => {
+                Refusal { reason: Reason::Unavailable, message }
+            }
             Failure::Lost(why) => {
                 self.may_have_reached = true;
                 outcome_unknown(&why)
@@ -253,6 +262,11 @@ impl Attempts {
             return Next::Give(self.give_up(refusal, &why));
         }
         Next::Again(pause)
+    }
+
+    /// How long a question is worth waiting for, whatever its attempts find.
+    pub fn patience(&self) -> Option<Duration> {
+        self.is_question.then(|| self.limit())
     }
 
     /// How long after the command began it is given up.

@@ -31,7 +31,7 @@ const REFUSED_PAUSE_MS: u64 = 2_000;
 
 /// For an answer over a connection that is in doubt, in milliseconds: several times what the
 /// slowest network takes.
-const LOOK_MS_MAX: u64 = 1_500;
+const LOOK_MS_MAX: u64 = 2_000;
 
 /// A connection that ended is made anew within this, in milliseconds: nodes that lost it at the
 /// same moment do not all come back at the same moment.

@@ -45,6 +45,14 @@ impl LinkState {
         }
     }
 
+    /// Of a broker that was never reached.
+    pub fn down(why: &str, since_ms: u64) -> Self {
+        let mut state = Self::begin(since_ms, Moment::default());
+        let phase = Phase::Down(why.to_owned());
+        state.enter(phase, Epoch::NONE, since_ms, Moment::default());
+        state
+    }
+
     pub const fn is_connected(&self) -> bool {
         matches!(self.phase, Phase::Connected)
     }

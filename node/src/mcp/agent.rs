@@ -110,6 +110,7 @@ impl Served for Agents {
     fn under_way(&self) -> UnderWay {
         let roles = self.host.roles.iter();
         UnderWay {
+            glance: self.host.overview.as_deref().map(Overview::at_a_glance),
             calls: self.host.calls_in_flight(),
             waits: roles.map(|(role, actions)| (role.clone(), actions.open_waits())).collect(),
         }

@@ -30,12 +30,21 @@ pub enum Error {
 
 /// Posts to `path` of the node at `url`, and reads what it says.
 pub async fn post(url: &str, path: &str) -> Result<Value, Error> {
+    send(Method::POST, url, path).await
+}
+
+/// Reads what the node at `url` says at `path`.
+pub async fn get(url: &str, path: &str) -> Result<Value, Error> {
+    send(Method::GET, url, path).await
+}
+
+async fn send(method: Method, url: &str, path: &str) -> Result<Value, Error> {
     let invalid = || Error::Address(url.to_owned());
     let uri: Uri = url.parse().map_err(|_| invalid())?;
     let authority = uri.authority().filter(|_| uri.scheme() == Some(&Scheme::HTTP));
     let authority = authority.ok_or_else(invalid)?;
     let request = Request::builder()
-        .method(Method::POST)
+        .method(method)
         .uri(path)
         .header(HOST, authority.as_str())
         .body(Body::empty())

@@ -20,7 +20,7 @@ use tasuki_proto::{
 };
 
 use super::tools::Status;
-use crate::role::{Overview, Refusal};
+use crate::role::{Overview, Refusal, Seen};
 
 /// What the address of every loop begins with.
 const PREFIX: &str = "tasuki://loop/";
@@ -60,7 +60,7 @@ pub(super) async fn list(
     let Ok(after) = cursor.map(str::parse::<LoopId>).transpose() else {
         return Err(ErrorData::invalid_params("this is no cursor of this list", None));
     };
-    let loops = overview.loops().await.map_err(|refusal| failed(&refusal, None))?.loops;
+    let loops = overview.loops().await.map_err(|refusal| failed(&refusal, None))?.what.loops;
     let takes_part = |of: &&wire::Loop| {
         of.participants.iter().any(|name| roles.iter().any(|role| role.as_str() == name))
     };
@@ -138,10 +138,16 @@ struct Previous<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn new(loop_id: &'a LoopId, role: Option<&'a RoleId>, seen: &'a wire::GetLoopResponse) -> Self {
-        let holder = seen.r#loop.as_ref().map_or("", |it| &it.holder);
-        let is_my_turn = role.map(|role| role.as_str() == holder);
-        let words = seen.words.as_ref().or(seen.latest.as_ref());
+    fn new(
+        loop_id: &'a LoopId,
+        role: Option<&'a RoleId>,
+        seen: &'a Seen<wire::GetLoopResponse>,
+    ) -> Self {
+        let told = &seen.what;
+        let holder = told.r#loop.as_ref().map_or("", |it| &it.holder);
+        // From memory nobody is told to start.
+        let is_my_turn = role.filter(|_| seen.ago.is_none()).map(|role| role.as_str() == holder);
+        let words = told.words.as_ref().or(told.latest.as_ref());
         let previous = words.filter(|it| is_my_turn == Some(true) && has_words(it)).map(|it| {
             let from = if it.from.is_empty() { &it.person } else { &it.from };
             Previous { from, summary: &it.summary, instruction: &it.instruction }
@@ -151,7 +157,7 @@ impl<'a> Shown<'a> {
             // They are said once.
             status = status.without_words();
         }
-        let notice = seen.latest.is_some().then_some(NOTICE);
+        let notice = told.latest.is_some().then_some(NOTICE);
         Self { role: role.map(RoleId::as_str), is_my_turn, status, previous, notice }
     }
 }
@@ -164,6 +170,26 @@ fn has_words(entry: &wire::Entry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn from_memory_nobody_is_told_to_start() {
+        let main: LoopId = "main".parse().expect("an id");
+        let role: RoleId = "B".parse().expect("an id");
+        let of = wire::Loop { holder: "B".into(), ..Default::default() };
+        let kind = EntryKind::Handover.into();
+        let latest = wire::Entry { kind, instruction: "go".into(), ..Default::default() };
+        let what =
+            wire::GetLoopResponse { r#loop: Some(of), latest: Some(latest), ..Default::default() };
+        for (ago, starts) in [(None, true), (Some(std::time::Duration::from_secs(9)), false)] {
+            let seen = Seen { what: what.clone(), ago };
+            let shown = Shown::new(&main, Some(&role), &seen);
+            let shown = serde_json::to_value(shown).expect("JSON");
+            assert_eq!(shown.get("is_my_turn").is_some(), starts, "{shown}");
+            assert_eq!(shown.get("previous").is_some(), starts, "{shown}");
+            assert_eq!(shown.get("caution").is_some(), !starts, "{shown}");
+            assert_eq!(shown["holder"], "B");
+        }
+    }
 
     #[test]
     fn which_addresses_are_a_loops() {

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    HandOver, Refusal,
+    HandOver, Refusal, Seen,
     presence::Presence,
     state::{Receipt, State, WaitNumber},
 };
@@ -44,7 +44,7 @@ pub enum Msg {
     },
     LoopStatus {
         loop_id: LoopId,
-        reply: Reply<wire::GetLoopResponse>,
+        reply: Reply<Seen<wire::GetLoopResponse>>,
         permit: OwnedSemaphorePermit,
     },
     Report {
@@ -188,7 +188,7 @@ impl Running {
     fn loop_status(
         &self,
         loop_id: LoopId,
-        mut reply: Reply<wire::GetLoopResponse>,
+        mut reply: Reply<Seen<wire::GetLoopResponse>>,
         permit: OwnedSemaphorePermit,
     ) {
         let link = self.around.link.clone();

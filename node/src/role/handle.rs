@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    Actions, Connected, HandOver, Refusal,
+    Actions, Connected, HandOver, Refusal, Seen,
     actor::{Msg, Reply},
     presence::Presence,
     state::Receipt,
@@ -128,7 +128,7 @@ impl Actions for Handle {
         self.call(|reply| Msg::HandOver { handover, reply, permit }, lost).await
     }
 
-    async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
+    async fn loop_status(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
         let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
         let loop_id = loop_id.clone();
         self.call(|reply| Msg::LoopStatus { loop_id, reply, permit }, gone).await

@@ -29,6 +29,8 @@ use tasuki_proto::{
     wire,
 };
 
+use crate::link::LinkState;
+
 /// Why an action did not happen, or may not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -36,6 +38,29 @@ pub struct Refusal {
     pub reason: Reason,
     /// What happened, what holds, what to do: one or two sentences for an agent.
     pub message: String,
+}
+
+/// What the broker said, or what it last said where it cannot be asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen<T> {
+    pub what: T,
+    /// How long ago; `None`: the broker says so now.
+    pub ago: Option<Duration>,
+}
+
+impl<T> Seen<T> {
+    pub const fn now(what: T) -> Self {
+        Self { what, ago: None }
+    }
+}
+
+/// What a node knows without asking its broker.
+#[derive(Debug, Clone)]
+pub struct Glance {
+    pub broker: String,
+    pub link: LinkState,
+    /// `None`: none were seen yet.
+    pub loops: Option<Seen<wire::ListLoopsResponse>>,
 }
 
 /// A handover as the agent worded it.
@@ -71,7 +96,8 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
     /// Ends the turn. Once begun it is carried through even when the future is dropped.
     async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal>;
 
-    async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal>;
+    /// While the broker is out of reach: what was last seen, if anything was.
+    async fn loop_status(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal>;
 
     /// Waits under way, each until nothing of it is left in this node.
     fn open_waits(&self) -> usize;
@@ -94,9 +120,14 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
 /// life, or as told.
 #[async_trait]
 pub trait Overview: std::fmt::Debug + Send + Sync + 'static {
-    async fn loops(&self) -> Result<wire::ListLoopsResponse, Refusal>;
+    /// While the broker is out of reach: what was last seen, if anything was.
+    async fn loops(&self) -> Result<Seen<wire::ListLoopsResponse>, Refusal>;
 
-    async fn look(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal>;
+    /// The same of one loop.
+    async fn look(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal>;
+
+    /// Where the connection to the broker stands; what it last said of the loops, asking nobody.
+    fn at_a_glance(&self) -> Glance;
 
     /// What changed, as it does.
     fn news(&self) -> &news::News;

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::{
@@ -59,4 +60,31 @@ async fn what_a_node_on_a_copied_directory_acknowledges_is_there() {
     let kept: Vec<_> = history.iter().map(|entry| entry["summary"].as_str().unwrap()).collect();
     let told: Vec<_> = acknowledged.iter().map(|(_, what)| what.as_str()).collect();
     assert_eq!(kept, told, "{acknowledged:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_wakes_beside_a_newer_one_on_a_copy_cannot_act() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Process::broker(&dir.path().join("broker"), "").await;
+    let address = broker.broker.unwrap();
+    let mut old = Process::node(&dir.path().join("n1"), address, "").await;
+    old.stop().await;
+    copy(&dir.path().join("n1"), &dir.path().join("n2"));
+    old.start().await;
+    assert!(hands_over(&old, "A", "before it slept").await, "{}", old.log());
+
+    let pid = i32::try_from(old.pid()).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let new = Process::node(&dir.path().join("n2"), address, "").await;
+    // It registers once it has found out that it is a copy.
+    soon(async { while !hands_over(&new, "B", "while it slept").await {} }).await;
+    kill_process(pid, Signal::CONT).unwrap();
+
+    for role in ["A", "B"] {
+        assert!(!hands_over(&old, role, "after it woke").await, "{role}: {}", old.log());
+    }
+    assert!(hands_over(&new, "A", "beside it").await, "{}", new.log());
+    let history = broker.json("loop history --limit 100").await;
+    let kept: Vec<_> = history.iter().map(|entry| entry["summary"].as_str().unwrap()).collect();
+    assert_eq!(kept, ["before it slept", "while it slept", "beside it"]);
 }

@@ -17,7 +17,7 @@ use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
 use crate::{
     LONG, SOON,
-    fake::{Fake, proxy::Proxy},
+    fake::{Fake, World, proxy::Proxy},
     lost::{role, start, until},
     main_loop, to,
 };
@@ -136,13 +136,23 @@ async fn waits_and_commands_go_over_tls_and_outlive_its_connections() {
         let link = link.clone();
         tokio::spawn(async move { link.await_turn(&role("B"), &main_loop(), LONG).await })
     };
-    fake.until("parked", |world| world.parked.len() == 1).await;
+    let is_parked = |after: u64| {
+        move |world: &World| {
+            let mut parked = world.parked.iter();
+            parked.any(|((stream, _), asked)| after < *stream && asked.role == "B")
+        }
+    };
+    fake.until("parked", is_parked(0)).await;
+    // What comes back over the stream says that the node knows it is open.
+    let looked = link.await_turn(&role("C"), &main_loop(), Duration::ZERO).await;
+    assert!(looked.expect("answered").still_waiting);
+    let streams = fake.world.borrow().streams;
     proxy.swallow();
     link.look();
-    fake.until("parked again", |world| world.parks == 2).await;
+    let streams = fake.until("parked again", is_parked(streams)).await.streams;
     fake.kill().await;
     fake.serve();
-    fake.until("and again", |world| world.parks == 3).await;
+    fake.until("and again", is_parked(streams)).await;
     link.hand_over(&role("A"), &to("B")).await.expect("carried out");
     assert!(waiting.await.expect("ran").expect("answered").can_start);
 }

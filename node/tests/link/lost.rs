@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{
     LONG, SOON,
-    fake::{Fake, proxy::Proxy},
+    fake::{Fake, World, proxy::Proxy},
     main_loop, to,
 };
 
@@ -53,9 +53,17 @@ impl Line {
         let link = self.link.clone();
         let waiting =
             tokio::spawn(async move { link.await_turn(&role("B"), &main_loop(), LONG).await });
-        self.fake.until("parked", |world| 0 < world.parks).await;
+        self.fake.until("parked", is_parked_on(1)).await;
+        // What comes back over the stream says that the node knows it is open.
+        let looked = self.link.await_turn(&role("C"), &main_loop(), Duration::ZERO).await;
+        assert!(looked.expect("answered").still_waiting);
         waiting
     }
+}
+
+/// Whether B's wait is parked on the stream with this number.
+fn is_parked_on(stream: u64) -> impl Fn(&World) -> bool {
+    move |world| world.parked.iter().any(|((on, _), asked)| *on == stream && asked.role == "B")
 }
 
 pub(crate) fn role(name: &str) -> RoleId {
@@ -94,13 +102,17 @@ fn is_down(state: &LinkState) -> bool {
 async fn a_look_leaves_a_connection_that_stands() {
     let line = Line::new().await;
     let waiting = line.waiting().await;
-    let before = line.fake.world.borrow().heartbeats.len();
-    for more in 1..=3 {
-        line.link.look();
-        line.fake.until("asked", |world| before + more <= world.heartbeats.len()).await;
-    }
+    let (made, before) = (line.proxy.made(), line.fake.world.borrow().heartbeats.len());
+    let looking = async {
+        while line.fake.world.borrow().heartbeats.len() < before + 3 {
+            line.link.look();
+            line.link.loop_status(&main_loop()).await.expect("told");
+        }
+    };
+    tokio::time::timeout(SOON, looking).await.expect("asked");
     let world = line.fake.world.borrow().clone();
-    assert_eq!((line.proxy.made(), world.streams, world.parks), (1, 1, 1));
+    assert_eq!((line.proxy.made(), world.streams), (made, 1));
+    assert!(is_parked_on(1)(&world));
     line.fake.change(|world| world.holder = "B".to_owned());
     assert!(waiting.await.expect("ran").expect("answered").can_start);
 }
@@ -112,7 +124,7 @@ async fn a_connection_that_did_not_live_through_a_move_is_made_anew_at_once() {
     line.proxy.swallow();
     let moved = Instant::now();
     line.link.look();
-    line.fake.until("parked again", |world| world.parks == 2).await;
+    line.fake.until("parked again", is_parked_on(2)).await;
     assert!(moved.elapsed() < Duration::from_secs(4), "{:?}", moved.elapsed());
     assert_eq!(line.proxy.made(), 2);
     line.fake.change(|world| world.holder = "B".to_owned());
@@ -153,7 +165,8 @@ async fn a_peer_that_vanished_is_missed_whether_or_not_something_is_under_way() 
         waits.until("waiting: down", MISSED, is_down),
         calls.until("calling: down", MISSED, is_down),
     );
-    assert!(!waiting.is_finished() && !handing.is_finished(), "both are kept");
+    assert!(!waiting.is_finished(), "it is kept: {:?}", waiting.await);
+    assert!(!handing.is_finished(), "it is tried on: {:?}", handing.await);
     calls.fake.change(|world| world.is_mute = false);
     for line in [&waits, &calls] {
         line.proxy.heal();
@@ -161,7 +174,7 @@ async fn a_peer_that_vanished_is_missed_whether_or_not_something_is_under_way() 
     }
     let done = handing.await.expect("ran").expect("answered");
     assert_eq!((done.turn, calls.fake.world.borrow().turn), (2, 2), "once");
-    waits.fake.until("parked again", |world| 2 <= world.parks).await;
+    waits.fake.until("parked again", |world| (2..99).any(|it| is_parked_on(it)(world))).await;
     waits.fake.change(|world| world.holder = "B".to_owned());
     assert!(waiting.await.expect("ran").expect("answered").can_start);
 }
@@ -198,4 +211,29 @@ async fn what_needs_the_broker_is_refused_soon_and_then_at_once() {
     fake.serve();
     until(&link, "back", SOON, LinkState::is_connected).await;
     link.hand_over(&role("A"), &to("B")).await.expect("carried out");
+}
+
+#[tokio::test]
+async fn the_state_is_told_from_memory_with_its_age_and_nobody_is_told_to_start() {
+    let mut fake = Fake::new();
+    fake.serve();
+    let data = tempfile::tempdir().expect("a directory");
+    let (link, main) = (start(&fake.url(), data.path()), main_loop());
+    until(&link, "connected", SOON, LinkState::is_connected).await;
+    let seen = link.loop_status(&main).await.expect("told");
+    assert_eq!(seen.ago, None);
+    fake.kill().await;
+    fake.change(|world| world.holder = "B".to_owned());
+    let first = link.loop_status(&main).await.expect("remembered");
+    assert_eq!(first.what, seen.what);
+    let later = link.loop_status(&main).await.expect("remembered");
+    assert!(first.ago.expect("an age") < later.ago.expect("an age"));
+    let unknown = link.loop_status(&crate::named("other")).await.expect_err("never seen");
+    assert_eq!(unknown.reason, Reason::Unavailable);
+    let turn = link.await_turn(&role("A"), &main, Duration::ZERO).await;
+    assert_eq!(turn.expect_err("the broker's to say").reason, Reason::Unavailable);
+    fake.serve();
+    until(&link, "back", SOON, LinkState::is_connected).await;
+    let seen = link.loop_status(&main).await.expect("told");
+    assert_eq!((seen.ago, seen.what.r#loop.expect("a loop").holder.as_str()), (None, "B"));
 }

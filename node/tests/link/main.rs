@@ -115,7 +115,8 @@ async fn a_handover_wakes_who_waits_for_it() {
     let refusal = bench.role("A").hand_over(to("B")).await.expect_err("B holds the turn");
     assert_eq!(refusal.reason, Reason::NotYourTurn);
     let status = bench.role("A").loop_status(&main_loop()).await.expect("there");
-    assert_eq!(status.r#loop.expect("a loop").holder, "B");
+    assert_eq!(status.ago, None);
+    assert_eq!(status.what.r#loop.expect("a loop").holder, "B");
 }
 
 #[tokio::test]

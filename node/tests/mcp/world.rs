@@ -14,8 +14,9 @@ use std::{
 use async_trait::async_trait;
 use tasuki_node::{
     clock::{Clock, Moment},
+    link::LinkState,
     mcp::{Settings, serve},
-    role::{Actions, Connected, HandOver, Overview, Refusal, news::News},
+    role::{Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, news::News},
 };
 use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
@@ -166,19 +167,31 @@ struct View(Arc<Loop>);
 
 #[async_trait]
 impl Overview for View {
-    async fn loops(&self) -> Result<wire::ListLoopsResponse, Refusal> {
+    async fn loops(&self) -> Result<Seen<wire::ListLoopsResponse>, Refusal> {
         let others = self.0.2.lock().unwrap().iter().map(|it| it.0.clone()).collect::<Vec<_>>();
         let names = std::iter::once("main").chain(others.iter().map(String::as_str));
         let mut loops: Vec<_> = names.filter_map(|name| self.0.of(name)?.r#loop).collect();
         loops.sort_by(|a, b| a.r#loop.cmp(&b.r#loop));
-        Ok(wire::ListLoopsResponse { loops })
+        Ok(Seen::now(wire::ListLoopsResponse { loops }))
     }
 
-    async fn look(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
-        self.0.of(loop_id.as_str()).ok_or_else(|| Refusal {
+    async fn look(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
+        self.0.of(loop_id.as_str()).map(Seen::now).ok_or_else(|| Refusal {
             reason: Reason::UnknownLoop,
             message: format!("there is no loop {loop_id}"),
         })
+    }
+
+    fn at_a_glance(&self) -> Glance {
+        let loops = wire::ListLoopsResponse {
+            loops: self.0.of("main").and_then(|of| of.r#loop).into_iter().collect(),
+        };
+        let ago = Duration::from_secs(42);
+        Glance {
+            broker: "https://broker:7420".to_owned(),
+            link: LinkState::down("the cable is out", 1_000),
+            loops: Some(Seen { what: loops, ago: Some(ago) }),
+        }
     }
 
     fn news(&self) -> &News {
@@ -291,9 +304,9 @@ impl Actions for Fake {
         })
     }
 
-    async fn loop_status(&self, loop_id: &LoopId) -> Result<wire::GetLoopResponse, Refusal> {
+    async fn loop_status(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
         let state = self.shared.0.borrow().clone();
-        Ok(wire::GetLoopResponse {
+        Ok(Seen::now(wire::GetLoopResponse {
             r#loop: Some(wire::Loop {
                 r#loop: loop_id.to_string(),
                 participants: vec!["A".to_owned(), "B".to_owned()],
@@ -305,7 +318,7 @@ impl Actions for Fake {
             }),
             latest: state.latest,
             ..Default::default()
-        })
+        }))
     }
 
     fn open_waits(&self) -> usize {

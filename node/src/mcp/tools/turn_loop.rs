@@ -334,6 +334,6 @@ pub(super) async fn loop_status(
 ) -> Result<CallToolResult, Refusal> {
     let actions = call.spectator(arguments, "agent_id", SET)?;
     let loop_id = arguments.loop_id()?;
-    let status = actions.loop_status(&loop_id).await?;
-    Ok(shown(&Status::new(loop_id.as_str(), &status)))
+    let seen = actions.loop_status(&loop_id).await?;
+    Ok(shown(&Status::new(loop_id.as_str(), &seen)))
 }

@@ -10,7 +10,7 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt as _, transport::Transport};
 use tasuki_proto::id::RoleId;
 use tokio_util::sync::CancellationToken;
 
-use crate::role::{Connected, player::Ended};
+use crate::role::{Connected, Glance, player::Ended};
 
 /// Something that lasts until it is dropped.
 pub(in crate::mcp) type Stay = Box<dyn Any + Send + Sync>;
@@ -32,6 +32,8 @@ impl Default for Lifeline {
 /// Counted where it is kept.
 #[derive(Debug, Clone, Default)]
 pub struct UnderWay {
+    /// What is known of the broker.
+    pub glance: Option<Glance>,
     /// Calls of all addresses that have begun and are not over.
     pub calls: usize,
     /// Of each role that the address speaks for: its open waits.

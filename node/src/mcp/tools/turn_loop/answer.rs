@@ -1,10 +1,14 @@
 //! What the turn loop's tools answer, field by field, in the order an agent reads them.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use tasuki_proto::{
     id::RoleId,
     wire::{self, EntryKind, LoopStatus},
 };
+
+use crate::role::Seen;
 
 /// The answer to `await_my_turn`.
 #[derive(Debug, Serialize)]
@@ -118,6 +122,10 @@ fn hint(role: &RoleId, answer: &wire::TurnAnswer) -> String {
 /// The answer to `loop_status`.
 #[derive(Debug, Serialize)]
 pub(in crate::mcp) struct Status<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen_ms_ago: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caution: Option<String>,
     #[serde(rename = "loop")]
     loop_id: &'a str,
     status: &'static str,
@@ -184,9 +192,12 @@ impl From<&wire::Receipts> for Receipts {
 }
 
 impl<'a> Status<'a> {
-    pub(in crate::mcp) fn new(loop_id: &'a str, response: &'a wire::GetLoopResponse) -> Self {
+    pub(in crate::mcp) fn new(loop_id: &'a str, seen: &'a Seen<wire::GetLoopResponse>) -> Self {
+        let response = &seen.what;
         let shown = response.r#loop.as_ref();
         Self {
+            seen_ms_ago: seen.ago.map(|ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)),
+            caution: seen.ago.map(caution),
             loop_id,
             status: match shown.map_or(LoopStatus::Unspecified, wire::Loop::status) {
                 LoopStatus::Unspecified => "unknown",
@@ -236,6 +247,15 @@ impl Status<'_> {
         }
         self
     }
+}
+
+/// Said beside what may be over.
+fn caution(ago: Duration) -> String {
+    format!(
+        "As of {} s ago; the broker is out of reach. It may have changed since: only \
+         await_my_turn says whether you may start.",
+        ago.as_secs()
+    )
 }
 
 fn is_false(flag: &bool) -> bool {
