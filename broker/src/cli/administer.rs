@@ -64,6 +64,11 @@ impl No {
         Self { exit: EXIT_USAGE, code: "usage", message: message.into() }
     }
 
+    /// Whether the broker gave this reason.
+    pub(super) fn is(&self, reason: Reason) -> bool {
+        self.code == reason.as_str()
+    }
+
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self { exit: EXIT_UNAVAILABLE, code: "unavailable", message: message.into() }
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tasuki_broker::admin::random_secret;
 use tasuki_proto::{
     id::TokenId,
+    reason::Reason,
     token::{Secret, Token},
     wire,
 };
@@ -86,8 +87,14 @@ async fn list(broker: Broker) -> Result<Answer, No> {
 
 async fn revoke(broker: Broker, id: TokenId) -> Result<Answer, No> {
     let request = wire::RevokeTokenRequest { token_id: id.to_string() };
-    broker.call(async |mut it| it.revoke_token(request).await).await?;
-    let notes = if id == broker.token.id {
+    let is_own = id == broker.token.id;
+    match broker.call(async |mut it| it.revoke_token(request).await).await {
+        Ok(_) => {}
+        // It ended before it could be told so.
+        Err(no) if is_own && no.is(Reason::Unauthenticated) => {}
+        Err(no) => return Err(no),
+    }
+    let notes = if is_own {
         "It is the token that these commands use: started again, the broker makes another."
     } else {
         ""
