@@ -40,6 +40,10 @@ pub struct File {
     toolsets: Option<IgnoredAny>,
     hold: Option<IgnoredAny>,
     log_format: Option<IgnoredAny>,
+    mcp_secure: Option<IgnoredAny>,
+    mcp_advertise: Option<IgnoredAny>,
+    mcp_tls_cert: Option<IgnoredAny>,
+    mcp_tls_key: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.

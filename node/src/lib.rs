@@ -1,4 +1,5 @@
 //! A node: agent roles as actors, MCP on the inside, the broker on the outside.
+pub mod agent_tokens;
 pub mod cli;
 pub mod clock;
 pub mod config;

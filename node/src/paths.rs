@@ -24,8 +24,14 @@ pub fn config_directory() -> Option<PathBuf> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFile {
     pub pid: u32,
-    /// URL of its MCP side, without a path.
+    /// URL of its MCP side on this machine, without a path.
     pub mcp: String,
+    /// Of its certificate; `None`: it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// URL at which an authority vouches for it; `None`: the certificate is of its own making.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vouched: Option<String>,
     /// URL of the broker it uses.
     pub broker: String,
     pub workspace: String,
@@ -70,6 +76,8 @@ mod tests {
         NodeFile {
             pid,
             mcp: "http://127.0.0.1:1".into(),
+            fingerprint: None,
+            vouched: None,
             broker: "http://127.0.0.1:2".into(),
             workspace: "default".into(),
             roles: vec!["A".into()],

@@ -4,8 +4,9 @@ use std::{fmt, fs, path::Path, sync::Arc};
 
 use rustls::{
     RootCertStore, ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    server::{NoServerSessionStorage, WebPkiClientVerifier},
+    client::verify_server_name,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+    server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
 };
 use tasuki_proto::invitation::Fingerprint;
@@ -61,6 +62,14 @@ impl ServerIdentity {
     /// since authorities' certificates are replaced every few months.
     pub fn is_vouched_for(&self) -> bool {
         self.is_vouched_for
+    }
+
+    /// Whether the certificate is for a host name or an address.
+    pub fn is_for(&self, host: &str) -> bool {
+        let Ok(name) = ServerName::try_from(host) else { return false };
+        let Ok(leaf) = self.pair.end_entity_cert() else { return false };
+        let leaf = ParsedCertificate::try_from(leaf);
+        leaf.is_ok_and(|leaf| verify_server_name(&leaf, &name).is_ok())
     }
 
     /// Accepts clients that speak one of `alpn`; with `client_ca`, those alone that show a

@@ -1,6 +1,9 @@
 //! `tasuki config check`: what holds, who said so, and what is wrong.
 
-use std::{fmt::Write as _, path::Path};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value, json};
@@ -62,6 +65,15 @@ fn setting(config: &Config, key: Key) -> (Vec<String>, Source) {
             let shared = config.shared.value.iter().map(ToString::to_string).collect();
             (shared, config.shared.source.clone())
         }
+        Key::Secure => {
+            let secure = if config.secure.value { "yes" } else { "no" };
+            one(secure.to_owned(), &config.secure.source)
+        }
+        Key::Advertise => {
+            one(config.advertise.value.clone().unwrap_or_default(), &config.advertise.source)
+        }
+        Key::TlsCert => one(path(&config.tls_cert.value), &config.tls_cert.source),
+        Key::TlsKey => one(path(&config.tls_key.value), &config.tls_key.source),
         Key::LogFormat => {
             let format = format!("{:?}", config.log_format.value).to_lowercase();
             one(format, &config.log_format.source)
@@ -77,6 +89,10 @@ fn value(config: &Config, rows: &[Row], strangers: &[&str]) -> Value {
         settings.insert(key.name().to_owned(), row);
     }
     json!({"file": config.file, "settings": settings, "unknown_variables": strangers})
+}
+
+fn path(path: &Option<PathBuf>) -> String {
+    path.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
 }
 
 fn heading(file: Option<&Path>, problems: &[Problem]) -> String {

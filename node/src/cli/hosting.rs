@@ -7,7 +7,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Failure, Output,
+    Failure, Output, guarding,
     text::{line, word},
 };
 use crate::{
@@ -32,6 +32,8 @@ const HOLDS: &str = "holds.json";
 pub(super) struct Hosting {
     node: Node,
     file: NodeFile,
+    /// As its listener has it.
+    listening: String,
     /// What other commands must be told to find it; nothing where it keeps things as usual.
     data: String,
     stop: CancellationToken,
@@ -62,19 +64,32 @@ impl Hosting {
         let roles: Vec<RoleSpec> = config.roles.value.iter().map(spec).collect();
         let names: Vec<String> = roles.iter().map(|spec| spec.role.to_string()).collect();
         let workspace = config.workspace.value.clone();
-        let file = NodeFile {
-            pid: std::process::id(),
-            mcp: format!("http://{address}"),
-            broker: broker.clone(),
-            workspace: workspace.to_string(),
-            roles: names,
-        };
+        let hosted = roles.iter().map(|spec| spec.role.clone()).collect::<Vec<_>>();
+        let (url, place) = (broker.clone(), workspace.to_string());
         let settings = Settings { broker, workspace, roles, data: data.clone(), take_over };
         let node = Node::start(settings).await;
         let node = node.map_err(|why| Failure::local(sentence(&why)))?;
         let actions =
             node.roles().iter().filter_map(|spec| node.actions(&spec.role)).collect::<Vec<_>>();
         let stop = CancellationToken::new();
+        // From here on the data directory is this process's.
+        let guarding = config
+            .is_guarded()
+            .then(|| guarding::guarding(config, address, hosted.iter(), stop.clone()))
+            .transpose()?;
+        let scheme = if guarding.is_some() { "https" } else { "http" };
+        let vouched = guarding.as_ref().and_then(|it| it.vouched.as_ref());
+        let vouched = vouched.map(|host| guarding::authority(host, address.port()));
+        let file = NodeFile {
+            pid: std::process::id(),
+            mcp: format!("{scheme}://{}", guarding::from_here(address)),
+            fingerprint: guarding.as_ref().map(|it| it.fingerprint.to_string()),
+            vouched: vouched.map(|authority| format!("https://{authority}")),
+            broker: url,
+            workspace: place,
+            roles: names,
+        };
+        let listening = format!("{scheme}://{address}");
         let task_key = TaskKey::open(data, &config.workspace.value)
             .map_err(|why| Failure::local(format!("Tasks cannot be sealed: {why}.")))?;
         let toolsets = config.roles.value.iter();
@@ -87,6 +102,7 @@ impl Hosting {
             toolsets,
             overview: Some(node.overview()),
             task_key: Some(task_key),
+            guard: guarding.map(|it| it.guard),
             ..mcp::Settings::default()
         };
         let mcp = tokio::spawn(mcp::serve(listener, actions, settings, stop.clone()));
@@ -94,7 +110,7 @@ impl Hosting {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
         let data = data_flag(config);
-        Ok(Self { node, file, data, stop, mcp })
+        Ok(Self { node, file, listening, data, stop, mcp })
     }
 
     /// Says where it listens. `broker` is the address of a broker in the same process.
@@ -103,11 +119,22 @@ impl Hosting {
         broker: Option<&str>,
         output: &mut Output,
     ) -> Result<(), Failure> {
-        let NodeFile { mcp, roles, .. } = &self.file;
+        let NodeFile { roles, fingerprint, .. } = &self.file;
+        let mcp = &self.listening;
         output.answer(
-            || json!({ "listening": { "mcp": mcp, "broker": broker }, "roles": roles }),
+            || {
+                let mut told =
+                    json!({ "listening": { "mcp": mcp, "broker": broker }, "roles": roles });
+                if let Some(fingerprint) = fingerprint {
+                    told["fingerprint"] = json!(fingerprint);
+                }
+                told
+            },
             || {
                 let mut lines = format!("listening on {mcp} (MCP)\n");
+                if let Some(fingerprint) = fingerprint {
+                    lines += &format!("fingerprint of its certificate {fingerprint}\n");
+                }
                 if let Some(broker) = broker {
                     lines += &format!("listening on {broker} (broker gRPC)\n");
                 }
@@ -142,10 +169,13 @@ impl Hosting {
 
     /// Whether no more need be said. A broker that is out of reach is the log's business.
     fn say_how_it_goes(&self, phase: &Phase, output: &mut Output) -> bool {
-        let NodeFile { mcp, roles, .. } = &self.file;
+        let NodeFile { mcp, roles, fingerprint, .. } = &self.file;
+        let is_guarded = fingerprint.is_some();
         let said = match phase {
             Phase::Connecting => return false,
-            Phase::Connected | Phase::Down(_) => output.guide(|| how_to_connect(mcp, roles, &self.data)),
+            Phase::Connected | Phase::Down(_) => {
+                output.guide(|| how_to_connect(mcp, roles, &self.data, is_guarded))
+            },
             Phase::Refused(refusal) => output.answer(
                 || json!({ "refused": { "code": refusal.reason.as_str(), "message": refusal.message } }),
                 || {
@@ -187,8 +217,15 @@ pub(super) fn data_flag(config: &Config) -> String {
 }
 
 /// One screen for somebody who starts this for the first time.
-fn how_to_connect(mcp: &str, roles: &[String], data: &str) -> String {
+fn how_to_connect(mcp: &str, roles: &[String], data: &str, is_guarded: bool) -> String {
     let Some(role) = roles.first() else { return String::new() };
+    let other_clients = if is_guarded {
+        format!("the command `tasuki{data} mcp --role {role}`; elsewhere with `tasuki agent-token`")
+    } else {
+        format!("{mcp}/mcp/{role}, or the command `tasuki{data} mcp --role {role}`")
+    };
+    let older =
+        if is_guarded { String::new() } else { format!("  older clients {mcp}/sse/{role}\n") };
     let others = match &roles[1..] {
         [] => String::new(),
         others => format!("\nThe others are connected in the same way: {}.\n", others.join(", ")),
@@ -198,9 +235,8 @@ fn how_to_connect(mcp: &str, roles: &[String], data: &str) -> String {
 Connect the agent that plays {role}:
   Claude Code   tasuki{data} connect claude-code --role {role}
   the same with codex, gemini, cursor, vscode, cline, opencode, zed, junie, jetbrains
-  other clients {mcp}/mcp/{role}, or the command `tasuki{data} mcp --role {role}`
-  older clients {mcp}/sse/{role}
-{others}
+  other clients {other_clients}
+{older}{others}
 Then tell each agent what `tasuki prompt ROLE` prints, as its first message or in its rules.
 
 `tasuki{data} status` shows who is there, `tasuki{data} watch` what happens. Ctrl-C stops; data is kept.

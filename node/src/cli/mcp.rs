@@ -9,10 +9,17 @@ use tasuki_proto::{
     reason::Reason,
 };
 
-use super::{Failure, Flags, filebox, hosting, pipes};
+use super::{
+    Failure, Flags, filebox, hosting, pipes,
+    reach::{self, Given, Shown},
+};
 use crate::{
-    config::{Config, Key, NODE_VARIABLE, Surroundings},
-    mcp::bridge::{Error, Options, bridge},
+    agent_tokens::Bearing,
+    config::{Config, Key, Surroundings},
+    mcp::{
+        bridge::{Error, Options, bridge},
+        dial::NodeAt,
+    },
     paths::NodeFile,
 };
 
@@ -29,9 +36,11 @@ pub struct Args {
     /// Which agent this is, of those that may play the role: one at a time does
     #[arg(long = "as", value_name = "ID")]
     instance: Option<InstanceId>,
-    /// URL of the node's MCP side [default: the running node's]
-    #[arg(long, value_name = "URL", env = NODE_VARIABLE)]
-    node: Option<String>,
+    #[command(flatten)]
+    given: Given,
+    /// File with the token for a guarded node elsewhere [default: the variable TASUKI_AGENT_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// How long one waiting call is held open, in seconds [default: as long as the client allows]
     #[arg(long, value_name = "SECONDS")]
     hold: Option<String>,
@@ -46,8 +55,8 @@ impl Args {
 /// Which role of which node to speak for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bridge {
-    /// URL of the node, without a path, when it was looked for first.
-    pub node: String,
+    /// The node when it was looked for first.
+    pub node: NodeAt,
     /// Where a running node says where it is; `None`: the URL was given.
     pub data: Option<PathBuf>,
     pub role: RoleId,
@@ -81,33 +90,24 @@ fn resolve(
              `current_agent` in this directory or above.",
         )
     })?;
-    // A variable that says nothing is one that is not set.
-    let given = args.node.filter(|url| !url.is_empty());
-    let data = given.is_none().then(|| config.data.value.clone());
-    let node = given.or_else(|| running.map(|file| file.mcp)).ok_or_else(|| {
-        let data = config.data.value.display();
-        Failure::reason(
-            Reason::Unavailable,
-            format!(
-                "No node is running with data in {data}. Start one with `tasuki up`, or say where \
-                 it is with --node URL."
-            ),
-        )
-    })?;
-    Ok(Bridge {
-        node: node.trim_end_matches('/').to_owned(),
-        data,
-        role,
-        instance: args.instance,
-        hold: config.hold.value,
-    })
+    let kept = &config.data.value;
+    let shown = Shown::of_process(args.token_file);
+    let given = reach::elsewhere(&args.given, &shown, running.as_ref())?;
+    let data = given.is_none().then(|| kept.clone());
+    let bearing = Bearing::Role(role.clone());
+    let here = || running.map(|file| reach::running(file, kept, &bearing));
+    let node = given.or_else(here).ok_or_else(|| reach::nowhere(kept))?;
+    Ok(Bridge { node, data, role, instance: args.instance, hold: config.hold.value })
 }
 
 impl Bridge {
     /// Where the node is by now: it may have been started again at another address.
-    fn node(&self) -> String {
-        let running = self.data.as_deref().and_then(NodeFile::read);
-        running.map_or_else(|| self.node.clone(), |file| file.mcp)
+    fn node(&self) -> NodeAt {
+        let running = self.data.as_deref().and_then(|data| {
+            let bearing = Bearing::Role(self.role.clone());
+            Some(reach::running(NodeFile::read(data)?, data, &bearing))
+        });
+        running.unwrap_or_else(|| self.node.clone())
     }
 }
 
@@ -127,7 +127,7 @@ async fn serve(to: Bridge) -> Result<(), Failure> {
             Error::Address(_) => Failure::usage(text),
             Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
             Error::Refused { .. } => Failure::reason(Reason::UnknownRole, text),
-            Error::Agent(_) | Error::Random(_) => Failure::local(text),
+            Error::Unsafe { .. } | Error::Agent(_) | Error::Random(_) => Failure::local(text),
         }
     })
 }
@@ -140,23 +140,25 @@ mod tests {
     fn a_node_is_looked_for_where_it_says_it_is_unless_its_url_was_given() {
         let data = tempfile::tempdir().unwrap();
         let at = |data| Bridge {
-            node: "http://127.0.0.1:1".into(),
+            node: "http://127.0.0.1:1".to_owned().into(),
             data,
             role: "A".parse().unwrap(),
             instance: None,
             hold: None,
         };
         let (found, given) = (at(Some(data.path().to_owned())), at(None));
-        assert_eq!(found.node(), "http://127.0.0.1:1");
+        assert_eq!(found.node().url, "http://127.0.0.1:1");
         let running = NodeFile {
             pid: std::process::id(),
             mcp: "http://127.0.0.1:2".into(),
+            fingerprint: None,
+            vouched: None,
             broker: String::new(),
             workspace: String::new(),
             roles: Vec::new(),
         };
         running.write(data.path()).unwrap();
-        assert_eq!(found.node(), "http://127.0.0.1:2");
-        assert_eq!(given.node(), "http://127.0.0.1:1");
+        assert_eq!(found.node().url, "http://127.0.0.1:2");
+        assert_eq!(given.node().url, "http://127.0.0.1:1");
     }
 }

@@ -5,6 +5,7 @@
 //! one table says which exit code it is. Standard output only ever carries the answer.
 
 mod access;
+mod agent_token;
 mod broker;
 mod completions;
 mod config_check;
@@ -12,6 +13,7 @@ mod connect;
 mod events;
 mod failure;
 mod filebox;
+mod guarding;
 mod hosting;
 mod join;
 mod json;
@@ -23,6 +25,7 @@ pub mod node;
 mod output;
 mod pipes;
 mod prompt;
+mod reach;
 mod show;
 mod status;
 mod stop;
@@ -91,6 +94,7 @@ pub enum Command {
     Watch(watch::Args),
     Status(status::Args),
     TakeOver(take_over::Args),
+    AgentToken(agent_token::Args),
     /// See to the configuration
     #[command(subcommand)]
     Config(config_check::Command),
@@ -167,6 +171,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Watch(args) => flags.target(&args.target),
         Command::Status(args) => flags.target(&args.target),
         Command::TakeOver(_)
+        | Command::AgentToken(_)
         | Command::Disconnect(_)
         | Command::Join(_)
         | Command::Token(_)
@@ -221,6 +226,7 @@ async fn dispatch(
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Status(_) => status::run(config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,
+        Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::Config(_) | Command::Completions(_) | Command::Prompt(_) => Ok(()),
     }
 }

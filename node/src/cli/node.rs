@@ -30,6 +30,18 @@ pub struct Args {
     /// A role that several agents may play at once; repeat for each [default: none]
     #[arg(long, value_name = "ROLE")]
     shared: Vec<String>,
+    /// Encrypt MCP and ask agents for tokens on a loopback address too; elsewhere it is always so
+    #[arg(long)]
+    secure: bool,
+    /// Name or address under which other machines reach this one
+    #[arg(long, value_name = "HOST")]
+    advertise: Option<String>,
+    /// Certificate of an authority in PEM for MCP, with --tls-key [default: one made here]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<String>,
+    /// Its private key in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<String>,
     /// How long one waiting call is held open [default: as long as the client allows]
     #[arg(long, value_name = "DURATION")]
     hold: Option<String>,
@@ -45,6 +57,11 @@ impl Args {
         flags.set(Key::Workspace, "--workspace", self.workspace.as_ref());
         flags.set_all(Key::Roles, "--role", &self.roles);
         flags.set_all(Key::Shared, "--shared", &self.shared);
+        let secure = self.secure.then(|| "yes".to_owned());
+        flags.set(Key::Secure, "--secure", secure.as_ref());
+        flags.set(Key::Advertise, "--advertise", self.advertise.as_ref());
+        flags.set(Key::TlsCert, "--tls-cert", self.tls_cert.as_ref());
+        flags.set(Key::TlsKey, "--tls-key", self.tls_key.as_ref());
         flags.set(Key::Hold, "--hold", self.hold.as_ref());
     }
 }

@@ -6,9 +6,14 @@ use tasuki_proto::{
     reason::Reason,
 };
 
-use super::{Failure, Output, hosting, text::line};
+use super::{
+    Failure, Output, hosting,
+    reach::{self, Given, Shown},
+    text::line,
+};
 use crate::{
-    config::{Config, NODE_VARIABLE},
+    agent_tokens::Bearing,
+    config::Config,
     mcp::ask::{Error, post},
     paths::NodeFile,
 };
@@ -28,30 +33,28 @@ pub struct Args {
     /// The agent that gets it [default: the one that connects without an id]
     #[arg(long = "as", value_name = "ID")]
     instance: Option<InstanceId>,
-    /// URL of the node's MCP side [default: the running node's]
-    #[arg(long, value_name = "URL", env = NODE_VARIABLE)]
-    node: Option<String>,
+    #[command(flatten)]
+    given: Given,
 }
 
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let Args { role, instance, node } = args;
-    let running = || NodeFile::read(&config.data.value).map(|file| file.mcp);
-    let node = node.filter(|url| !url.is_empty()).or_else(running).ok_or_else(|| {
-        let data = config.data.value.display();
-        Failure::reason(
-            Reason::Unavailable,
-            format!("No node is running with data in {data}. Say where it is with --node URL."),
-        )
-    })?;
+    let Args { role, instance, given } = args;
+    let data = &config.data.value;
+    let file = NodeFile::read(data);
+    let node = reach::elsewhere(&given, &Shown::of_process(None), file.as_ref())?;
+    let here = || file.map(|file| reach::running(file, data, &Bearing::Node));
+    let node = node.or_else(here).ok_or_else(|| reach::nowhere(data))?;
     let query = instance.as_ref().map(|id| format!("?as={id}")).unwrap_or_default();
-    let told = post(node.trim_end_matches('/'), &format!("/take-over/{role}{query}")).await;
+    let told = post(&node, &format!("/take-over/{role}{query}")).await;
     let told = told.map_err(|why| {
         let text = hosting::sentence(&why);
         match why {
             Error::Address(_) => Failure::usage(text),
             Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
             Error::Refused { reason: Some(reason), message } => Failure::reason(reason, message),
-            Error::Refused { reason: None, .. } | Error::Unreadable { .. } => Failure::local(text),
+            Error::Refused { reason: None, .. }
+            | Error::Unreadable { .. }
+            | Error::Unsafe { .. } => Failure::local(text),
         }
     })?;
     let who = instance.map_or_else(|| "the agent without an id".to_owned(), |id| id.to_string());

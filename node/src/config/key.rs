@@ -13,10 +13,14 @@ pub enum Key {
     Lease,
     Hold,
     LogFormat,
+    Secure,
+    Advertise,
+    TlsCert,
+    TlsKey,
 }
 
 impl Key {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Data,
         Self::Workspace,
         Self::Listen,
@@ -27,6 +31,10 @@ impl Key {
         Self::Lease,
         Self::Hold,
         Self::LogFormat,
+        Self::Secure,
+        Self::Advertise,
+        Self::TlsCert,
+        Self::TlsKey,
     ];
 
     /// In `tasuki.toml`.
@@ -109,6 +117,25 @@ impl Key {
                 "how long one waiting call is held open; none: by the table of clients",
             ),
             Self::LogFormat => ("log_format", "TASUKI_LOG_FORMAT", "text", "text or json"),
+            Self::Secure => (
+                "mcp_secure",
+                "TASUKI_MCP_SECURE",
+                "no",
+                "yes: encrypt and ask for tokens on a loopback address too",
+            ),
+            Self::Advertise => (
+                "mcp_advertise",
+                "TASUKI_MCP_ADVERTISE",
+                "",
+                "name or address under which other machines reach this one",
+            ),
+            Self::TlsCert => (
+                "mcp_tls_cert",
+                "TASUKI_MCP_TLS_CERT",
+                "",
+                "certificate of an authority in PEM; none: one that is made here",
+            ),
+            Self::TlsKey => ("mcp_tls_key", "TASUKI_MCP_TLS_KEY", "", "its private key in PEM"),
         }
     }
 }

@@ -37,6 +37,12 @@ const CONFIG_VARIABLE: &str = "TASUKI_CONFIG";
 /// The variable that says where the node is that `tasuki mcp` speaks to.
 pub const NODE_VARIABLE: &str = "TASUKI_NODE";
 
+/// The variable that says how that node's certificate is known.
+pub const FINGERPRINT_VARIABLE: &str = "TASUKI_NODE_FINGERPRINT";
+
+/// The variable that holds what is shown to that node.
+pub const AGENT_TOKEN_VARIABLE: &str = "TASUKI_AGENT_TOKEN";
+
 /// A configuration file, in bytes; a larger one is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -105,6 +111,11 @@ pub struct Config {
     /// Among the roles; several agents may play each at once.
     pub shared: Sourced<Vec<RoleId>>,
     pub log_format: Sourced<LogFormat>,
+    pub secure: Sourced<bool>,
+    pub advertise: Sourced<Option<String>>,
+    /// Both, or neither.
+    pub tls_cert: Sourced<Option<PathBuf>>,
+    pub tls_key: Sourced<Option<PathBuf>>,
 }
 
 /// What surrounds the program. Tests make their own.
@@ -131,7 +142,8 @@ impl Surroundings {
     /// The variables that look like settings and are none.
     pub fn strangers(&self) -> Vec<&str> {
         let is_known = |name: &str| {
-            [CONFIG_VARIABLE, NODE_VARIABLE, TOKEN_VARIABLE].contains(&name)
+            [CONFIG_VARIABLE, NODE_VARIABLE, TOKEN_VARIABLE, FINGERPRINT_VARIABLE].contains(&name)
+                || name.starts_with(AGENT_TOKEN_VARIABLE)
                 || Key::ALL.iter().any(|key| key.env() == name)
                 || name
                     .strip_prefix("TASUKI_")
@@ -175,6 +187,11 @@ impl Config {
         (config, problems)
     }
 
+    /// Whether a node that is started with this encrypts and asks for tokens.
+    pub fn is_guarded(&self) -> bool {
+        self.secure.value || self.tls_cert.value.is_some() || !self.listen.value.ip().is_loopback()
+    }
+
     /// The broker of a node that is started with this.
     pub fn broker_url(&self) -> &str {
         self.broker.value.as_deref().unwrap_or(BROKER_DEFAULT)
@@ -202,6 +219,13 @@ impl Config {
             let message = format!("`shared` names {stranger}, which is not among the roles");
             pick.problems.push(Problem { at: shared.source.clone(), message });
         }
+        let tls_cert = pick.value(Key::TlsCert, value::file);
+        let tls_key = pick.value(Key::TlsKey, value::file);
+        if tls_cert.value.is_some() != tls_key.value.is_some() {
+            let given = if tls_cert.value.is_some() { &tls_cert } else { &tls_key };
+            let message = "`mcp_tls_cert` and `mcp_tls_key` belong together; give both".to_owned();
+            pick.problems.push(Problem { at: given.source.clone(), message });
+        }
         let data = pick.given(Key::Data, value::path).unwrap_or_else(|| Sourced {
             value: tasuki_broker::config::data_directory(),
             source: Source::Default,
@@ -211,13 +235,17 @@ impl Config {
             data,
             workspace: pick.value(Key::Workspace, value::id),
             listen: pick.value(Key::Listen, value::listen),
-            broker_listen: pick.value(Key::BrokerListen, value::listen),
+            broker_listen: pick.value(Key::BrokerListen, value::listen_here),
             broker: pick.value(Key::Broker, value::url),
             lease: pick.value(Key::Lease, value::lease),
             hold: pick.value(Key::Hold, value::hold),
             roles,
             shared,
             log_format: pick.value(Key::LogFormat, value::log_format),
+            secure: pick.value(Key::Secure, value::yes_or_no),
+            advertise: pick.value(Key::Advertise, value::host),
+            tls_cert,
+            tls_key,
         }
     }
 }

@@ -98,16 +98,19 @@ fn every_toolset_has_a_name_the_broker_takes() {
 #[test]
 fn every_problem_of_a_file_is_found_with_its_line() {
     assert_eq!(
-        problems("lisen = \"x\"\nlease = 15\n\nlisten = \"0.0.0.0:1\"\nworkspace = \"a b\"\n"),
+        problems(
+            "lisen = \"x\"\nlease = 15\n\nbroker_listen = \"0.0.0.0:1\"\nworkspace = \"a b\"\n"
+        ),
         [
             "2: `lease` takes a text in quotes, not this integer",
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
-             broker, roles, shared, lease, hold, log_format, toolsets, and of the broker secure, \
-             advertise, tls_cert, tls_key, client_ca",
+             broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
+             mcp_tls_cert, mcp_tls_key, toolsets, and of the broker secure, advertise, tls_cert, \
+             tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
-            "4: `listen` is 0.0.0.0:1: listening off loopback needs TLS and tokens, which this \
-             release does not have yet; listen on 127.0.0.1 and tunnel to it",
+            "4: `broker_listen` is 0.0.0.0:1: listening off loopback needs TLS and tokens, which \
+             this release does not have yet; listen on 127.0.0.1 and tunnel to it",
         ]
     );
     assert_eq!(
@@ -169,6 +172,12 @@ fn what_the_values_may_be() {
     assert_eq!(value::listen(&one("localhost:0")).unwrap().to_string(), "127.0.0.1:0");
     assert_eq!(value::listen(&one("[::1]:7421")).unwrap().to_string(), "[::1]:7421");
     assert!(value::listen(&one("7421")).is_err());
+    assert_eq!(value::listen(&one("0.0.0.0:1")).unwrap().to_string(), "0.0.0.0:1");
+    assert!(value::listen_here(&one("0.0.0.0:1")).is_err());
+    assert_eq!(value::host(&one("[fd00::1]")), Ok(Some("fd00::1".into())));
+    assert_eq!(value::host(&one("")), Ok(None));
+    assert!(value::host(&one("box:7421")).is_err());
+    assert!(value::yes_or_no(&one("true")).is_err());
     assert_eq!(value::url(&one("http://[::1]:7420/")), Ok(Some("http://[::1]:7420".into())));
     assert!(value::url(&one("ftp://127.0.0.1:1")).unwrap_err().contains("scheme is ftp"));
     assert_eq!(value::url(&one("https://host:7420")), Ok(Some("https://host:7420".into())));

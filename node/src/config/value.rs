@@ -140,22 +140,51 @@ pub(super) fn id<T: FromStr<Err = InvalidId>>(texts: &[String]) -> Result<T, Str
     text.parse().map_err(|why| format!("is {text:?}, which {why}"))
 }
 
+/// The same, on loopback alone.
+pub(super) fn listen_here(texts: &[String]) -> Result<SocketAddr, String> {
+    let address = listen(texts)?;
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "is {address}: listening off loopback needs TLS and tokens, which this release does \
+             not have yet; listen on 127.0.0.1 and tunnel to it"
+        ));
+    }
+    Ok(address)
+}
+
 pub(super) fn listen(texts: &[String]) -> Result<SocketAddr, String> {
     let text = only(texts)?;
     let numeric = match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}"),
         None => text.to_owned(),
     };
-    let address: SocketAddr = numeric
+    numeric
         .parse()
-        .map_err(|_| format!("is {text:?}; it takes ADDRESS:PORT, such as 127.0.0.1:7421"))?;
-    if !address.ip().is_loopback() {
-        return Err(format!(
-            "is {text}: listening off loopback needs TLS and tokens, which this release does not \
-             have yet; listen on 127.0.0.1 and tunnel to it"
-        ));
+        .map_err(|_| format!("is {text:?}; it takes ADDRESS:PORT, such as 127.0.0.1:7421"))
+}
+
+pub(super) fn yes_or_no(texts: &[String]) -> Result<bool, String> {
+    match only(texts)? {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => Err(format!("is {other:?}; it takes yes or no")),
     }
-    Ok(address)
+}
+
+/// A host name or an address, without a port; none, where it is empty.
+pub(super) fn host(texts: &[String]) -> Result<Option<String>, String> {
+    let text = only(texts)?.trim_matches(['[', ']']);
+    let is_host = text.parse::<std::net::IpAddr>().is_ok()
+        || text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    if !is_host {
+        return Err(format!("is {text:?}; it takes a host name or an address, without a port"));
+    }
+    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
+
+/// A file; none, where it is empty.
+pub(super) fn file(texts: &[String]) -> Result<Option<PathBuf>, String> {
+    Ok(Some(only(texts)?).filter(|text| !text.is_empty()).map(PathBuf::from))
 }
 
 pub(super) fn url(texts: &[String]) -> Result<Option<String>, String> {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use axum::{extract::Request, middleware::Next, response::Response};
 use http::{StatusCode, request::Parts};
-use tasuki_proto::id::{InstanceId, InvalidId};
+use tasuki_proto::id::{InstanceId, InvalidId, TokenId};
 
-use super::transport::server::refuse;
+use super::transport::{bearer::Bearer, server::refuse};
+use crate::role::player::Instance;
 
 /// How the names of the headers begin.
 const HEADERS: &str = "tasuki-";
@@ -19,11 +20,17 @@ const HEADERS: &str = "tasuki-";
 pub(super) struct Address {
     pub hold: Option<Duration>,
     pub instance: Option<InstanceId>,
+    /// The token it was let in with, where one is asked for.
+    pub token: Option<TokenId>,
 }
 
 impl Address {
     pub(super) fn read(parts: &Parts) -> Result<Self, String> {
-        Ok(Self { hold: said(parts, "hold", seconds)?, instance: said(parts, "as", id)? })
+        Ok(Self {
+            hold: said(parts, "hold", seconds)?,
+            instance: said(parts, "as", id)?,
+            token: Bearer::of(parts).map(|by| by.token.clone()),
+        })
     }
 
     /// The same of a request that was let in: [`readable`] has seen it.
@@ -36,7 +43,13 @@ impl Address {
         Self {
             hold: self.hold.or(other.hold),
             instance: self.instance.or_else(|| other.instance.clone()),
+            token: self.token.or_else(|| other.token.clone()),
         }
+    }
+
+    /// Which agent it is.
+    pub(super) fn who(&self) -> Instance {
+        Instance::new(self.instance.clone(), self.token.clone())
     }
 }
 
@@ -111,7 +124,11 @@ mod tests {
         let check = |address, headers: &[_], hold: Option<u64>, who: Option<&str>| {
             let hold = hold.map(Duration::from_secs);
             let instance = who.map(|who| who.parse().unwrap());
-            assert_eq!(read(address, headers), Ok(Address { hold, instance }), "{address}");
+            assert_eq!(
+                read(address, headers),
+                Ok(Address { hold, instance, token: None }),
+                "{address}"
+            );
         };
         check("/mcp/A", &[], None, None);
         check("/mcp/A?a=1&hold=30&as=codex-1", &[], Some(30), Some("codex-1"));

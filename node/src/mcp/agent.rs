@@ -28,14 +28,12 @@ use super::{
     tasks::Asker,
     tools::{self, Call},
     transport::{
+        bearer::Bearer,
         handed::Probe,
         served::{Lifeline, Served, Stay, UnderWay},
     },
 };
-use crate::role::{
-    Connected, Overview, Refusal,
-    player::{Ended, Instance},
-};
+use crate::role::{Connected, Overview, Refusal, player::Ended};
 
 /// The header that names a session.
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -61,6 +59,8 @@ enum Link {
     Connection {
         address: Address,
         line: Lifeline,
+        /// Of the request that opened it.
+        by: Option<Bearer>,
         present: Arc<OnceLock<Connected>>,
         _open: Arc<Open>,
     },
@@ -79,8 +79,7 @@ impl Agents {
     }
 
     fn open(&self, address: &Address, what: Ended) -> Open {
-        let who = Instance::from(address.instance.clone());
-        self.host.instances.open(self.scope.roles(&self.host), &who, what)
+        self.host.instances.open(self.scope.roles(&self.host), &address.who(), what)
     }
 }
 
@@ -95,7 +94,8 @@ impl Served for Agents {
         let address = Address::of(opening);
         let line = opening.extensions.get::<Lifeline>().cloned().unwrap_or_default();
         let open = Arc::new(self.open(&address, line.what));
-        self.agent(Link::Connection { address, line, present: Arc::default(), _open: open })
+        let by = Bearer::of(opening).cloned();
+        self.agent(Link::Connection { address, line, by, present: Arc::default(), _open: open })
     }
 
     fn stream(&self, opening: &http::request::Parts) -> Option<Stay> {
@@ -103,7 +103,7 @@ impl Served for Agents {
     }
 
     fn left(&self, closing: &http::request::Parts) {
-        let who = Instance::from(Address::of(closing).instance);
+        let who = Address::of(closing).who();
         self.host.instances.left(self.scope.roles(&self.host), &who);
     }
 
@@ -178,8 +178,21 @@ impl Agent {
         context: &RequestContext<RoleServer>,
         client: Option<&'a Implementation>,
     ) -> Asker<'a> {
-        let who = self.address(context).instance.into();
+        let who = self.address(context).who();
         Asker { host: &self.host, scope: &self.scope, who, client }
+    }
+
+    /// Resolves when the token that a request was let in with is no longer good.
+    async fn revoked(&self, context: &RequestContext<RoleServer>) {
+        let of_request = context.extensions.get::<http::request::Parts>().and_then(Bearer::of);
+        let by = match &self.link {
+            Link::Requests => of_request,
+            Link::Connection { by, .. } => of_request.or(by.as_ref()),
+        };
+        match by {
+            Some(by) => by.gone().await,
+            None => std::future::pending().await,
+        }
     }
 
     fn transport(&self) -> Transport {
@@ -201,7 +214,7 @@ impl Agent {
         if let (Link::Connection { present, address, .. }, Some(actions)) =
             (&self.link, self.scope.only(&self.host))
         {
-            let who = address.instance.clone().into();
+            let who = address.who();
             present.get_or_init(|| actions.connected(&tools::label_as(client, &who)));
         }
     }
@@ -420,7 +433,7 @@ impl ServerHandler for Agent {
             scope: &self.scope,
             arguments: request.arguments.unwrap_or_default(),
             client,
-            who: address.instance.into(),
+            who: address.who(),
             hold: address.hold.or(self.host.hold),
             takes_tasks: takes_tasks(&context),
             transport: self.transport(),
@@ -439,6 +452,8 @@ impl ServerHandler for Agent {
             },
             // The client no longer wants the answer; dropping the call drops its wait.
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
+            // Or may no longer have it. Its stream is broken off, so it is not told here.
+            () = self.revoked(&context) => Err(ErrorData::internal_error("cancelled", None)),
         }
     }
 

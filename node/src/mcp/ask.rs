@@ -3,12 +3,16 @@
 use std::{io, time::Duration};
 
 use axum::body::{Body, to_bytes};
-use http::{Method, Request, Uri, header::HOST, uri::Scheme};
+use http::{
+    Method, Request,
+    header::{AUTHORIZATION, HOST},
+};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tasuki_proto::reason::Reason;
-use tokio::net::TcpStream;
+
+use super::dial::{NodeAt, Undialled, Wire};
 
 /// For the node to answer, in milliseconds: it only looks into its own memory.
 const ANSWER_MS_MAX: u64 = 10_000;
@@ -22,39 +26,42 @@ pub enum Error {
     Address(String),
     #[error("no node answers at {url} ({why}); start one with `tasuki up`")]
     NoNode { url: String, why: io::Error },
+    #[error("the node at {url} is not spoken to: {why}")]
+    Unsafe { url: String, why: String },
     #[error("the node refused: {message}")]
     Refused { reason: Option<Reason>, message: String },
     #[error("what answers at {url} is not a Tasuki node")]
     Unreadable { url: String },
 }
 
-/// Posts to `path` of the node at `url`, and reads what it says.
-pub async fn post(url: &str, path: &str) -> Result<Value, Error> {
-    send(Method::POST, url, path).await
+/// Posts to `path` of a node, and reads what it says.
+pub async fn post(node: &NodeAt, path: &str) -> Result<Value, Error> {
+    send(Method::POST, node, path).await
 }
 
-/// Reads what the node at `url` says at `path`.
-pub async fn get(url: &str, path: &str) -> Result<Value, Error> {
-    send(Method::GET, url, path).await
+/// Reads what a node says at `path`.
+pub async fn get(node: &NodeAt, path: &str) -> Result<Value, Error> {
+    send(Method::GET, node, path).await
 }
 
-async fn send(method: Method, url: &str, path: &str) -> Result<Value, Error> {
-    let invalid = || Error::Address(url.to_owned());
-    let uri: Uri = url.parse().map_err(|_| invalid())?;
-    let authority = uri.authority().filter(|_| uri.scheme() == Some(&Scheme::HTTP));
-    let authority = authority.ok_or_else(invalid)?;
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(HOST, authority.as_str())
-        .body(Body::empty())
-        .map_err(|_| invalid())?;
-    let place = (authority.host().trim_matches(['[', ']']), authority.port_u16().unwrap_or(80));
-    let answered = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), ask(place, request));
-    let answered = answered.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-    let (is_success, body) = answered.map_err(|why| Error::NoNode { url: url.to_owned(), why })?;
+async fn send(method: Method, node: &NodeAt, path: &str) -> Result<Value, Error> {
+    let url = &node.url;
+    let invalid = || Error::Address(url.clone());
+    let authority = node.authority().ok_or_else(invalid)?;
+    let mut request = Request::builder().method(method).uri(path).header(HOST, authority);
+    if let Some(credentials) = node.credentials() {
+        request = request.header(AUTHORIZATION, credentials);
+    }
+    let request = request.body(Body::empty()).map_err(|_| invalid())?;
+    let answered = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), ask(node, request));
+    let timed_out = |_| Err(Undialled::Silent(io::ErrorKind::TimedOut.into()));
+    let (is_success, body) = answered.await.unwrap_or_else(timed_out).map_err(|why| match why {
+        Undialled::Address => invalid(),
+        Undialled::Silent(why) => Error::NoNode { url: url.clone(), why },
+        Undialled::Unsafe(why) => Error::Unsafe { url: url.clone(), why },
+    })?;
     let told: Value =
-        serde_json::from_slice(&body).map_err(|_| Error::Unreadable { url: url.to_owned() })?;
+        serde_json::from_slice(&body).map_err(|_| Error::Unreadable { url: url.clone() })?;
     if is_success {
         return Ok(told);
     }
@@ -63,8 +70,12 @@ async fn send(method: Method, url: &str, path: &str) -> Result<Value, Error> {
     Err(Error::Refused { reason, message })
 }
 
-async fn ask(place: (&str, u16), request: Request<Body>) -> io::Result<(bool, Vec<u8>)> {
-    let stream = TcpStream::connect(place).await?;
+async fn ask(node: &NodeAt, request: Request<Body>) -> Result<(bool, Vec<u8>), Undialled> {
+    let stream = node.dial().await?;
+    read(stream, request).await.map_err(Undialled::Silent)
+}
+
+async fn read(stream: Box<dyn Wire>, request: Request<Body>) -> io::Result<(bool, Vec<u8>)> {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     let connection = tokio::spawn(connection);

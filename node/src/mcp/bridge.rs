@@ -15,22 +15,18 @@ mod conversation;
 
 use std::{fmt, io, pin::Pin, sync::Arc, time::Duration};
 
-use http::{Uri, uri::Scheme};
 use tasuki_proto::id::{InstanceId, RoleId};
 use tokio::{
     io::{
         AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
-        BufReader,
-    },
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
+        BufReader, ReadHalf, WriteHalf,
     },
     time::Instant,
 };
 
 use self::conversation::{Conversation, ToDo};
 use super::{
+    dial::{NodeAt, Undialled, Wire},
     intent::Intents,
     transport::{
         lines::{Read, Reader, too_long},
@@ -64,6 +60,8 @@ pub enum Error {
          beside a broker"
     )]
     NoNode { url: String, why: io::Error },
+    #[error("the node at {url} is not spoken to: {why}")]
+    Unsafe { url: String, why: String },
     #[error("the node at {url} refused: {message}")]
     Refused { url: String, message: String },
     #[error("the agent's side broke")]
@@ -93,8 +91,8 @@ impl Default for Options {
 
 /// Carries lines until the agent closes its side. `node` says where the node is, and is asked
 /// again each time it is looked for.
-pub async fn bridge(
-    node: impl Fn() -> String + Send + Sync + 'static,
+pub async fn bridge<N: Into<NodeAt>>(
+    node: impl Fn() -> N + Send + Sync + 'static,
     options: &Options,
     stdin: impl AsyncRead + Unpin,
     stdout: impl AsyncWrite + Unpin,
@@ -110,8 +108,8 @@ pub async fn bridge(
     }
 }
 
-async fn carry(
-    node: impl Fn() -> String + Send + Sync + 'static,
+async fn carry<N: Into<NodeAt>>(
+    node: impl Fn() -> N + Send + Sync + 'static,
     options: &Options,
     stdin: impl AsyncRead + Unpin,
     mut stdout: impl AsyncWrite + Unpin,
@@ -235,9 +233,11 @@ impl Away {
         self.is_asked = false;
         self.why = match error {
             Error::NoNode { url, why } => format!("no node answers at {url}: {why}"),
-            Error::Address(_) | Error::Refused { .. } | Error::Agent(_) | Error::Random(_) => {
-                error.to_string()
-            }
+            Error::Address(_)
+            | Error::Unsafe { .. }
+            | Error::Refused { .. }
+            | Error::Agent(_)
+            | Error::Random(_) => error.to_string(),
         };
         self.attempt = place.attempt(self.pause_ms);
         self.pause_ms = (self.pause_ms * 2).min(RETRY_MS.1);
@@ -271,22 +271,22 @@ async fn say(stdout: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> Result<(), 
     stdout.flush().await.map_err(Error::Agent)
 }
 
-#[derive(Debug)]
 struct Node {
-    reader: Reader<BufReader<OwnedReadHalf>>,
-    writer: OwnedWriteHalf,
+    reader: Reader<BufReader<ReadHalf<Box<dyn Wire>>>>,
+    writer: WriteHalf<Box<dyn Wire>>,
 }
 
 impl Node {
     async fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        self.writer.write_all(&[line, b"\n"].concat()).await
+        self.writer.write_all(&[line, b"\n"].concat()).await?;
+        self.writer.flush().await
     }
 }
 
 /// Where the node is, as far as anybody knows.
 #[derive(Clone)]
 struct Place {
-    node: Arc<dyn Fn() -> String + Send + Sync>,
+    node: Arc<dyn Fn() -> NodeAt + Send + Sync>,
     path: String,
 }
 
@@ -297,17 +297,23 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    fn new(node: impl Fn() -> String + Send + Sync + 'static, options: &Options) -> Self {
+    fn new<N: Into<NodeAt>>(
+        node: impl Fn() -> N + Send + Sync + 'static,
+        options: &Options,
+    ) -> Self {
         let role = options.role.as_ref().map(|role| format!("/{role}")).unwrap_or_default();
         let instance = options.instance.as_ref().map(|id| format!("as={id}"));
         let hold = options.hold.map(|hold| format!("hold={hold}"));
         let said: Vec<String> = instance.into_iter().chain(hold).collect();
         let query = if said.is_empty() { String::new() } else { format!("?{}", said.join("&")) };
-        Self { node: Arc::new(node), path: format!("/stdio{role}{query}") }
+        Self { node: Arc::new(move || node().into()), path: format!("/stdio{role}{query}") }
     }
 
     async fn connect(&self) -> Result<Node, Error> {
-        Address::new(&(self.node)(), &self.path)?.connect().await
+        let at = (self.node)();
+        let connecting = Duration::from_millis(CONNECT_MS_MAX);
+        let timed_out = |_| Err(no_node(&at, io::ErrorKind::TimedOut.into()));
+        tokio::time::timeout(connecting, self.try_connect(&at)).await.unwrap_or_else(timed_out)
     }
 
     fn attempt(&self, pause_ms: u64) -> Attempt {
@@ -317,83 +323,68 @@ impl Place {
             place.connect().await
         })
     }
-}
 
-#[derive(Debug)]
-struct Address {
-    url: String,
-    authority: String,
-    path: String,
-}
-
-impl Address {
-    fn new(url: &str, path: &str) -> Result<Self, Error> {
-        let invalid = || Error::Address(url.to_owned());
-        let uri: Uri = url.parse().map_err(|_| invalid())?;
-        let authority = uri.authority().ok_or_else(invalid)?;
-        if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err(invalid());
-        }
-        Ok(Self { url: url.to_owned(), authority: authority.to_string(), path: path.to_owned() })
-    }
-
-    async fn connect(&self) -> Result<Node, Error> {
-        let connecting = Duration::from_millis(CONNECT_MS_MAX);
-        let no_node = |why| Error::NoNode { url: self.url.clone(), why };
-        tokio::time::timeout(connecting, self.try_connect())
-            .await
-            .unwrap_or_else(|_| Err(no_node(io::ErrorKind::TimedOut.into())))
-    }
-
-    async fn try_connect(&self) -> Result<Node, Error> {
-        let no_node = |why| Error::NoNode { url: self.url.clone(), why };
-        let has_port =
-            self.authority.parse::<http::uri::Authority>().is_ok_and(|it| it.port().is_some());
-        let authority =
-            if has_port { self.authority.clone() } else { format!("{}:80", self.authority) };
-        let mut stream = TcpStream::connect(authority).await.map_err(no_node)?;
-        stream.set_nodelay(true).map_err(no_node)?;
+    async fn try_connect(&self, at: &NodeAt) -> Result<Node, Error> {
+        let url = || at.url.clone();
+        let authority = at.authority().ok_or_else(|| Error::Address(url()))?;
+        let stream = at.dial().await.map_err(|why| match why {
+            Undialled::Address => Error::Address(url()),
+            Undialled::Silent(why) => no_node(at, why),
+            Undialled::Unsafe(why) => Error::Unsafe { url: url(), why },
+        })?;
+        let credentials = at.credentials().map(|it| format!("Authorization: {it}\r\n"));
         let request = format!(
-            "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n\r\n",
-            self.path, self.authority
+            "GET {} HTTP/1.1\r\nHost: {authority}\r\n{}Connection: Upgrade\r\n\
+             Upgrade: {UPGRADE}\r\n\r\n",
+            self.path,
+            credentials.unwrap_or_default()
         );
-        stream.write_all(request.as_bytes()).await.map_err(no_node)?;
-        let (reader, writer) = stream.into_split();
+        let (reader, mut writer) = tokio::io::split(stream);
+        let sent = async {
+            writer.write_all(request.as_bytes()).await?;
+            writer.flush().await
+        };
+        sent.await.map_err(|why| no_node(at, why))?;
         let mut reader = BufReader::new(reader);
         let mut head = String::new();
         let mut limited = (&mut reader).take(HEAD_BYTES_MAX);
         while !head.ends_with("\r\n\r\n") {
-            if limited.read_line(&mut head).await.map_err(no_node)? == 0 {
-                return Err(no_node(io::ErrorKind::UnexpectedEof.into()));
+            let read = limited.read_line(&mut head).await.map_err(|why| no_node(at, why))?;
+            if read == 0 {
+                return Err(no_node(at, io::ErrorKind::UnexpectedEof.into()));
             }
         }
-        let status = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        let status = head.split(' ').nth(1).unwrap_or_default();
         if status != "101" {
-            return Err(self.refused(&status, &head, &mut reader).await);
+            return Err(refused(at, status, &head, &mut reader).await);
         }
         Ok(Node { reader: Reader::new(reader), writer })
     }
+}
 
-    /// What the node says instead of taking the connection.
-    async fn refused(
-        &self,
-        status: &str,
-        head: &str,
-        reader: &mut BufReader<OwnedReadHalf>,
-    ) -> Error {
-        let length = head
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-            .and_then(|(_, length)| length.trim().parse().ok())
-            .unwrap_or(0);
-        let mut body = Vec::new();
-        // Whatever can be read of it is better than nothing.
-        reader.take(HEAD_BYTES_MAX.min(length)).read_to_end(&mut body).await.ok();
-        let told: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
-        let message = told
-            .and_then(|told| Some(told.get("message")?.as_str()?.to_owned()))
-            .unwrap_or_else(|| format!("HTTP status {status}; is this a Tasuki node?"));
-        Error::Refused { url: self.url.clone(), message }
-    }
+fn no_node(at: &NodeAt, why: io::Error) -> Error {
+    Error::NoNode { url: at.url.clone(), why }
+}
+
+/// What the node says instead of taking the connection.
+async fn refused(
+    at: &NodeAt,
+    status: &str,
+    head: &str,
+    reader: &mut BufReader<ReadHalf<Box<dyn Wire>>>,
+) -> Error {
+    let length = head
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, length)| length.trim().parse().ok())
+        .unwrap_or(0);
+    let mut body = Vec::new();
+    // Whatever can be read of it is better than nothing.
+    reader.take(HEAD_BYTES_MAX.min(length)).read_to_end(&mut body).await.ok();
+    let told: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
+    let message = told
+        .and_then(|told| Some(told.get("message")?.as_str()?.to_owned()))
+        .unwrap_or_else(|| format!("HTTP status {status}; is this a Tasuki node?"));
+    Error::Refused { url: at.url.clone(), message }
 }

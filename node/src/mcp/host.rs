@@ -58,6 +58,7 @@ impl Host {
             task_key,
             resume_within,
             clock,
+            guard: _,
         } = settings;
         let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
         Self {

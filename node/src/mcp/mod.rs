@@ -4,7 +4,8 @@
 //! `/sse/{role}`, `/message`) and, after an HTTP upgrade, newline-delimited JSON-RPC (`/stdio`,
 //! `/stdio/{role}`), which `tasuki mcp` bridges to the stdio of an agent ([`bridge`]).
 //!
-//! - **C1** Every request passes the Host and Origin checks before anything looks at it.
+//! - **C1** Every request passes the Host and Origin checks, and under guard that of its token,
+//!   before anything looks at it.
 //! - **C2** Connections, sessions, events kept for resuming, calls in flight and bodies are
 //!   bounded; each bound has a name.
 //! - **C3** A turn counts as handed only when the answer that gives it was written to a live
@@ -21,6 +22,7 @@
 
 pub mod ask;
 pub mod bridge;
+pub mod dial;
 
 mod address;
 mod agent;
@@ -42,6 +44,7 @@ pub use tasks::TaskKey;
 pub use tools::{read_vocabulary, tokens};
 pub use transport::{
     accept::CONNECTIONS_MAX,
+    guarded::Guard,
     served::{Served, UnderWay},
     server::{Settings, serve, serve_with},
     stdio::UPGRADE,

@@ -1,12 +1,16 @@
 //! `GET /status`: what is open in this node, counted where it is kept.
 //!
-//! For programs beside the node, and for finding what was left behind. It names roles and counts
+//! For programs of the node's user, and for finding what was left behind. It names roles and counts
 //! things; nothing an agent wrote is in it. Whose turn it is the broker knows: only while it is
 //! out of reach the loops are here, as they were last seen and with their age.
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::{
+    Extension, Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use serde::Serialize;
 use serde_json::Value;
 use tasuki_proto::wire;
@@ -14,6 +18,7 @@ use tasuki_proto::wire;
 use super::{
     tools,
     transport::{
+        bearer::{Bearer, only_its_user},
         served::{Served, UnderWay},
         server::Server,
     },
@@ -89,7 +94,13 @@ struct Role {
     waits: usize,
 }
 
-pub(super) async fn show<S: Served>(State(server): State<Arc<Server<S>>>) -> Json<Status> {
+pub(super) async fn show<S: Served>(
+    State(server): State<Arc<Server<S>>>,
+    by: Option<Extension<Bearer>>,
+) -> Response {
+    if let Err(refusal) = only_its_user(by.as_deref()) {
+        return *refusal;
+    }
     let UnderWay { glance, calls, waits } = server.served_to_all().under_way();
     let roles = waits.into_iter().map(|(role, waits)| Role { role: role.to_string(), waits });
     Json(Status {
@@ -103,6 +114,7 @@ pub(super) async fn show<S: Served>(State(server): State<Arc<Server<S>>>) -> Jso
         streams: server.sse.count(),
         bridges: server.stdio.count(),
     })
+    .into_response()
 }
 
 #[cfg(test)]

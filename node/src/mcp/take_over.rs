@@ -1,7 +1,7 @@
 //! `POST /take-over/{role}?as=ID`: a person gives a role to another agent.
 //!
-//! For `tasuki take-over`; agents have no tool for it. Without `as` the role goes to the
-//! instance that has no id.
+//! For `tasuki take-over`; agents have no tool for it, and their tokens are not good for it.
+//! Without `as` the role goes to the instance that has no id.
 
 use std::sync::Arc;
 
@@ -14,7 +14,12 @@ use http::StatusCode;
 use serde_json::json;
 use tasuki_proto::id::RoleId;
 
-use super::{address::Address, host::Host, instances::Shared, transport::server::refuse};
+use super::{
+    address::Address,
+    host::Host,
+    instances::Shared,
+    transport::{bearer::only_its_user, server::refuse},
+};
 use crate::role::player::Instance;
 
 pub(super) async fn take_over(
@@ -22,6 +27,9 @@ pub(super) async fn take_over(
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
+    if let Err(refusal) = only_its_user(request.extensions().get()) {
+        return *refusal;
+    }
     let role = role.parse::<RoleId>().ok().filter(|role| host.roles.contains_key(role));
     let Some(role) = role else {
         let message = format!("the role is not one of this node's, which are: {}", host.names());

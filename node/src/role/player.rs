@@ -11,7 +11,10 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use tasuki_proto::{id::InstanceId, limits::LEASE_MS};
+use tasuki_proto::{
+    id::{InstanceId, TokenId},
+    limits::LEASE_MS,
+};
 
 use crate::clock::Moment;
 
@@ -19,25 +22,38 @@ use crate::clock::Moment;
 /// stream again within seconds when they lost it, and not at all when they were closed.
 const STREAM_MS: u64 = 30_000;
 
-/// An agent by the name its address gives it. All that have none are one.
+/// An agent by the name its address gives it, and the token it shows. All that have neither are
+/// one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Instance(Option<InstanceId>);
+pub struct Instance {
+    id: Option<InstanceId>,
+    /// A name is worth nothing with another token.
+    token: Option<TokenId>,
+}
 
 impl Instance {
+    pub const fn new(id: Option<InstanceId>, token: Option<TokenId>) -> Self {
+        Self { id, token }
+    }
+
     pub const fn id(&self) -> Option<&InstanceId> {
-        self.0.as_ref()
+        self.id.as_ref()
+    }
+
+    pub const fn token(&self) -> Option<&TokenId> {
+        self.token.as_ref()
     }
 }
 
 impl From<Option<InstanceId>> for Instance {
     fn from(id: Option<InstanceId>) -> Self {
-        Self(id)
+        Self::new(id, None)
     }
 }
 
 impl fmt::Display for Instance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.id {
             Some(id) => write!(f, "instance {id}"),
             None => f.write_str("the instance without an id"),
         }
@@ -80,9 +96,17 @@ pub struct InUse {
 #[derive(Debug)]
 struct Player {
     who: Instance,
+    /// A person gave the role to whoever has this name, whichever token it shows.
+    is_given: bool,
     client: String,
     last: Moment,
     patience: Duration,
+}
+
+impl Player {
+    fn is(&self, who: &Instance) -> bool {
+        self.who == *who || (self.is_given && self.who.id == who.id)
+    }
 }
 
 /// The agents of one role.
@@ -97,13 +121,14 @@ impl Players {
     /// `who` acts or waits. Whether it plays the role only from this call on.
     pub fn enter(&mut self, now: Moment, who: &Instance, client: &str) -> Result<bool, InUse> {
         if let Some(player) = self.present(now)
-            && player.who != *who
+            && !player.is(who)
         {
             return Err(self.in_use(now, player));
         }
-        let is_new = self.player.as_ref().is_none_or(|player| player.who != *who);
+        let is_new = self.player.as_ref().is_none_or(|player| !player.is(who));
         self.player = Some(Player {
             who: who.clone(),
+            is_given: false,
             client: client.to_owned(),
             last: now,
             patience: Ended::Call.patience(),
@@ -113,10 +138,10 @@ impl Players {
 
     /// `who` looks. Whether that is a sign that somebody plays the role.
     pub fn looked(&mut self, now: Moment, who: &Instance) -> bool {
-        if self.present(now).is_some_and(|player| player.who != *who) {
+        if self.present(now).is_some_and(|player| !player.is(who)) {
             return false;
         }
-        if let Some(player) = self.player.as_mut().filter(|player| player.who == *who) {
+        if let Some(player) = self.player.as_mut().filter(|player| player.is(who)) {
             player.last = now;
             player.patience = Ended::Call.patience();
         }
@@ -149,12 +174,15 @@ impl Players {
 
     /// A person gives the role to `who`. The one that loses it, if one was playing.
     pub fn take_over(&mut self, now: Moment, who: &Instance) -> Option<InUse> {
-        let loses = self.present(now).filter(|player| player.who != *who);
+        let loses = self.present(now).filter(|player| player.who.id != who.id);
         let loses = loses.map(|player| self.in_use(now, player));
-        let client = self.player.take().filter(|player| player.who == *who);
+        let known = self.player.take().filter(|player| player.who.id == who.id);
+        let known = known.map(|player| (player.who, player.client));
+        let (who, client) = known.unwrap_or_else(|| (who.clone(), String::new()));
         self.player = Some(Player {
-            who: who.clone(),
-            client: client.map(|player| player.client).unwrap_or_default(),
+            who,
+            is_given: true,
+            client,
             last: now,
             patience: Ended::Call.patience(),
         });

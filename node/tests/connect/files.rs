@@ -64,6 +64,8 @@ fn run_a_node(home: &Home, roles: &[&str]) -> NodeFile {
     let file = NodeFile {
         pid: std::process::id(),
         mcp: "http://127.0.0.1:12345".into(),
+        fingerprint: None,
+        vouched: None,
         broker: String::new(),
         workspace: "default".into(),
         roles,

@@ -4,6 +4,7 @@
 
 mod files;
 mod goldens;
+mod guarded;
 mod home;
 mod others;
 mod refusals;

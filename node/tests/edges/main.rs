@@ -6,6 +6,7 @@ mod abuse;
 mod agents;
 mod copies;
 mod crash;
+mod guarded;
 #[path = "../mcp/http.rs"]
 #[allow(dead_code, reason = "shared with the tests of the MCP server, which use more of it")]
 mod http;

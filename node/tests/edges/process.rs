@@ -102,7 +102,9 @@ impl Process {
         while !(has_mcp && has_broker) {
             let line = soon(lines.next_line()).await.unwrap();
             let line = line.unwrap_or_else(|| panic!("it ended; {}", self.log()));
-            let Some(address) = line.strip_prefix("listening on http://") else { continue };
+            let told = line.strip_prefix("listening on http");
+            let told = told.map(|rest| rest.strip_prefix('s').unwrap_or(rest));
+            let Some(address) = told.and_then(|it| it.strip_prefix("://")) else { continue };
             let (address, what) = address.split_once(' ').unwrap();
             if what == "(MCP)" {
                 self.mcp = address.parse().unwrap();

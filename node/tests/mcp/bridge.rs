@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tasuki_node::mcp::{
     Settings, TaskKey,
     bridge::{Error, Options, bridge},
+    dial::NodeAt,
 };
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf},
@@ -29,8 +30,8 @@ impl Agent {
         Self::with(move || url.clone(), Options { role, hold, ..Options::default() })
     }
 
-    pub(crate) fn with(
-        node: impl Fn() -> String + Send + Sync + 'static,
+    pub(crate) fn with<N: Into<NodeAt> + 'static>(
+        node: impl Fn() -> N + Send + Sync + 'static,
         options: Options,
     ) -> Self {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);

@@ -230,8 +230,17 @@ impl Client {
     }
 
     pub(crate) async fn of(addr: SocketAddr, path: &str, client: &str) -> Self {
-        let mut it =
-            Self { addr, path: path.to_owned(), session: String::new(), headers: Vec::new() };
+        Self::with(addr, path, client, Vec::new()).await
+    }
+
+    /// With headers of its own.
+    pub(crate) async fn with(
+        addr: SocketAddr,
+        path: &str,
+        client: &str,
+        headers: Vec<(String, String)>,
+    ) -> Self {
+        let mut it = Self { addr, path: path.to_owned(), session: String::new(), headers };
         let mut http = it.post(&initialize("2025-06-18", client)).await;
         assert_eq!(http.status, 200);
         it.session = http.headers["mcp-session-id"].clone();

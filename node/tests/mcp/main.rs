@@ -5,6 +5,8 @@
 mod bridge;
 mod flood;
 mod golden;
+mod guard;
+mod guarded;
 mod holds;
 mod http;
 mod instances;
@@ -13,6 +15,7 @@ mod notices;
 mod prompts;
 mod refusals;
 mod resources;
+mod revoked;
 mod security;
 mod sessions;
 mod sse;

@@ -157,6 +157,15 @@ impl Client {
         }
     }
 
+    /// Whether its configuration can name a variable that holds a token, by its documentation. A
+    /// token itself is not written into any.
+    pub(super) const fn knows_variables(self) -> bool {
+        match self {
+            Self::ClaudeCode | Self::Codex | Self::Gemini | Self::Cursor | Self::Opencode => true,
+            Self::Vscode | Self::Cline | Self::Zed | Self::Junie | Self::Jetbrains => false,
+        }
+    }
+
     pub(super) const fn has(self, transport: Transport) -> bool {
         !matches!((self, transport), (Self::Junie, Transport::Http))
     }
@@ -215,12 +224,29 @@ impl Client {
 /// How the node is reached, in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Way {
-    Http { url: String },
-    Stdio { program: String, arguments: Vec<String> },
+    Http {
+        url: String,
+        /// The variable that holds the token to show; `None`: the node asks for none.
+        token_in: Option<String>,
+    },
+    Stdio {
+        program: String,
+        arguments: Vec<String>,
+    },
 }
 
 /// Keys that say how a server is reached. What is left of them from another way is taken out.
-pub(super) const WAY_KEYS: &[&str] = &["type", "transport", "url", "httpUrl", "command", "args"];
+pub(super) const WAY_KEYS: &[&str] =
+    &["type", "transport", "url", "httpUrl", "command", "args", CODEX_TOKEN_KEY];
+
+/// Where a client's entry says what else goes with each request.
+pub(super) const HEADERS: &str = "headers";
+
+/// The header that a token goes into.
+pub(super) const AUTHORIZATION: &str = "Authorization";
+
+/// How Codex is told the variable that holds a token.
+const CODEX_TOKEN_KEY: &str = "bearer_token_env_var";
 
 /// A server's entry: what must be in it, in this order.
 pub(super) fn entry(client: Client, way: &Way) -> Vec<(String, Value)> {
@@ -239,9 +265,9 @@ pub(super) fn entry(client: Client, way: &Way) -> Vec<(String, Value)> {
 
 fn reached(client: Client, way: &Way) -> Vec<(&'static str, Value)> {
     match way {
-        Way::Http { url } => {
+        Way::Http { url, token_in } => {
             let url = ("url", Value::text(url));
-            match client {
+            let mut pairs = match client {
                 Client::ClaudeCode | Client::Gemini | Client::Vscode => {
                     vec![("type", Value::text("http")), url]
                 }
@@ -257,7 +283,9 @@ fn reached(client: Client, way: &Way) -> Vec<(&'static str, Value)> {
                 | Client::Zed
                 | Client::Junie
                 | Client::Jetbrains => vec![url],
-            }
+            };
+            pairs.extend(token_in.as_deref().and_then(|variable| shown(client, variable)));
+            pairs
         }
         Way::Stdio { program, arguments } => {
             let command = ("command", Value::text(program));
@@ -284,6 +312,21 @@ fn reached(client: Client, way: &Way) -> Vec<(&'static str, Value)> {
             }
         }
     }
+}
+
+/// How a client is told to show what a variable holds.
+fn shown(client: Client, variable: &str) -> Option<(&'static str, Value)> {
+    let reference = match client {
+        Client::Codex => return Some((CODEX_TOKEN_KEY, Value::text(variable))),
+        Client::ClaudeCode | Client::Gemini => format!("${{{variable}}}"),
+        Client::Cursor => format!("${{env:{variable}}}"),
+        Client::Opencode => format!("{{env:{variable}}}"),
+        Client::Vscode | Client::Cline | Client::Zed | Client::Junie | Client::Jetbrains => {
+            return None;
+        }
+    };
+    let header = (AUTHORIZATION.to_owned(), Value::text(format!("Bearer {reference}")));
+    Some((HEADERS, Value::Table(vec![header])))
 }
 
 #[cfg(test)]

@@ -33,10 +33,13 @@ use self::{
     plan::{Applied, FilePlan, Refused},
     wish::{Asked, World},
 };
-use super::{Failure, Flags, Output};
+use super::{
+    Failure, Flags, Output,
+    reach::{Given, Shown},
+};
 use crate::{
     clock,
-    config::{Config, Key, NODE_VARIABLE},
+    config::{Config, Key},
     paths::NodeFile,
 };
 
@@ -53,12 +56,11 @@ pub struct Args {
     /// The role it plays [default: the node's only one]
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleId>,
-    /// How the client reaches the node [default: http, where the client has it]
+    /// How the client reaches the node [default: stdio if the node is guarded, else http]
     #[arg(long, value_enum)]
     transport: Option<Transport>,
-    /// URL of the node's MCP side [default: the running node's]
-    #[arg(long, value_name = "URL", env = NODE_VARIABLE)]
-    node: Option<String>,
+    #[command(flatten)]
+    given: Given,
     /// How long one waiting call is held open, in seconds [default: by the table of clients]
     #[arg(long, value_name = "SECONDS")]
     hold: Option<String>,
@@ -107,11 +109,18 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let program = program::path(&around.directory)
         .map_err(|why| Failure::local(format!("Where this program is cannot be told: {why}.")))?;
     let running = NodeFile::read(&config.data.value);
-    let world = World { config, running, around: &around, program: &program };
+    let shown = Shown::of_process(None);
+    let world = World { config, running, around: &around, program: &program, shown: &shown };
     let asked = wish::asked(&args, &world)?;
     let (plans, note) = plan::plan(&asked.wish, &around);
     if args.print || plans.iter().any(|plan| plan.path.is_none()) {
         return words::print(&asked, &plans, note, output);
+    }
+    if let Some((path, token)) = &asked.keep {
+        let kept = crate::paths::replace(path, token.expose().as_bytes());
+        kept.map_err(|why| {
+            Failure::local(format!("{} cannot be written: {why}.", path.display()))
+        })?;
     }
     let written = connect(&asked, &plans, args.force, &config.data.value).await?;
     words::connected(&asked, &written, note, output)

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Read;
 
 use super::{
-    client::{self, Client, Scope, WAY_KEYS, Way},
+    client::{self, AUTHORIZATION, Client, HEADERS, Scope, WAY_KEYS, Way},
     document::{Document, Format, Keys, Unfit, Value},
     entry,
     place::Around,
 };
+use crate::config::AGENT_TOKEN_VARIABLE;
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -221,12 +222,47 @@ fn set_entry(
             applied.changed.push(format!("{} without {key}", keys.join(".")));
         }
     }
+    let is_wanted = pairs.iter().any(|(key, _)| key == HEADERS);
+    drop_reference(document, keys, there.get(HEADERS).filter(|_| !is_wanted), applied)?;
     for (key, value) in pairs {
-        if there.get(key) != Some(&value.to_json()) {
+        if let (HEADERS, Some(Read::Object(old)), Value::Table(headers)) =
+            (key.as_str(), there.get(key), value)
+        {
+            // Others' headers stay.
+            for (name, value) in
+                headers.iter().filter(|(name, it)| old.get(name) != Some(&it.to_json()))
+            {
+                let place = [inside(key), vec![name.clone()]].concat();
+                document.set(&place, value)?;
+                applied.changed.push(place.join("."));
+            }
+        } else if there.get(key) != Some(&value.to_json()) {
             document.set(&inside(key), value)?;
             applied.changed.push(inside(key).join("."));
         }
     }
+    Ok(())
+}
+
+/// Takes out the header that names a variable of ours, which another way of reaching the node has
+/// no use for.
+fn drop_reference(
+    document: &mut Document,
+    keys: &Keys,
+    headers: Option<&Read>,
+    applied: &mut Applied,
+) -> Result<(), Refused> {
+    let Some(headers) = headers.and_then(Read::as_object) else { return Ok(()) };
+    let shown = headers.get(AUTHORIZATION).and_then(Read::as_str);
+    if !shown.is_some_and(|shown| shown.contains(AGENT_TOKEN_VARIABLE)) {
+        return Ok(());
+    }
+    let mut place = [keys, &[HEADERS.to_owned()]].concat();
+    if 1 < headers.len() {
+        place.push(AUTHORIZATION.to_owned());
+    }
+    document.remove(&place)?;
+    applied.changed.push(format!("{} removed", place.join(".")));
     Ok(())
 }
 

@@ -29,7 +29,7 @@ fn wish(client: Client, way: Way, allow: bool) -> Wish {
 }
 
 fn http() -> Way {
-    Way::Http { url: "http://127.0.0.1:1/mcp/A?as=x&hold=9".into() }
+    Way::Http { url: "http://127.0.0.1:1/mcp/A?as=x&hold=9".into(), token_in: None }
 }
 
 fn stdio() -> Way {
@@ -74,6 +74,36 @@ fn an_entry_may_change_its_transport() {
         let back = apply(&wish(client, http(), false), &there, false).unwrap().0;
         assert_eq!(parse(&back), parse(&over_http), "{client:?}");
     }
+}
+
+#[test]
+fn a_token_is_named_by_its_variable_and_only_where_it_is_used() {
+    let guarded = || Way::Http {
+        url: "https://box.example:1/mcp/A?as=x&hold=9".into(),
+        token_in: Some("TASUKI_AGENT_TOKEN_A".into()),
+    };
+    for client in [Client::ClaudeCode, Client::Codex, Client::Gemini, Client::Opencode] {
+        let (open, _) = apply(&wish(client, http(), false), "", false).unwrap();
+        let (with, _) = apply(&wish(client, guarded(), false), &open, false).unwrap();
+        assert!(with.contains("TASUKI_AGENT_TOKEN_A"), "{with}");
+        let (again, applied) = apply(&wish(client, guarded(), false), &with, false).unwrap();
+        assert_eq!((&again, applied), (&with, Applied::default()), "{client:?}");
+        for way in [http(), stdio()] {
+            let (without, _) = apply(&wish(client, way, false), &with, false).unwrap();
+            assert!(!without.contains("TASUKI_AGENT_TOKEN"), "{client:?} {without}");
+        }
+    }
+    let old =
+        r#"{"mcpServers": {"tasuki": {"url": "http://127.0.0.1:1/mcp/A", "headers": {"X": "1"}}}}"#;
+    let (with, _) = apply(&wish(Client::Cursor, guarded(), false), old, false).unwrap();
+    let read = |text: &str| {
+        let read: serde_json::Value = serde_json::from_str(text).unwrap();
+        read["mcpServers"]["tasuki"]["headers"].clone()
+    };
+    let bearer = "Bearer ${env:TASUKI_AGENT_TOKEN_A}";
+    assert_eq!(read(&with), serde_json::json!({"X": "1", "Authorization": bearer}));
+    let (without, _) = apply(&wish(Client::Cursor, http(), false), &with, false).unwrap();
+    assert_eq!(read(&without), serde_json::json!({"X": "1"}));
 }
 
 #[test]

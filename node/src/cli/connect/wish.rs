@@ -1,8 +1,8 @@
 //! From the command line, the configuration and the running node to what is wanted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tasuki_proto::{id::RoleId, reason::Reason};
+use tasuki_proto::{id::RoleId, reason::Reason, token::Token};
 
 use super::{
     Of, book,
@@ -11,9 +11,12 @@ use super::{
     plan::Wish,
 };
 use crate::{
-    cli::{Failure, hosting},
-    config::{Config, Source},
-    mcp,
+    cli::{
+        Failure, hosting,
+        reach::{self, Given, Shown},
+    },
+    config::{AGENT_TOKEN_VARIABLE, Config, Source},
+    mcp::{self, dial::NodeAt},
     paths::NodeFile,
 };
 
@@ -26,6 +29,10 @@ pub(super) struct Asked {
     /// The command that starts a node; `None`: one is running. The address is then what it would
     /// have by its configuration.
     pub start: Option<String>,
+    /// Why it is not the transport that is usual for the client.
+    pub why_stdio: Option<&'static str>,
+    /// A token to keep here for the command that the client starts, and where.
+    pub keep: Option<(PathBuf, Token)>,
 }
 
 /// What decides, beside the arguments.
@@ -36,16 +43,33 @@ pub(super) struct World<'a> {
     pub around: &'a Around,
     /// This program.
     pub program: &'a Path,
+    /// A token for a node elsewhere.
+    pub shown: &'a Shown,
 }
+
+/// The node to connect to, as far as it decides how.
+struct Reached {
+    /// Of a node elsewhere.
+    given: Option<NodeAt>,
+    is_guarded: bool,
+    /// Where a client reaches it over HTTP; `None`: nowhere, or it is not running.
+    over_http: Option<String>,
+}
+
+const WHY_STDIO: &str = "Over stdio, because the node is guarded: `tasuki mcp` knows its \
+                         certificate and finds the token, so that no secret stands in this file.";
+
+/// Where tokens for nodes elsewhere are kept, in the data directory.
+const ELSEWHERE: &str = "elsewhere";
 
 pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Failure> {
     let Of { client, scope, name, .. } = &args.of;
     let (client, scope) = (*client, *scope);
     check_name(name)?;
     check_scope(client, scope)?;
-    let given = args.node.as_deref().filter(|url| !url.is_empty()).map(node).transpose()?;
-    let role = role(args.role.as_ref(), given.is_some(), world)?;
-    let transport = args.transport.unwrap_or_else(|| client.usual_transport());
+    let reached = reached(&args.given, world)?;
+    let role = role(args.role.as_ref(), reached.given.is_some(), world)?;
+    let transport = transport(client, args.transport, &reached)?;
     if !client.has(transport) {
         return Err(Failure::usage(format!(
             "{} has no {} transport; leave --transport out.",
@@ -59,12 +83,17 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         None => client.limit().hold_secs(),
     };
     debug_assert!(client.limit().hold_secs() <= HOLD_SECS_MAX);
-    let found = given.clone().or_else(|| world.running.as_ref().map(|file| file.mcp.clone()));
-    let start = found.is_none().then(|| start(world.config, &role));
+    let is_found = reached.given.is_some() || world.running.is_some();
+    let start = (!is_found).then(|| start(world.config, &role));
+    let is_usual = transport == client.usual_transport() || args.transport.is_some();
+    let why_stdio = (!is_usual).then_some(WHY_STDIO);
+    let mut keep = None;
     let way = match transport {
         Transport::Http => {
-            let node = found.map_or_else(|| guess(world.config), Ok)?;
-            Way::Http { url: format!("{node}/mcp/{role}?as={instance}&hold={hold_secs}") }
+            let node = reached.over_http.map_or_else(|| guess(world.config), Ok)?;
+            let token_in = reached.is_guarded.then(|| variable(&role));
+            let url = format!("{node}/mcp/{role}?as={instance}&hold={hold_secs}");
+            Way::Http { url, token_in }
         }
         Transport::Stdio => {
             let mut arguments = Vec::new();
@@ -75,8 +104,17 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
             let hold = hold_secs.to_string();
             let words = ["mcp", "--role", role.as_str(), "--as", &instance, "--hold", &hold];
             arguments.extend(words.map(str::to_owned));
-            if let Some(node) = given {
-                arguments.extend(["--node".to_owned(), node]);
+            if let Some(node) = reached.given {
+                arguments.extend(["--node".to_owned(), node.url.clone()]);
+                if let Some(fingerprint) = node.fingerprint {
+                    arguments.extend(["--fingerprint".to_owned(), fingerprint.to_string()]);
+                }
+                if reached.is_guarded {
+                    let (path, token) = token_for(&node, &role, world)?;
+                    let text = path.to_string_lossy().into_owned();
+                    arguments.extend(["--token-file".to_owned(), text]);
+                    keep = Some((path, token));
+                }
             }
             Way::Stdio { program: world.program.to_string_lossy().into_owned(), arguments }
         }
@@ -90,7 +128,78 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         allow: args.allow,
         tools: mcp::tool_names(),
     };
-    Ok(Asked { wish, instance, hold_secs, start })
+    Ok(Asked { wish, instance, hold_secs, start, why_stdio, keep })
+}
+
+fn reached(given: &Given, world: &World<'_>) -> Result<Reached, Failure> {
+    let url = given.node.as_deref().filter(|url| !url.is_empty()).map(node).transpose()?;
+    let given = Given { node: url, fingerprint: given.fingerprint.clone() };
+    let given = reach::elsewhere(&given, world.shown, world.running.as_ref())?;
+    Ok(match (given, &world.running) {
+        (Some(node), _) => {
+            let is_guarded = node.url.starts_with("https://");
+            let is_vouched = !is_guarded || node.fingerprint.is_none();
+            let over_http = is_vouched.then(|| node.url.clone());
+            Reached { given: Some(node), is_guarded, over_http }
+        }
+        (None, Some(file)) if file.fingerprint.is_some() => {
+            Reached { given: None, is_guarded: true, over_http: file.vouched.clone() }
+        }
+        (None, Some(file)) => {
+            Reached { given: None, is_guarded: false, over_http: Some(file.mcp.clone()) }
+        }
+        (None, None) => {
+            Reached { given: None, is_guarded: world.config.is_guarded(), over_http: None }
+        }
+    })
+}
+
+fn transport(
+    client: Client,
+    asked: Option<Transport>,
+    reached: &Reached,
+) -> Result<Transport, Failure> {
+    let title = client.title();
+    match asked {
+        None if reached.is_guarded => Ok(Transport::Stdio),
+        None => Ok(client.usual_transport()),
+        Some(Transport::Http) if reached.is_guarded && !client.knows_variables() => {
+            Err(Failure::usage(format!(
+                "The node is guarded, and {title} takes a token only as text in its file, where \
+                 it does not belong; leave --transport out."
+            )))
+        }
+        Some(Transport::Http) if reached.is_guarded && reached.over_http.is_none() => {
+            Err(Failure::usage(format!(
+                "{title} trusts certificates of authorities alone, and no running node here has \
+                 one: leave --transport out, or start the node with --tls-cert and --tls-key."
+            )))
+        }
+        Some(asked) => Ok(asked),
+    }
+}
+
+/// The variable that holds a role's token: one client may play several.
+fn variable(role: &RoleId) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let role: String = role.as_str().chars().map(letter).collect();
+    format!("{AGENT_TOKEN_VARIABLE}_{role}")
+}
+
+/// What is shown to a node elsewhere, and where it is kept: not in a client's file.
+fn token_for(node: &NodeAt, role: &RoleId, world: &World<'_>) -> Result<(PathBuf, Token), Failure> {
+    let token = node.token.clone().ok_or_else(|| {
+        Failure::usage(format!(
+            "The node at {} is guarded: set {AGENT_TOKEN_VARIABLE} to what `tasuki agent-token \
+             --role {role}` prints there, and connect again.",
+            node.url
+        ))
+    })?;
+    let place = node.url.trim_start_matches("https://");
+    let letter = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '_' };
+    let name: String = format!("{place}_{role}").chars().map(letter).collect();
+    let data = world.around.directory.join(&world.config.data.value);
+    Ok((data.join(ELSEWHERE).join(format!("{name}.token")), token))
 }
 
 /// The URL of a node, to which paths are added.

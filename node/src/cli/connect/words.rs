@@ -59,6 +59,16 @@ fn next(asked: &Asked) -> Vec<String> {
     if wish.scope == Scope::Project && wish.client != Client::Jetbrains {
         next.push("The file is about this machine: keep it out of version control.".to_owned());
     }
+    if let Way::Http { token_in: Some(variable), .. } = &wish.way {
+        let client = wish.client.title();
+        next.insert(
+            0,
+            format!(
+                "Set the variable {variable} where {client} starts, to what `tasuki agent-token \
+             --role {role}` prints."
+            ),
+        );
+    }
     if let Some(start) = &asked.start {
         next.insert(0, format!("No node is running: start one with `{start}`."));
     }
@@ -80,7 +90,10 @@ fn limit(asked: &Asked) -> String {
 
 fn way_json(way: &Way) -> Json {
     match way {
-        Way::Http { url } => json!({"transport": "http", "url": url}),
+        Way::Http { url, token_in: None } => json!({"transport": "http", "url": url}),
+        Way::Http { url, token_in: Some(variable) } => {
+            json!({"transport": "http", "url": url, "token_in": variable})
+        }
         Way::Stdio { program, arguments } => {
             json!({"transport": "stdio", "command": program, "args": arguments})
         }
@@ -89,7 +102,8 @@ fn way_json(way: &Way) -> Json {
 
 fn facts(asked: &Asked, note: Option<&str>, notes: &[String]) -> Json {
     let wish = &asked.wish;
-    let notes: Vec<&str> = notes.iter().map(String::as_str).chain(note).collect();
+    let notes = notes.iter().map(String::as_str).chain(note).chain(asked.why_stdio);
+    let notes: Vec<&str> = notes.collect();
     let mut facts = json!({
         "client": wish.client.name(),
         "scope": wish.scope.name(),
@@ -110,6 +124,9 @@ fn facts(asked: &Asked, note: Option<&str>, notes: &[String]) -> Json {
 
 fn closing(asked: &Asked, note: Option<&str>, notes: &[String]) -> String {
     let mut out = format!("  {}\n", limit(asked));
+    if let Some(why) = asked.why_stdio {
+        writeln!(out, "  {why}").expect("a String takes everything");
+    }
     for note in notes.iter().map(String::as_str).chain(note) {
         writeln!(out, "  {}", note.yellow()).expect("a String takes everything");
     }

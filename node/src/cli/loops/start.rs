@@ -187,6 +187,8 @@ mod tests {
         let mut node = NodeFile {
             pid: 1,
             mcp: String::new(),
+            fingerprint: None,
+            vouched: None,
             broker: String::new(),
             workspace: "default".into(),
             roles: vec!["planner".into(), "coder".into()],

@@ -5,8 +5,8 @@
 //! what the broker says when it is asked about ([`rules`]), so it outlives the node's process and
 //! the broker's. [`memory`] is courtesy; [`waits`] shows others that the role waits.
 //!
-//! - **K2** A task can be asked about only by the role and instance it was made for, at an address
-//!   that serves the role; to all others it is unknown, as one that never was.
+//! - **K2** A task can be asked about only by the role and instance it was made for, with the same
+//!   token, at an address that serves the role; to all others it is unknown, as one that never was.
 //! - **K3** What a task says of its state is always the same few words; words of other agents are
 //!   in its result alone.
 
@@ -122,7 +122,7 @@ impl Tasks {
             until_ms: at_most.map_or(0, |it| created_ms.saturating_add(within(it))),
         };
         self.waits.park(&question, Arc::clone(actions), playing, call.host.stopping.clone());
-        let id = asked.seal(&self.key, nonce);
+        let id = asked.seal(&self.key.of(call.who.token()), nonce);
         Ok(CreateTaskResult::new(task(&id, &asked, TaskStatus::Working, WAITING)))
     }
 
@@ -191,7 +191,8 @@ impl Tasks {
         id: &str,
         asker: &'a Asker<'_>,
     ) -> Result<(Asked, &'a Arc<dyn Actions>), ErrorData> {
-        let asked = Asked::open(&self.key, id, clock::wall_ms());
+        let key = self.key.of(asker.who.token());
+        let asked = Asked::open(&key, id, clock::wall_ms());
         let opened = asked.and_then(|asked| {
             let actions = asker.actions(&asked)?;
             Some((asked, actions))

@@ -9,7 +9,7 @@ use std::{fs, io, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use tasuki_proto::{
-    id::{LoopId, RoleId, WorkspaceId},
+    id::{LoopId, RoleId, TokenId, WorkspaceId},
     limits::ID_BYTES_MAX,
 };
 
@@ -61,6 +61,15 @@ impl TaskKey {
             io::Error::new(io::ErrorKind::InvalidData, why)
         })?;
         Ok(Self(*blake3::keyed_hash(&kept, workspace.as_str().as_bytes()).as_bytes()))
+    }
+
+    /// The key of what was made with one token, so that it opens with no other.
+    #[must_use]
+    pub(in crate::mcp) fn of(&self, token: Option<&TokenId>) -> Self {
+        match token {
+            Some(token) => Self(*blake3::keyed_hash(&self.0, token.as_str().as_bytes()).as_bytes()),
+            None => self.clone(),
+        }
     }
 
     /// A key that nobody else has and that ends with this process.
@@ -231,6 +240,12 @@ mod tests {
         }
         assert_eq!(Asked::open(&key, &"A".repeat(1 << 20), 1_000), None);
         assert_eq!(Asked::open(&TaskKey::of_process(), &id, 1_000), None, "another node's");
+        let (one, other) = ("1".parse().unwrap(), "2".parse().unwrap());
+        let id = asked().seal(&key.of(Some(&one)), [7; 8]);
+        assert!(Asked::open(&key.of(Some(&one)), &id, 1_000).is_some());
+        for token in [None, Some(&other)] {
+            assert_eq!(Asked::open(&key.of(token), &id, 1_000), None, "another token's");
+        }
     }
 
     /// What a newer node sealed under this key is not half understood.

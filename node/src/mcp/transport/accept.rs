@@ -7,6 +7,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
@@ -21,12 +22,22 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{alive::ends_with_its_peer, bearer::Peer, guarded::Handshakes, security::Here};
 
 /// Connections open at once: some 60 roles with a few dozen clients' connections each, at about
 /// 20 KiB.
 pub const CONNECTIONS_MAX: usize = 4096;
+
+/// Connections open at once of one address, to a guarded server; a machine with many agents has a
+/// few dozen.
+const CONNECTIONS_PER_ADDRESS_MAX: usize = 512;
 
 /// Until a request's head is complete, in milliseconds.
 const HEAD_MS_MAX: u64 = 10_000;
@@ -47,6 +58,8 @@ struct Seats(Mutex<Taken>);
 struct Taken {
     next: u64,
     count: usize,
+    /// By address, of those that have any.
+    of: BTreeMap<IpAddr, usize>,
     /// Those that have not made a whole request yet, oldest first.
     silent: BTreeMap<u64, CancellationToken>,
 }
@@ -54,6 +67,8 @@ struct Taken {
 /// One connection's place; given back when dropped.
 #[derive(Debug)]
 struct Seat {
+    /// `None`: connections of this address are not counted.
+    from: Option<IpAddr>,
     seats: Arc<Seats>,
     number: u64,
     put_out: CancellationToken,
@@ -64,9 +79,13 @@ impl Seats {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None`: every seat is taken by someone who has spoken.
-    fn take(self: &Arc<Self>) -> Option<Seat> {
+    /// `None`: every seat is taken by someone who has spoken, or too many by `from`.
+    fn take(self: &Arc<Self>, from: Option<IpAddr>) -> Option<Seat> {
         let mut taken = self.taken();
+        let of = from.map_or(0, |from| taken.of.get(&from).copied().unwrap_or(0));
+        if CONNECTIONS_PER_ADDRESS_MAX <= of {
+            return None;
+        }
         if CONNECTIONS_MAX <= taken.count {
             let (_, oldest) = taken.silent.pop_first()?;
             taken.count -= 1;
@@ -76,7 +95,10 @@ impl Seats {
         taken.next += 1;
         taken.count += 1;
         taken.silent.insert(number, put_out.clone());
-        Some(Seat { seats: Arc::clone(self), number, put_out })
+        if let Some(from) = from {
+            *taken.of.entry(from).or_default() += 1;
+        }
+        Some(Seat { from, seats: Arc::clone(self), number, put_out })
     }
 
     fn put_out(&self, count: usize) {
@@ -156,6 +178,13 @@ impl Body for Heard {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        if let Some(from) = self.from {
+            let mut taken = self.seats.taken();
+            match taken.of.get_mut(&from) {
+                Some(count) if 1 < *count => *count -= 1,
+                Some(_) | None => drop(taken.of.remove(&from)),
+            }
+        }
         // Whoever put this connection out has counted it off already.
         if !self.put_out.is_cancelled() {
             let mut taken = self.seats.taken();
@@ -169,12 +198,14 @@ impl Drop for Seat {
 /// cut at `ended`.
 pub(super) async fn accept(
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     app: Router,
     stopping: CancellationToken,
     ended: CancellationToken,
     connections: TaskTracker,
 ) {
     let seats = Arc::new(Seats::default());
+    let handshakes = tls.map(Handshakes::new);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -182,21 +213,35 @@ pub(super) async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let Some(seat) = seats.take() else {
-                    tracing::warn!(%peer, "refused a connection: {CONNECTIONS_MAX} are open");
+                let from = handshakes.is_some().then(|| peer.ip().to_canonical());
+                let Some(seat) = seats.take(from) else {
+                    tracing::warn!(%peer, "refused a connection: too many are open");
                     continue;
                 };
                 // Answers are small writes that must not wait for one another.
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "TCP_NODELAY");
                 }
-                connections.spawn(converse(
-                    stream,
-                    app.clone(),
-                    seat,
-                    stopping.clone(),
-                    ended.clone(),
-                ));
+                if handshakes.is_some() {
+                    ends_with_its_peer(&stream);
+                }
+                let (app, stopping, ended) = (app.clone(), stopping.clone(), ended.clone());
+                let here = stream.local_addr().ok().map(Here);
+                let ends = (Peer(peer), here);
+                let Some(handshakes) = handshakes.clone() else {
+                    connections.spawn(converse(stream, app, seat, ends, stopping, ended));
+                    continue;
+                };
+                connections.spawn(async move {
+                    let stream = tokio::select! {
+                        stream = handshakes.shake(stream, peer.ip()) => stream,
+                        () = seat.put_out.cancelled() => return,
+                        () = stopping.cancelled() => return,
+                    };
+                    if let Some(stream) = stream {
+                        converse(stream, app, seat, ends, stopping, ended).await;
+                    }
+                });
             }
             Err(error) => {
                 // Of one connection, or of too many open files: neither concerns the listener.
@@ -208,15 +253,21 @@ pub(super) async fn accept(
     }
 }
 
+/// Serves one connection until it ends, is put out, or `ended`.
 async fn converse(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     app: Router,
     seat: Seat,
+    (peer, here): (Peer, Option<Here>),
     stopping: CancellationToken,
     ended: CancellationToken,
 ) {
     let app = TowerToHyperService::new(app);
-    let service = hyper::service::service_fn(|request: hyper::Request<Incoming>| {
+    let service = hyper::service::service_fn(|mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        if let Some(here) = here {
+            request.extensions_mut().insert(here);
+        }
         app.call(request.map(|body| Heard::new(body, seat.speaker())))
     });
     let mut connection = pin!(
@@ -250,15 +301,32 @@ mod tests {
     #[test]
     fn the_longest_silent_makes_room_and_speakers_stay() {
         let seats = Arc::new(Seats::default());
-        let mut all: Vec<Seat> = (0..CONNECTIONS_MAX).map(|_| seats.take().unwrap()).collect();
+        let mut all: Vec<Seat> = (0..CONNECTIONS_MAX).map(|_| seats.take(None).unwrap()).collect();
         all[0].speaker().has_spoken();
-        let late = seats.take().unwrap();
+        let late = seats.take(None).unwrap();
         assert!(!all[0].put_out.is_cancelled());
         assert!(all[1].put_out.is_cancelled());
         all.iter().chain([&late]).for_each(|seat| seat.speaker().has_spoken());
-        assert!(seats.take().is_none());
+        assert!(seats.take(None).is_none());
         all.clear();
         drop(late);
         assert_eq!(seats.taken().count, 0);
+    }
+
+    #[test]
+    fn one_address_does_not_take_the_seats_of_others() {
+        let seats = Arc::new(Seats::default());
+        let (greedy, other) =
+            (Some(IpAddr::from([10, 0, 0, 1])), Some(IpAddr::from([10, 0, 0, 2])));
+        let take = |_| seats.take(greedy).unwrap();
+        let mut all: Vec<Seat> = (0..CONNECTIONS_PER_ADDRESS_MAX).map(take).collect();
+        assert!(seats.take(greedy).is_none());
+        drop(seats.take(other).unwrap());
+        all.pop();
+        all.push(seats.take(greedy).unwrap());
+        assert!(seats.take(greedy).is_none());
+        all.clear();
+        let taken = seats.taken();
+        assert_eq!((taken.count, taken.of.len()), (0, 0));
     }
 }

@@ -5,6 +5,9 @@
 //! roles or tools. [`server`] puts it all behind one listener.
 
 pub(super) mod accept;
+pub(super) mod alive;
+pub(super) mod bearer;
+pub(super) mod guarded;
 pub(super) mod handed;
 pub(super) mod lines;
 pub(super) mod served;
@@ -14,6 +17,7 @@ pub(super) mod stdio;
 
 mod early;
 mod events;
+mod failures;
 mod security;
 mod sse;
 mod streamable;

@@ -3,9 +3,13 @@
 //!
 //! A page can make a browser send requests to loopback, also under its own name (DNS
 //! rebinding). So the Host must be a name of this machine or the address listened on, and an
-//! Origin, where there is one, must be a page served from this machine.
+//! Origin, where there is one, must be a page served from this machine. A guarded server may
+//! also be called what its certificate calls it, and the address it was reached at.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{
     extract::{Request, State},
@@ -18,30 +22,39 @@ use http::{
     uri::Authority,
 };
 
-use super::server::refuse;
+use super::{guarded::Guard, server::refuse};
 
 /// Names of this machine that do not leave it.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The names that a request may use for this server.
-#[derive(Debug)]
 pub(super) struct Names {
-    listening: Option<String>,
+    listening: Option<IpAddr>,
+    /// `None`: the server is open.
+    guard: Option<Guard>,
 }
 
+/// This end of the connection that a request came on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Here(pub SocketAddr);
+
 impl Names {
-    pub(super) fn new(listening: SocketAddr) -> Self {
-        let ip = listening.ip();
-        let name = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
-        Self { listening: Some(name).filter(|_| !ip.is_unspecified()) }
+    pub(super) fn new(listening: SocketAddr, guard: Option<&Guard>) -> Self {
+        let ip = Some(listening.ip()).filter(|ip| !ip.is_unspecified());
+        Self { listening: ip, guard: guard.cloned() }
     }
 
-    fn has(&self, host: &str) -> bool {
+    fn has(&self, host: &str, here: Option<Here>) -> bool {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let ip = bare.parse::<IpAddr>().ok();
+        // A guarded server may listen everywhere: it is then where it was reached.
+        let here = here.filter(|_| self.guard.is_some()).map(|here| here.0.ip().to_canonical());
         LOOPBACK.iter().any(|name| name.eq_ignore_ascii_case(host))
-            || self.listening.as_deref() == Some(host)
+            || ip.is_some_and(|ip| self.listening == Some(ip) || here == Some(ip.to_canonical()))
+            || self.guard.as_ref().is_some_and(|guard| (guard.is_named)(bare))
     }
 
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), String> {
+    fn check(&self, uri: &Uri, headers: &HeaderMap, here: Option<Here>) -> Result<(), String> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = hosts.next().ok_or("the request has no Host header")?;
         if hosts.next().is_some() {
@@ -52,11 +65,11 @@ impl Names {
             .ok()
             .and_then(|host| host.parse().ok())
             .ok_or("the Host header is not readable")?;
-        if !self.has(host.host()) {
+        if !self.has(host.host(), here) {
             return Err(format!("the Host {host} is not a name of this server"));
         }
         if let Some(authority) = uri.authority()
-            && !self.has(authority.host())
+            && !self.has(authority.host(), here)
         {
             return Err(format!("the address {authority} is not a name of this server"));
         }
@@ -76,12 +89,13 @@ fn is_local_page(origin: &str) -> bool {
     })
 }
 
-pub(super) async fn guard(
+pub(super) async fn check_names(
     State(names): State<Arc<Names>>,
     request: Request,
     next: Next,
 ) -> Response {
-    match names.check(request.uri(), request.headers()) {
+    let here = request.extensions().get().copied();
+    match names.check(request.uri(), request.headers(), here) {
         Ok(()) => next.run(request).await,
         Err(why) => {
             tracing::warn!(%why, "a request from elsewhere was refused");
@@ -100,8 +114,8 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        let names = Names::new("127.0.0.2:7421".parse().unwrap());
-        names.check(&"/mcp/A".parse().unwrap(), &headers).is_ok()
+        let names = Names::new("127.0.0.2:7421".parse().unwrap(), None);
+        names.check(&"/mcp/A".parse().unwrap(), &headers, None).is_ok()
     }
 
     #[test]

@@ -25,13 +25,15 @@ use bytes::BytesMut;
 use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
 use http_body::Body as _;
 use serde_json::json;
-use tasuki_proto::id::RoleId;
-use tokio::net::TcpListener;
+use tasuki_proto::id::{RoleId, TokenId};
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     accept::accept,
-    security::{Names, guard},
+    bearer::{Bearer, Bearers, authenticated, forbidden},
+    guarded::Guard,
+    security::{Names, check_names},
     served::Served,
     sse, stdio,
     streamable::Streamable,
@@ -45,6 +47,7 @@ use crate::mcp::{
     tasks::TaskKey,
 };
 use crate::{
+    agent_tokens::AgentTokens,
     clock::Clock,
     config::ToolsetChoice,
     role::{Actions, Overview},
@@ -90,6 +93,9 @@ pub struct Settings {
     pub resume_within: Duration,
     /// What time it is for who plays a role, and for how long calls were held.
     pub clock: Clock,
+    /// Encrypts and asks for tokens; `None`: whoever reaches the listener is let in, so it must
+    /// be on loopback.
+    pub guard: Option<Guard>,
 }
 
 impl Default for Settings {
@@ -104,6 +110,7 @@ impl Default for Settings {
             task_key: None,
             resume_within: Duration::from_millis(RESUME_MS_MAX),
             clock: Clock::default(),
+            guard: None,
         }
     }
 }
@@ -168,9 +175,33 @@ impl<S: Served> Server<S> {
         Arc::clone(&self.of_all.served)
     }
 
-    /// What is served at an address that names a role.
-    pub(in crate::mcp) fn served_to(&self, role: &str) -> Result<Arc<S>, Box<Response>> {
-        Ok(Arc::clone(&self.of_role(role)?.served))
+    /// What is served at an address that names `role`, or none, to whoever shows the token `by`.
+    pub(in crate::mcp) fn served_at(
+        &self,
+        role: Option<&str>,
+        by: Option<&Bearer>,
+    ) -> Result<Arc<S>, Box<Response>> {
+        Ok(Arc::clone(&self.at(role, by)?.served))
+    }
+
+    /// The one place that says which role a request may act as. With a role's own token an
+    /// address that names none is that role's.
+    fn at(&self, role: Option<&str>, by: Option<&Bearer>) -> Result<&Address<S>, Box<Response>> {
+        match (role, by.and_then(Bearer::role)) {
+            (None, None) => Ok(&self.of_all),
+            (None, Some(own)) => self.of_role(own.as_str()),
+            (Some(role), Some(own)) if role != own.as_str() => {
+                Err(Box::new(forbidden("this token is not for the role that the address names")))
+            }
+            (Some(role), Some(_) | None) => self.of_role(role),
+        }
+    }
+
+    /// Ends the sessions of tokens that are no longer good.
+    async fn end_sessions(&self, is_good: impl Fn(&TokenId) -> bool) {
+        for address in self.of_role.values().chain([&self.of_all]) {
+            address.streamable.end_sessions(&is_good).await;
+        }
     }
 
     fn of_role(&self, role: &str) -> Result<&Address<S>, Box<Response>> {
@@ -187,8 +218,8 @@ impl<S: Served> Server<S> {
     }
 }
 
-/// Serves MCP on `listener` for `roles` until `shutdown`. The listener must be on loopback:
-/// nothing here encrypts or asks for a token.
+/// Serves MCP on `listener` for `roles` until `shutdown`. Without a guard the listener must be on
+/// loopback.
 pub async fn serve(
     listener: TcpListener,
     roles: Vec<Arc<dyn Actions>>,
@@ -196,6 +227,7 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let sessions_dir = settings.sessions_dir.clone();
+    let (guard, clock) = (settings.guard.clone(), settings.clock.clone());
     let host = Arc::new(Host::new(roles, settings, shutdown.clone()));
     let agents = |scope| Agents { host: Arc::clone(&host), scope };
     let of_role = host.roles.iter();
@@ -204,7 +236,8 @@ pub async fn serve(
     let of_all = agents(Scope::All);
     let beside =
         Router::new().route("/take-over/{role}", post(take_over)).with_state(Arc::clone(&host));
-    let served = run(listener, of_all, of_role, sessions_dir, beside, shutdown).await;
+    let door = Door { listener, guard, clock };
+    let served = run(door, of_all, of_role, sessions_dir, beside, shutdown).await;
     let written = host.learning.written();
     if tokio::time::timeout(Duration::from_millis(END_MS_MAX), written).await.is_err() {
         tracing::warn!("stopping before it is written what was learnt of clients");
@@ -221,23 +254,32 @@ pub async fn serve_with<S: Served>(
     sessions_dir: Option<PathBuf>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    run(listener, of_all, of_role, sessions_dir, Router::new(), shutdown).await
+    let door = Door { listener, guard: None, clock: Clock::default() };
+    run(door, of_all, of_role, sessions_dir, Router::new(), shutdown).await
+}
+
+/// Where clients come in.
+struct Door {
+    listener: TcpListener,
+    guard: Option<Guard>,
+    clock: Clock,
 }
 
 /// `beside` is what is served beside MCP.
 async fn run<S: Served>(
-    listener: TcpListener,
+    door: Door,
     of_all: S,
     of_role: BTreeMap<RoleId, S>,
     sessions_dir: Option<PathBuf>,
     beside: Router,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
+    let Door { listener, guard, clock } = door;
     let address = listener.local_addr()?;
-    if !address.ip().is_loopback() {
+    if guard.is_none() && !address.ip().is_loopback() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{address} is not a loopback address; MCP is served only on this machine"),
+            format!("{address} is not a loopback address; MCP is served there only under guard"),
         ));
     }
     let life = Life::new(shutdown.clone());
@@ -254,10 +296,21 @@ async fn run<S: Served>(
         stdio: stdio::Lines::default(),
         life: life.clone(),
     });
-    let app = routes(server).merge(beside).layer(middleware::from_fn(readable));
-    let app = app.layer(middleware::from_fn_with_state(Arc::new(Names::new(address)), guard));
+    let app = routes(Arc::clone(&server)).merge(beside).layer(middleware::from_fn(readable));
+    let app = match &guard {
+        None => app,
+        Some(guard) => {
+            let bearers = Arc::new(Bearers::new(clock));
+            bearers.replace(&guard.tokens.borrow());
+            life.tasks.spawn(keep_to(guard.tokens.clone(), Arc::clone(&bearers), server));
+            app.layer(middleware::from_fn_with_state(bearers, authenticated))
+        }
+    };
+    let names = Arc::new(Names::new(address, guard.as_ref()));
+    let app = app.layer(middleware::from_fn_with_state(names, check_names));
     let (connections, ended) = (life.connections.clone(), CancellationToken::new());
-    accept(listener, app, shutdown, ended.clone(), connections.clone()).await;
+    let tls = guard.map(|guard| guard.tls);
+    accept(listener, tls, app, shutdown, ended.clone(), connections.clone()).await;
 
     let within = |ms, tracker: TaskTracker| async move {
         tracker.close();
@@ -271,6 +324,23 @@ async fn run<S: Served>(
     tokio::join!(within(END_MS_MAX, life.tasks.clone()), within(END_MS_MAX, connections.clone()));
     ended.cancel();
     Ok(())
+}
+
+/// Lets in who shows one of `tokens` as they are by now, and ends what others opened.
+async fn keep_to<S: Served>(
+    mut tokens: watch::Receiver<AgentTokens>,
+    bearers: Arc<Bearers>,
+    server: Arc<Server<S>>,
+) {
+    let ending = server.life.ending.clone();
+    loop {
+        bearers.replace(&tokens.borrow_and_update());
+        server.end_sessions(|token| bearers.is_good(token)).await;
+        tokio::select! {
+            changed = tokens.changed() => if changed.is_err() { return },
+            () = ending.cancelled() => return,
+        }
+    }
 }
 
 fn routes<S: Served>(server: Arc<Server<S>>) -> Router {
@@ -291,7 +361,7 @@ fn routes<S: Served>(server: Arc<Server<S>>) -> Router {
 }
 
 async fn mcp_of_all<S: Served>(State(server): State<Arc<Server<S>>>, request: Request) -> Response {
-    server.of_all.streamable.handle(request).await
+    mcp(&server, None, request).await
 }
 
 async fn mcp_of_role<S: Served>(
@@ -299,7 +369,11 @@ async fn mcp_of_role<S: Served>(
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
-    match server.of_role(&role) {
+    mcp(&server, Some(&role), request).await
+}
+
+async fn mcp<S: Served>(server: &Server<S>, role: Option<&str>, request: Request) -> Response {
+    match server.at(role, request.extensions().get()) {
         Ok(address) => address.streamable.handle(request).await,
         Err(refusal) => *refusal,
     }

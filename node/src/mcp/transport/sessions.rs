@@ -26,6 +26,9 @@ use rmcp::{
     },
 };
 
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+use tasuki_proto::id::TokenId;
+
 use super::{events::Events, served::Served};
 use crate::mcp::{
     address::Address,
@@ -53,6 +56,21 @@ pub(super) struct Sessions<S> {
     served: Arc<S>,
     doors: Doors,
     known: Mutex<Known>,
+    owners: Owners,
+}
+
+/// The token that each session in memory was begun with, where tokens are asked for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Owners(Arc<Mutex<BTreeMap<String, TokenId>>>);
+
+impl Owners {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, TokenId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, id: &str) -> Option<TokenId> {
+        self.all().get(id).cloned()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -112,14 +130,14 @@ pub(super) enum SessionsError {
 }
 
 impl<S: Served> Sessions<S> {
-    pub(super) fn new(served: Arc<S>, doors: Doors) -> Self {
+    pub(super) fn new(served: Arc<S>, doors: Doors, owners: Owners) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.channel_capacity = CHANNEL_CAPACITY;
         local.session_config.keep_alive = Some(IDLE);
         // An empty priming event is something that some clients cannot parse.
         local.session_config.sse_retry = None;
         let local = local.with_event_store(Arc::new(Events::default()));
-        Self { local, served, doors, known: Mutex::default() }
+        Self { local, served, doors, known: Mutex::default(), owners }
     }
 
     /// Those in memory.
@@ -146,6 +164,22 @@ impl<S: Served> Sessions<S> {
     /// a request would be taken for its introduction.
     pub(super) fn is_ready(&self, id: &str) -> bool {
         self.known().sessions.get(id).is_some_and(|session| !session.is_restoring)
+    }
+
+    /// Whether a session in memory was begun with this token; `None`: it is not in memory.
+    pub(super) fn is_of(&self, id: &str, token: Option<&TokenId>) -> Option<bool> {
+        let is_there = self.known().sessions.contains_key(id);
+        is_there.then(|| self.owners.of(id).as_ref() == token)
+    }
+
+    /// Ends those begun with a token that is no longer good.
+    pub(super) async fn end_those(&self, is_good: &impl Fn(&TokenId) -> bool) {
+        let all = self.owners.all().clone();
+        for (id, _) in all.into_iter().filter(|(_, token)| !is_good(token)) {
+            if let Err(error) = self.close_session(&id.into()).await {
+                tracing::debug!(%error, "a session of a token that is gone");
+            }
+        }
     }
 
     fn begun(&self, id: SessionId, is_restoring: bool) {
@@ -201,8 +235,11 @@ impl<S: Served> SessionManager for Sessions<S> {
             && let Some(session) = self.known().sessions.get_mut(id)
         {
             let parts = initialize.extensions.get::<http::request::Parts>();
-            let instance = parts.and_then(|parts| Address::of(parts).instance);
-            session.client = label_as(Some(&initialize.params.client_info), &instance.into());
+            let address = parts.map(Address::of).unwrap_or_default();
+            session.client = label_as(Some(&initialize.params.client_info), &address.who());
+            if let Some(token) = address.token {
+                self.owners.all().insert(id.to_string(), token);
+            }
         }
         Ok(self.local.initialize_session(id, message).await?)
     }
@@ -213,6 +250,7 @@ impl<S: Served> SessionManager for Sessions<S> {
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
         self.known().sessions.remove(id);
+        self.owners.all().remove(&**id);
         self.doors.remove(id);
         Ok(self.local.close_session(id).await?)
     }
@@ -344,12 +382,35 @@ fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
 #[derive(Debug, Clone)]
 pub(super) struct Files {
     dir: Arc<Path>,
+    owners: Owners,
+}
+
+/// What is in a file.
+#[derive(Serialize, Deserialize)]
+struct Remembered<S> {
+    #[serde(flatten)]
+    state: S,
+    /// The id of the token that it was begun with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
 }
 
 impl Files {
-    pub(super) fn open(dir: PathBuf) -> io::Result<Self> {
+    pub(super) fn open(dir: PathBuf, owners: Owners) -> io::Result<Self> {
         std::fs::create_dir_all(&dir)?;
-        Ok(Self { dir: dir.into() })
+        Ok(Self { dir: dir.into(), owners })
+    }
+
+    /// Whether a session that is not in memory was begun with this token. One that is nowhere
+    /// was; it is told so elsewhere.
+    pub(super) async fn is_of(&self, id: &str, token: Option<&TokenId>) -> bool {
+        let Some(path) = self.path(id) else { return true };
+        let Ok(read) = tokio::task::spawn_blocking(move || std::fs::read(path)).await else {
+            return false;
+        };
+        let Ok(json) = read else { return true };
+        let owner = serde_json::from_slice::<Remembered<IgnoredAny>>(&json);
+        owner.is_ok_and(|it| it.token.as_deref() == token.map(TokenId::as_str))
     }
 
     /// `None`: not an id that this server gave, so not the name of a file either.
@@ -388,9 +449,10 @@ impl SessionStore for Files {
         let Some(path) = self.path(id) else { return Ok(None) };
         let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await?;
         match read {
-            Ok(json) => Ok(serde_json::from_slice(&json)
+            Ok(json) => Ok(serde_json::from_slice::<Remembered<SessionState>>(&json)
                 .inspect_err(|error| tracing::warn!(id, %error, "unreadable session"))
-                .ok()),
+                .ok()
+                .map(|it| it.state)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -398,7 +460,8 @@ impl SessionStore for Files {
 
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
         let Some(path) = self.path(id) else { return Ok(()) };
-        let json = serde_json::to_vec(state)?;
+        let token = self.owners.of(id).map(|token| token.to_string());
+        let json = serde_json::to_vec(&Remembered { state, token })?;
         let files = self.clone();
         tokio::task::spawn_blocking(move || files.write(&path, &json)).await??;
         Ok(())
@@ -434,7 +497,8 @@ mod tests {
     fn a_session_outlives_any_hold() {
         let host = Arc::new(Host::new(Vec::new(), Settings::default(), CancellationToken::new()));
         let agents = Arc::new(Agents { host, scope: Scope::All });
-        let config = Sessions::new(agents, Doors::default()).local.session_config;
+        let sessions = Sessions::new(agents, Doors::default(), Owners::default());
+        let config = sessions.local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);
         assert_eq!(config.channel_capacity, CHANNEL_CAPACITY);
@@ -465,7 +529,7 @@ mod tests {
     #[test]
     fn what_another_removed_is_no_failure() {
         let dir = tempfile::tempdir().unwrap();
-        let files = Files::open(dir.path().to_owned()).unwrap();
+        let files = Files::open(dir.path().to_owned(), Owners::default()).unwrap();
         let fresh = || files.path(&uuid::Uuid::new_v4().to_string()).unwrap();
         (0..FILES_MAX).for_each(|_| std::fs::write(fresh(), "{}").unwrap());
         std::thread::scope(|scope| {
@@ -484,7 +548,7 @@ mod tests {
     #[tokio::test]
     async fn files_are_bounded_and_only_ours() {
         let dir = tempfile::tempdir().unwrap();
-        let files = Files::open(dir.path().join("s")).unwrap();
+        let files = Files::open(dir.path().join("s"), Owners::default()).unwrap();
         for _ in 0..FILES_MAX + 5 {
             let path = files.path(&uuid::Uuid::new_v4().to_string()).unwrap();
             std::fs::write(path, "{}").unwrap();

@@ -22,10 +22,12 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
+use tasuki_proto::id::TokenId;
 use tokio::sync::mpsc;
 use tokio_util::sync::DropGuard;
 
 use super::{
+    bearer::Bearer,
     handed::{NotTaken, Probe, Probes},
     served::{Lifeline, Served, converse},
     server::{Server, read_body, refuse},
@@ -53,6 +55,8 @@ impl Sessions {
 
 #[derive(Debug, Clone)]
 struct Session {
+    /// That which opened it.
+    token: Option<TokenId>,
     incoming: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
     outgoing: mpsc::Sender<Outgoing>,
     probes: Arc<Probes>,
@@ -76,8 +80,7 @@ pub(super) async fn open_of_all<S: Served>(
     State(server): State<Arc<Server<S>>>,
     request: Request,
 ) -> Response {
-    let served = server.served_to_all();
-    open(server, &*served, request)
+    reach(server, None, request)
 }
 
 pub(super) async fn open_of_role<S: Served>(
@@ -85,7 +88,11 @@ pub(super) async fn open_of_role<S: Served>(
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
-    match server.served_to(&role) {
+    reach(server, Some(&role), request)
+}
+
+fn reach<S: Served>(server: Arc<Server<S>>, role: Option<&str>, request: Request) -> Response {
+    match server.served_at(role, request.extensions().get()) {
         Ok(served) => open(server, &*served, request),
         Err(refusal) => *refusal,
     }
@@ -93,11 +100,13 @@ pub(super) async fn open_of_role<S: Served>(
 
 fn open<S: Served>(server: Arc<Server<S>>, served: &S, request: Request) -> Response {
     let id = uuid::Uuid::new_v4().simple().to_string();
+    let token = request.extensions().get::<Bearer>().map(|by| by.token.clone());
     let (incoming, received) = mpsc::channel(CHANNEL_CAPACITY);
     let (outgoing, to_send) = mpsc::channel(CHANNEL_CAPACITY);
     let probes = Arc::new(Probes::new(server.life.unwritten.clone()));
     {
-        let session = Session { incoming, outgoing: outgoing.clone(), probes: Arc::clone(&probes) };
+        let (outgoing, probes) = (outgoing.clone(), Arc::clone(&probes));
+        let session = Session { token, incoming, outgoing, probes };
         let mut sessions = server.sse.0.lock().unwrap_or_else(PoisonError::into_inner);
         if SESSIONS_MAX <= sessions.len() {
             return refuse(
@@ -157,7 +166,8 @@ pub(super) async fn message<S: Served>(
 ) -> Response {
     let session = {
         let sessions = server.sse.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.get(&address.session_id).cloned()
+        let token = request.extensions().get::<Bearer>().map(|by| &by.token);
+        sessions.get(&address.session_id).filter(|it| it.token.as_ref() == token).cloned()
     };
     let Some(session) = session else {
         return refuse(

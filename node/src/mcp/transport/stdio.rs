@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::BufReader;
 
 use super::{
+    bearer::{Bearer, LastsAs},
     lines::Connection,
     served::{Lifeline, Served, converse},
     server::{Server, refuse},
@@ -44,8 +45,7 @@ pub(in crate::mcp) async fn open_of_all<S: Served>(
     State(server): State<Arc<Server<S>>>,
     request: Request,
 ) -> Response {
-    let served = server.served_to_all();
-    open(server, &*served, request)
+    reach(server, None, request)
 }
 
 pub(in crate::mcp) async fn open_of_role<S: Served>(
@@ -53,7 +53,11 @@ pub(in crate::mcp) async fn open_of_role<S: Served>(
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
-    match server.served_to(&role) {
+    reach(server, Some(&role), request)
+}
+
+fn reach<S: Served>(server: Arc<Server<S>>, role: Option<&str>, request: Request) -> Response {
+    match server.served_at(role, request.extensions().get()) {
         Ok(served) => open(server, &*served, request),
         Err(refusal) => *refusal,
     }
@@ -93,11 +97,12 @@ fn open<S: Served>(server: Arc<Server<S>>, served: &S, mut request: Request) -> 
     let life = server.life.clone();
     let gone = life.ending.child_token();
     parts.extensions.insert(Lifeline { what: Ended::Connection, gone: gone.clone() });
+    let by = Bearer::of(&parts).cloned();
     let handler = served.of_connection(&parts);
     server.life.tasks.spawn(async move {
         let _place = place;
         let io = match upgrading.await {
-            Ok(io) => TokioIo::new(io),
+            Ok(io) => LastsAs::long_as(by, TokioIo::new(io)),
             Err(error) => return tracing::debug!(%error, "an upgrade failed"),
         };
         let (reader, writer) = tokio::io::split(io);

@@ -21,15 +21,17 @@ use rmcp::{
     model::ClientJsonRpcMessage,
     transport::{StreamableHttpServerConfig, StreamableHttpService},
 };
+use tasuki_proto::id::TokenId;
 use tokio::sync::Mutex;
 
 use super::{
+    bearer::Bearer,
     early::opened,
     handed::{Probe, Watched},
     lines::complaint,
     served::{Served, Stay},
     server::{Life, read_body, refuse},
-    sessions::{Files, Sessions},
+    sessions::{Files, Owners, Sessions},
 };
 use crate::mcp::notices::Doors;
 
@@ -54,6 +56,8 @@ pub(super) struct Streamable<S: Served> {
     service: StreamableHttpService<S::Handler, Sessions<S>>,
     served: Arc<S>,
     sessions: Arc<Sessions<S>>,
+    /// `None`: sessions end with this server.
+    files: Option<Files>,
     /// Held by a request that restores its session, or that may have to.
     restoring: Mutex<()>,
     life: Life,
@@ -71,11 +75,13 @@ impl<S: Served> Streamable<S> {
             // Host and Origin were checked for every endpoint alike.
             .disable_allowed_hosts()
             .disable_allowed_origins();
-        if let Some(dir) = &dir {
-            config.session_store = Some(Arc::new(Files::open(dir.clone())?));
+        let owners = Owners::default();
+        let files = dir.clone().map(|dir| Files::open(dir, owners.clone())).transpose()?;
+        if let Some(files) = files.clone() {
+            config.session_store = Some(Arc::new(files));
         }
         let doors = Doors::in_dir(dir.as_deref());
-        let sessions = Arc::new(Sessions::new(Arc::clone(&served), doors.clone()));
+        let sessions = Arc::new(Sessions::new(Arc::clone(&served), doors.clone(), owners));
         let of_requests = Arc::clone(&served);
         let service = StreamableHttpService::new(
             move || Ok(of_requests.of_requests()),
@@ -83,12 +89,27 @@ impl<S: Served> Streamable<S> {
             config,
         );
         let restoring = Mutex::default();
-        Ok(Self { service, sessions, restoring, served, life: life.clone(), doors })
+        Ok(Self { service, sessions, files, restoring, served, life: life.clone(), doors })
     }
 
     /// Sessions in memory.
     pub(super) fn sessions(&self) -> usize {
         self.sessions.count()
+    }
+
+    /// Ends the sessions begun with a token that is no longer good.
+    pub(super) async fn end_sessions(&self, is_good: &impl Fn(&TokenId) -> bool) {
+        self.sessions.end_those(is_good).await;
+    }
+
+    /// Whether the session was begun with the token that asks about it.
+    async fn is_its_own(&self, session: &str, by: Option<&Bearer>) -> bool {
+        let token = by.map(|by| &by.token);
+        match (self.sessions.is_of(session, token), &self.files) {
+            (Some(is_of), _) => is_of,
+            (None, Some(files)) => files.is_of(session, token).await,
+            (None, None) => true,
+        }
     }
 
     /// Requests of a session that is not there are served one by one, so that the first restores
@@ -99,6 +120,11 @@ impl<S: Served> Streamable<S> {
             Some(id) if !self.sessions.is_ready(id) => Some(self.restoring.lock().await),
             Some(_) | None => None,
         };
+        if let Some(id) = session
+            && !self.is_its_own(id, request.extensions().get()).await
+        {
+            return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
+        }
         self.service.handle(request).await.map(Body::new)
     }
 

@@ -17,7 +17,7 @@ use Ended::{Call, Connection, Stream};
 use Step::{Act, Close, Goodbye, Look, Open, TakeOver};
 
 fn instance(name: &str) -> Instance {
-    Instance(Some(name).filter(|it| !it.is_empty()).map(|it| it.parse().expect("an id")))
+    Instance::from(Some(name).filter(|it| !it.is_empty()).map(|it| it.parse().expect("an id")))
 }
 
 /// What each step comes to, steps at seconds.

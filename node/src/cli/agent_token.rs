@@ -1,0 +1,59 @@
+//! `tasuki agent-token`: what an agent shows to this node when it is guarded.
+
+use serde_json::json;
+use tasuki_proto::id::RoleId;
+
+use super::{Failure, Output, hosting::sentence};
+use crate::{
+    agent_tokens::{AgentTokens, Bearing},
+    config::Config,
+    paths::NodeFile,
+};
+
+/// Print the token that agents show to this node, or give out another.
+///
+/// A node that listens off loopback, or with --secure, takes no request without one: the header
+/// is `Authorization: Bearer TOKEN`. A role's token is good for that role alone; without --role
+/// it is the one of the whole node, which is also good for what only you may do, such as
+/// `tasuki take-over`. `tasuki mcp` on this machine finds its token by itself.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The role that the token is for [default: all roles of the node]
+    #[arg(long, value_name = "ROLE")]
+    role: Option<RoleId>,
+    /// Give out another: whatever uses the one before is cut off within a second
+    #[arg(long)]
+    rotate: bool,
+}
+
+pub(crate) fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let Args { role, rotate } = args;
+    let data = &config.data.value;
+    if let Some(role) = &role {
+        check(role, config)?;
+    }
+    let bearing = role.clone().map_or(Bearing::Node, Bearing::Role);
+    let tokens = if rotate {
+        AgentTokens::rotate(data, bearing.clone())
+    } else {
+        AgentTokens::with(data, [bearing.clone()])
+    };
+    let tokens = tokens.map_err(|why| Failure::local(sentence(&why)))?;
+    let token = tokens.get(&bearing).ok_or_else(|| Failure::local("There is no token."))?;
+    let role = role.map(|role| role.to_string());
+    output.answer(
+        || json!({ "role": role, "token": token.expose(), "rotated": rotate }),
+        || format!("{}\n", token.expose()),
+    )
+}
+
+/// A token for a role that there is not would look good and be worth nothing.
+fn check(role: &RoleId, config: &Config) -> Result<(), Failure> {
+    let running = NodeFile::read(&config.data.value).map(|file| file.roles);
+    let configured = || config.roles.value.iter().map(|role| role.name.to_string()).collect();
+    let roles: Vec<String> = running.unwrap_or_else(configured);
+    if roles.iter().any(|name| name == role.as_str()) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("This node does not host {role}. It hosts: {}.", roles.join(", "))))
+}
