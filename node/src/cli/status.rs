@@ -16,10 +16,11 @@ use super::{
     Failure, Output, Target,
     access::Access,
     broker::Broker,
-    json as as_json, show,
+    json as as_json, reach, show,
     text::{line, time},
 };
 use crate::{
+    agent_tokens::Bearing,
     config::{Config, Role, ToolsetChoice},
     mcp::{self, ask},
     paths::NodeFile,
@@ -63,7 +64,8 @@ pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Fail
 /// What the node here last saw of that broker's loops.
 async fn remembered(broker: &Broker, config: &Config) -> Option<String> {
     let node = NodeFile::read(&config.data.value).filter(|node| node.broker == broker.url)?;
-    let told = ask::get(&node.mcp, "/status").await.ok()?;
+    let node = reach::running(node, &config.data.value, &Bearing::Node);
+    let told = ask::get(&node, "/status").await.ok()?;
     from_memory(&told["broker"])
 }
 

@@ -1,7 +1,7 @@
 //! `tasuki up`: broker and node in one process.
 
 use tasuki_broker::{
-    config::FOLDER,
+    config::{self as broker, FOLDER},
     server::{Broker, Settings},
 };
 
@@ -79,16 +79,36 @@ impl Args {
 /// Runs until [`stopped`]; every setting is in `config`.
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
     let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
-    let settings = Settings {
-        lease_ms,
-        ..Settings::new(config.data.value.join(FOLDER), config.broker_listen.value)
-    };
+    let settings = Settings { lease_ms, ..guards(config)? };
     let broker = Broker::start(settings).await;
     let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
     let url = broker.local_url().to_owned();
     let result = host(config, &broker, &url, output).await;
     let closed = broker.stop().await.map_err(|why| Failure::local(hosting::sentence(&why)));
     result.and(closed)
+}
+
+/// How the broker in this process is reached: by its own keys in the configuration file, and by
+/// the flags, which are for all that listens here.
+fn guards(config: &Config) -> Result<Settings, Failure> {
+    let file = match &config.file {
+        Some(path) => broker::read(Some(path), None)
+            .map_err(|why| Failure::usage(format!("The configuration cannot be used: {why}.")))?,
+        None => broker::File::default(),
+    };
+    if file.client_ca.is_some() {
+        return Err(Failure::usage(
+            "client_ca is for `tasuki-broker serve`: a node in the same process has no \
+             certificate to show.",
+        ));
+    }
+    let of_flags = || config.tls_cert.value.clone().zip(config.tls_key.value.clone());
+    Ok(Settings {
+        secure: config.secure.value || file.secure.unwrap_or(false),
+        advertise: file.advertise.or_else(|| config.advertise.value.clone()),
+        tls: file.tls_cert.zip(file.tls_key).or_else(of_flags),
+        ..Settings::new(config.data.value.join(FOLDER), config.broker_listen.value)
+    })
 }
 
 async fn host(

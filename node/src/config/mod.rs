@@ -235,7 +235,7 @@ impl Config {
             data,
             workspace: pick.value(Key::Workspace, value::id),
             listen: pick.value(Key::Listen, value::listen),
-            broker_listen: pick.value(Key::BrokerListen, value::listen_here),
+            broker_listen: pick.value(Key::BrokerListen, value::listen),
             broker: pick.value(Key::Broker, value::url),
             lease: pick.value(Key::Lease, value::lease),
             hold: pick.value(Key::Hold, value::hold),

@@ -140,18 +140,6 @@ pub(super) fn id<T: FromStr<Err = InvalidId>>(texts: &[String]) -> Result<T, Str
     text.parse().map_err(|why| format!("is {text:?}, which {why}"))
 }
 
-/// The same, on loopback alone.
-pub(super) fn listen_here(texts: &[String]) -> Result<SocketAddr, String> {
-    let address = listen(texts)?;
-    if !address.ip().is_loopback() {
-        return Err(format!(
-            "is {address}: listening off loopback needs TLS and tokens, which this release does \
-             not have yet; listen on 127.0.0.1 and tunnel to it"
-        ));
-    }
-    Ok(address)
-}
-
 pub(super) fn listen(texts: &[String]) -> Result<SocketAddr, String> {
     let text = only(texts)?;
     let numeric = match text.strip_prefix("localhost:") {
