@@ -66,10 +66,14 @@ impl Fixture {
     }
 
     async fn park(&self) -> Waiting {
+        self.park_by(Caller::default()).await
+    }
+
+    async fn park_by(&self, caller: Caller) -> Waiting {
         let (told, waiting) = oneshot::channel();
         let sink = Box::new(|outcome| _ = told.send(outcome));
         let question = Question { loop_id: "main".parse().unwrap(), role: "B".parse().unwrap() };
-        self.workspaces.park(&self.id, question, Caller::default(), 60_000, || sink).await.unwrap();
+        self.workspaces.park(&self.id, question, caller, 60_000, || sink).await.unwrap();
         waiting
     }
 
@@ -219,17 +223,29 @@ async fn only_whoever_hosts_a_role_gives_signs_of_its_life() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_ends_when_another_node_takes_its_role() {
+async fn a_wait_ends_with_what_let_its_caller_ask() {
     let it = Fixture::start().await;
+    let by = |node: &str, epoch: u64| Caller {
+        node: Some((node.parse().unwrap(), epoch.into())),
+        token: None,
+    };
     it.workspaces.execute(&it.id, register("n1", "B", false)).await.unwrap();
-    let waiting = it.park().await;
+    let waiting = it.park_by(by("n1", 1)).await;
     it.workspaces.execute(&it.id, register("n2", "B", true)).await.unwrap();
     let ended = waiting.await.unwrap().unwrap_err();
     let (node, role) = ("n1".parse().unwrap(), "B".parse().unwrap());
     assert_eq!(ended, Rejection::RoleForbidden { node, role });
-    // The same node's newer epoch ends nothing, and its wait is answered.
-    let waiting = it.park().await;
+
+    // An older life of the same node would be told to start beside the newer.
+    let older = it.park_by(by("n2", 1)).await;
     it.workspaces.execute(&it.id, register("n2", "B", false)).await.unwrap();
+    let fenced = older.await.unwrap().unwrap_err();
+    let (presented, current) = (1.into(), 2.into());
+    assert_eq!(fenced, Rejection::StaleEpoch { node: "n2".parse().unwrap(), presented, current });
+    let late = it.park_by(by("n2", 1)).await.await.unwrap().unwrap_err();
+    assert_eq!(late, fenced);
+
+    let waiting = it.park_by(by("n2", 2)).await;
     it.hand_over().await;
     assert_eq!(waiting.await.unwrap().unwrap().answer.turn, 2.into());
 }
