@@ -100,7 +100,7 @@ impl Grant {
         own.has_right(Right::Admin) && workspaces && roles && scope.rights.is_subset(&own.rights)
     }
 
-    /// Takes a place among what the token has under way (G2).
+    /// Takes a place among what the token has under way (E2).
     pub(crate) fn enter(&self, kind: Kind) -> Result<Place, Status> {
         let Self::Token(live) = self else { return Ok(Place::default()) };
         let take = |what: &str, of: &Arc<Semaphore>, limit: usize| {

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Live {
     pub(crate) id: TokenId,
-    /// Does not change (K3).
+    /// Does not change (R3).
     pub(crate) scope: Scope,
     pub(crate) label: String,
     pub(crate) expires: Option<Timestamp>,
@@ -149,7 +149,7 @@ impl Live {
         connections.push(Arc::downgrade(peer));
     }
 
-    /// Tells its streams that it ended, then cuts its connections (G1).
+    /// Tells its streams that it ended, then cuts its connections (E1).
     pub(super) fn end(&self) {
         if self.ended.is_cancelled() {
             return;

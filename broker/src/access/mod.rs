@@ -3,10 +3,10 @@
 //! The truth is in the system workspace (`rules::access`); this is what is made of it for the
 //! sake of speed, brought up to date before an access command is answered.
 //!
-//! - **G1** Once a revocation is answered, its token is refused; what it had open ends within
+//! - **E1** Once a revocation is answered, its token is refused; what it had open ends within
 //!   [`END_MS_MAX`].
-//! - **G2** What one token has under way is bounded, so that it cannot use up what all share.
-//! - **G3** Who shows no token, or a wrong one, learns only that; and the more often, the slower.
+//! - **E2** What one token has under way is bounded, so that it cannot use up what all share.
+//! - **E3** Who shows no token, or a wrong one, learns only that; and the more often, the slower.
 //!
 //! Not here: what each call takes (`grpc/auth`), and what a scope is (`rules::access`).
 

@@ -1,4 +1,4 @@
-//! Failed authentications: each makes the next answer to the same address slower (G3).
+//! Failed authentications: each makes the next answer to the same address slower (E3).
 //!
 //! Guessing 256 bits is hopeless anyway; this keeps it from costing anything, and tells the host
 //! in its log that somebody tries. A good token is never slowed down: many nodes may share one

@@ -1,8 +1,7 @@
 //! In front of every service: who calls, and whether this call is theirs to make.
 //!
-//! - **G4** Every call is in [`TABLE`]; one that is not is refused, and a service with such a call
-//!   does not start.
-//! - **G5** What is refused here was not looked at: no message is decoded.
+//! - **E4** Every call is in [`TABLE`], and one that is not is refused.
+//! - **E5** What is refused here was not looked at: no message is decoded.
 //!
 //! A token's workspace and roles are in the message, so they are checked where messages are
 //! parsed: in [`Entered`](super::entered), the only way to a workspace.
@@ -230,7 +229,7 @@ fn over() -> Status {
     )
 }
 
-/// Answers who showed no good token, the later the more often it happens (G3).
+/// Answers who showed no good token, the later the more often it happens (E3).
 pub(super) async fn turn_away(
     tokens: &Tokens,
     peer: Option<Arc<Peer>>,
@@ -329,7 +328,7 @@ mod tests {
     #[test]
     fn every_call_there_is_has_one_rule() {
         let sorted = TABLE.windows(2).all(|pair| pair[0].path < pair[1].path);
-        assert!(sorted, "G4: the table is searched by halves");
+        assert!(sorted, "E4: the table is searched by halves");
         let mut known = 0;
         for bytes in [DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET] {
             let files = FileDescriptorSet::decode(bytes).unwrap().file;
@@ -338,7 +337,7 @@ mod tests {
                     for method in &service.method {
                         let path =
                             format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                        let rule = find(&path).unwrap_or_else(|| panic!("G4: no rule for {path}"));
+                        let rule = find(&path).unwrap_or_else(|| panic!("E4: no rule for {path}"));
                         let is_stream = matches!(rule.kind, Kind::Stream);
                         assert_eq!(method.server_streaming(), is_stream, "{path}");
                         known += 1;

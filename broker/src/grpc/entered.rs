@@ -1,8 +1,8 @@
 //! A caller inside a workspace that it may see: the only way from a handler to a workspace.
 //!
-//! - **G6** Nothing is asked of a workspace that the caller's token does not have; for such a
+//! - **E6** Nothing is asked of a workspace that the caller's token does not have; for such a
 //!   caller it is as if it were not there.
-//! - **G7** Nothing is done as a role that the token does not have, and nothing as a person
+//! - **E7** Nothing is done as a role that the token does not have, and nothing as a person
 //!   without the right to steer.
 
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Entered {
         self.caller.node.as_ref().map(|(node, _)| node)
     }
 
-    /// Carries out a command as far as the caller may (G7).
+    /// Carries out a command as far as the caller may (E7).
     pub(super) async fn execute(
         &self,
         key: Option<(IdempotencyKey, Hash)>,

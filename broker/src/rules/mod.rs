@@ -16,7 +16,7 @@
 //! - **W2** Sequences of applied records increase by one.
 //! - **W3** A command takes effect at most once per token and idempotency key (see [`clients`]).
 //! - **W4** A refused command changes nothing: `decide` borrows.
-//! - **T1…T4** of [`turn`], **D1…D3** of [`directory`], **K1…K3** of [`access`].
+//! - **T1…T4** of [`turn`], **D1…D3** of [`directory`], **R1…R3** of [`access`].
 //!
 //! **Architecture invariant:** no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/tidy.rs` holds it to that.

@@ -1,8 +1,8 @@
 //! Who has how many connections, and who must wait outside.
 //!
-//! - **N1** Connections, strangers among them, and both of one address are never more than
+//! - **V1** Connections, strangers among them, and both of one address are never more than
 //!   [`Shares`] says.
-//! - **N2** Strangers keep nobody out, neither other addresses nor others at their own: the oldest
+//! - **V2** Strangers keep nobody out, neither other addresses nor others at their own: the oldest
 //!   of the newcomer's address gives way once that has its share, else the oldest of whoever has
 //!   most. Whoever has a token shows it long before it is the oldest.
 //!
@@ -164,7 +164,7 @@ impl Counts {
         let Shares { connections, strangers, .. } = self.shares;
         assert!(
             self.connections <= connections && self.strangers <= strangers,
-            "N1: {} connections, {} strangers",
+            "V1: {} connections, {} strangers",
             self.connections,
             self.strangers
         );

@@ -98,9 +98,7 @@ fn every_toolset_has_a_name_the_broker_takes() {
 #[test]
 fn every_problem_of_a_file_is_found_with_its_line() {
     assert_eq!(
-        problems(
-            "lisen = \"x\"\nlease = 15\n\nbroker_listen = \"0.0.0.0:1\"\nworkspace = \"a b\"\n"
-        ),
+        problems("lisen = \"x\"\nlease = 15\n\nbroker_listen = \"7420\"\nworkspace = \"a b\"\n"),
         [
             "2: `lease` takes a text in quotes, not this integer",
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
@@ -109,8 +107,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
              tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
-            "4: `broker_listen` is 0.0.0.0:1: listening off loopback needs TLS and tokens, which \
-             this release does not have yet; listen on 127.0.0.1 and tunnel to it",
+            "4: `broker_listen` is \"7420\"; it takes ADDRESS:PORT, such as 127.0.0.1:7421",
         ]
     );
     assert_eq!(

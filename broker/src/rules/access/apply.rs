@@ -47,10 +47,10 @@ impl Access {
                 if let Some(id) = &it.invitation
                     && let Some(invitation) = self.invitations.get_mut(id)
                 {
-                    assert!(!invitation.is_over(now), "K1: {id} was over when {} came", it.token);
-                    assert!(invitation.scope == it.scope, "K3: {id} granted less to {}", it.token);
+                    assert!(!invitation.is_over(now), "R1: {id} was over when {} came", it.token);
+                    assert!(invitation.scope == it.scope, "R3: {id} granted less to {}", it.token);
                     let earlier = invitation.used.replace((it.token.clone(), now));
-                    assert!(earlier.is_none(), "K1: {id} made {earlier:?} and {}", it.token);
+                    assert!(earlier.is_none(), "R1: {id} made {earlier:?} and {}", it.token);
                 }
                 let token = Token {
                     secret: it.secret,
@@ -64,11 +64,11 @@ impl Access {
                     revoked: None,
                 };
                 let earlier = self.tokens.insert(it.token.clone(), token);
-                assert!(earlier.is_none(), "K3: {} was issued before: {earlier:?}", it.token);
+                assert!(earlier.is_none(), "R3: {} was issued before: {earlier:?}", it.token);
             }
             Event::TokenRotated { token, secret, old_until } => {
                 if let Some(it) = self.tokens.get_mut(token) {
-                    assert!(it.is_good(now), "K2: {token} was rotated after its end");
+                    assert!(it.is_good(now), "R2: {token} was rotated after its end");
                     it.old = Some((it.secret, *old_until));
                     it.secret = *secret;
                     it.rotated = Some(now);

@@ -88,7 +88,7 @@ impl Access {
         Ok(done((!it.is_withdrawn).then(withdrawn)))
     }
 
-    /// K1. Whoever joined may ask again with the same secret, until the token is over.
+    /// R1. Whoever joined may ask again with the same secret, until the token is over.
     fn decide_join(&self, now: Timestamp, it: &Join) -> Result<Decision, Rejection> {
         let id: InvitationId = it.code.short().parse().expect("hexadecimal is an id");
         let found = self.invitations.get(&id).filter(|open| open.code == it.code);
@@ -172,7 +172,7 @@ impl Access {
         Ok(Decision::new(vec![Event::TokenIssued(issued).into()], reply))
     }
 
-    /// K3. A secret that the token had before is refused: an old call that arrives late must not
+    /// R3. A secret that the token had before is refused: an old call that arrives late must not
     /// undo a newer rotation.
     fn decide_rotate(&self, now: Timestamp, it: &Rotate) -> Result<Decision, Rejection> {
         let token = self.token(&it.token)?;
@@ -216,7 +216,7 @@ impl Access {
 }
 
 impl Invitation {
-    /// Whether nobody can join with it any more, used or not (K1).
+    /// Whether nobody can join with it any more, used or not (R1).
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         self.is_withdrawn || self.expires <= now
     }

@@ -5,9 +5,9 @@
 //! again is recognised by them and needs no idempotency key. A code names its invitation and a
 //! first secret its token: their ids are the first 64 bits of these hashes.
 //!
-//! - **K1** A code makes at most one token, and none after its invitation expired or was withdrawn.
-//! - **K2** A token that was revoked or has expired is never good again.
-//! - **K3** Scope and expiry, once granted, do not change: a rotation only changes the secret.
+//! - **R1** A code makes at most one token, and none after its invitation expired or was withdrawn.
+//! - **R2** A token that was revoked or has expired is never good again.
+//! - **R3** Scope and expiry, once granted, do not change: a rotation only changes the secret.
 //!
 //! The last token that may administer can be revoked like any other: whoever starts the broker
 //! can make a new one.
@@ -84,7 +84,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether its bearer may still act (K2).
+    /// Whether its bearer may still act (R2).
     pub fn is_good(&self, now: Timestamp) -> bool {
         self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
     }

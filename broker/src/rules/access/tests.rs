@@ -141,7 +141,7 @@ impl Story {
                 self.granted.insert(it.token.clone(), (it.scope.clone(), it.expires));
                 if let Some(invitation) = &it.invitation {
                     let earlier = self.made.insert(invitation.clone(), it.token.clone());
-                    assert_eq!(earlier, None, "K1: {invitation} made another before");
+                    assert_eq!(earlier, None, "R1: {invitation} made another before");
                 }
             }
         }
@@ -150,12 +150,12 @@ impl Story {
     fn check_invariants(&mut self) {
         for (id, token) in &self.access.tokens {
             let is_good = token.is_good(self.now);
-            assert!(!is_good || !self.over.contains(id), "K2: {id} is good again");
+            assert!(!is_good || !self.over.contains(id), "R2: {id} is good again");
             if !is_good {
                 self.over.insert(id.clone());
             }
             let granted = (token.scope.clone(), token.expires);
-            assert_eq!(Some(&granted), self.granted.get(id), "K3: {id}");
+            assert_eq!(Some(&granted), self.granted.get(id), "R3: {id}");
         }
     }
 

@@ -191,7 +191,7 @@ impl System {
         self.check(now);
     }
 
-    /// K1.
+    /// R1.
     fn note(&mut self, record: &Record) {
         for event in &record.events {
             let Event::Access(event) = event else { panic!("not of access: {event:?}") };
@@ -201,25 +201,25 @@ impl System {
             let access::Event::TokenIssued(it) = event else { continue };
             self.granted.insert(it.token.clone(), (it.scope.clone(), it.expires));
             let Some(id) = &it.invitation else { continue };
-            assert!(!self.withdrawn.contains(id), "K1: {id} was withdrawn");
+            assert!(!self.withdrawn.contains(id), "R1: {id} was withdrawn");
             let invitation = &self.access().invitations[id];
-            assert!(record.time < invitation.expires, "K1: {id} had expired");
-            assert_eq!(it.scope, invitation.scope, "K3: {id} granted something else");
-            assert_eq!(self.made.insert(id.clone(), it.token.clone()), None, "K1: {id}");
+            assert!(record.time < invitation.expires, "R1: {id} had expired");
+            assert_eq!(it.scope, invitation.scope, "R3: {id} granted something else");
+            assert_eq!(self.made.insert(id.clone(), it.token.clone()), None, "R1: {id}");
         }
     }
 
-    /// K2, K3.
+    /// R2, R3.
     fn check(&mut self, now: Timestamp) {
         let mut over = Vec::new();
         for (id, token) in &self.access().tokens {
             if !token.is_good(now) {
                 over.push(id.clone());
             } else {
-                assert!(!self.over.contains(id), "K2: {id} is good again");
+                assert!(!self.over.contains(id), "R2: {id} is good again");
             }
             let granted = (token.scope.clone(), token.expires);
-            assert_eq!(self.granted.get(id), Some(&granted), "K3: {id}");
+            assert_eq!(self.granted.get(id), Some(&granted), "R3: {id}");
             let secrets = (0..10).filter(|number| token.knows(&secret(*number), now));
             assert!(secrets.count() <= 2, "{id} has more than two secrets");
         }
