@@ -36,8 +36,11 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// Between signs of life on a connection that only listens.
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// Between two pings on a connection, and for the answer to one: how soon a broker is missed
+/// that vanished without a word. Asked for when nothing is sent, too, since a stream that is only
+/// listened to is nothing sent.
+const PING_EVERY: Duration = Duration::from_secs(5);
+const PONG_WITHIN: Duration = Duration::from_secs(5);
 
 /// What calls go through; it shows the token with each of them.
 pub type Channel = InterceptedService<tonic::transport::Channel, Bearer>;
@@ -198,7 +201,9 @@ where
     Endpoint::from_shared(plain)?
         .origin(origin)
         .timeout(ANSWER_WITHIN)
-        .http2_keep_alive_interval(KEEP_ALIVE)
+        .http2_keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PONG_WITHIN)
+        .keep_alive_while_idle(true)
         .connect_with_connector(tower::service_fn(take))
         .await
 }
