@@ -11,9 +11,10 @@ test: sdk
 	cargo test --workspace --no-fail-fast -- --include-ignored
 
 # The crash, power-cut, damage and storm tests with many more rounds; beside them, waits of 25
-# minutes over each transport.
+# minutes over each transport, and five minutes of broken networks between machines.
 soak: sdk
 	TASUKI_ROUNDS=200 TASUKI_CUTS=100 TASUKI_TRIALS=200 TASUKI_WAIT_SECS=1500 \
+		TASUKI_CHAOS_SECS=300 \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored
 
 # Each figure beside the limit measured in the same run.

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod agents;
+mod chance;
 mod copies;
 mod crash;
 mod guarded;

@@ -29,7 +29,8 @@ use self::{
 };
 use crate::{
     agents::Transport,
-    crash::{Chance, accepted},
+    chance::Chance,
+    crash::accepted,
     http::Http,
     process::{PATIENCE, Process, soon},
 };
