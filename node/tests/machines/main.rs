@@ -21,6 +21,7 @@ mod links;
 mod machine;
 mod net;
 mod process;
+mod readme;
 mod seat;
 mod turns;
 mod world;
