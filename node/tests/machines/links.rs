@@ -106,9 +106,8 @@ async fn whoever_watches_is_not_left_on_a_dead_connection() {
     let Some(world) = World::new(&["A", "B"]).await else { return };
     let a = world.seat(0, "A", Transport::Session).await;
     let desk = &world.nodes[1].desk;
-    let (_watch, path) = desk.write("tasuki watch --from 1 --json", "feed").await;
+    let (_watch, path) = desk.watch().await;
     let handovers = || std::fs::read_to_string(&path).unwrap().matches("handed_over").count();
-    until(async || path.metadata().is_ok_and(|it| it.len() != 0)).await;
     let from = world.nodes[1].log_end();
     world.net.trouble(world.place(1), Way::In, Trouble::Reset).await;
     assert_eq!(a.turn().await, 1);

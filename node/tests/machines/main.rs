@@ -11,6 +11,7 @@ mod agents;
 #[path = "../edges/chance.rs"]
 mod chance;
 mod chaos;
+mod clocks;
 mod copies;
 mod delay;
 #[path = "../mcp/http.rs"]

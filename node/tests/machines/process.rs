@@ -119,13 +119,15 @@ impl Desk {
         said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Starts a program that writes what it has to say into a file of the home.
-    pub(crate) async fn write(&self, line: &str, name: &str) -> (Child, PathBuf) {
-        let path = self.home.join(name);
-        let mut command = self.command(line, &BTreeMap::new());
+    /// Follows the feed from its beginning into a file of the home. The first record is there.
+    pub(crate) async fn watch(&self) -> (Child, PathBuf) {
+        let path = self.home.join("feed");
+        let mut command = self.command("tasuki watch --from 1 --json", &BTreeMap::new());
         command.stdout(File::create(&path).unwrap());
         command.stderr(File::create(path.with_extension("log")).unwrap());
-        (self.place.machine.on(async move { command.spawn().unwrap() }).await, path)
+        let child = self.place.machine.on(async move { command.spawn().unwrap() }).await;
+        until(async || path.metadata().unwrap().len() != 0).await;
+        (child, path)
     }
 
     /// Starts a program that stays.
@@ -179,7 +181,7 @@ impl Process {
         (self.child, self.lines) = (Some(child), Some(lines));
     }
 
-    fn log_path(&self) -> PathBuf {
+    pub(crate) fn log_path(&self) -> PathBuf {
         let program = self.line.split(' ').next().unwrap();
         self.desk.home.join(format!("{program}.log"))
     }

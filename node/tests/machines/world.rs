@@ -1,6 +1,6 @@
 //! A broker on one machine, and nodes on others.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::Ipv4Addr, path::Path, time::Duration};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -108,6 +108,15 @@ impl World {
         let roles = status["roles"].as_array().into_iter().flatten();
         let mut of = roles.filter(|it| it["role"] == role);
         of.any(|it| it["waits"].as_array().is_some_and(|waits| !waits.is_empty()))
+    }
+
+    /// A desk that has not joined.
+    pub(crate) async fn guest(&self, name: &str) -> Desk {
+        Desk::new(self.net.place(name).await, self.dir.path())
+    }
+
+    pub(crate) fn host_home(&self) -> &Path {
+        &self.broker.desk.home
     }
 
     pub(crate) fn place(&self, node: usize) -> &Place {

@@ -154,11 +154,11 @@ async fn histories(desk: &Desk) -> Histories {
     all
 }
 
-/// Starts to follow the feed at each desk, from its beginning.
+/// Follows the feed at each desk.
 async fn follow(desks: &[Desk]) -> Vec<(tokio::process::Child, PathBuf)> {
     let mut all = Vec::new();
     for desk in desks {
-        all.push(desk.write("tasuki watch --from 1 --json", "feed").await);
+        all.push(desk.watch().await);
     }
     all
 }
