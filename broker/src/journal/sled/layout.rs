@@ -100,7 +100,7 @@ impl Key {
 }
 
 fn workspace(bytes: &[u8]) -> Option<WorkspaceId> {
-    std::str::from_utf8(bytes).ok()?.parse().ok()
+    WorkspaceId::of_journal(std::str::from_utf8(bytes).ok()?).ok()
 }
 
 fn number(bytes: &[u8]) -> Option<u16> {
@@ -182,4 +182,28 @@ pub(super) fn parts(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
         let from = usize::from(part) * PART_BYTES_MAX;
         (part, &bytes[from..bytes.len().min(from + PART_BYTES_MAX)])
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_every_workspace_is_read_back() {
+        for workspace in [WorkspaceId::system(), "default".parse().expect("an id")] {
+            let key = || BodyKey("main/1".to_owned());
+            assert_eq!(
+                Key::parse(&head_key(&workspace)),
+                Some(Key::Head { workspace: workspace.clone() })
+            );
+            assert_eq!(
+                Key::parse(&snapshot_key(&workspace, 7, 3)),
+                Some(Key::Snapshot { workspace: workspace.clone(), sequence: 7, part: 3 })
+            );
+            assert_eq!(
+                Key::parse(&body_key(&workspace, &key(), 2)),
+                Some(Key::Body { workspace: workspace.clone(), key: key(), part: 2 })
+            );
+        }
+    }
 }
