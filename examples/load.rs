@@ -43,6 +43,8 @@ enum What {
     Many,
     /// One caller
     One,
+    /// The same with TLS and a token, beside without.
+    Guarded,
     /// An MCP call that changes nothing
     Stack,
     /// From one MCP client to the other
@@ -84,6 +86,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
         let figures: Vec<Figure> = match what {
             What::Many => calls::many(&sizes).await?,
             What::One => calls::one(&sizes).await?,
+            What::Guarded => calls::guarded(&sizes).await?,
             What::Stack => stack::calls(&sizes).await?,
             What::Relay => relay::handover(&sizes).await?,
             What::Waits => waits::parked(&sizes).await?,

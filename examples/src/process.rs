@@ -101,6 +101,16 @@ impl Process {
         Self::start(command, "broker gRPC").await
     }
 
+    /// The same with TLS and tokens.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn guarded_broker(data: &Path) -> Result<Self> {
+        let mut command = Command::new(program("tasuki-broker")?);
+        command.args(["serve", "--secure", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+        Self::start(command, "broker gRPC").await
+    }
+
     /// `tasuki node` with one role, on a data directory.
     ///
     /// # Errors

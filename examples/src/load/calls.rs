@@ -1,13 +1,24 @@
 //! Durable commands through gRPC: many callers at once, and one alone.
 
-use std::{path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tasuki_broker::{
+    admin::AdminFile,
+    config::FOLDER,
+    tls::{self, ALPN_H2, Trusting},
+};
+use tasuki_proto::invitation::Trust;
 use tasuki_proto::wire::{
     Caller, CreateLoopRequest, HandOverRequest, IdempotencyKey, turn_loop_client::TurnLoopClient,
 };
-use tokio::{process::Command, task::JoinSet, time::Instant};
-use tonic::transport::Channel;
+use tokio::{net::TcpStream, process::Command, task::JoinSet, time::Instant};
+use tonic::{
+    Request,
+    metadata::{Ascii, MetadataValue},
+    transport::{Channel, Endpoint, Uri},
+};
 
 use super::{
     Figure, Quantity, Sizes, Target,
@@ -31,6 +42,8 @@ const TEXT_BYTES: usize = 225;
 /// Hands over again and again in a loop of its own, playing both roles.
 struct Agent {
     turns: TurnLoopClient<Channel>,
+    /// Shown with each call.
+    token: Option<MetadataValue<Ascii>>,
     caller: Caller,
     name: String,
     counter: u64,
@@ -41,6 +54,7 @@ impl Agent {
         let workspace = format!("w{}", number % WORKSPACES);
         Self {
             turns: TurnLoopClient::new(channel),
+            token: None,
             caller: Caller { workspace, ..Caller::default() },
             name: format!("loop-{number}"),
             counter: 0,
@@ -52,6 +66,14 @@ impl Agent {
         Some(IdempotencyKey { client_id: self.name.clone(), counter: self.counter })
     }
 
+    fn shows<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(token) = &self.token {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        request
+    }
+
     async fn open(&mut self) -> Result<()> {
         let request = CreateLoopRequest {
             caller: Some(self.caller.clone()),
@@ -59,6 +81,7 @@ impl Agent {
             r#loop: self.name.clone(),
             participants: vec!["A".to_owned(), "B".to_owned()],
         };
+        let request = self.shows(request);
         self.turns.create_loop(request).await?;
         Ok(())
     }
@@ -76,6 +99,7 @@ impl Agent {
             turn: self.counter - 1,
             ..HandOverRequest::default()
         };
+        let request = self.shows(request);
         self.turns.hand_over(request).await?;
         Ok(())
     }
@@ -210,5 +234,69 @@ pub async fn one(sizes: &Sizes) -> Result<Vec<Figure>> {
         limit: Some(("echo + append".into(), Quantity::Micros(median(&mut limits)))),
         score: median(&mut ratios),
         target: Target::AtMost(1.3),
+    }])
+}
+
+/// Somebody who calls a guarded broker as its administrator, over TLS.
+async fn bearer(data: &Path) -> Result<Agent> {
+    let admin = AdminFile::read(&data.join(FOLDER))?.ok_or("the broker wrote no admin.json")?;
+    let pin = admin.fingerprint.as_deref().ok_or("the broker is open")?.parse()?;
+    let connector = Trusting::new(Trust::Pinned(pin)).connector(&[ALPN_H2])?;
+    let address: SocketAddr = admin.url.trim_start_matches("https://").parse()?;
+    let connect = tower::service_fn(move |_: Uri| {
+        let connector = connector.clone();
+        async move {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let opened = tls::connect(&connector, stream, &address.ip().to_string()).await;
+            opened.map(TokioIo::new).map_err(std::io::Error::other)
+        }
+    });
+    let channel = Endpoint::from_shared(admin.url.clone())?.connect_with_connector(connect).await?;
+    let mut agent = Agent::new(channel, 0);
+    agent.token = Some(format!("Bearer {}", admin.token).parse()?);
+    Ok(agent)
+}
+
+/// What TLS and a token cost one caller: the same handover with them and without, in turns.
+///
+/// # Errors
+/// When a call fails.
+pub async fn guarded(sizes: &Sizes) -> Result<Vec<Figure>> {
+    let (near, far) = (tempfile::tempdir_in(&sizes.dir)?, tempfile::tempdir_in(&sizes.dir)?);
+    let open = Process::broker(near.path()).await?;
+    let guarded = Process::guarded_broker(far.path()).await?;
+    let mut plain = agents(&open, 1).await?.remove(0);
+    let mut bearer = bearer(far.path()).await?;
+    plain.open().await?;
+    bearer.open().await?;
+    let (mut limits, mut values, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for run in 0..=sizes.runs {
+        let (mut without, mut with) = (Vec::new(), Vec::new());
+        for _ in 0..sizes.calls {
+            let began = Instant::now();
+            plain.hand_over().await?;
+            without.push(micros(began.elapsed()));
+            let began = Instant::now();
+            bearer.hand_over().await?;
+            with.push(micros(began.elapsed()));
+        }
+        if run == 0 {
+            // It warmed up.
+            continue;
+        }
+        let (limit, value) = (median(&mut without), median(&mut with));
+        limits.push(limit);
+        values.push(value);
+        ratios.push(value / limit);
+    }
+    open.stop().await?;
+    guarded.stop().await?;
+    Ok(vec![Figure {
+        name: "1 caller: durable handover, TLS and a token".into(),
+        value: Quantity::Micros(median(&mut values)),
+        limit: Some(("without them".into(), Quantity::Micros(median(&mut limits)))),
+        score: median(&mut ratios),
+        target: Target::None,
     }])
 }
