@@ -153,3 +153,34 @@ fn overloaded(limit: usize, what: &str) -> Status {
         "{limit} {what} of this token are under way already, which is its limit; try again shortly"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::access::Token;
+
+    #[test]
+    fn words_of_one_token_on_their_way_are_bounded_and_given_back() {
+        let secret = tasuki_proto::token::Secret::new([7; 32]).hash();
+        let token = Token {
+            secret,
+            scope: Scope::all(),
+            label: String::new(),
+            issued: tasuki_proto::id::Timestamp::from_millis(1),
+            expires: None,
+            invitation: None,
+            old: None,
+            rotated: None,
+            revoked: None,
+        };
+        let grant = Grant::Token(Arc::new(Live::new("0011".parse().unwrap(), &token)));
+        let most = WORDS_PER_TOKEN_KIB_MAX * 1024 - 512 * 1024;
+        let held = grant.words(most).unwrap();
+        let largest = grant.words(512 * 1024).unwrap();
+        let refused = grant.words(1).unwrap_err();
+        assert_eq!(Reason::of(&refused), Some(Reason::Overloaded));
+        drop(largest);
+        assert!(grant.words(1).unwrap().is_some() && held.is_some());
+        assert!(Grant::Open.words(usize::MAX).unwrap().is_none());
+    }
+}

@@ -183,6 +183,16 @@ impl Bearer {
         client.streaming(request, http::uri::PathAndQuery::from_static(path), Raw).await
     }
 
+    /// A call whose message never comes.
+    pub(crate) async fn begin(&self, path: &'static str) -> Result<(), Status> {
+        let mut client = tonic::client::Grpc::new(self.channel.clone());
+        let ready = soon("the connection", client.ready()).await;
+        ready.map_err(|e| Status::unavailable(e.to_string()))?;
+        let request = self.show(Request::new(stream::pending::<Bytes>()));
+        let path = http::uri::PathAndQuery::from_static(path);
+        client.streaming(request, path, Raw).await.map(|_| ())
+    }
+
     /// The first message of the answer, or why there is none.
     pub(crate) async fn call(&self, path: &'static str, message: Bytes) -> Result<Bytes, Status> {
         let asked = async {

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use tasuki_broker::access::{STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX};
+use tasuki_broker::access::{
+    CALLS_PER_TOKEN_MAX, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX,
+};
 use tasuki_proto::{
     limits::PARTICIPANTS_MAX,
     token::Right,
     wire::{self, park_request::Ask, park_response::Outcome, waits_client::WaitsClient},
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Request;
 
@@ -105,6 +107,46 @@ async fn waits_of_a_token_are_bounded_over_all_its_streams() {
     let roles = wire::ListRolesResponse::decode(roles.unwrap()).unwrap().roles;
     assert_eq!(roles.iter().map(|it| it.waits.len()).sum::<usize>(), WAITS_PER_TOKEN_MAX);
     assert!(refusals.try_recv().is_err());
+}
+
+/// Calls whose message never comes: each holds its place.
+#[tokio::test]
+async fn calls_and_large_reads_of_a_token_are_bounded_and_anothers_are_not_touched() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let other = broker.token("w", &["A"], Right::ALL).await;
+    let other = broker.bearer(Some(&other.expose()));
+    for (path, limit) in [
+        ("/tasuki.v1.TurnLoop/GetLoop", CALLS_PER_TOKEN_MAX),
+        ("/tasuki.v1.TurnLoop/History", PAGES_PER_TOKEN_MAX),
+    ] {
+        let greedy = broker.token("w", &["A"], Right::ALL).await;
+        let greedy = broker.bearer(Some(&greedy.expose()));
+        let mut held = JoinSet::new();
+        for _ in 0..limit {
+            let greedy = greedy.clone();
+            held.spawn(async move { greedy.begin(path).await });
+        }
+        let ask = wire::GetLoopRequest { caller: caller("w"), r#loop: String::new() };
+        let ask: Bytes = ask.encode_to_vec().into();
+        let refused = async {
+            loop {
+                match greedy.unary(path, ask.clone()).await {
+                    Ok(_) => tokio::task::yield_now().await,
+                    Err(status) => return named(&status),
+                }
+            }
+        };
+        assert_eq!(soon("all places are taken", refused).await, "overloaded", "{path}");
+        other.unary(path, ask.clone()).await.unwrap();
+        held.shutdown().await;
+        let again = async {
+            while greedy.unary(path, ask.clone()).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("places are given back", again).await;
+    }
 }
 
 #[tokio::test]
