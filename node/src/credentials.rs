@@ -280,6 +280,12 @@ impl Credentials {
     }
 }
 
+/// Where the guarded broker of this very data directory was last reached from this machine.
+pub fn url_of_own_broker(data: &Path) -> Option<String> {
+    let own = AdminFile::read(&data.join(FOLDER)).ok()??;
+    own.fingerprint.map(|_| own.url)
+}
+
 /// The broker took [`Credentials::spare`] where it did not know the token: from here on it is
 /// the token. A file that tells of something else by now stays as it is.
 ///

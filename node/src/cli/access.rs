@@ -140,7 +140,7 @@ pub(super) fn check(config: &Config) -> Result<(), Failure> {
     }
     let joined = Joined::read(&config.data.value);
     let joined = joined.map_err(|why| Failure::local(format!("{why}.")))?;
-    let Some(joined) = joined.filter(|joined| joined.is_of(config.broker_url())) else {
+    let Some(joined) = joined.filter(|joined| joined.is_of(&config.broker_url())) else {
         return Ok(());
     };
     let may = format!(

@@ -17,7 +17,7 @@ use tonic::{Code, Response, Status};
 
 use super::{Failure, keys};
 use crate::{
-    config::{BROKER_DEFAULT, Config},
+    config::Config,
     credentials::{Credentials, keep_spare},
     paths::NodeFile,
 };
@@ -44,7 +44,7 @@ impl Broker {
         let told = config.broker.value.clone();
         let data = config.data.value.clone();
         let url = told.or_else(|| NodeFile::read(&data).map(|file| file.broker));
-        let url = url.unwrap_or_else(|| BROKER_DEFAULT.to_owned());
+        let url = url.unwrap_or_else(|| config.broker_url());
         Self { url, workspace: config.workspace.value.clone(), data }
     }
 

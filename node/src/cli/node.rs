@@ -70,7 +70,7 @@ impl Args {
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     access::check(config)?;
     let listener = hosting::listen("--listen", config.listen.value).await?;
-    let broker = config.broker_url().to_owned();
+    let broker = config.broker_url();
     let mut hosting = Hosting::start(config, broker, args.take_over, listener).await?;
     hosting.announce(None, output)?;
     tokio::select! {

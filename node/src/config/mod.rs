@@ -23,7 +23,10 @@ use tasuki_proto::id::{RoleId, WorkspaceId};
 pub use key::Key;
 pub use value::{LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
 
-use crate::{credentials::TOKEN_VARIABLE, paths};
+use crate::{
+    credentials::{self, TOKEN_VARIABLE},
+    paths,
+};
 
 /// The name of the configuration file.
 pub const FILE: &str = "tasuki.toml";
@@ -101,7 +104,8 @@ pub struct Config {
     pub workspace: Sourced<WorkspaceId>,
     pub listen: Sourced<SocketAddr>,
     pub broker_listen: Sourced<SocketAddr>,
-    /// `None`: ask the node's address file, else [`BROKER_DEFAULT`].
+    /// `None`: ask the node's address file, else the guarded broker of the same data directory,
+    /// else [`BROKER_DEFAULT`].
     pub broker: Sourced<Option<String>>,
     pub lease: Sourced<Duration>,
     /// `None`: by the table of clients.
@@ -193,8 +197,10 @@ impl Config {
     }
 
     /// The broker of a node that is started with this.
-    pub fn broker_url(&self) -> &str {
-        self.broker.value.as_deref().unwrap_or(BROKER_DEFAULT)
+    pub fn broker_url(&self) -> String {
+        let told = self.broker.value.clone();
+        let url = told.or_else(|| credentials::url_of_own_broker(&self.data.value));
+        url.unwrap_or_else(|| BROKER_DEFAULT.to_owned())
     }
 
     fn parse(
