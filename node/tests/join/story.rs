@@ -38,6 +38,21 @@ async fn two_machines_take_turns_after_a_line_each() {
     assert_eq!(access["expires_ms"], Value::Null);
 }
 
+/// Whoever can read the broker's data may do everything with it anyway.
+#[tokio::test]
+async fn on_the_broker_s_own_data_nobody_has_to_join() {
+    let place = tempfile::tempdir().unwrap();
+    let host = Host::new(place.path(), "host").await;
+    let _node = host.home.node().await;
+    until(async || {
+        let status = host.home.json("tasuki status").await;
+        status["nodes"][0]["is_present"] == true
+    })
+    .await;
+    let moved = host.home.says("tasuki loop handover --role A --summary s --instruction i").await;
+    assert!(moved.contains('B'), "{moved}");
+}
+
 /// The two kinds of secret a host gives away outlive its broker.
 #[tokio::test]
 async fn a_broker_that_starts_again_knows_everybody() {
