@@ -32,10 +32,13 @@ pub use self::grant::{
     CALLS_PER_TOKEN_MAX, Ended, Grant, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX,
     WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
-pub use self::live::Live;
 pub(crate) use self::{
     grant::{Kind, Place},
-    penalty::{FAILURES_PER_CONNECTION_MAX, Penalties, Penalty, network},
+    penalty::{FAILURES_PER_CONNECTION_MAX, network},
+};
+pub use self::{
+    live::Live,
+    penalty::{Penalties, Penalty},
 };
 use crate::{
     clock::Clock,
@@ -113,7 +116,7 @@ impl Tokens {
             clock,
             is_guarded,
             table: RwLock::default(),
-            penalties: Penalties::default(),
+            penalties: Penalties::new(0),
         });
         let tokens = Self { shared };
         tokens.refresh().await?;

@@ -1,4 +1,5 @@
-//! Failed authentications: each makes the next answer to the same address slower (E3).
+//! Failed authentications: each makes the next answer to the same address slower (E3). Of a broker
+//! and of a guarded node alike. Pure: time comes in as an argument.
 //!
 //! Guessing 256 bits is hopeless anyway; this keeps it from costing anything, and tells the host
 //! in its log that somebody tries. A good token is never slowed down: many nodes may share one
@@ -31,8 +32,13 @@ const HELD_BACK_MAX: usize = 16;
 /// Failures on one connection. Past it the connection is cut.
 pub(crate) const FAILURES_PER_CONNECTION_MAX: u32 = 8;
 
-#[derive(Debug, Default)]
-pub(crate) struct Penalties(Mutex<BTreeMap<IpAddr, Record>>);
+/// Who failed lately, by address.
+#[derive(Debug)]
+pub struct Penalties {
+    /// Failures of one address that are answered at once.
+    free: u32,
+    records: Mutex<BTreeMap<IpAddr, Record>>,
+}
 
 #[derive(Debug)]
 struct Record {
@@ -43,7 +49,7 @@ struct Record {
 
 /// What to do with a failure.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Penalty {
+pub enum Penalty {
     /// Answer after this long, then say so with [`Penalties::answered`].
     Delay(Duration),
     /// Cut the connection: enough answers are held back.
@@ -51,8 +57,13 @@ pub(crate) enum Penalty {
 }
 
 impl Penalties {
+    /// `free` failures of one address are answered at once: people mistype, programs probe.
+    pub fn new(free: u32) -> Self {
+        Self { free, records: Mutex::default() }
+    }
+
     /// Counts a failure from `address`; says how many there were.
-    pub(crate) fn failed(&self, address: IpAddr, now: Timestamp) -> (Penalty, u32) {
+    pub fn failed(&self, address: IpAddr, now: Timestamp) -> (Penalty, u32) {
         let address = network(address);
         let mut records = self.lock();
         if ADDRESSES_MAX <= records.len() && !records.contains_key(&address) {
@@ -72,20 +83,22 @@ impl Penalties {
             return (Penalty::Cut, record.failures);
         }
         record.held_back += 1;
-        let doublings = (record.failures - 1).min(16);
-        let delay_ms = (DELAY_MS_MIN << doublings).min(DELAY_MS_MAX);
+        let delay_ms = match record.failures.checked_sub(self.free + 1) {
+            None => 0,
+            Some(doublings) => (DELAY_MS_MIN << doublings.min(16)).min(DELAY_MS_MAX),
+        };
         (Penalty::Delay(Duration::from_millis(delay_ms)), record.failures)
     }
 
     /// An answer was held back long enough.
-    pub(crate) fn answered(&self, address: IpAddr) {
+    pub fn answered(&self, address: IpAddr) {
         if let Some(record) = self.lock().get_mut(&network(address)) {
             record.held_back = record.held_back.saturating_sub(1);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Record>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,7 +120,7 @@ mod tests {
 
     #[test]
     fn each_failure_is_answered_later_until_an_address_was_quiet() {
-        let penalties = Penalties::default();
+        let penalties = Penalties::new(2);
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         let delay = |ms| {
             let (penalty, _) = penalties.failed(address, at(ms));
@@ -115,14 +128,14 @@ mod tests {
             let Penalty::Delay(delay) = penalty else { panic!("cut") };
             delay.as_millis()
         };
-        let delays: Vec<_> = (0..9).map(delay).collect();
-        assert_eq!(delays, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!((delay(60_007), delay(60_008 + FORGIVEN_MS)), (5000, 50));
+        let delays: Vec<_> = (0..11).map(delay).collect();
+        assert_eq!(delays, [0, 0, 50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!((delay(60_009), delay(60_010 + FORGIVEN_MS)), (5000, 0));
     }
 
     #[test]
     fn only_so_many_answers_are_held_back_for_one_network() {
-        let penalties = Penalties::default();
+        let penalties = Penalties::new(0);
         let of = |last: u16| -> IpAddr { format!("2001:db8::{last}").parse().unwrap() };
         for i in 0..HELD_BACK_MAX {
             let (penalty, _) = penalties.failed(of(u16::try_from(i).unwrap()), at(0));
@@ -137,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_strangers_is_bounded() {
-        let penalties = Penalties::default();
+        let penalties = Penalties::new(0);
         for i in 0..2 * ADDRESSES_MAX {
             let address = IpAddr::V4(u32::try_from(i).unwrap().into());
             penalties.failed(address, at(i as u64));

@@ -13,9 +13,8 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use axum::{
@@ -31,17 +30,18 @@ use http::{
     request::Parts,
 };
 use http_body::Frame;
+use tasuki_broker::access::{Penalties, Penalty};
 use tasuki_proto::{
-    id::{RoleId, TokenId},
+    id::{RoleId, Timestamp, TokenId},
     token::{PREFIX, SECRET_BYTES, SecretHash, Token},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::{failures::Failures, server::refuse};
+use super::server::refuse;
 use crate::{
     agent_tokens::{AgentTokens, Bearing},
-    clock::Clock,
+    clock::{Clock, Moment},
 };
 
 /// The scheme of the header `Authorization`, in lower case.
@@ -53,6 +53,9 @@ const IN_QUERY: [&str; 2] = ["access_token", "token"];
 
 /// Why something breaks off.
 const NO_LONGER: &str = "the token is no longer good";
+
+/// Failures of one address that are answered at once: people mistype, clients probe.
+const FREE: u32 = 4;
 
 /// Of failures in a row each so many is worth a line in the log.
 const LOG_EVERY: u32 = 100;
@@ -111,7 +114,7 @@ pub(super) fn forbidden(why: &str) -> Response {
 #[derive(Debug)]
 pub(super) struct Bearers {
     live: RwLock<BTreeMap<TokenId, Live>>,
-    failures: Mutex<Failures>,
+    failures: Penalties,
     clock: Clock,
 }
 
@@ -134,7 +137,7 @@ enum Denied {
 
 impl Bearers {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { live: RwLock::default(), failures: Mutex::default(), clock }
+        Self { live: RwLock::default(), failures: Penalties::new(FREE), clock }
     }
 
     /// From here on `tokens` are good, and no others.
@@ -183,22 +186,40 @@ impl Bearers {
         }
     }
 
-    fn note(&self, from: IpAddr) -> (Duration, u32) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.note(self.clock.now(), from)
+    /// Counts a failure of an address. How long its answer waits, and which one it is.
+    fn failed(&self, from: IpAddr) -> (Penalty, u32) {
+        let since_start = self.clock.now().since(Moment::from_millis(0)).as_millis();
+        let now = Timestamp::from_millis(u64::try_from(since_start).unwrap_or(u64::MAX));
+        self.failures.failed(from, now)
     }
 
     /// What a request without a good token is told, and when.
     async fn deny(&self, denied: Denied, from: Option<Peer>) -> Response {
         if let Some(Peer(from)) = from {
-            let (delay, times) = self.note(from.ip());
+            let (penalty, times) = self.failed(from.ip());
             if times % LOG_EVERY == 1 {
                 let from = from.ip();
                 tracing::warn!(%from, times, ?denied, "a request without a good token was refused");
             }
-            tokio::time::sleep(delay).await;
+            // Enough answers are held back: this one ends its connection at once.
+            if let Penalty::Delay(delay) = penalty {
+                let _answered = Answered { failures: &self.failures, from: from.ip() };
+                tokio::time::sleep(delay).await;
+            }
         }
         denied.response()
+    }
+}
+
+/// Given back also when the caller goes away first.
+struct Answered<'a> {
+    failures: &'a Penalties,
+    from: IpAddr,
+}
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        self.failures.answered(self.from);
     }
 }
 

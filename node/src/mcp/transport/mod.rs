@@ -17,7 +17,6 @@ pub(super) mod stdio;
 
 mod early;
 mod events;
-mod failures;
 mod security;
 mod sse;
 mod streamable;
