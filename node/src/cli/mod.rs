@@ -14,6 +14,7 @@ mod events;
 mod failure;
 mod filebox;
 mod guarding;
+mod hosted;
 mod hosting;
 mod join;
 mod json;

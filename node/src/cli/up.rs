@@ -7,6 +7,7 @@ use tasuki_broker::{
 
 use super::{
     Failure, Flags, Output,
+    hosted::Hosted,
     hosting::{self, Hosting},
     stopped,
 };
@@ -24,55 +25,21 @@ use crate::config::{Config, Key};
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Where the node serves MCP [default: 127.0.0.1:7421]
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
+    #[command(flatten)]
+    hosted: Hosted,
     /// Where the broker serves gRPC [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS")]
     broker_listen: Option<String>,
-    /// Workspace [default: default]
-    #[arg(long, value_name = "NAME")]
-    workspace: Option<String>,
-    /// A role and its toolsets, in order; repeat for each [default: A and B]
-    #[arg(long = "role", value_name = "NAME[=SET,SET…]")]
-    roles: Vec<String>,
-    /// A role that several agents may play at once; repeat for each [default: none]
-    #[arg(long, value_name = "ROLE")]
-    shared: Vec<String>,
     /// How long after its holder's last sign of life a turn stays its own [default: 15m]
     #[arg(long, value_name = "DURATION")]
     lease: Option<String>,
-    /// Encrypt MCP and ask agents for tokens on a loopback address too; elsewhere it is always so
-    #[arg(long)]
-    secure: bool,
-    /// Name or address under which other machines reach this one
-    #[arg(long, value_name = "HOST")]
-    advertise: Option<String>,
-    /// Certificate of an authority in PEM for MCP, with --tls-key [default: one made here]
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<String>,
-    /// Its private key in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<String>,
-    /// How long one waiting call is held open [default: as long as the client allows]
-    #[arg(long, value_name = "DURATION")]
-    hold: Option<String>,
 }
 
 impl Args {
     pub(super) fn flags(&self, flags: &mut Flags) {
-        flags.set(Key::Listen, "--listen", self.listen.as_ref());
+        self.hosted.flags(flags);
         flags.set(Key::BrokerListen, "--broker-listen", self.broker_listen.as_ref());
-        flags.set(Key::Workspace, "--workspace", self.workspace.as_ref());
-        flags.set_all(Key::Roles, "--role", &self.roles);
-        flags.set_all(Key::Shared, "--shared", &self.shared);
         flags.set(Key::Lease, "--lease", self.lease.as_ref());
-        let secure = self.secure.then(|| "yes".to_owned());
-        flags.set(Key::Secure, "--secure", secure.as_ref());
-        flags.set(Key::Advertise, "--advertise", self.advertise.as_ref());
-        flags.set(Key::TlsCert, "--tls-cert", self.tls_cert.as_ref());
-        flags.set(Key::TlsKey, "--tls-key", self.tls_key.as_ref());
-        flags.set(Key::Hold, "--hold", self.hold.as_ref());
     }
 }
 

@@ -1,0 +1,50 @@
+//! What `tasuki up` and `tasuki node` are both told: roles, and how agents reach them.
+
+use super::Flags;
+use crate::config::Key;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Hosted {
+    /// Where the node serves MCP [default: 127.0.0.1:7421]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Workspace [default: default]
+    #[arg(long, value_name = "NAME")]
+    workspace: Option<String>,
+    /// A role and its toolsets, in order; repeat for each [default: A and B]
+    #[arg(long = "role", value_name = "NAME[=SET,SET…]")]
+    roles: Vec<String>,
+    /// A role that several agents may play at once; repeat for each [default: none]
+    #[arg(long, value_name = "ROLE")]
+    shared: Vec<String>,
+    /// Encrypt and ask for tokens on loopback addresses too; elsewhere it is always so
+    #[arg(long)]
+    secure: bool,
+    /// Name or address under which other machines reach this one
+    #[arg(long, value_name = "HOST")]
+    advertise: Option<String>,
+    /// Certificate of an authority in PEM, with --tls-key [default: one made here]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<String>,
+    /// Its private key in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<String>,
+    /// How long one waiting call is held open [default: as long as the client allows]
+    #[arg(long, value_name = "DURATION")]
+    hold: Option<String>,
+}
+
+impl Hosted {
+    pub(crate) fn flags(&self, flags: &mut Flags) {
+        flags.set(Key::Listen, "--listen", self.listen.as_ref());
+        flags.set(Key::Workspace, "--workspace", self.workspace.as_ref());
+        flags.set_all(Key::Roles, "--role", &self.roles);
+        flags.set_all(Key::Shared, "--shared", &self.shared);
+        let secure = self.secure.then(|| "yes".to_owned());
+        flags.set(Key::Secure, "--secure", secure.as_ref());
+        flags.set(Key::Advertise, "--advertise", self.advertise.as_ref());
+        flags.set(Key::TlsCert, "--tls-cert", self.tls_cert.as_ref());
+        flags.set(Key::TlsKey, "--tls-key", self.tls_key.as_ref());
+        flags.set(Key::Hold, "--hold", self.hold.as_ref());
+    }
+}
