@@ -29,12 +29,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::grant::{
-    CALLS_PER_TOKEN_MAX, Ended, Grant, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX,
-    WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
+    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Ended, Grant, PAGES_PER_TOKEN_MAX,
+    STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
 pub use self::live::Live;
 pub(crate) use self::{
-    grant::{Kind, Place},
+    grant::{Kind, Place, take_words},
     penalty::{FAILURES_PER_CONNECTION_MAX, Penalties, Penalty, network},
 };
 use crate::{
@@ -49,6 +49,10 @@ use crate::{
 /// From a revocation to the end of what the token had open, in milliseconds: streams are told why
 /// first, then connections are cut.
 pub const END_MS_MAX: u64 = 1000;
+
+/// Calls without a token under way on one connection: joining is one, and may be sent again. They
+/// wait for the disk, and all strangers together must leave room for those who administrate.
+pub(crate) const JOINS_PER_CONNECTION_MAX: u32 = 2;
 
 /// Between two looks for tokens that expired, in milliseconds.
 const SWEEP_MS: u64 = 250;
