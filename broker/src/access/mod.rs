@@ -202,7 +202,8 @@ impl Tokens {
         grant.is_ok_and(|grant| grant.covers(&access::Scope::all()))
     }
 
-    /// Makes a token that may do everything.
+    /// Makes a token that may do everything, in place of those that were made so before: whoever
+    /// needs another has lost them, or let others read them.
     ///
     /// # Errors
     /// When the system workspace does not answer.
@@ -211,6 +212,14 @@ impl Tokens {
         secret: SecretHash,
         label: &str,
     ) -> Result<TokenId, ExecuteError> {
+        let earlier = self.look().await?.tokens.into_iter().filter(|(_, it)| {
+            let is_made_here = it.invitation.is_none() && it.label == label;
+            is_made_here && it.scope == access::Scope::all() && it.revoked.is_none()
+        });
+        for (token, _) in earlier {
+            info!(%token, "revoked a token for administration that is no longer in use");
+            self.execute(access::Command::Revoke { token }, None).await?;
+        }
         let issue = access::Issue {
             secret,
             scope: access::Scope::all(),
