@@ -102,11 +102,9 @@ impl Live {
 
     /// Whether its bearer may still act.
     pub(super) fn check(&self, now: Timestamp) -> Result<(), Denied> {
-        if self.secrets().is_revoked {
-            return Err(Denied::Revoked);
-        }
         match self.expires {
             Some(expires) if expires <= now => Err(Denied::Expired),
+            Some(_) | None if self.secrets().is_revoked => Err(Denied::Revoked),
             Some(_) | None => Ok(()),
         }
     }

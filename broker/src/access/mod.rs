@@ -57,6 +57,10 @@ pub(crate) const JOINS_PER_CONNECTION_MAX: u32 = 2;
 /// Between two looks for tokens that expired, in milliseconds.
 const SWEEP_MS: u64 = 250;
 
+/// Between two records of what expired, in milliseconds: a broker that ends in between and starts
+/// with a clock that was set back takes up where its latest record was.
+const END_EXPIRED_MS: u64 = 2_000;
+
 /// Why a call is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
@@ -122,7 +126,12 @@ impl Tokens {
         let tokens = Self { shared };
         tokens.refresh().await?;
         let sweeping = tokens.clone();
-        tokio::spawn(stopping.run_until_cancelled_owned(async move { sweeping.sweep().await }));
+        let stopped = stopping.clone();
+        tokio::spawn(stopped.run_until_cancelled_owned(async move { sweeping.sweep().await }));
+        if is_guarded {
+            let ending = tokens.clone();
+            tokio::spawn(stopping.run_until_cancelled_owned(async move { ending.end().await }));
+        }
         Ok(tokens)
     }
 
@@ -187,8 +196,12 @@ impl Tokens {
             let request = Request { caller, key: None, command: Command::Access(command) };
             let workspaces = &tokens.shared.workspaces;
             let executed = workspaces.execute(&WorkspaceId::system(), request).await;
-            // What is refused changed nothing: strangers cannot make this work.
-            if !matches!(executed, Err(ExecuteError::Rejected(_))) {
+            // What changed nothing makes no work: strangers could ask for it again and again.
+            let is_known = match &executed {
+                Ok(executed) => executed.sequence <= tokens.table().sequence,
+                Err(error) => matches!(error, ExecuteError::Rejected(_)),
+            };
+            if !is_known {
                 tokens.refresh().await?;
             }
             executed
@@ -278,6 +291,18 @@ impl Tokens {
             }
         }
         Ok(())
+    }
+
+    /// Has written down what expired (K2). It also keeps the system workspace awake, and with it
+    /// the time that was.
+    async fn end(&self) {
+        let mut every = tokio::time::interval(Duration::from_millis(END_EXPIRED_MS));
+        loop {
+            every.tick().await;
+            if let Err(error) = self.execute(access::Command::EndExpired, None).await {
+                warn!(%error, "what expired is written down later");
+            }
+        }
     }
 
     /// Ends what tokens that expired have open.
