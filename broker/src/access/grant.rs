@@ -13,6 +13,10 @@ use tonic::Status;
 use super::Live;
 use crate::rules::access::{Roles, Scope};
 
+/// Connections of one token: an eighth of what one address has, since many nodes may share that.
+/// A node has one or two; past it the oldest is cut.
+pub const CONNECTIONS_PER_TOKEN_MAX: usize = 64;
+
 /// Calls of one token under way: a sixteenth of what one workspace admits. A node has 64 at most.
 pub const CALLS_PER_TOKEN_MAX: usize = 256;
 
@@ -25,7 +29,8 @@ pub const WAITS_PER_TOKEN_MAX: usize = 4096;
 /// Large answers (histories, lists) of one token being made at once: each may be 4 MiB.
 pub const PAGES_PER_TOKEN_MAX: usize = 8;
 
-/// Words of one token's commands on their way to the disk, in KiB: a quarter of what all share.
+/// Words of one token's calls that come in, or are on their way to the disk, in KiB: a quarter of
+/// what all share.
 pub const WORDS_PER_TOKEN_KIB_MAX: usize = 64 * 1024;
 
 /// What a call may do. Cheap to clone.
@@ -131,9 +136,8 @@ impl Grant {
     /// A place for a command's words, in bytes.
     pub(crate) fn words(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Status> {
         let Self::Token(live) = self else { return Ok(None) };
-        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        let place = live.words.clone().try_acquire_many_owned(kib);
-        place.map(Some).map_err(|_| overloaded(WORDS_PER_TOKEN_KIB_MAX, "KiB of words"))
+        let kib = bytes.div_ceil(1024);
+        take_words(&live.words, kib).map(Some)
     }
 
     /// Resolves once the token is no longer good.
@@ -143,6 +147,16 @@ impl Grant {
             Self::Token(live) => Box::pin(live.ended.clone().cancelled_owned()),
         }
     }
+}
+
+/// A place for so many KiB among a token's words.
+pub(crate) fn take_words(
+    words: &Arc<Semaphore>,
+    kib: usize,
+) -> Result<OwnedSemaphorePermit, Status> {
+    let kib = u32::try_from(kib).unwrap_or(u32::MAX);
+    let place = words.clone().try_acquire_many_owned(kib);
+    place.map_err(|_| overloaded(WORDS_PER_TOKEN_KIB_MAX, "KiB of words"))
 }
 
 /// The end of a grant.

@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CALLS_PER_TOKEN_MAX, Denied, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX,
-    WORDS_PER_TOKEN_KIB_MAX,
+    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Denied, PAGES_PER_TOKEN_MAX,
+    STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
 use crate::{
     rules::access::{Scope, Token},
@@ -102,11 +102,9 @@ impl Live {
 
     /// Whether its bearer may still act.
     pub(super) fn check(&self, now: Timestamp) -> Result<(), Denied> {
-        if self.secrets().is_revoked {
-            return Err(Denied::Revoked);
-        }
         match self.expires {
             Some(expires) if expires <= now => Err(Denied::Expired),
+            Some(_) | None if self.secrets().is_revoked => Err(Denied::Revoked),
             Some(_) | None => Ok(()),
         }
     }
@@ -146,7 +144,18 @@ impl Live {
         }
         let mut connections = self.connections();
         connections.retain(|other| 0 < other.strong_count());
+        // The oldest may be of a process that is gone without a word.
+        if CONNECTIONS_PER_TOKEN_MAX <= connections.len()
+            && let Some(oldest) = connections.remove(0).upgrade()
+        {
+            oldest.cut();
+        }
         connections.push(Arc::downgrade(peer));
+        drop(connections);
+        // It may have ended since it was looked at, and did not know of this connection.
+        if self.ended.is_cancelled() {
+            peer.cut_soon();
+        }
     }
 
     /// Tells its streams that it ended, then cuts its connections (E1).

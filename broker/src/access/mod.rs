@@ -29,11 +29,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::grant::{
-    CALLS_PER_TOKEN_MAX, Ended, Grant, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX,
-    WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
+    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Ended, Grant, PAGES_PER_TOKEN_MAX,
+    STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
 pub(crate) use self::{
-    grant::{Kind, Place},
+    grant::{Kind, Place, take_words},
     penalty::{FAILURES_PER_CONNECTION_MAX, network},
 };
 pub use self::{
@@ -53,8 +53,16 @@ use crate::{
 /// first, then connections are cut.
 pub const END_MS_MAX: u64 = 1000;
 
+/// Calls without a token under way on one connection: joining is one, and may be sent again. They
+/// wait for the disk, and all strangers together must leave room for those who administrate.
+pub(crate) const JOINS_PER_CONNECTION_MAX: u32 = 2;
+
 /// Between two looks for tokens that expired, in milliseconds.
 const SWEEP_MS: u64 = 250;
+
+/// Between two records of what expired, in milliseconds: a broker that ends in between and starts
+/// with a clock that was set back takes up where its latest record was.
+const END_EXPIRED_MS: u64 = 2_000;
 
 /// Why a call is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +129,12 @@ impl Tokens {
         let tokens = Self { shared };
         tokens.refresh().await?;
         let sweeping = tokens.clone();
-        tokio::spawn(stopping.run_until_cancelled_owned(async move { sweeping.sweep().await }));
+        let stopped = stopping.clone();
+        tokio::spawn(stopped.run_until_cancelled_owned(async move { sweeping.sweep().await }));
+        if is_guarded {
+            let ending = tokens.clone();
+            tokio::spawn(stopping.run_until_cancelled_owned(async move { ending.end().await }));
+        }
         Ok(tokens)
     }
 
@@ -186,8 +199,12 @@ impl Tokens {
             let request = Request { caller, key: None, command: Command::Access(command) };
             let workspaces = &tokens.shared.workspaces;
             let executed = workspaces.execute(&WorkspaceId::system(), request).await;
-            // What is refused changed nothing: strangers cannot make this work.
-            if !matches!(executed, Err(ExecuteError::Rejected(_))) {
+            // What changed nothing makes no work: strangers could ask for it again and again.
+            let is_known = match &executed {
+                Ok(executed) => executed.sequence <= tokens.table().sequence,
+                Err(error) => matches!(error, ExecuteError::Rejected(_)),
+            };
+            if !is_known {
                 tokens.refresh().await?;
             }
             executed
@@ -201,7 +218,8 @@ impl Tokens {
         grant.is_ok_and(|grant| grant.covers(&access::Scope::all()))
     }
 
-    /// Makes a token that may do everything.
+    /// Makes a token that may do everything, in place of those that were made so before: whoever
+    /// needs another has lost them, or let others read them.
     ///
     /// # Errors
     /// When the system workspace does not answer.
@@ -210,6 +228,14 @@ impl Tokens {
         secret: SecretHash,
         label: &str,
     ) -> Result<TokenId, ExecuteError> {
+        let earlier = self.look().await?.tokens.into_iter().filter(|(_, it)| {
+            let is_made_here = it.invitation.is_none() && it.label == label;
+            is_made_here && it.scope == access::Scope::all() && it.revoked.is_none()
+        });
+        for (token, _) in earlier {
+            info!(%token, "revoked a token for administration that is no longer in use");
+            self.execute(access::Command::Revoke { token }, None).await?;
+        }
         let issue = access::Issue {
             secret,
             scope: access::Scope::all(),
@@ -268,6 +294,18 @@ impl Tokens {
             }
         }
         Ok(())
+    }
+
+    /// Has written down what expired (K2). It also keeps the system workspace awake, and with it
+    /// the time that was.
+    async fn end(&self) {
+        let mut every = tokio::time::interval(Duration::from_millis(END_EXPIRED_MS));
+        loop {
+            every.tick().await;
+            if let Err(error) = self.execute(access::Command::EndExpired, None).await {
+                warn!(%error, "what expired is written down later");
+            }
+        }
     }
 
     /// Ends what tokens that expired have open.

@@ -121,7 +121,9 @@ impl Access for Service {
         let seen = access.invitations.iter().filter(|(_, it)| grant.covers(&it.scope));
         let mut seen: Vec<_> = seen.collect();
         seen.sort_by_key(|(id, it)| (std::cmp::Reverse(it.opened), *id));
-        let invitations = seen.into_iter().map(|(id, it)| invitation_message(id, it)).collect();
+        let now = self.door.tokens().now();
+        let message = |(id, it)| invitation_message(id, it, now);
+        let invitations = seen.into_iter().map(message).collect();
         Ok(Response::new(wire::ListInvitationsResponse { invitations }))
     }
 
@@ -269,7 +271,7 @@ impl Service {
             label: it.label.clone(),
             issued_ms: it.issued.as_millis(),
             expires_ms: render::ms(it.expires),
-            revoked_ms: render::ms(it.revoked),
+            revoked_ms: render::ms(it.revoked.filter(|at| it.expires.is_none_or(|end| *at < end))),
             invitation_id: render::text(it.invitation.as_ref()),
             rotated_ms: render::ms(it.rotated),
             last_used_ms: live.map_or(0, |live| live.used_ms()),
@@ -321,7 +323,8 @@ fn scope_message(it: &Scope) -> wire::Scope {
     }
 }
 
-fn invitation_message(id: &InvitationId, it: &Invitation) -> wire::Invitation {
+/// One that was withdrawn in time, and one that expired, are told apart until both would be over.
+fn invitation_message(id: &InvitationId, it: &Invitation, now: Timestamp) -> wire::Invitation {
     let misuse = |it: &access::Misuse| wire::Misuse {
         at_ms: it.at.as_millis(),
         address: it.address.clone(),
@@ -334,7 +337,7 @@ fn invitation_message(id: &InvitationId, it: &Invitation) -> wire::Invitation {
         expires_ms: it.expires.as_millis(),
         token_id: render::text(it.used.as_ref().map(|(token, _)| token)),
         used_ms: it.used.as_ref().map_or(0, |(_, at)| Timestamp::as_millis(*at)),
-        is_withdrawn: it.is_withdrawn,
+        is_withdrawn: it.is_withdrawn && now < it.expires,
         misuses: it.misuses.iter().map(misuse).collect(),
     }
 }

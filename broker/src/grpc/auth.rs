@@ -2,6 +2,8 @@
 //!
 //! - **E4** Every call is in [`TABLE`], and one that is not is refused.
 //! - **E5** What is refused here was not looked at: no message is decoded.
+//! - **E8** Messages that are on their way in are bounded: those of a stranger in number and size,
+//!   those of a token by its words.
 //!
 //! A token's workspace and roles are in the message, so they are checked where messages are
 //! parsed: in [`Entered`](super::entered), the only way to a workspace.
@@ -10,21 +12,27 @@ use std::{
     net::IpAddr,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
 use http_body::{Frame, SizeHint};
-use tasuki_proto::{reason::Reason, token::Right};
+use tasuki_proto::{limits::MESSAGE_BYTES_MAX, reason::Reason, token::Right};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 use tracing::{debug, warn};
 
 use crate::{
-    access::FAILURES_PER_CONNECTION_MAX,
-    access::{Denied, Ended, Grant, Kind, Penalty, Place, Tokens},
-    server::Peer,
+    access::{self, Denied, Ended, Grant, Kind, Penalty, Place, Tokens},
+    access::{FAILURES_PER_CONNECTION_MAX, JOINS_PER_CONNECTION_MAX},
+    server::{Joining, Peer},
 };
+
+const HEAD_BYTES: usize = 5;
+
+/// The message of whoever joins without a token, in bytes: two hashes and a label.
+const JOIN_BYTES_MAX: usize = 4 * 1024;
 
 /// What a call takes.
 #[derive(Debug, Clone, Copy)]
@@ -147,8 +155,19 @@ where
             }
         };
         request.extensions_mut().insert(grant.clone());
-        if matches!(grant, Grant::Open) {
-            return Box::pin(inner.call(request));
+        let Grant::Token(live) = &grant else {
+            return Box::pin(async move {
+                let _joining = match joining(&mut request, peer.as_ref()) {
+                    Ok(joining) => joining,
+                    Err(status) => return Ok(status.into_http()),
+                };
+                inner.call(request).await
+            });
+        };
+        // A stream's messages are small, and go on.
+        if find(request.uri().path()).is_none_or(|rule| rule.kind != Kind::Stream) {
+            let words = Arc::clone(&live.words);
+            request = request.map(|body| Incoming::wrap(body, Allowed::Words(words)));
         }
         Box::pin(async move {
             let mut ended = grant.ended();
@@ -197,6 +216,27 @@ impl<S> Guarded<S> {
         let place = grant.enter(rule.kind).map_err(Refused::Known)?;
         Ok((grant, place))
     }
+}
+
+/// Bounds what is taken of a call that shows no token, where tokens are asked for; on an open
+/// broker only joining, which there comes to nothing anyway.
+fn joining(
+    request: &mut Request<Body>,
+    peer: Option<&Arc<Peer>>,
+) -> Result<Option<Joining>, Status> {
+    let is_open = |rule: &Rule| rule.takes == Takes::Nothing;
+    if !find(request.uri().path()).is_some_and(is_open) {
+        return Ok(None);
+    }
+    let body = std::mem::take(request.body_mut());
+    *request.body_mut() = Incoming::wrap(body, Allowed::Bytes(JOIN_BYTES_MAX));
+    let Some(peer) = peer else { return Ok(None) };
+    peer.join().map(Some).ok_or_else(|| {
+        Reason::Overloaded.status(format!(
+            "{JOINS_PER_CONNECTION_MAX} calls without a token are under way on this connection \
+             already; try again shortly"
+        ))
+    })
 }
 
 /// The token that a call shows, if it shows one.
@@ -275,6 +315,87 @@ struct HeldBack<'a> {
 impl Drop for HeldBack<'_> {
     fn drop(&mut self) {
         self.tokens.penalties().answered(self.address);
+    }
+}
+
+/// How much may still come in of a call.
+enum Allowed {
+    /// So many bytes.
+    Bytes(usize),
+    /// As much as its token has under way besides leaves room for, in KiB.
+    Words(Arc<Semaphore>),
+}
+
+/// A request of which no more is taken than is allowed (G8).
+struct Incoming {
+    body: Body,
+    bytes: usize,
+    /// What its message begins with (gRPC over HTTP/2): compressed or not, and its length.
+    head: [u8; HEAD_BYTES],
+    allowed: Allowed,
+    /// KiB taken of the token's words, given back with this.
+    words: Option<OwnedSemaphorePermit>,
+}
+
+impl Incoming {
+    fn wrap(body: Body, allowed: Allowed) -> Body {
+        Body::new(Self { body, bytes: 0, head: [0; HEAD_BYTES], allowed, words: None })
+    }
+
+    /// The announced length counts at once, because memory is set aside for it at once.
+    fn take(&mut self, data: &[u8]) -> Result<(), Status> {
+        let missing = HEAD_BYTES.saturating_sub(self.bytes).min(data.len());
+        self.head[HEAD_BYTES.min(self.bytes)..][..missing].copy_from_slice(&data[..missing]);
+        self.bytes = self.bytes.saturating_add(data.len());
+        let [_, length @ ..] = self.head;
+        let announced = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        let bytes = if self.bytes < HEAD_BYTES { 0 } else { announced }.max(self.bytes);
+        match &self.allowed {
+            Allowed::Bytes(most) if bytes <= *most => Ok(()),
+            Allowed::Bytes(most) => {
+                Err(Status::out_of_range(format!("the message has more than {most} bytes")))
+            }
+            Allowed::Words(words) => {
+                let taken = self.words.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+                // What is longer is refused when it is read.
+                let bytes = bytes.min(MESSAGE_BYTES_MAX);
+                let more = bytes.div_ceil(1024).saturating_sub(taken);
+                let more = access::take_words(words, more)?;
+                match &mut self.words {
+                    Some(words) => words.merge(more),
+                    None => self.words = Some(more),
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl http_body::Body for Incoming {
+    type Data = bytes::Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Status>>> {
+        let this = &mut *self;
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+            && let Err(status) = this.take(data)
+        {
+            return Poll::Ready(Some(Err(status)));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -31,6 +31,10 @@ pub use self::auth::{Guard, Guarded};
 use self::entered::Door;
 use crate::{access::Tokens, workspace::Workspaces};
 
+/// A message without texts that agents wrote, in bytes: 64 roles with 16 toolsets each, of names
+/// as long as may be. What is announced is set aside at once, so it may not be announced larger.
+const QUESTION_BYTES_MAX: usize = 128 * 1024;
+
 /// What every service shares.
 #[derive(Debug, Clone)]
 struct Service {
@@ -57,22 +61,22 @@ pub fn routes(
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let directory = DirectoryServer::new(service.clone())
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_decoding_message_size(QUESTION_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let waits = WaitsServer::new(service.clone())
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_decoding_message_size(QUESTION_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let feed = FeedServer::new(service.clone())
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_decoding_message_size(QUESTION_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let access = AccessServer::new(service.clone())
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_decoding_message_size(QUESTION_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Ok(Routes::new(turn_loop)
         .add_service(access)
         .add_service(directory)
         .add_service(waits)
         .add_service(feed)
-        .add_service(health::server(service))
-        .add_service(reflection.build_v1()?))
+        .add_service(health::server(service).max_decoding_message_size(QUESTION_BYTES_MAX))
+        .add_service(reflection.build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX)))
 }

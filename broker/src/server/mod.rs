@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::advertise::Advertised;
+pub(crate) use self::peer::Joining;
 pub use self::{
     limits::{
         CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, SILENT_MS_MAX, STALLED_MS_MAX,

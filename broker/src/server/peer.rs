@@ -14,6 +14,7 @@ use tasuki_proto::id::TokenId;
 use tokio_util::sync::CancellationToken;
 
 use super::places::Place;
+use crate::access::JOINS_PER_CONNECTION_MAX;
 
 /// Tokens shown on one connection that are remembered. A connection that shows more is cut: a
 /// node has one, a proxy in front of many nodes is not foreseen.
@@ -28,6 +29,7 @@ pub struct Peer {
     pub address: SocketAddr,
     cut: CancellationToken,
     failures: AtomicU32,
+    joining: AtomicU32,
     bearers: Mutex<BTreeSet<TokenId>>,
     /// Its connection's, which may be gone while a call is still answered.
     place: Weak<Place>,
@@ -39,6 +41,7 @@ impl Peer {
             address,
             cut: CancellationToken::new(),
             failures: AtomicU32::new(0),
+            joining: AtomicU32::new(0),
             bearers: Mutex::default(),
             place: Weak::new(),
         }
@@ -74,6 +77,13 @@ impl Peer {
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// A place for a call without a token; `None` when as many are under way as may be.
+    pub(crate) fn join(self: &Arc<Self>) -> Option<Joining> {
+        let place = Joining(Arc::clone(self));
+        let others = self.joining.fetch_add(1, Ordering::Relaxed);
+        (others < JOINS_PER_CONNECTION_MAX).then_some(place)
+    }
+
     /// Notes that a good token was shown here; whether it is the first time.
     pub(crate) fn bears(&self, token: &TokenId) -> bool {
         let mut bearers = self.bearers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,5 +98,15 @@ impl Peer {
             place.become_known();
         }
         bearers.insert(token.clone())
+    }
+}
+
+/// A call without a token that is under way.
+#[derive(Debug)]
+pub(crate) struct Joining(Arc<Peer>);
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        self.0.joining.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -3,14 +3,14 @@
 //! - **V1** Connections, strangers among them, and both of one address are never more than
 //!   [`Shares`] says.
 //! - **V2** Strangers keep nobody out, neither other addresses nor others at their own: the oldest
-//!   of the newcomer's address gives way once that has its share, else the oldest of whoever has
-//!   most. Whoever has a token shows it long before it is the oldest.
+//!   of the newcomer's address gives way once that has its share of strangers or of connections,
+//!   else the oldest of whoever has most. Whoever has a token shows it long before it is the oldest.
 //!
 //! A *stranger* is a connection that has not yet shown what it is for: a good token, or on an open
 //! broker that it speaks HTTP/2.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -70,12 +70,18 @@ struct Counts {
     addresses: BTreeMap<IpAddr, Held>,
 }
 
-/// What one address has.
+/// What one address has. Who was told to give way is in neither.
 #[derive(Debug, Default)]
 struct Held {
-    connections: usize,
+    known: BTreeSet<u64>,
     /// Oldest first, each with what ends it.
     strangers: BTreeMap<u64, CancellationToken>,
+}
+
+impl Held {
+    fn connections(&self) -> usize {
+        self.known.len() + self.strangers.len()
+    }
 }
 
 impl Places {
@@ -106,57 +112,67 @@ impl Counts {
         let Shares { connections, per_address, strangers, strangers_per_address } = self.shares;
         let has = self.addresses.get(&address);
         let (has_connections, has_strangers) =
-            has.map_or((0, 0), |it| (it.connections, it.strangers.len()));
-        if per_address <= has_connections {
+            has.map_or((0, 0), |it| (it.connections(), it.strangers.len()));
+        if per_address <= has_connections && has_strangers == 0 {
             return Err(Full::Address);
         }
-        if connections <= self.connections {
+        if connections <= self.connections && self.strangers == 0 {
             return Err(Full::All);
         }
-        if strangers_per_address <= has_strangers {
+        if per_address <= has_connections || strangers_per_address <= has_strangers {
             self.make_room(|it| *it == address);
-        } else if strangers <= self.strangers {
+        } else if connections <= self.connections || strangers <= self.strangers {
             self.make_room(|_| true);
         }
         let number = self.next;
         self.next += 1;
         self.connections += 1;
         self.strangers += 1;
-        let held = self.addresses.entry(address).or_default();
-        held.connections += 1;
-        held.strangers.insert(number, cut);
+        self.addresses.entry(address).or_default().strangers.insert(number, cut);
         self.check();
         Ok(number)
     }
 
-    /// Ends the oldest stranger of whoever has most, among those meant.
+    /// Ends the oldest stranger of whoever has most, among those meant. Its connection is gone as
+    /// soon as it hears of it, and counts no more.
     fn make_room(&mut self, is_meant: impl Fn(&IpAddr) -> bool) {
         let crowds = self.addresses.iter_mut().filter(|(address, _)| is_meant(address));
-        let most = crowds.map(|(_, held)| &mut held.strangers).max_by_key(|strangers| {
-            let oldest = strangers.keys().next().copied();
-            (strangers.len(), std::cmp::Reverse(oldest))
+        let most = crowds.max_by_key(|(_, held)| {
+            let oldest = held.strangers.keys().next().copied();
+            (held.strangers.len(), std::cmp::Reverse(oldest))
         });
-        if let Some((_, cut)) = most.and_then(BTreeMap::pop_first) {
+        let Some((address, held)) = most else { return };
+        let address = *address;
+        if let Some((_, cut)) = held.strangers.pop_first() {
             self.strangers -= 1;
+            self.connections -= 1;
             cut.cancel();
         }
+        self.forget_if_empty(address);
     }
 
     fn know(&mut self, address: IpAddr, number: u64) {
-        let held = self.addresses.get_mut(&address);
-        if held.is_some_and(|it| it.strangers.remove(&number).is_some()) {
+        let Some(held) = self.addresses.get_mut(&address) else { return };
+        if held.strangers.remove(&number).is_some() {
+            held.known.insert(number);
             self.strangers -= 1;
         }
     }
 
     fn leave(&mut self, address: IpAddr, number: u64) {
-        self.know(address, number);
-        self.connections -= 1;
-        if let Some(held) = self.addresses.get_mut(&address) {
-            held.connections -= 1;
-            if held.connections == 0 {
-                self.addresses.remove(&address);
-            }
+        let Some(held) = self.addresses.get_mut(&address) else { return };
+        if held.strangers.remove(&number).is_some() {
+            self.strangers -= 1;
+            self.connections -= 1;
+        } else if held.known.remove(&number) {
+            self.connections -= 1;
+        }
+        self.forget_if_empty(address);
+    }
+
+    fn forget_if_empty(&mut self, address: IpAddr) {
+        if self.addresses.get(&address).is_some_and(|held| held.connections() == 0) {
+            self.addresses.remove(&address);
         }
     }
 
@@ -225,12 +241,13 @@ mod tests {
     #[test]
     fn an_address_has_its_share_and_gets_it_back() {
         let places = Places::new(SHARES);
-        let mut guests: Vec<Guest> = (0..3).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
-        for guest in &guests {
+        let mut guests = Vec::new();
+        for _ in 0..5 {
+            let guest = take(&places, "10.0.0.1").unwrap();
             guest.place.become_known();
             guest.place.become_known();
+            guests.push(guest);
         }
-        guests.extend((0..2).map(|_| take(&places, "10.0.0.1").unwrap()));
         assert_eq!(take(&places, "10.0.0.1").err(), Some(Full::Address));
         guests.pop();
         guests.push(take(&places, "10.0.0.1").unwrap());
@@ -271,9 +288,46 @@ mod tests {
             (1..=5).map(|n| take(&places, &format!("10.0.1.{n}")).unwrap()).collect();
         assert_eq!(is_cut(&known), [false; 3]);
         assert_eq!(is_cut(&strangers), [true, false, false, false, false]);
-        assert_eq!(take(&places, "10.0.0.9").err(), Some(Full::All));
         drop(strangers);
+        let others: Vec<Guest> = (1..=5)
+            .map(|n| {
+                let guest = take(&places, &format!("10.0.1.{n}")).unwrap();
+                guest.place.become_known();
+                guest
+            })
+            .collect();
+        assert_eq!(take(&places, "10.0.0.9").err(), Some(Full::All));
+        assert_eq!((is_cut(&known), is_cut(&others)), (vec![false; 3], vec![false; 5]));
+        drop(others);
         assert!(take(&places, "10.0.0.9").is_ok());
+    }
+
+    #[test]
+    fn strangers_give_way_where_those_who_are_known_leave_little_room() {
+        let places = Places::new(SHARES);
+        let take_known = |address: &str| {
+            let guest = take(&places, address).unwrap();
+            guest.place.become_known();
+            guest
+        };
+        let crowd = |address: &str, known: usize, strangers: usize| {
+            let known = (0..known).map(|_| take_known(address));
+            let strangers = (0..strangers).map(|_| take(&places, address).unwrap());
+            known.chain(strangers).collect::<Vec<Guest>>()
+        };
+        // At one address, which has its share.
+        let here = crowd("10.0.0.1", 3, 2);
+        let newcomer = take_known("10.0.0.1");
+        assert_eq!(is_cut(&here), [false, false, false, true, false]);
+        // Everywhere, when all are there that may be.
+        let there = crowd("10.0.0.2", 1, 2);
+        assert_eq!(places.lock().connections, 8);
+        let another = take_known("10.0.0.3");
+        assert_eq!(is_cut(&there), [false, true, false]);
+        assert_eq!(is_cut(&here), [false, false, false, true, false]);
+        drop((here, there, newcomer, another));
+        let counts = places.lock();
+        assert_eq!((counts.connections, counts.strangers, counts.addresses.len()), (0, 0, 0));
     }
 
     #[test]

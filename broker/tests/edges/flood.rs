@@ -17,13 +17,13 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 /// How much memory an attack on one connection may cost the broker, in KiB.
-const ATTACK_KIB_MAX: u64 = 32 * 1024;
+pub(crate) const ATTACK_KIB_MAX: u64 = 32 * 1024;
 
 /// Descriptors beside those of strangers: calls that are under way, the database.
 const OTHERS: usize = 32;
 
 /// An HTTP/2 connection that shows no token.
-async fn stranger(guarded: &Guarded) -> h2::client::SendRequest<Bytes> {
+pub(crate) async fn stranger(guarded: &Guarded) -> h2::client::SendRequest<Bytes> {
     let stream = guarded.tls(ELSEWHERE).await;
     let (send, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(connection);

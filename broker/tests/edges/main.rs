@@ -16,6 +16,7 @@ mod endings;
 mod flood;
 mod guarded;
 mod health;
+mod hoard;
 mod power_cut;
 mod strangers;
 mod support;

@@ -7,8 +7,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Access, Command, Event, INVITATIONS_MAX, Invitation, InvitationOpened, Invite, Issue, Join,
-    MISUSES_MAX, Roles, Rotate, Scope, TOKENS_MAX, Token, TokenIssued,
+    Access, Command, ENDED_AT_ONCE_MAX, Event, INVITATIONS_MAX, Invitation, InvitationOpened,
+    Invite, Issue, Join, MISUSES_MAX, Roles, Rotate, Scope, TOKENS_MAX, Token, TokenIssued,
 };
 use crate::rules::{Decision, Rejection, Reply};
 
@@ -38,7 +38,25 @@ impl Access {
                 let event = (!is_revoked).then(|| Event::TokenRevoked { token: token.clone() });
                 Ok(done(event))
             }
+            Command::EndExpired => Ok(done(self.expired(now))),
         }
+    }
+
+    /// What time ended and nobody else.
+    fn expired(&self, now: Timestamp) -> impl Iterator<Item = Event> {
+        let is_over = move |expires: Timestamp| expires <= now;
+        let tokens = self
+            .tokens
+            .iter()
+            .filter(move |(_, it)| it.revoked.is_none() && it.expires.is_some_and(is_over));
+        let invitations = self
+            .invitations
+            .iter()
+            .filter(move |(_, it)| it.used.is_none() && !it.is_withdrawn && is_over(it.expires));
+        let tokens = tokens.map(|(id, _)| Event::TokenRevoked { token: id.clone() });
+        let invitations =
+            invitations.map(|(id, _)| Event::InvitationWithdrawn { invitation: id.clone() });
+        tokens.take(ENDED_AT_ONCE_MAX).chain(invitations.take(ENDED_AT_ONCE_MAX))
     }
 
     fn decide_invite(&self, now: Timestamp, it: &Invite) -> Result<Decision, Rejection> {
@@ -252,6 +270,6 @@ fn issued_reply(id: &TokenId, it: &Token) -> Reply {
 }
 
 /// A command that asks for what may be so already.
-fn done(event: Option<Event>) -> Decision {
-    Decision::new(event.into_iter().map(Into::into).collect(), Reply::Done)
+fn done(events: impl IntoIterator<Item = Event>) -> Decision {
+    Decision::new(events.into_iter().map(Into::into).collect(), Reply::Done)
 }

@@ -33,6 +33,9 @@ pub const INVITATIONS_MAX: usize = 1000;
 /// Tokens remembered. Past it the one that is over for the longest is forgotten.
 pub const TOKENS_MAX: usize = 10_000;
 
+/// Tokens, and invitations, that one record ends because they expired.
+pub const ENDED_AT_ONCE_MAX: usize = 256;
+
 /// Attempts to use a code again that are remembered of one invitation.
 pub const MISUSES_MAX: usize = 16;
 
@@ -120,6 +123,9 @@ pub enum Command {
     Revoke {
         token: TokenId,
     },
+    /// Time passed. What it ended is written down, so that it stays over when a broker starts
+    /// again with a clock that was set back.
+    EndExpired,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

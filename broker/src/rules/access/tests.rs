@@ -83,6 +83,7 @@ fn command(line: &str) -> Command {
             overlap_ms: ms(overlap),
         }),
         ["uses", of, secret] => Command::EndOldSecret { token: token(of), used: hash(secret) },
+        ["ends", "what", "expired"] => Command::EndExpired,
         ["revokes", of] => Command::Revoke { token: token(of) },
         ref other => panic!("no such command: {other:?}"),
     }
@@ -534,4 +535,32 @@ fn at_the_limit_the_token_that_is_over_for_the_longest_is_forgotten() {
     assert_eq!(story.access.tokens.len(), TOKENS_MAX);
     assert!(!story.access.tokens.contains_key(&token("short")));
     story.replay();
+}
+
+/// A broker that starts again has the time of its latest record, or its machine's if that is later.
+#[test]
+fn what_expired_stays_over_when_the_clock_is_set_back() {
+    check(
+        &[
+            (0, "invites c as dev for 100"),
+            (0, "issues s as dev for 50"),
+            (49, "ends what expired"),
+            (50, "ends what expired"),
+            (51, "ends what expired"),
+            (40, "shows s s"),
+            (100, "ends what expired"),
+            (90, "joins c with t"),
+            (91, "withdraws c"),
+        ],
+        "
+        0 invites c as dev for 100: open until 100
+        0 issues s as dev for 50: a token as dev until 50
+        49 ends what expired: so already
+        50 ends what expired: revoked
+        51 ends what expired: so already
+        40 shows s s: kept out
+        100 ends what expired: withdrawn
+        90 joins c with t: no: unknown_invitation
+        91 withdraws c: so already",
+    );
 }

@@ -258,3 +258,25 @@ async fn nobody_acts_as_a_person_without_the_right_to_steer() {
     let started = bearer.unary("/tasuki.v1.TurnLoop/StartRound", start.encode_to_vec().into());
     assert_eq!(said(started.await), "right_forbidden");
 }
+
+/// Who read the file may act with its token until somebody ends it: a broker that makes itself
+/// another does.
+#[tokio::test]
+async fn a_token_for_administration_that_others_could_read_is_over_at_the_next_start() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let other = broker.token("", &["*"], Right::ALL).await;
+    let known = broker.admin.token.clone();
+    broker.process.kill().await;
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(data.path().join("broker/admin.json"), open).unwrap();
+    let broker = Guarded::start(data.path()).await;
+    assert_ne!(broker.admin.token, known);
+    let who = async |token: &str| {
+        broker.bearer(Some(token)).access().who_am_i(wire::WhoAmIRequest {}).await
+    };
+    assert_eq!(named(&who(&known).await.unwrap_err()), "unauthenticated");
+    who(&broker.admin.token).await.unwrap();
+    who(&other.expose()).await.unwrap();
+}

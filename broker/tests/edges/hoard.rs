@@ -1,0 +1,177 @@
+//! What one caller may have of a broker's memory and connections, with a token or without.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::{Reason, client::SendRequest};
+use tasuki_broker::access::{CONNECTIONS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX};
+use tokio::task::JoinSet;
+
+use crate::{
+    flood::{ATTACK_KIB_MAX, stranger},
+    strangers::Guarded,
+    support::soon,
+};
+
+/// A message that is announced, in bytes.
+const ANNOUNCED: u32 = 3 * 1024 * 1024;
+
+/// How long nothing more may go out until the broker has what it takes.
+const STILL: Duration = Duration::from_secs(1);
+
+/// A call's answer: its status, from the header or what follows it.
+async fn status(answer: h2::client::ResponseFuture) -> Result<String, h2::Error> {
+    let (head, mut body) = answer.await?.into_parts();
+    while let Some(data) = body.data().await {
+        body.flow_control().release_capacity(data?.len())?;
+    }
+    let trailers = body.trailers().await?.unwrap_or_default();
+    let found = head.headers.get("grpc-status").or_else(|| trailers.get("grpc-status"));
+    Ok(found.map(|it| it.to_str().unwrap().to_owned()).unwrap_or_default())
+}
+
+fn call(path: &str, token: Option<&str>) -> http::Request<()> {
+    let call = http::Request::post(format!("https://127.0.0.1/{path}"))
+        .header("content-type", "application/grpc");
+    match token {
+        Some(token) => call.header("authorization", format!("Bearer {token}")),
+        None => call,
+    }
+    .body(())
+    .unwrap()
+}
+
+/// Opens `count` calls, and says all of a message of [`ANNOUNCED`] bytes in each but its end;
+/// answers what those were told that were answered all the same.
+async fn pour(
+    send: &SendRequest<Bytes>,
+    path: &str,
+    token: Option<&str>,
+    count: usize,
+) -> Vec<String> {
+    let (said, mut told) = tokio::sync::mpsc::channel(64);
+    let mut calls = JoinSet::new();
+    for _ in 0..count {
+        let mut send = soon("another stream", send.clone().ready()).await.unwrap();
+        let (answer, mut body) = send.send_request(call(path, token), false).unwrap();
+        let said = said.clone();
+        let pouring = async move {
+            let mut head = vec![0];
+            head.extend(ANNOUNCED.to_be_bytes());
+            body.send_data(head.into(), false)?;
+            let mut left = ANNOUNCED as usize - 1;
+            while 0 < left {
+                body.reserve_capacity(left.min(64 * 1024));
+                let Some(may) = std::future::poll_fn(|cx| body.poll_capacity(cx)).await else {
+                    break;
+                };
+                let may = may?.min(left);
+                left -= may;
+                body.send_data(Bytes::from(vec![0; may]), false)?;
+                let _ = said.send(()).await;
+            }
+            std::future::pending::<Result<(), h2::Error>>().await
+        };
+        calls.spawn(async move {
+            tokio::select! {
+                answered = status(answer) => answered.unwrap_or_else(|error| error.to_string()),
+                Err(error) = pouring => error.to_string(),
+            }
+        });
+    }
+    drop(said);
+    while let Ok(Some(())) = tokio::time::timeout(STILL, told.recv()).await {}
+    let mut answered = Vec::new();
+    while let Some(status) = calls.try_join_next() {
+        answered.push(status.unwrap());
+    }
+    answered
+}
+
+/// Whoever has an invitation has no token yet, so joining is open to strangers: many large
+/// messages that do not end must not pile up in the broker's memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_that_do_not_end_are_not_taken_in() {
+    let data = tempfile::tempdir().unwrap();
+    let guarded = Guarded::serve(data.path(), &[]).await;
+    guarded.good_call().await;
+    let before = guarded.broker.memory_kib("VmHWM");
+    let send = stranger(&guarded).await;
+    let answered = pour(&send, "tasuki.v1.Access/Join", None, 64).await;
+    // One or two may have said too little to be refused.
+    assert!(62 <= answered.len(), "{answered:?}");
+    guarded.good_call().await;
+    let more = guarded.broker.memory_kib("VmHWM") - before;
+    assert!(more < ATTACK_KIB_MAX, "{more} KiB more");
+    guarded.broker.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_one_token_that_do_not_end_are_bounded_together() {
+    const CALLS: usize = 200;
+    let data = tempfile::tempdir().unwrap();
+    let guarded = Guarded::serve(data.path(), &[]).await;
+    guarded.good_call().await;
+    let before = guarded.broker.memory_kib("VmHWM");
+    let send = stranger(&guarded).await;
+    let token = guarded.admin.expose();
+    let kib = usize::try_from(ANNOUNCED / 1024).unwrap();
+    assert!(WORDS_PER_TOKEN_KIB_MAX < CALLS * kib, "what is said is beyond the bound");
+    for path in ["tasuki.v1.TurnLoop/HandOver", "tasuki.v1.TurnLoop/AwaitTurn"] {
+        let answered = pour(&send, path, Some(&token), CALLS).await;
+        let held = CALLS - answered.len();
+        assert!(held * kib <= WORDS_PER_TOKEN_KIB_MAX, "{held} are held: {answered:?}");
+        // Some lose their stream before they read why.
+        assert!(answered.iter().all(|it| it != "0"), "{answered:?}");
+    }
+    let more = guarded.broker.memory_kib("VmHWM") - before;
+    // The allocator keeps some of what those left behind that were refused halfway.
+    let bound = 3 * WORDS_PER_TOKEN_KIB_MAX as u64;
+    assert!(more < bound, "{more} KiB more");
+    // The calls went with their tasks, so their words are given back.
+    let again = async {
+        loop {
+            let answered = pour(&send, "tasuki.v1.TurnLoop/HandOver", Some(&token), 1).await;
+            if answered.is_empty() {
+                break;
+            }
+        }
+    };
+    soon("words are given back", again).await;
+    guarded.broker.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn past_the_connections_of_one_token_its_oldest_is_cut() {
+    let data = tempfile::tempdir().unwrap();
+    let guarded = Guarded::serve(data.path(), &[]).await;
+    let token = guarded.admin.expose();
+    let mut open = Vec::new();
+    let ask = async |send: &mut SendRequest<Bytes>| {
+        let (answer, mut body) =
+            send.send_request(call("tasuki.v1.Access/WhoAmI", Some(&token)), false)?;
+        body.send_data(Bytes::from_static(&[0; 5]), true)?;
+        status(answer).await
+    };
+    for number in 0..=CONNECTIONS_PER_TOKEN_MAX {
+        let mut send = stranger(&guarded).await;
+        let told = soon("an answer", ask(&mut send)).await.unwrap();
+        assert_eq!(told, "0", "{number}");
+        open.push(send);
+    }
+    let mut open = open.into_iter();
+    let mut oldest = open.next().unwrap();
+    let ended = soon("the oldest is cut", async {
+        loop {
+            if let Err(error) = ask(&mut oldest).await {
+                break error;
+            }
+        }
+    })
+    .await;
+    assert_ne!(ended.reason(), Some(Reason::REFUSED_STREAM));
+    for mut send in open {
+        assert_eq!(soon("an answer", ask(&mut send)).await.unwrap(), "0");
+    }
+    guarded.broker.kill().await;
+}
