@@ -79,7 +79,7 @@ impl Identity {
             let path = path.to_owned();
             move |source| IdentityError::Io { path, source }
         };
-        fs::create_dir_all(data).map_err(at(data))?;
+        tasuki_broker::files::private_directory(data).map_err(at(data))?;
         let lock = data.join(LOCK);
         let file = OpenOptions::new()
             .create(true)

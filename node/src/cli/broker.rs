@@ -107,14 +107,13 @@ impl Broker {
     }
 
     pub(crate) fn unreachable(&self) -> Failure {
-        Failure::reason(
-            Reason::Unavailable,
-            format!(
-                "No broker answers at {}. Start one with `tasuki up`, or say where it is with \
-                 --broker URL.",
-                self.url
-            ),
-        )
+        let next = if self.url.starts_with("http://") {
+            "Start one with `tasuki up`, or say where it is with --broker URL."
+        } else {
+            "Is it running, and does this network let you reach it?"
+        };
+        let text = format!("No broker answers at {}. {next}", self.url);
+        Failure::reason(Reason::Unavailable, text)
     }
 
     /// Asks once; a question may be lost without harm.

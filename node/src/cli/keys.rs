@@ -42,7 +42,7 @@ pub(crate) fn next(data: &Path) -> Result<wire::IdempotencyKey, Failure> {
 }
 
 fn take(data: &Path) -> io::Result<wire::IdempotencyKey> {
-    fs::create_dir_all(data)?;
+    tasuki_broker::files::private_directory(data)?;
     let lock = paths::private(&data.join(LOCK))?;
     lock.lock()?;
     let path = data.join(FILE);

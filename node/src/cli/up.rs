@@ -11,7 +11,10 @@ use super::{
     hosting::{self, Hosting},
     stopped,
 };
-use crate::config::{Config, Key};
+use crate::{
+    config::{Config, Key},
+    credentials::Joined,
+};
 
 /// Run broker and node in one process: all that one machine needs.
 ///
@@ -45,6 +48,7 @@ impl Args {
 
 /// Runs until [`stopped`]; every setting is in `config`.
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
+    refuse_joined(config)?;
     let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
     let settings = Settings { lease_ms, ..guards(config)? };
     let broker = Broker::start(settings).await;
@@ -53,6 +57,20 @@ pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Fail
     let result = host(config, &broker, &url, output).await;
     let closed = broker.stop().await.map_err(|why| Failure::local(hosting::sentence(&why)));
     result.and(closed)
+}
+
+/// Work would go to another broker than the one that was joined, and nobody would be told.
+fn refuse_joined(config: &Config) -> Result<(), Failure> {
+    let data = config.data.value.display();
+    match Joined::read(&config.data.value) {
+        Ok(None) => Ok(()),
+        Ok(Some(joined)) => Err(Failure::usage(format!(
+            "With data in {data} this machine joined {}: `tasuki node` uses that broker. For one \
+             of its own say another directory with --data DIR.",
+            joined.broker
+        ))),
+        Err(why) => Err(Failure::local(format!("{why}."))),
+    }
 }
 
 /// How the broker in this process is reached: by its own keys in the configuration file, and by

@@ -166,6 +166,11 @@ impl Session {
                     continue;
                 }
                 Err(Failure::StaleEpoch(_)) => return,
+                // This machine joined anew meanwhile: whether the node may become the new
+                // token's is judged when it registers.
+                Err(Failure::TurnedAway(refusal)) if refusal.reason == Reason::NodeForbidden => {
+                    return;
+                }
                 Err(Failure::TurnedAway(refusal)) if self.shows_another(&refusal) => continue,
                 Err(Failure::TurnedAway(refusal)) => {
                     self.shared.enter(Phase::Refused(turned_away(refusal)), self.epoch);

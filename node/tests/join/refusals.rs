@@ -14,6 +14,7 @@ async fn a_second_use_is_refused_and_the_host_is_told() {
     let (exit, code, message) = second.refused(&line).await;
     assert_eq!((exit, code.as_str()), (1, "invitation_spent"), "{message}");
     assert!(!second.file("joined.json").exists() && !second.file("tasuki.toml").exists());
+    assert!(!second.file("joined.json.pending").exists(), "the line can never be of use here");
     let story = host.invitation(&line).await;
     assert_eq!(story["misuses"][0]["address"], "127.0.0.1", "{story}");
     let listed = host.home.says("tasuki-broker invitations list").await;
@@ -82,6 +83,25 @@ async fn settings_that_are_damaged_are_found_before_the_line_is_used_up() {
     let (exit, code, message) = laptop.refused(&line).await;
     assert_eq!((exit, code.as_str()), (2, "usage"), "{message}");
     assert!(host.invitation(&line).await["token_id"].is_null());
+}
+
+/// `tasuki up` would work with another broker than the one that was joined.
+#[tokio::test]
+async fn what_joined_a_broker_runs_none_of_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let mut host = Host::new(place.path(), "host").await;
+    let laptop = Home::new(place.path(), "laptop");
+    laptop.says(&host.invite("--role dev").await).await;
+    let (exit, code, message) = laptop.refused("tasuki up").await;
+    assert_eq!((exit, code.as_str()), (2, "usage"), "{message}");
+    let says = |words: &str| assert!(message.contains(words), "{message}");
+    says(&format!("joined https://{}", host.address()));
+    says("`tasuki node` uses that broker");
+    // What is away is another's to start.
+    host.broker.kill().await;
+    let (exit, _, message) = laptop.refused("tasuki loop list").await;
+    assert_eq!(exit, 3);
+    assert!(!message.contains("tasuki up"), "{message}");
 }
 
 #[tokio::test]

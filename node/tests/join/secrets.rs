@@ -37,6 +37,9 @@ async fn a_careless_umask_opens_no_secret() {
     let own = std::fs::metadata(laptop.data()).unwrap().permissions().mode() & 0o777;
     assert_eq!(own, 0o700);
 
+    // What agents say to each other is nobody else's either.
+    let theirs = std::fs::metadata(host.home.data()).unwrap().permissions().mode() & 0o777;
+    assert_eq!(theirs, 0o700);
     let mut found = Vec::new();
     modes(&host.home.data(), &mut found);
     for secret in ["admin.json", "key.pem"] {

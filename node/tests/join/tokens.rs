@@ -77,6 +77,19 @@ async fn a_node_goes_on_with_a_rotated_token_when_the_broker_was_away() {
     until(is_there).await;
 }
 
+/// Its process still has the registration of the token before.
+#[tokio::test]
+async fn a_running_node_goes_on_with_what_joined_after_its_token_was_revoked() {
+    let place = tempfile::tempdir().unwrap();
+    let (host, laptop) = joined(place.path()).await;
+    let node = laptop.node().await;
+    until(async || node.said().contains("epoch=1")).await;
+    host.home.says(&format!("tasuki-broker token revoke {}", id(&laptop))).await;
+    until(async || node.said().contains("was revoked")).await;
+    laptop.says(&host.invite("--role dev").await).await;
+    until(async || node.said().contains("epoch=2")).await;
+}
+
 #[tokio::test]
 async fn an_administrator_rotates_and_the_node_reads_it_from_standard_input() {
     let place = tempfile::tempdir().unwrap();

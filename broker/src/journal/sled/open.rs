@@ -33,7 +33,7 @@ pub(super) struct Open {
 /// Opens what is in `dir` and checks it, after making it when there is nothing.
 pub(super) fn open(dir: &Path, durability: Durability) -> Result<Open, JournalError> {
     let failed = |error| storage(&format!("making {}", dir.display()), &error);
-    std::fs::create_dir_all(dir).map_err(failed)?;
+    crate::files::private_directory(dir).map_err(failed)?;
     let lock = Lock::take(dir)?;
     if is_fresh(dir)? {
         let engine = create(dir, durability)?;

@@ -117,7 +117,12 @@ pub(crate) async fn run(
         secret: secret.hash().as_bytes().to_vec(),
         label: args.label.unwrap_or_else(own_label),
     };
-    let answer = ask(&broker, &trusting, &request).await?;
+    let answer = ask(&broker, &trusting, &request).await.inspect_err(|failure| {
+        // What this secret could get, it never will.
+        if let Some(Reason::InvitationSpent | Reason::UnknownInvitation) = failure.as_reason() {
+            Pending::remove(data);
+        }
+    })?;
     let odd = |_| Failure::local("The broker's answer names no token.");
     let token = Token { id: answer.token_id.parse().map_err(odd)?, secret };
     let mut joined = Joined {

@@ -70,7 +70,7 @@ impl Pending {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// The join is done.
+    /// The join is done, or can never be.
     pub(super) fn remove(data: &Path) {
         if let Err(why) = files::remove(&data.join(FILE)) {
             tracing::debug!(%why, "the secret stays in a second file");
