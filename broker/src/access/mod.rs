@@ -296,7 +296,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Has written down what expired (K2). It also keeps the system workspace awake, and with it
+    /// Has written down what expired (R2). It also keeps the system workspace awake, and with it
     /// the time that was.
     async fn end(&self) {
         let mut every = tokio::time::interval(Duration::from_millis(END_EXPIRED_MS));

@@ -326,7 +326,7 @@ enum Allowed {
     Words(Arc<Semaphore>),
 }
 
-/// A request of which no more is taken than is allowed (G8).
+/// A request of which no more is taken than is allowed (E8).
 struct Incoming {
     body: Body,
     bytes: usize,
