@@ -26,6 +26,10 @@ pub const STREAMS_PER_TOKEN_MAX: usize = 64;
 /// Waits of one token parked at once: a fifth of what one workspace parks.
 pub const WAITS_PER_TOKEN_MAX: usize = 4096;
 
+/// Waits of one token that are calls of their own, each with an answer of up to half a MiB that its
+/// reader may leave unread. A node parks its waits on one stream instead.
+pub const HELD_PER_TOKEN_MAX: usize = 128;
+
 /// Large answers (histories, lists) of one token being made at once: each may be 4 MiB.
 pub const PAGES_PER_TOKEN_MAX: usize = 8;
 
@@ -122,7 +126,10 @@ impl Grant {
                 let stream = take("streams", &live.streams, STREAMS_PER_TOKEN_MAX)?;
                 Place { _call: Some(stream), _page: None }
             }
-            Kind::Wait => Place { _call: self.wait()?, _page: None },
+            Kind::Wait => {
+                let held = take("held calls", &live.held, HELD_PER_TOKEN_MAX)?;
+                Place { _call: self.wait()?, _page: Some(held) }
+            }
         })
     }
 

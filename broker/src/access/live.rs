@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Denied, PAGES_PER_TOKEN_MAX,
-    STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
+    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Denied, HELD_PER_TOKEN_MAX,
+    PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
 use crate::{
     rules::access::{Scope, Token},
@@ -32,6 +32,7 @@ pub struct Live {
     pub(crate) calls: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) waits: Arc<Semaphore>,
+    pub(crate) held: Arc<Semaphore>,
     pub(crate) pages: Arc<Semaphore>,
     pub(crate) words: Arc<Semaphore>,
     /// Cancelled once nobody may act with it any more.
@@ -61,6 +62,7 @@ impl Live {
             calls: Arc::new(Semaphore::new(CALLS_PER_TOKEN_MAX)),
             streams: Arc::new(Semaphore::new(STREAMS_PER_TOKEN_MAX)),
             waits: Arc::new(Semaphore::new(WAITS_PER_TOKEN_MAX)),
+            held: Arc::new(Semaphore::new(HELD_PER_TOKEN_MAX)),
             pages: Arc::new(Semaphore::new(PAGES_PER_TOKEN_MAX)),
             words: Arc::new(Semaphore::new(WORDS_PER_TOKEN_KIB_MAX)),
             ended: CancellationToken::new(),

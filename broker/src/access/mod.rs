@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::grant::{
-    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Ended, Grant, PAGES_PER_TOKEN_MAX,
-    STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
+    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Ended, Grant, HELD_PER_TOKEN_MAX,
+    PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
 pub(crate) use self::{
     grant::{Kind, Place, take_words},

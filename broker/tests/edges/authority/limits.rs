@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use tasuki_broker::access::{
-    CALLS_PER_TOKEN_MAX, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX,
+    CALLS_PER_TOKEN_MAX, HELD_PER_TOKEN_MAX, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX,
+    WAITS_PER_TOKEN_MAX,
 };
 use tasuki_proto::{
     limits::PARTICIPANTS_MAX,
@@ -119,6 +120,7 @@ async fn calls_and_large_reads_of_a_token_are_bounded_and_anothers_are_not_touch
     for (path, limit) in [
         ("/tasuki.v1.TurnLoop/GetLoop", CALLS_PER_TOKEN_MAX),
         ("/tasuki.v1.TurnLoop/History", PAGES_PER_TOKEN_MAX),
+        ("/tasuki.v1.TurnLoop/AwaitTurn", HELD_PER_TOKEN_MAX),
     ] {
         let greedy = broker.token("w", &["A"], Right::ALL).await;
         let greedy = broker.bearer(Some(&greedy.expose()));
@@ -127,8 +129,14 @@ async fn calls_and_large_reads_of_a_token_are_bounded_and_anothers_are_not_touch
             let greedy = greedy.clone();
             held.spawn(async move { greedy.begin(path).await });
         }
-        let ask = wire::GetLoopRequest { caller: caller("w"), r#loop: String::new() };
-        let ask: Bytes = ask.encode_to_vec().into();
+        let ask: Bytes = if path.ends_with("/AwaitTurn") {
+            let (caller, role) = (caller("w"), "A".to_owned());
+            wire::AwaitTurnRequest { caller, role, ..Default::default() }.encode_to_vec().into()
+        } else {
+            wire::GetLoopRequest { caller: caller("w"), ..Default::default() }
+                .encode_to_vec()
+                .into()
+        };
         let refused = async {
             loop {
                 match greedy.unary(path, ask.clone()).await {
