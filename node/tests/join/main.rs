@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+mod authorities;
 mod crashes;
 mod disks;
 mod refusals;
