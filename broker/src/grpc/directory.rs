@@ -107,9 +107,14 @@ impl Directory for Service {
         let entered = self.door.enter(&grant, request.into_inner().caller.as_ref())?;
         let nodes = entered.look(|view| {
             let nodes = view.workspace.directory.nodes.iter();
-            nodes.map(|(id, it)| node(id, it, view)).collect()
+            nodes.map(|(id, it)| (it.token.clone(), node(id, it, view))).collect::<Vec<_>>()
         });
-        let nodes = nodes.await?;
+        // One whose token is over is shut out, however lately it was heard of.
+        let seen = nodes.await?.into_iter().map(|(token, node)| wire::Node {
+            is_present: node.is_present && token.is_none_or(|token| entered.is_good(&token)),
+            ..node
+        });
+        let nodes = seen.collect();
         Ok(Response::new(wire::ListNodesResponse { nodes }))
     }
 }

@@ -171,6 +171,11 @@ impl Entered {
         self.door.workspaces.journal()
     }
 
+    /// Whether a token may still act.
+    pub(super) fn is_good(&self, token: &TokenId) -> bool {
+        self.door.tokens.is_good(token)
+    }
+
     /// Of a node that wants to register: the token it was registered with, if that one is no
     /// longer good.
     pub(super) async fn orphan_of(&self, node: &NodeId) -> Result<Option<TokenId>, Status> {
@@ -182,7 +187,7 @@ impl Entered {
             view.workspace.directory.nodes.get(&node).and_then(|it| it.token.clone())
         });
         let owner = owner.await?;
-        Ok(owner.filter(|owner| !self.door.tokens.is_good(owner)))
+        Ok(owner.filter(|owner| !self.is_good(owner)))
     }
 
     fn may_act_as(&self, role: &RoleId) -> Result<(), Status> {

@@ -112,6 +112,31 @@ async fn all_that_a_revoked_token_has_open_ends_within_a_second_and_nothing_else
 }
 
 #[tokio::test]
+async fn a_node_whose_token_is_over_is_not_present() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let token = broker.token("w", &["B"], Right::ALL).await;
+    let register = wire::RegisterRequest {
+        caller: caller("w"),
+        key: crate::support::key("c", 1),
+        node: "n".to_owned(),
+        ..wire::RegisterRequest::default()
+    };
+    let registered = broker.bearer(Some(&token.expose()));
+    let path = "/tasuki.v1.Directory/Register";
+    registered.unary(path, register.encode_to_vec().into()).await.unwrap();
+    let is_present = async || {
+        let ask = wire::ListNodesRequest { caller: caller("w") }.encode_to_vec();
+        let path = "/tasuki.v1.Directory/ListNodes";
+        let said = broker.administrator().unary(path, ask.into()).await.unwrap();
+        wire::ListNodesResponse::decode(said).unwrap().nodes[0].is_present
+    };
+    assert!(is_present().await);
+    broker.revoke(&token.id).await;
+    assert!(!is_present().await);
+}
+
+#[tokio::test]
 async fn a_token_ends_by_its_time_with_all_it_has_open() {
     let data = tempfile::tempdir().unwrap();
     let broker = Guarded::start(data.path()).await;
