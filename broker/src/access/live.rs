@@ -133,7 +133,7 @@ impl Live {
         self.used_ms.load(Ordering::Relaxed)
     }
 
-    /// Calls, streams and held waits under way.
+    /// Calls and streams under way.
     pub(crate) fn open_calls(&self) -> usize {
         let taken = |all: usize, left: &Semaphore| all - left.available_permits();
         taken(CALLS_PER_TOKEN_MAX, &self.calls) + taken(STREAMS_PER_TOKEN_MAX, &self.streams)
