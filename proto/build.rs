@@ -4,12 +4,13 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const API: [&str; 5] = [
+const API: [&str; 6] = [
     "tasuki/v1/turn_loop.proto",
     "tasuki/v1/directory.proto",
     "tasuki/v1/waits.proto",
     "tasuki/v1/feed.proto",
     "tasuki/v1/access.proto",
+    "tasuki/v1/mailbox.proto",
 ];
 const JOURNAL: &str = "tasuki/journal/v1/journal.proto";
 

@@ -7,6 +7,7 @@
 //! - [`id`] and [`limits`]: the vocabulary; a value of one of these types is already valid.
 //! - [`reason`]: why a call was refused, carried in `google.rpc.ErrorInfo`.
 //! - [`token`] and [`invitation`]: what a bearer shows, and the line that makes somebody one.
+//! - [`mail`]: types, boxes, ids and file names of mail.
 //! - [`visible`]: what of somebody else's text may stand in ours.
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
@@ -14,6 +15,7 @@
 pub mod id;
 pub mod invitation;
 pub mod limits;
+pub mod mail;
 pub mod reason;
 pub mod token;
 pub mod visible;

@@ -62,3 +62,65 @@ pub const INVITATION_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 
 /// How long the old secret of a rotated token stays good unless said otherwise, in milliseconds.
 pub const OVERLAP_MS: u64 = 10 * 60 * 1000;
+
+/// A thread's file name, in bytes: file systems end at 255, and people add to names.
+pub const FILE_NAME_BYTES_MAX: usize = 200;
+
+/// The subject of a thread, in bytes. Listings show it.
+pub const SUBJECT_BYTES_MAX: usize = 1024;
+
+/// Receivers of one entry.
+pub const RECEIVERS_MAX: usize = 32;
+
+/// Roles with a copy of one thread. A receiver is a bit of a 64-bit word.
+pub const THREAD_PARTICIPANTS_MAX: usize = 64;
+
+/// Entries of one thread. An agent that answers 10,000 times answers itself.
+pub const THREAD_ENTRIES_MAX: usize = 10_000;
+
+/// Threads of one workspace: at some 200 bytes each, 400 MB of the broker's memory.
+pub const THREADS_MAX: usize = 2_000_000;
+
+/// How often mail is handed and not seen until it is put aside as a dead letter.
+pub const HANDED_MAX: u32 = 10;
+
+/// A sender's own name for a message, in bytes.
+pub const CLIENT_REF_BYTES_MAX: usize = 64;
+
+/// Names of its own that are remembered of each sender.
+pub const CLIENT_REFS_MAX: usize = 256;
+
+/// Until mail lapses, at most, in milliseconds: a year.
+pub const MAIL_EXPIRES_MS_MAX: u64 = 365 * 24 * 3600 * 1000;
+
+/// Threads in one page of a box, and unless said otherwise.
+pub const BOX_PAGE_MAX: u32 = 1000;
+pub const BOX_PAGE: u32 = 100;
+
+/// Threads moved by one call.
+pub const MOVES_MAX: usize = 100;
+
+/// Files attached to one entry.
+pub const ATTACHMENTS_MAX: usize = 16;
+
+/// One attached file, in bytes.
+pub const ATTACHMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// All attached files of a workspace, in bytes: 4 GiB. The journal keeps them for good.
+pub const ATTACHMENTS_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+
+/// One message of an attached file's bytes.
+pub const CHUNK_BYTES_MAX: usize = 256 * 1024;
+
+/// The name of an attached file, and its media type, in bytes.
+pub const ATTACHMENT_NAME_BYTES_MAX: usize = 255;
+
+/// Sealed words, in bytes: a text, a subject, and keys for each receiver.
+pub const SEALED_BYTES_MAX: usize = 320 * 1024;
+
+/// Entries taken over by one call.
+pub const IMPORT_ENTRIES_MAX: usize = 1000;
+
+/// Hits of one search, and unless said otherwise.
+pub const HITS_MAX: u32 = 100;
+pub const HITS: u32 = 20;

@@ -92,6 +92,20 @@ reasons! {
     InvitationSpent     "invitation_spent"   FailedPrecondition false false;
     /// No token has this id.
     UnknownToken        "unknown_token"      NotFound           false false;
+    /// The role has no thread of this name, or of this name in this box.
+    UnknownMessage      "unknown_message"    NotFound           false false;
+    /// Several threads of the role have this name.
+    AmbiguousMessage    "ambiguous_message"  InvalidArgument    false false;
+    /// The thread's id is taken by another thread.
+    MessageExists       "message_exists"     AlreadyExists      false false;
+    /// The mailbox takes in no more mail.
+    MailboxClosed       "mailbox_closed"     FailedPrecondition false false;
+    /// Entries came in that the role was not handed yet.
+    UnseenEntries       "unseen_entries"     FailedPrecondition false false;
+    /// The thread is not in the inbox.
+    NotInInbox          "not_in_inbox"       FailedPrecondition false false;
+    /// No file with this content is stored, or none that the role may read.
+    UnknownAttachment   "unknown_attachment" NotFound           false false;
     /// Records asked for are no longer kept.
     Compacted           "compacted"          OutOfRange         false false;
     /// The reader fell behind and resumes after the last sequence it saw.

@@ -7,6 +7,7 @@
 //! [`Overview`] is its smaller sister: what can be seen of the workspace without playing a role.
 //!
 //! - [`state`]: what a role's actor keeps. Pure.
+//! - [`mail`]: the part of the seam that is about mail.
 //! - [`presence`]: whether somebody plays the role.
 //! - [`news`]: what changed, for whoever shows it.
 //! - [`player`]: which agent does. Pure.
@@ -14,6 +15,7 @@
 
 pub mod actor;
 pub mod handle;
+pub mod mail;
 pub mod news;
 pub mod player;
 pub mod presence;
