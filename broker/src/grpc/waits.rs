@@ -88,7 +88,7 @@ impl Service {
                 Some(Ask::Turn(question)) => {
                     self.park_turn(&grant, wait, question, permit, &open).await
                 }
-                None => {
+                Some(Ask::Mail(_)) | None => {
                     let status = refuse::invalid("ask", &"is missing");
                     permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
                 }

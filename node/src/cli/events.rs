@@ -1,7 +1,10 @@
 //! Events as one line each, for people.
 
 use owo_colors::OwoColorize as _;
-use tasuki_proto::wire::{self, event::Kind};
+use tasuki_proto::{
+    mail::BoxKind,
+    wire::{self, event::Kind},
+};
 
 use super::text::{line, short, time};
 
@@ -69,7 +72,48 @@ fn event_text(event: &wire::Event) -> String {
                 format!("lease of turn {} of {} until {lapses}{why}", e.turn, line(&e.r#loop));
             what.dimmed().to_string()
         }
+        Kind::MailSent(e) => {
+            let what = format!("{} → {}", line(&e.sender), names(&e.receivers));
+            let (kind, mail) = (line(&e.r#type), mail(&e.message_id));
+            format!("{} {kind} mail {mail}, entry {}", what.green(), e.entry)
+        }
+        Kind::MailMoved(e) => {
+            let what = format!("mail {} is in {}", mail(&e.message_id), box_of(e.r#box()));
+            format!("{} of {}", what.cyan(), line(&e.role))
+        }
+        Kind::MailMarked(e) => {
+            let (mail, receipt) = (mail(&e.message_id), line(&e.receipt));
+            let what = format!("mail {mail} {receipt} at {} to {}", line(&e.role), e.through);
+            what.dimmed().to_string()
+        }
+        Kind::MailLapsed(e) => {
+            let what = format!("mail {} lapsed", mail(&e.message_id));
+            format!("{} at {}, entry {}", what.yellow(), line(&e.role), e.entry)
+        }
+        Kind::MailDied(e) if e.is_revived => {
+            let what = format!("mail {} is handed again", mail(&e.message_id));
+            format!("{} to {}", what.cyan(), line(&e.role))
+        }
+        Kind::MailDied(e) => {
+            let what = format!("mail {} is a dead letter", mail(&e.message_id));
+            format!("{} of {}: handed again and again, never seen", what.red(), line(&e.role))
+        }
+        Kind::MailImported(e) => {
+            let what = format!("mail {} taken over", mail(&e.message_id));
+            format!("{} for {}, {} entries", what.cyan(), names(&e.participants), e.entries)
+        }
+        Kind::MailboxOpened(e) => format!("mailbox of {} opened", line(&e.role)),
+        Kind::MailboxClosed(e) => format!("mailbox of {} closed", line(&e.role)),
     }
+}
+
+/// The part of an id that names it to people.
+fn mail(id: &str) -> String {
+    line(id).chars().take(8).collect()
+}
+
+fn box_of(wire: wire::Box) -> &'static str {
+    BoxKind::of_wire(wire).map_or("another box", BoxKind::as_str)
 }
 
 fn names(names: &[String]) -> String {

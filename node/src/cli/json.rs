@@ -3,7 +3,10 @@
 //! Field names are those of the protocol; texts are as they were written.
 
 use serde_json::{Value, json};
-use tasuki_proto::wire::{self, EntryKind, LoopStatus, event::Kind};
+use tasuki_proto::{
+    mail::BoxKind,
+    wire::{self, EntryKind, LoopStatus, event::Kind},
+};
 
 pub(crate) fn status_name(status: LoopStatus) -> &'static str {
     match status {
@@ -169,6 +172,46 @@ fn event(of: &wire::Event) -> Value {
             "lapses_ms": e.lapses_ms,
             "is_grace": e.is_grace,
         }),
+        Kind::MailSent(e) => json!({
+            "kind": "mail_sent",
+            "message_id": e.message_id,
+            "entry": e.entry,
+            "sender": e.sender,
+            "receivers": e.receivers,
+            "type": e.r#type,
+        }),
+        Kind::MailMoved(e) => json!({
+            "kind": "mail_moved",
+            "message_id": e.message_id,
+            "role": e.role,
+            "box": BoxKind::of_wire(e.r#box()).map(BoxKind::as_str),
+        }),
+        Kind::MailMarked(e) => json!({
+            "kind": "mail_marked",
+            "message_id": e.message_id,
+            "role": e.role,
+            "through": e.through,
+            "receipt": e.receipt,
+        }),
+        Kind::MailLapsed(e) => json!({
+            "kind": "mail_lapsed",
+            "message_id": e.message_id,
+            "role": e.role,
+            "entry": e.entry,
+        }),
+        Kind::MailDied(e) => json!({
+            "kind": if e.is_revived { "mail_revived" } else { "mail_died" },
+            "message_id": e.message_id,
+            "role": e.role,
+        }),
+        Kind::MailImported(e) => json!({
+            "kind": "mail_imported",
+            "message_id": e.message_id,
+            "entries": e.entries,
+            "participants": e.participants,
+        }),
+        Kind::MailboxOpened(e) => json!({"kind": "mailbox_opened", "role": e.role}),
+        Kind::MailboxClosed(e) => json!({"kind": "mailbox_closed", "role": e.role}),
     }
 }
 

@@ -125,6 +125,13 @@ impl Failure {
             | Reason::UnknownInvitation
             | Reason::InvitationSpent
             | Reason::UnknownToken
+            | Reason::UnknownMessage
+            | Reason::AmbiguousMessage
+            | Reason::MessageExists
+            | Reason::MailboxClosed
+            | Reason::UnseenEntries
+            | Reason::NotInInbox
+            | Reason::UnknownAttachment
             | Reason::Compacted
             | Reason::Lagged
             | Reason::Damaged => Self::Refused(Refusal { reason, message }),

@@ -347,7 +347,7 @@ impl Multiplexer {
                 }
             }
             Some(Outcome::Refusal(refusal)) => self.refused(wait, refusal),
-            None => self.refused(wait, wire::Refusal::default()),
+            Some(Outcome::Mail(_)) | None => self.refused(wait, wire::Refusal::default()),
         }
     }
 

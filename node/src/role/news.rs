@@ -95,6 +95,17 @@ impl Changes {
                 Some(Kind::TurnLapsed(it)) => self.loop_changed(&it.r#loop),
                 // A lease that goes on is no news to anybody.
                 Some(Kind::LeaseRenewed(_) | Kind::NodeRegistered(_)) => {}
+                // No resource shows mail.
+                Some(
+                    Kind::MailSent(_)
+                    | Kind::MailMoved(_)
+                    | Kind::MailMarked(_)
+                    | Kind::MailLapsed(_)
+                    | Kind::MailDied(_)
+                    | Kind::MailImported(_)
+                    | Kind::MailboxOpened(_)
+                    | Kind::MailboxClosed(_),
+                ) => {}
                 // Of a newer broker.
                 None => self.miss(),
             }
