@@ -383,6 +383,7 @@ impl Service {
     fn take(&self, stream: u64, request: wire::ParkRequest) -> Option<wire::ParkResponse> {
         let wait = request.wait;
         match request.ask? {
+            Ask::Mail(_) => None,
             Ask::Cancel(_) => {
                 self.with(|world| world.parked.remove(&(stream, wait)));
                 None
