@@ -15,7 +15,7 @@ use crate::{
         self, Command, Reply,
         directory::{Register, RoleSpec},
     },
-    workspace::{Executed, View},
+    workspace::{Executed, Question, View},
 };
 
 #[tonic::async_trait]
@@ -165,8 +165,11 @@ fn roles(view: &View<'_>) -> Vec<wire::Role> {
         roles.entry(role).or_insert_with(unhosted);
     }
     for question in view.waits.questions() {
-        if let Some(it) = roles.get_mut(&question.role) {
-            it.waits.push(format!("turn of {}", question.loop_id));
+        if let Some(it) = roles.get_mut(question.role()) {
+            it.waits.push(match question {
+                Question::Turn { loop_id, .. } => format!("turn of {loop_id}"),
+                Question::Mail { .. } => "mail".to_owned(),
+            });
         }
     }
     for (role, it) in &mut roles {

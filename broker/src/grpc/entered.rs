@@ -14,7 +14,7 @@ use tasuki_proto::{
     token::Right,
     wire,
 };
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
 use tonic::{Request, Status};
 
 use super::{auth, parse, refuse};
@@ -22,8 +22,8 @@ use crate::{
     access::{Grant, Tokens},
     hash::Hash,
     journal::{Journal, JournalError},
-    rules::{self, Caller, Command, Record, access::Roles},
-    workspace::{Executed, Handle, Question, Sink, View, WaitId, Workspaces},
+    rules::{self, Caller, Command, Event, Record, Rejection, access::Roles},
+    workspace::{Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
 };
 
 /// What handlers share: nothing of it leads to a workspace but [`Door::enter`].
@@ -141,10 +141,25 @@ impl Entered {
         hold_ms: u64,
         sink: impl FnOnce() -> Sink,
     ) -> Result<(Handle, WaitId), Status> {
-        self.may_act_as(&question.role)?;
+        self.may_act_as(question.role())?;
         let (workspaces, caller) = (&self.door.workspaces, self.caller.clone());
         let parked = workspaces.park(&self.workspace, question, caller, hold_ms, sink).await;
         parked.map_err(refuse::executing)
+    }
+
+    /// Waits for the one answer to a question. Dropping the future removes the wait.
+    pub(super) async fn wait_for(&self, question: Question, hold_ms: u64) -> Result<Told, Status> {
+        let (reply, told) = oneshot::channel();
+        let sink: Sink = Box::new(move |told| {
+            // The caller may be gone; the answer is still there for its next call.
+            let _ = reply.send(told);
+        });
+        let (handle, id) = self.park(question.clone(), hold_ms, || sink).await?;
+        let mut guard = CancelOnDrop(Some((handle, question, id)));
+        let told = told.await;
+        guard.0 = None;
+        let lost = |_| Reason::Unavailable.status("the wait was lost; ask again");
+        told.map_err(lost)?.map_err(|rejection| refuse::rejected(&rejection))
     }
 
     /// Signs of life of the calling node and its roles.
@@ -190,7 +205,46 @@ impl Entered {
         Ok(owner.filter(|owner| !self.is_good(owner)))
     }
 
-    fn may_act_as(&self, role: &RoleId) -> Result<(), Status> {
+    /// Of what happened, what the caller may be told: mail only of roles it may act as.
+    pub(super) fn may_know<'a>(&self, events: &'a [Event]) -> impl Iterator<Item = &'a Event> {
+        let grant = self.grant.clone();
+        events.iter().filter(move |event| match event {
+            Event::Mail(it) => {
+                let roles = it.roles();
+                roles.is_empty() || roles.into_iter().any(|role| grant.has_role(role))
+            }
+            Event::NodeRegistered(_)
+            | Event::LoopOpened(_)
+            | Event::ParticipantsSet(_)
+            | Event::HandedOver(_)
+            | Event::TurnReclaimed(_)
+            | Event::RoundStarted(_)
+            | Event::TurnHanded(_)
+            | Event::TurnSeen(_)
+            | Event::TurnLapsed(_)
+            | Event::LeaseRenewed(_)
+            | Event::Access(_) => true,
+        })
+    }
+
+    /// Looks as `role`, which the caller must be allowed to act as, and over a registration that
+    /// hosts it.
+    pub(super) async fn look_as<T: Send + 'static>(
+        &self,
+        role: &RoleId,
+        look: impl FnOnce(&View<'_>) -> Result<T, Rejection> + Send + 'static,
+    ) -> Result<T, Status> {
+        self.may_act_as(role)?;
+        let (caller, role) = (self.caller.clone(), role.clone());
+        let seen = self.look(move |view| {
+            view.workspace.directory.check(&caller, Some(&role))?;
+            look(view)
+        });
+        seen.await?.map_err(|rejection| refuse::rejected(&rejection))
+    }
+
+    /// Whether the token allows this role (E7).
+    pub(super) fn may_act_as(&self, role: &RoleId) -> Result<(), Status> {
         if self.grant.has_role(role) {
             return Ok(());
         }
@@ -205,5 +259,16 @@ impl Entered {
         };
         Err(Reason::RoleForbidden
             .status(format!("your token does not allow the role {role}; it allows: {roles}")))
+    }
+}
+
+/// Removes a parked wait when its caller goes away.
+struct CancelOnDrop(Option<(Handle, Question, WaitId)>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some((handle, question, id)) = self.0.take() {
+            handle.cancel(question, id);
+        }
     }
 }

@@ -153,7 +153,7 @@ impl Reader {
             node: render::text(record.principal.node.as_ref()),
             role: render::text(record.principal.role.as_ref()),
             person: render::text(record.principal.person.as_ref()),
-            events: record.events.iter().filter_map(render::event).collect(),
+            events: self.entered.may_know(&record.events).filter_map(render::event).collect(),
             token: render::text(record.principal.token.as_ref()),
         };
         match self.items.send_timeout(Ok(item), STUCK).await {

@@ -10,6 +10,7 @@ mod directory;
 mod entered;
 mod feed;
 mod health;
+mod mailbox;
 mod parse;
 mod refuse;
 mod render;
@@ -21,7 +22,7 @@ use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     wire::{
         access_server::AccessServer, directory_server::DirectoryServer, feed_server::FeedServer,
-        turn_loop_server::TurnLoopServer, waits_server::WaitsServer,
+        mailbox_server::MailboxServer, turn_loop_server::TurnLoopServer, waits_server::WaitsServer,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -72,7 +73,11 @@ pub fn routes(
     let access = AccessServer::new(service.clone())
         .max_decoding_message_size(QUESTION_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let mailbox = MailboxServer::new(service.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Ok(Routes::new(turn_loop)
+        .add_service(mailbox)
         .add_service(access)
         .add_service(directory)
         .add_service(waits)

@@ -1,7 +1,9 @@
 //! Values of the domain to messages.
 
+use std::collections::BTreeSet;
+
 use tasuki_proto::{
-    id::{LoopId, Timestamp},
+    id::{LoopId, RoleId, Timestamp},
     wire,
 };
 use tonic::Status;
@@ -12,9 +14,10 @@ use crate::{
     rules::{
         Event,
         directory::RoleSpec,
+        mailbox,
         turn::{EntryBody, EntryFacts, EntryKind, Loop, Receipts, Standing},
     },
-    workspace::{Told, View},
+    workspace::{Answer, Told, View},
 };
 
 pub(super) fn ms(at: Option<Timestamp>) -> u64 {
@@ -164,7 +167,9 @@ impl Entered {
 
     /// What a wait ended with.
     pub(super) fn turn_answer(&self, told: &Told) -> Result<wire::TurnAnswer, Status> {
-        let it = &told.answer;
+        let Answer::Turn(it) = &told.answer else {
+            unreachable!("a question about turns is answered with one")
+        };
         let can_start = it.standing == Standing::CanStart;
         let is_finished = it.standing == Standing::Finished;
         let mut answer = wire::TurnAnswer {
@@ -262,7 +267,62 @@ pub(super) fn event(event: &Event) -> Option<wire::Event> {
             lapses_ms: it.lapses.as_millis(),
             is_grace: it.is_grace,
         }),
+        Event::Mail(it) => mail_event(it)?,
         Event::Access(_) => return None,
     };
     Some(wire::Event { kind: Some(kind) })
+}
+
+fn mail_event(event: &mailbox::Event) -> Option<wire::event::Kind> {
+    use wire::event::Kind;
+    let marked = |message_id: String, role: &RoleId, through, receipt: &str| {
+        let (role, receipt) = (role.to_string(), receipt.to_owned());
+        Kind::MailMarked(wire::MailMarked { message_id, role, through, receipt })
+    };
+    Some(match event {
+        mailbox::Event::Sent(it) => Kind::MailSent(wire::MailSent {
+            message_id: it.thread.to_string(),
+            entry: it.entry,
+            sender: it.sender.to_string(),
+            receivers: it.to.iter().map(ToString::to_string).collect(),
+            r#type: mailbox::kind_name(it.kind).to_owned(),
+        }),
+        mailbox::Event::Moved(it) => Kind::MailMoved(wire::MailMoved {
+            message_id: it.thread.to_string(),
+            role: it.role.to_string(),
+            r#box: it.to.to_wire().into(),
+        }),
+        mailbox::Event::Handed(it) if it.is_dead => Kind::MailDied(wire::MailDied {
+            message_id: it.thread.to_string(),
+            role: it.role.to_string(),
+            is_revived: false,
+        }),
+        mailbox::Event::Handed(it) => marked(it.thread.to_string(), &it.role, it.through, "handed"),
+        mailbox::Event::Seen(it) => marked(it.thread.to_string(), &it.role, it.through, "seen"),
+        mailbox::Event::Lapsed(it) => Kind::MailLapsed(wire::MailLapsed {
+            message_id: it.thread.to_string(),
+            roles: it.roles.iter().map(ToString::to_string).collect(),
+            entry: it.entry,
+        }),
+        mailbox::Event::Revived(it) => Kind::MailDied(wire::MailDied {
+            message_id: it.thread.to_string(),
+            role: it.role.to_string(),
+            is_revived: true,
+        }),
+        mailbox::Event::Imported(it) => Kind::MailImported(wire::MailImported {
+            message_id: it.thread.to_string(),
+            entries: it.first + u32::try_from(it.entries.len()).unwrap_or(u32::MAX) - 1,
+            participants: {
+                let roles: BTreeSet<&RoleId> = event.roles().into_iter().collect();
+                roles.into_iter().map(ToString::to_string).collect()
+            },
+        }),
+        mailbox::Event::Opened(role) => {
+            Kind::MailboxOpened(wire::MailboxOpened { role: role.to_string() })
+        }
+        mailbox::Event::Closed(role) => {
+            Kind::MailboxClosed(wire::MailboxClosed { role: role.to_string() })
+        }
+        mailbox::Event::Kept(_) => return None,
+    })
 }

@@ -5,7 +5,6 @@ use tasuki_proto::{
     limits::HISTORY_PAGE_MAX,
     wire::{self, turn_loop_server::TurnLoop},
 };
-use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -15,7 +14,7 @@ use super::{
 };
 use crate::{
     rules::{Command, Mark, Reply, turn},
-    workspace::{Executed, Handle, Question, Sink, WaitId},
+    workspace::{Executed, Question},
 };
 
 /// Text of one page of a history, in bytes: half of what one message may carry.
@@ -77,22 +76,11 @@ impl TurnLoop for Service {
         let grant = grant(&request)?;
         let it = request.into_inner();
         let entered = self.door.enter(&grant, it.caller.as_ref())?;
-        let question =
-            Question { loop_id: parse::loop_id(&it.r#loop)?, role: parse::id("role", &it.role)? };
-        let (reply, told) = oneshot::channel();
-        let sink: Sink = Box::new(move |told| {
-            // The caller may be gone; the answer is still there for its next call.
-            let _ = reply.send(told);
-        });
-        let hold_ms = parse::hold(it.hold_ms);
-        let (handle, id) = entered.park(question.clone(), hold_ms, || sink).await?;
-        let mut guard = CancelOnDrop(Some((handle, question, id)));
-        let told = told.await;
-        guard.0 = None;
-        let told = told.map_err(|_| {
-            tasuki_proto::reason::Reason::Unavailable.status("the wait was lost; ask again")
-        })?;
-        let told = told.map_err(|rejection| refuse::rejected(&rejection))?;
+        let question = Question::Turn {
+            loop_id: parse::loop_id(&it.r#loop)?,
+            role: parse::id("role", &it.role)?,
+        };
+        let told = entered.wait_for(question, parse::hold(it.hold_ms)).await?;
         let answer = entered.turn_answer(&told)?;
         Ok(Response::new(wire::AwaitTurnResponse { answer: Some(answer) }))
     }
@@ -250,17 +238,6 @@ impl TurnLoop for Service {
         let read = from + page.entries.len() as u64;
         page.next = if read <= latest.number { read } else { 0 };
         Ok(Response::new(page))
-    }
-}
-
-/// Removes a parked wait when its caller goes away.
-struct CancelOnDrop(Option<(Handle, Question, WaitId)>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        if let Some((handle, question, id)) = self.0.take() {
-            handle.cancel(question, id);
-        }
     }
 }
 

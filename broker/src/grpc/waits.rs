@@ -25,12 +25,12 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{
     Service,
     entered::{Entered, grant},
-    parse, refuse,
+    mailbox, parse, refuse,
 };
 use crate::{
     access::Grant,
     rules::Rejection,
-    workspace::{Handle, Question, Sink, Told, WaitId},
+    workspace::{Answer, Handle, Question, Sink, Told, WaitId},
 };
 
 /// Refusals that may wait for a slow reader beside the answers of its waits.
@@ -42,6 +42,13 @@ type Responses = Pin<Box<dyn Stream<Item = Result<wire::ParkResponse, Status>> +
 struct Ended {
     wait: u64,
     outcome: Result<(Entered, Told), Refused>,
+}
+
+/// A question and who asks it.
+struct Asked {
+    entered: Entered,
+    question: Question,
+    hold_ms: u64,
 }
 
 enum Refused {
@@ -85,10 +92,15 @@ impl Service {
             let Ok(permit) = ended.clone().try_reserve_owned() else { break };
             match ask {
                 Some(Ask::Cancel(_)) => open.cancel(wait),
-                Some(Ask::Turn(question)) => {
-                    self.park_turn(&grant, wait, question, permit, &open).await
+                Some(Ask::Turn(asked)) => {
+                    let parsed = self.turn_question(&grant, &asked);
+                    self.park_question(wait, parsed, permit, &open).await;
                 }
-                Some(Ask::Mail(_)) | None => {
+                Some(Ask::Mail(asked)) => {
+                    let parsed = self.mail_question(&grant, &asked);
+                    self.park_question(wait, parsed, permit, &open).await;
+                }
+                None => {
                     let status = refuse::invalid("ask", &"is missing");
                     permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
                 }
@@ -100,25 +112,38 @@ impl Service {
         }
     }
 
-    async fn park_turn(
+    fn turn_question(&self, grant: &Grant, asked: &wire::TurnQuestion) -> Result<Asked, Status> {
+        let entered = self.door.enter(grant, asked.caller.as_ref())?;
+        let question = Question::Turn {
+            loop_id: parse::loop_id(&asked.r#loop)?,
+            role: parse::id("role", &asked.role)?,
+        };
+        Ok(Asked { entered, question, hold_ms: parse::hold(asked.hold_ms) })
+    }
+
+    fn mail_question(
         &self,
         grant: &Grant,
+        asked: &wire::AwaitMailRequest,
+    ) -> Result<Asked, Status> {
+        let entered = self.door.enter(grant, asked.caller.as_ref())?;
+        let question = mailbox::question(asked)?;
+        Ok(Asked { entered, question, hold_ms: parse::hold(asked.hold_ms) })
+    }
+
+    async fn park_question(
+        &self,
         wait: u64,
-        asked: wire::TurnQuestion,
+        parsed: Result<Asked, Status>,
         permit: OwnedPermit<Ended>,
         open: &Open,
     ) {
-        let parsed = async {
-            let entered = self.door.enter(grant, asked.caller.as_ref())?;
-            let question = Question {
-                loop_id: parse::loop_id(&asked.r#loop)?,
-                role: parse::id("role", &asked.role)?,
-            };
+        let counted = parsed.and_then(|asked| {
             open.may_add(wait)?;
-            let place = entered.wait()?;
-            Ok((entered, question, place))
-        };
-        let (entered, question, counted) = match parsed.await {
+            let place = asked.entered.wait()?;
+            Ok((asked, place))
+        });
+        let (Asked { entered, question, hold_ms }, counted) = match counted {
             Ok(parsed) => parsed,
             Err(status) => {
                 permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
@@ -136,7 +161,6 @@ impl Service {
                 })
             }
         };
-        let hold_ms = parse::hold(asked.hold_ms);
         match entered.park(question.clone(), hold_ms, sink).await {
             Ok((handle, id)) => place.parked(handle, question, id),
             Err(status) => place.end(Err(Refused::Status(status))),
@@ -146,12 +170,15 @@ impl Service {
 
 fn render(ended: Ended) -> wire::ParkResponse {
     let rendered = match ended.outcome {
-        Ok((entered, told)) => entered.turn_answer(&told),
+        Ok((entered, told)) => match &told.answer {
+            Answer::Turn(_) => entered.turn_answer(&told).map(Outcome::Turn),
+            Answer::Mail(_) => entered.mail_answer(&told).map(Outcome::Mail),
+        },
         Err(Refused::Rejected(rejection)) => Err(refuse::rejected(&rejection)),
         Err(Refused::Status(status)) => Err(status),
     };
     let outcome = match rendered {
-        Ok(answer) => Outcome::Turn(answer),
+        Ok(outcome) => outcome,
         Err(status) => Outcome::Refusal(wire::Refusal {
             reason: Reason::of(&status).unwrap_or(Reason::Unavailable).to_string(),
             message: status.message().to_owned(),

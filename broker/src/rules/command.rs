@@ -2,7 +2,7 @@
 
 use tasuki_proto::id::{Epoch, IdempotencyKey, LoopId, NodeId, PersonId, RoleId, TokenId, Turn};
 
-use super::{access, directory::Register, turn};
+use super::{access, directory::Register, mailbox, turn};
 use crate::hash::Hash;
 
 /// A command and what came with it.
@@ -32,6 +32,7 @@ pub enum Command {
     HandOver(turn::HandOver),
     Reclaim(turn::Reclaim),
     Mark(turn::MarkTurn),
+    Mail(mailbox::Command),
     /// Of the system workspace.
     Access(access::Command),
     /// What the passing of time alone brings.
@@ -51,6 +52,7 @@ impl Command {
         match self {
             Self::HandOver(it) => Some(&it.role),
             Self::Mark(it) => Some(&it.role),
+            Self::Mail(it) => it.role(),
             Self::StartRound(it) => it.by.role(),
             Self::Reclaim(it) => it.by.role(),
             Self::Register(_) | Self::CreateLoop(_) | Self::Access(_) | Self::Tick => None,
@@ -66,6 +68,7 @@ impl Command {
             | Self::CreateLoop(_)
             | Self::HandOver(_)
             | Self::Mark(_)
+            | Self::Mail(_)
             | Self::Access(_)
             | Self::Tick => None,
         }
@@ -77,6 +80,7 @@ impl Command {
             Self::HandOver(it) => it.summary.len() + it.instruction.len(),
             Self::StartRound(it) => it.summary.len() + it.instruction.len(),
             Self::Reclaim(it) => it.reason.len(),
+            Self::Mail(it) => it.bytes(),
             Self::Register(_)
             | Self::CreateLoop(_)
             | Self::Mark(_)

@@ -3,13 +3,17 @@
 //! Events carry results, not intentions: a handover holds the turn and the deadline that were
 //! chosen, so replay never chooses again.
 
-use tasuki_proto::id::{
-    Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, PersonId, RoleId, Sequence, Timestamp,
-    TokenId, Turn,
+use tasuki_proto::{
+    id::{
+        Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, PersonId, RoleId, Sequence, Timestamp,
+        TokenId, Turn,
+    },
+    mail::{BoxKind, MessageId},
 };
 
 use super::access::{self, Scope};
 use super::directory::NodeRegistered;
+use super::mailbox;
 use super::turn::{
     HandedOver, LeaseRenewed, LoopOpened, ParticipantsSet, RoundStarted, TurnReclaimed,
 };
@@ -51,6 +55,7 @@ pub enum Event {
     TurnLapsed(TurnMoment),
     LeaseRenewed(LeaseRenewed),
     Access(access::Event),
+    Mail(mailbox::Event),
 }
 
 impl From<access::Event> for Event {
@@ -70,7 +75,7 @@ impl Event {
     /// The loop it changed, where there is one.
     pub fn loop_id(&self) -> Option<&LoopId> {
         match self {
-            Self::NodeRegistered(_) | Self::Access(_) => None,
+            Self::NodeRegistered(_) | Self::Access(_) | Self::Mail(_) => None,
             Self::LoopOpened(it) => Some(&it.loop_id),
             Self::ParticipantsSet(it) => Some(&it.loop_id),
             Self::HandedOver(it) => Some(&it.loop_id),
@@ -119,6 +124,22 @@ pub enum Reply {
     Rotated {
         token: TokenId,
         old_until: Timestamp,
+    },
+    /// `kind` is where the sender's copy is.
+    Sent {
+        thread: MessageId,
+        entry: u32,
+        kind: BoxKind,
+    },
+    /// In the order asked for.
+    Moved {
+        to: BoxKind,
+        moved: Vec<mailbox::Moved>,
+    },
+    /// `entries` is the number of the newest.
+    Imported {
+        thread: MessageId,
+        entries: u32,
     },
     Done,
 }

@@ -7,7 +7,7 @@
 //!
 //! Whoever calls them puts the record on disk in between, or right behind, and lets nothing out
 //! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles),
-//! [`access`] (invitations and tokens);
+//! [`mailbox`] (threads and boxes), [`access`] (invitations and tokens);
 //! [`clients`] remembers answers, [`presence`] who gave a sign of life.
 //!
 //! # Invariants
@@ -16,7 +16,8 @@
 //! - **W2** Sequences of applied records increase by one.
 //! - **W3** A command takes effect at most once per token and idempotency key (see [`clients`]).
 //! - **W4** A refused command changes nothing: `decide` borrows.
-//! - **T1…T4** of [`turn`], **D1…D3** of [`directory`], **R1…R3** of [`access`].
+//! - **T1…T4** of [`turn`], **D1…D3** of [`directory`], **R1…R3** of [`access`], **X1…X5** of
+//!   [`mailbox`].
 //!
 //! **Architecture invariant:** no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/tidy.rs` holds it to that.
@@ -26,6 +27,7 @@ pub mod clients;
 mod command;
 pub mod directory;
 mod event;
+pub mod mailbox;
 pub mod presence;
 mod rejection;
 pub mod turn;
@@ -38,6 +40,7 @@ use self::{
     access::Access,
     clients::{Answer, Clients},
     directory::Directory,
+    mailbox::Mailboxes,
     presence::Presence,
     turn::Loops,
 };
@@ -56,6 +59,7 @@ pub struct Workspace {
     pub clients: Clients,
     pub directory: Directory,
     pub loops: Loops,
+    pub mail: Mailboxes,
     /// Of the system workspace; empty in any other.
     pub access: Access,
 }
@@ -90,6 +94,8 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     Entry(turn::EntryBody),
+    Mail(mailbox::EntryBody),
+    File(mailbox::Keep),
 }
 
 impl Decision {
@@ -141,7 +147,12 @@ impl Workspace {
             Command::Reclaim(it) => self.loops.decide_reclaim(now, context, it),
             Command::Mark(it) => self.loops.decide_mark(now, context, it),
             Command::Access(it) => self.access.decide(now, it),
-            Command::Tick => Ok(self.loops.decide_tick(now, context)),
+            Command::Mail(it) => self.decide_mail(now, &request.caller, it),
+            Command::Tick => {
+                let mut decision = self.loops.decide_tick(now, context);
+                decision.events.extend(self.mail.decide_lapses(now));
+                Ok(decision)
+            }
         }
     }
 
@@ -159,6 +170,7 @@ impl Workspace {
             match event {
                 Event::NodeRegistered(it) => self.directory.apply(record.time, it),
                 Event::Access(it) => self.access.apply(record.time, it),
+                Event::Mail(it) => self.mail.apply(record.time, it),
                 Event::LoopOpened(_)
                 | Event::ParticipantsSet(_)
                 | Event::HandedOver(_)
@@ -185,7 +197,34 @@ impl Workspace {
 
     /// The next moment at which [`Command::Tick`] may have something to do.
     pub fn next_deadline(&self, now: Timestamp, lease_ms: u64) -> Option<Timestamp> {
-        self.loops.next_deadline(now, lease_ms)
+        let of_mail = self.mail.next_deadline();
+        self.loops.next_deadline(now, lease_ms).into_iter().chain(of_mail).min()
+    }
+
+    /// Whether a deadline must not pass while this is not in memory. Mail that lapses meanwhile
+    /// lapses when somebody next looks, and nobody can tell.
+    pub fn must_stay_awake(&self, now: Timestamp, lease_ms: u64) -> bool {
+        self.loops.next_deadline(now, lease_ms).is_some()
+    }
+
+    fn decide_mail(
+        &self,
+        now: Timestamp,
+        caller: &Caller,
+        command: &mailbox::Command,
+    ) -> Result<Decision, Rejection> {
+        use mailbox::Command;
+        let around = mailbox::Surroundings { directory: &self.directory, loops: &self.loops };
+        match command {
+            Command::Send(it) => self.mail.decide_send(now, caller, around, it),
+            Command::Move(it) => Ok(self.mail.decide_move(it)),
+            Command::Mark(it) => self.mail.decide_mark_mail(it),
+            Command::Open(role) => self.mail.decide_open(role),
+            Command::Close(role) => self.mail.decide_close(around, role),
+            Command::HandAgain { role, thread } => self.mail.decide_hand_again(role, *thread),
+            Command::Import(it) => self.mail.decide_import(now, caller, it),
+            Command::Keep(it) => self.mail.decide_keep(it),
+        }
     }
 }
 

@@ -4,10 +4,14 @@ use super::{
     access::{INVITATIONS_MAX, TOKENS_MAX},
     clients::{CLIENTS_PER_TOKEN_MAX, RETIRED_PER_TOKEN_MAX},
     directory::{NODES_MAX, NODES_PER_TOKEN_MAX},
+    mailbox::MAILBOXES_MAX,
 };
 use tasuki_proto::{
     id::{Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, RoleId, TokenId, Turn},
-    limits::{KEY_WINDOW, LOOPS_MAX},
+    limits::{
+        ATTACHMENTS_BYTES_MAX, KEY_WINDOW, LOOPS_MAX, THREAD_ENTRIES_MAX, THREAD_PARTICIPANTS_MAX,
+    },
+    mail::MessageId,
     reason::Reason,
 };
 
@@ -105,6 +109,44 @@ pub enum Rejection {
          limit of one token; register under a name used before, or ask for another token"
     )]
     TooManyNodesOfToken { token: TokenId },
+    #[error("{role} has no message {name}; filebox_list_messages shows what there is")]
+    UnknownMessage { role: RoleId, name: String },
+    #[error("there is no role {role} to write to; nothing was sent. Known roles: {known}")]
+    UnknownReceiver { role: RoleId, known: String },
+    #[error(
+        "the mailbox of {role} takes in no more mail; nothing was sent. Open mailboxes: {known}"
+    )]
+    MailboxClosed { role: RoleId, known: String },
+    #[error("there is a message {thread} already; nothing was sent")]
+    MessageExists { thread: MessageId },
+    #[error(
+        "client_ref {name} named other words before; nothing was sent. Take another name for \
+         another message"
+    )]
+    ClientRefReused { name: String },
+    #[error(
+        "the file {name} is not stored, or has another size; nothing was sent. Store it first, \
+         then attach it"
+    )]
+    UnknownAttachment { name: String },
+    #[error(
+        "message {thread} has {THREAD_ENTRIES_MAX} entries, which is the limit; begin a new one"
+    )]
+    ThreadFull { thread: MessageId },
+    #[error(
+        "message {thread} would have more than {THREAD_PARTICIPANTS_MAX} participants, which is \
+         the limit; begin a new one"
+    )]
+    TooManyParticipants { thread: MessageId },
+    #[error("this workspace has {MAILBOXES_MAX} mailboxes, which is the limit")]
+    TooManyMailboxes,
+    #[error("this workspace holds as much mail as it can; begin another workspace")]
+    TooMuchMail,
+    #[error(
+        "the attached files of this workspace would be more than {ATTACHMENTS_BYTES_MAX} bytes, \
+         which is the limit; nothing was stored"
+    )]
+    TooManyAttachments,
 }
 
 impl Rejection {
@@ -129,7 +171,18 @@ impl Rejection {
             Self::UnknownInvitation => Reason::UnknownInvitation,
             Self::InvitationSpent { .. } => Reason::InvitationSpent,
             Self::UnknownToken { .. } => Reason::UnknownToken,
-            Self::TooManyClients
+            Self::UnknownMessage { .. } => Reason::UnknownMessage,
+            Self::UnknownReceiver { .. } => Reason::UnknownRole,
+            Self::MailboxClosed { .. } => Reason::MailboxClosed,
+            Self::MessageExists { .. } => Reason::MessageExists,
+            Self::ClientRefReused { .. } => Reason::KeyReused,
+            Self::UnknownAttachment { .. } => Reason::UnknownAttachment,
+            Self::ThreadFull { .. }
+            | Self::TooManyParticipants { .. }
+            | Self::TooManyMailboxes
+            | Self::TooMuchMail
+            | Self::TooManyAttachments
+            | Self::TooManyClients
             | Self::TooManyClientsOfToken { .. }
             | Self::TooManyLoops
             | Self::TooManyNodes

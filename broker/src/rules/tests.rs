@@ -210,6 +210,9 @@ fn say(decision: &Decision) -> String {
         Reply::Invited { .. } | Reply::Issued { .. } | Reply::Rotated { .. } => {
             unreachable!("these stories are not about access")
         }
+        Reply::Sent { .. } | Reply::Moved { .. } | Reply::Imported { .. } => {
+            unreachable!("these stories are not about mail")
+        }
         Reply::Done => decision.events.iter().map(happened).collect::<Vec<_>>().join(", "),
     };
     if decision.events.iter().any(|event| matches!(event, Event::ParticipantsSet(_))) {
@@ -233,6 +236,7 @@ fn happened(event: &Event) -> String {
         Event::TurnSeen(it) => format!("turn {} seen", it.turn),
         Event::NodeRegistered(_)
         | Event::Access(_)
+        | Event::Mail(_)
         | Event::LoopOpened(_)
         | Event::ParticipantsSet(_)
         | Event::HandedOver(_)

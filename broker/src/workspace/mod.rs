@@ -25,5 +25,5 @@ pub use self::{
     actor::{Executed, IDLE_MS, Settings, View},
     handle::{ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
     supervisor::{WORKSPACES_AWAKE_MAX, Workspaces},
-    waits::{Question, Told, WAITS_MAX, WaitId, Waits},
+    waits::{Answer, Question, Told, WAITS_MAX, WaitId, Waits},
 };

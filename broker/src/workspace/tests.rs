@@ -6,7 +6,7 @@ use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::oneshot;
 
 use super::{
-    Question, Settings, Told, Workspaces,
+    Answer, Question, Settings, Told, Workspaces,
     actor::{Msg, Release},
     supervisor::Shared,
 };
@@ -72,7 +72,8 @@ impl Fixture {
     async fn park_by(&self, caller: Caller) -> Waiting {
         let (told, waiting) = oneshot::channel();
         let sink = Box::new(|outcome| _ = told.send(outcome));
-        let question = Question { loop_id: "main".parse().unwrap(), role: "B".parse().unwrap() };
+        let question =
+            Question::Turn { loop_id: "main".parse().unwrap(), role: "B".parse().unwrap() };
         self.workspaces.park(&self.id, question, caller, 60_000, || sink).await.unwrap();
         waiting
     }
@@ -108,6 +109,13 @@ fn busy() -> (Msg, oneshot::Receiver<()>, mpsc::Sender<()>) {
     (Msg::Look(look), begun, free)
 }
 
+fn turn_of(told: Told) -> u64 {
+    match told.answer {
+        Answer::Turn(answer) => answer.turn.get(),
+        Answer::Mail(answer) => panic!("{answer:?}"),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_meets_a_workspace_on_its_way_to_sleep_is_kept() {
     let it = Fixture::start().await;
@@ -125,7 +133,7 @@ async fn a_wait_that_meets_a_workspace_on_its_way_to_sleep_is_kept() {
     // An actor that goes to sleep drops it.
     let _ = handled.await;
     it.hand_over().await;
-    assert_eq!(waiting.await.unwrap().unwrap().answer.turn, 2.into());
+    assert_eq!(turn_of(waiting.await.unwrap().unwrap()), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,7 +172,7 @@ async fn however_a_workspace_ends_its_waits_end_and_the_next_call_wakes_it() {
         assert!(waiting.await.is_err(), "who waits is told that it ended");
         it.hand_over().await;
         let waiting = it.park().await;
-        assert_eq!(waiting.await.unwrap().unwrap().answer.turn, 2.into());
+        assert_eq!(turn_of(waiting.await.unwrap().unwrap()), 2);
     }
 }
 
@@ -247,7 +255,7 @@ async fn a_wait_ends_with_what_let_its_caller_ask() {
 
     let waiting = it.park_by(by("n2", 2)).await;
     it.hand_over().await;
-    assert_eq!(waiting.await.unwrap().unwrap().answer.turn, 2.into());
+    assert_eq!(turn_of(waiting.await.unwrap().unwrap()), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

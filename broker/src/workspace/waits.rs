@@ -1,6 +1,6 @@
 //! Waits parked until the state says what a caller asked for.
 //!
-//! One wait per role and loop: a newer one supersedes the older, which is told so.
+//! One wait per role and question: a newer one supersedes the older, which is told so.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 use tasuki_proto::id::{LoopId, RoleId, Sequence, Timestamp};
 
-use crate::rules::{Caller, Rejection, turn::Answer};
+use crate::rules::{Caller, Rejection, mailbox, turn};
 
 /// Waits parked in one workspace. At about half a KiB each this is some 10 MiB.
 pub const WAITS_MAX: usize = 20_000;
@@ -18,11 +18,22 @@ pub const WAITS_MAX: usize = 20_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaitId(pub u64);
 
-/// "Is it this role's turn in this loop?"
+/// What a role waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Question {
-    pub loop_id: LoopId,
-    pub role: RoleId,
+pub enum Question {
+    /// "Is it this role's turn in this loop?"
+    Turn { loop_id: LoopId, role: RoleId },
+    /// "Is there mail like this for this role?"
+    Mail { role: RoleId, filter: mailbox::Filter },
+}
+
+impl Question {
+    /// Who asks.
+    pub fn role(&self) -> &RoleId {
+        match self {
+            Self::Turn { role, .. } | Self::Mail { role, .. } => role,
+        }
+    }
 }
 
 /// What a wait ends with.
@@ -32,6 +43,22 @@ pub struct Told {
     pub is_superseded: bool,
     /// The record the answer rests on.
     pub sequence: Sequence,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Turn(turn::Answer),
+    Mail(mailbox::Answer),
+}
+
+impl Answer {
+    /// Whether the state says what was waited for.
+    pub fn is_there(&self) -> bool {
+        match self {
+            Self::Turn(it) => it.standing != turn::Standing::NotYet,
+            Self::Mail(it) => it.mail.is_some(),
+        }
+    }
 }
 
 /// Takes the one outcome of a wait.
@@ -72,7 +99,7 @@ impl Waits {
     ) -> Option<Parked> {
         let older = self.take(&question);
         self.deadlines.insert((deadline, question.clone()));
-        *self.by_role.entry(question.role.clone()).or_default() += 1;
+        *self.by_role.entry(question.role().clone()).or_default() += 1;
         self.parked.insert(question, Parked { id, sink, caller, deadline });
         older
     }
@@ -81,10 +108,10 @@ impl Waits {
     pub(super) fn take(&mut self, question: &Question) -> Option<Parked> {
         let parked = self.parked.remove(question)?;
         self.deadlines.remove(&(parked.deadline, question.clone()));
-        let left = self.by_role.get_mut(&question.role).expect("it has this one");
+        let left = self.by_role.get_mut(question.role()).expect("it has this one");
         *left -= 1;
         if *left == 0 {
-            self.by_role.remove(&question.role);
+            self.by_role.remove(question.role());
         }
         Some(parked)
     }
@@ -109,11 +136,22 @@ impl Waits {
         due
     }
 
-    /// Roles with a wait parked on this loop.
+    /// Roles that wait for their turn in this loop.
     pub fn roles<'a>(&'a self, loop_id: &'a LoopId) -> impl Iterator<Item = &'a RoleId> {
-        let first = Question { loop_id: loop_id.clone(), role: smallest_role() };
-        let of_loop = self.parked.range(first..);
-        of_loop.take_while(move |(it, _)| it.loop_id == *loop_id).map(|(it, _)| &it.role)
+        let first = Question::Turn { loop_id: loop_id.clone(), role: smallest_role() };
+        let of_loop = self.parked.range(first..).map_while(move |(it, _)| match it {
+            Question::Turn { loop_id: other, role } => (other == loop_id).then_some(role),
+            Question::Mail { .. } => None,
+        });
+        of_loop
+    }
+
+    /// What a role waits for in its mail.
+    pub(super) fn mail_of<'a>(&'a self, role: &'a RoleId) -> impl Iterator<Item = &'a Question> {
+        let filter = mailbox::Filter::default();
+        let first = Question::Mail { role: role.clone(), filter };
+        let of_role = self.parked.range(first..).map(|(it, _)| it);
+        of_role.take_while(move |it| it.role() == role)
     }
 
     /// Roles that wait for anything.
@@ -156,7 +194,7 @@ mod tests {
     use super::*;
 
     fn question(loop_id: &str, role: &str) -> Question {
-        Question { loop_id: loop_id.parse().unwrap(), role: role.parse().unwrap() }
+        Question::Turn { loop_id: loop_id.parse().unwrap(), role: role.parse().unwrap() }
     }
 
     fn park(waits: &mut Waits, question: &Question, id: u64, deadline: u64) -> Option<WaitId> {
@@ -175,7 +213,10 @@ mod tests {
         assert_eq!(park(&mut waits, &a, 3, 60), Some(WaitId(1)));
         waits.cancel(&a, WaitId(1));
         assert_eq!(waits.len(), 2, "a cancel of the superseded wait leaves the newer one");
-        assert_eq!(waits.roles(&a.loop_id).map(RoleId::as_str).collect::<Vec<_>>(), ["A", "B"]);
+        assert_eq!(
+            waits.roles(&"main".parse().unwrap()).map(RoleId::as_str).collect::<Vec<_>>(),
+            ["A", "B"]
+        );
         let due = waits.take_due(Timestamp::from_millis(50));
         assert_eq!(due.iter().map(|(it, _)| it).collect::<Vec<_>>(), [&b]);
         assert_eq!(waits.next_deadline(), Some(Timestamp::from_millis(60)));

@@ -428,6 +428,7 @@ impl World {
                 Event::RoundStarted(it) => (&it.loop_id, it.entry, Some(it.next.turn)),
                 Event::NodeRegistered(_)
                 | Event::Access(_)
+                | Event::Mail(_)
                 | Event::LoopOpened(_)
                 | Event::ParticipantsSet(_)
                 | Event::TurnHanded(_)

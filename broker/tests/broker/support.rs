@@ -7,7 +7,7 @@ use tasuki_proto::{
     reason::Reason,
     wire::{
         self, directory_client::DirectoryClient, feed_client::FeedClient,
-        turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
+        mailbox_client::MailboxClient, turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
     },
 };
 use tonic::{Status, transport::Channel};
@@ -23,6 +23,7 @@ pub(crate) struct Client {
     pub(crate) directory: DirectoryClient<Channel>,
     pub(crate) waits: WaitsClient<Channel>,
     pub(crate) feed: FeedClient<Channel>,
+    pub(crate) mail: MailboxClient<Channel>,
     pub(crate) id: String,
     pub(crate) counter: u64,
 }
@@ -34,7 +35,8 @@ pub(crate) async fn connect(broker: &Broker, id: &str) -> Client {
         turns: TurnLoopClient::new(channel.clone()),
         directory: DirectoryClient::new(channel.clone()),
         waits: WaitsClient::new(channel.clone()),
-        feed: FeedClient::new(channel),
+        feed: FeedClient::new(channel.clone()),
+        mail: MailboxClient::new(channel),
         id: id.to_owned(),
         counter: 0,
     }

@@ -118,6 +118,7 @@ async fn keep_waits(
                             // An agent that was told to stop asks no more.
                             let _ = reply.send(turn);
                         }
+                        Outcome::Mail(mail) => panic!("{mail:?}"),
                         Outcome::Refusal(refusal) => assert_eq!(refusal.reason, "unavailable"),
                     }
                 }

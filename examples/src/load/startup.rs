@@ -189,7 +189,7 @@ impl Filled {
         self.writer.append(Append {
             sequence,
             record: codec::encode_record(&record, incarnation),
-            bodies: decision.bodies.iter().map(codec::encode_body).collect(),
+            bodies: decision.bodies.iter().flat_map(codec::encode_body).collect(),
             // Each names an entry of a history, which is written once.
             are_bodies_new: true,
         });

@@ -88,7 +88,7 @@ fn event_text(event: &wire::Event) -> String {
         }
         Kind::MailLapsed(e) => {
             let what = format!("mail {} lapsed", mail(&e.message_id));
-            format!("{} at {}, entry {}", what.yellow(), line(&e.role), e.entry)
+            format!("{} at {}, entry {}", what.yellow(), names(&e.roles), e.entry)
         }
         Kind::MailDied(e) if e.is_revived => {
             let what = format!("mail {} is handed again", mail(&e.message_id));

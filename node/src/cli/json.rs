@@ -196,7 +196,7 @@ fn event(of: &wire::Event) -> Value {
         Kind::MailLapsed(e) => json!({
             "kind": "mail_lapsed",
             "message_id": e.message_id,
-            "role": e.role,
+            "roles": e.roles,
             "entry": e.entry,
         }),
         Kind::MailDied(e) => json!({

@@ -4,6 +4,7 @@
 //! nothing: an unknown kind, a missing field or an id that is none is a named error.
 
 mod access;
+mod mail;
 mod record;
 mod snapshot;
 
@@ -15,6 +16,7 @@ use tasuki_proto::{
 };
 
 pub use self::{
+    mail::{MailText, decode_mail, file_key, mail_key, mail_text_key},
     record::{decode_record, encode_record},
     snapshot::{decode_snapshot, encode_snapshot},
 };
@@ -48,8 +50,8 @@ pub fn entry_key(loop_id: &LoopId, number: u64) -> BodyKey {
     BodyKey(format!("loop/{loop_id}/{number}"))
 }
 
-/// A body and the key it is kept under.
-pub fn encode_body(body: &Body) -> (BodyKey, Bytes) {
+/// A body in its parts, each with the key it is kept under.
+pub fn encode_body(body: &Body) -> Vec<(BodyKey, Bytes)> {
     match body {
         Body::Entry(it) => {
             let stored = stored::EntryBody {
@@ -57,8 +59,10 @@ pub fn encode_body(body: &Body) -> (BodyKey, Bytes) {
                 instruction: it.instruction.clone(),
                 before: it.before.as_ref().map(encode_facts),
             };
-            (entry_key(&it.loop_id, it.number), stored.encode_to_vec().into())
+            vec![(entry_key(&it.loop_id, it.number), stored.encode_to_vec().into())]
         }
+        Body::Mail(it) => mail::encode_body(it),
+        Body::File(it) => vec![(file_key(&it.hash), it.content.clone())],
     }
 }
 

@@ -7,7 +7,9 @@ use tasuki_proto::{
     stored,
 };
 
-use super::{CodecError, FORMAT, access, decode_next, hash, id, ids, optional, readable, text};
+use super::{
+    CodecError, FORMAT, access, decode_next, hash, id, ids, mail, optional, readable, text,
+};
 use crate::rules::{
     Event, Principal, Record, Reply, TurnMoment,
     directory::{NodeRegistered, RoleSpec},
@@ -145,6 +147,7 @@ fn encode_event(event: &Event) -> stored::Event {
             is_grace: it.is_grace,
         }),
         Event::Access(it) => access::encode_event(it),
+        Event::Mail(it) => mail::encode_event(it),
     };
     stored::Event { kind: Some(kind) }
 }
@@ -219,6 +222,16 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
         | Kind::TokenRotated(_)
         | Kind::OldSecretEnded(_)
         | Kind::TokenRevoked(_) => Event::Access(access::decode_event(kind)?),
+        Kind::MailSent(_)
+        | Kind::MailMoved(_)
+        | Kind::MailHanded(_)
+        | Kind::MailSeen(_)
+        | Kind::MailLapsed(_)
+        | Kind::MailRevived(_)
+        | Kind::MailImported(_)
+        | Kind::MailboxOpened(_)
+        | Kind::MailboxClosed(_)
+        | Kind::AttachmentKept(_) => Event::Mail(mail::decode_event(kind)?),
     })
 }
 
@@ -276,6 +289,15 @@ pub(super) fn encode_reply(reply: &Reply) -> stored::Reply {
             token_id: token.to_string(),
             old_until_ms: old_until.as_millis(),
         }),
+        Reply::Sent { thread, entry, kind } => Kind::Sent(reply::Sent {
+            thread: mail::id_bytes(*thread),
+            entry: *entry,
+            r#box: mail::box_code(*kind),
+        }),
+        Reply::Moved { to, moved } => Kind::Moved(mail::encode_moved(*to, moved)),
+        Reply::Imported { thread, entries } => {
+            Kind::Imported(reply::Imported { thread: mail::id_bytes(*thread), entries: *entries })
+        }
         Reply::Done => Kind::Done(reply::Done {}),
     };
     stored::Reply { kind: Some(kind) }
@@ -314,6 +336,17 @@ pub(super) fn decode_reply(reply: Option<stored::Reply>) -> Result<Reply, CodecE
             token: id("token_id", &it.token_id)?,
             old_until: Timestamp::from_millis(it.old_until_ms),
         },
+        Kind::Sent(it) => Reply::Sent {
+            thread: mail::thread(&it.thread)?,
+            entry: it.entry,
+            kind: mail::box_of(it.r#box)?,
+        },
+        Kind::Moved(it) => {
+            Reply::Moved { to: mail::box_of(it.to)?, moved: mail::decode_moved(it.moved)? }
+        }
+        Kind::Imported(it) => {
+            Reply::Imported { thread: mail::thread(&it.thread)?, entries: it.entries }
+        }
         Kind::Done(_) => Reply::Done,
     })
 }

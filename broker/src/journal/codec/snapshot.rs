@@ -10,8 +10,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    CodecError, FORMAT, access, decode_facts, decode_next, encode_facts, hash, id, ids, optional,
-    readable,
+    CodecError, FORMAT, access, decode_facts, decode_next, encode_facts, hash, id, ids, mail,
+    optional, readable,
     record::{decode_reply, decode_roles, encode_reply, encode_roles},
     text,
 };
@@ -66,6 +66,7 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
         invitations: state.access.invitations.iter().map(access::encode_invitation).collect(),
         tokens: state.access.tokens.iter().map(access::encode_token).collect(),
         forgotten_epoch: state.directory.forgotten.get(),
+        ..mail::encode_mail(&state.mail)
     };
     stored.encode_to_vec().into()
 }
@@ -119,6 +120,13 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
             },
         );
     }
+    let mail = mail::decode_mail_state(
+        it.mailboxes,
+        it.threads,
+        &it.expiries,
+        it.arrivals,
+        &it.attachments,
+    )?;
     let loops = it.loops.into_iter().map(decode_loop).collect::<Result<_, _>>()?;
     Ok(Workspace {
         sequence: it.sequence.into(),
@@ -127,6 +135,7 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
         directory,
         loops: Loops::restored(loops),
         access: access::decode_access(it.invitations, it.tokens)?,
+        mail,
     })
 }
 

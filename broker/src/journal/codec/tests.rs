@@ -231,7 +231,7 @@ fn the_bytes_of_an_entry_are_unchanged() {
         instruction: "i".to_owned(),
         before: Some(facts()),
     };
-    let (key, stored) = encode_body(&Body::Entry(body.clone()));
+    let (key, stored) = encode_body(&Body::Entry(body.clone())).remove(0);
     assert_eq!(key.0, "loop/main/2");
     assert_eq!(hex(&stored), include_str!("entry.golden.txt"));
     assert_eq!(decode_entry(&body.loop_id, 2, stored).unwrap(), body);

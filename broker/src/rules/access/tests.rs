@@ -194,7 +194,10 @@ fn say(decision: &Decision) -> String {
             [AnyEvent::Access(Event::TokenRevoked { .. })] => "revoked".to_owned(),
             other => unreachable!("these have replies of their own: {other:?}"),
         },
-        Reply::Registered { .. }
+        Reply::Sent { .. }
+        | Reply::Moved { .. }
+        | Reply::Imported { .. }
+        | Reply::Registered { .. }
         | Reply::Opened { .. }
         | Reply::Started { .. }
         | Reply::Handed { .. }

@@ -130,14 +130,12 @@ impl State {
         self.writer.append(Append {
             sequence: record.sequence,
             record: codec::encode_record(&record, &self.incarnation),
-            bodies: decision.bodies.iter().map(codec::encode_body).collect(),
+            bodies: decision.bodies.iter().flat_map(codec::encode_body).collect(),
             // Each names an entry of a history, which is written once.
             are_bodies_new: true,
         });
         for event in &record.events {
-            if let Some(loop_id) = event.loop_id() {
-                self.wake(&loop_id.clone());
-            }
+            self.wake_for(event);
         }
         if record.events.iter().any(|event| matches!(event, Event::NodeRegistered(_))) {
             self.end_fenced_waits();

@@ -55,7 +55,7 @@ impl State {
         self.arguments.settings.idle_ms <= quiet_ms
             && self.waits.is_empty()
             && self.pending.is_empty()
-            && self.workspace.next_deadline(self.now(), self.context.lease_ms).is_none()
+            && !self.workspace.must_stay_awake(self.now(), self.context.lease_ms)
             && self.arguments.feed.receiver_count() == 0
     }
 

@@ -3,10 +3,10 @@
 use tasuki_proto::id::{LoopId, RoleId};
 
 use super::{
-    super::waits::{Parked, Question, Sink, Told, WAITS_MAX, WaitId},
+    super::waits::{Answer, Parked, Question, Sink, Told, WAITS_MAX, WaitId},
     State,
 };
-use crate::rules::{Caller, Rejection, turn::Standing};
+use crate::rules::{Caller, Event, Rejection, turn::Standing};
 
 impl State {
     pub(in crate::workspace) fn park(
@@ -20,18 +20,18 @@ impl State {
         let now = self.now();
         self.last_active = now;
         let mut told = self.ask(&question, &caller);
-        if let Ok(it) = &told {
-            self.context.presence.role_seen(&question.role, now, None);
-            let is_holder = it.answer.standing == Standing::CanStart;
-            if is_holder && self.workspace.loops.is_lapsed(&question.loop_id) {
+        if told.is_ok() {
+            self.context.presence.role_seen(question.role(), now, None);
+        }
+        if let (Ok(it), Question::Turn { loop_id, .. }) = (&told, &question) {
+            let is_holder =
+                matches!(&it.answer, Answer::Turn(it) if it.standing == Standing::CanStart);
+            if is_holder && self.workspace.loops.is_lapsed(loop_id) {
                 self.tick();
                 told = self.tell(&question);
             }
         }
-        let is_over = match &told {
-            Err(_) => true,
-            Ok(told) => told.answer.standing != Standing::NotYet || hold_ms == 0,
-        };
+        let is_over = told.as_ref().map_or(true, |told| told.answer.is_there() || hold_ms == 0);
         if is_over {
             return self.release(Box::new(move || sink(told)));
         }
@@ -45,27 +45,59 @@ impl State {
     }
 
     fn ask(&mut self, question: &Question, caller: &Caller) -> Result<Told, Rejection> {
-        self.workspace.directory.check(caller, Some(&question.role))?;
+        self.workspace.directory.check(caller, Some(question.role()))?;
         self.tell(question)
     }
 
     pub(in crate::workspace) fn tell(&mut self, question: &Question) -> Result<Told, Rejection> {
-        let answer = self.workspace.loops.answer(&question.loop_id, &question.role)?;
-        if answer.standing == Standing::CanStart {
-            self.context.told.insert(question.loop_id.clone(), answer.turn);
-        }
+        let answer = match question {
+            Question::Turn { loop_id, role } => {
+                let answer = self.workspace.loops.answer(loop_id, role)?;
+                if answer.standing == Standing::CanStart {
+                    self.context.told.insert(loop_id.clone(), answer.turn);
+                }
+                Answer::Turn(answer)
+            }
+            Question::Mail { role, filter } => {
+                Answer::Mail(self.workspace.mail.answer(role, filter))
+            }
+        };
         Ok(Told { answer, is_superseded: false, sequence: self.workspace.sequence })
     }
 
+    /// Ends the waits that the state answers after this happened.
+    pub(in crate::workspace) fn wake_for(&mut self, event: &Event) {
+        if let Some(loop_id) = event.loop_id() {
+            self.wake(loop_id);
+        }
+        if let Event::Mail(event) = event {
+            for role in event.reaches() {
+                self.wake_for_mail(role);
+            }
+        }
+    }
+
+    fn wake_for_mail(&mut self, role: &RoleId) {
+        let asked: Vec<Question> = self.waits.mail_of(role).cloned().collect();
+        for question in asked {
+            let Question::Mail { filter, .. } = &question else { continue };
+            if self.workspace.mail.answer(role, filter).mail.is_some()
+                && let Some(parked) = self.waits.take(&question)
+            {
+                self.end_wait(&question, parked);
+            }
+        }
+    }
+
     /// Ends the waits of a loop that its state now answers.
-    pub(in crate::workspace) fn wake(&mut self, loop_id: &LoopId) {
+    fn wake(&mut self, loop_id: &LoopId) {
         let Some(state) = self.workspace.loops.by_id.get(loop_id) else { return };
         let roles: Vec<RoleId> = match &state.holder {
             Some(holder) => vec![holder.clone()],
             None => self.waits.roles(loop_id).cloned().collect(),
         };
         for role in roles {
-            let question = Question { loop_id: loop_id.clone(), role };
+            let question = Question::Turn { loop_id: loop_id.clone(), role };
             if let Some(parked) = self.waits.take(&question) {
                 self.end_wait(&question, parked);
             }
@@ -74,7 +106,7 @@ impl State {
 
     pub(in crate::workspace) fn end_wait(&mut self, question: &Question, parked: Parked) {
         let now = self.now();
-        self.context.presence.role_seen(&question.role, now, None);
+        self.context.presence.role_seen(question.role(), now, None);
         let told = self.tell(question);
         self.release(Box::new(move || (parked.sink)(told)));
     }
@@ -94,7 +126,7 @@ impl State {
     pub(in crate::workspace) fn end_fenced_waits(&mut self) {
         let directory = &self.workspace.directory;
         let fenced = self.waits.callers().filter_map(|(question, caller)| {
-            let why = directory.check(caller, Some(&question.role)).err()?;
+            let why = directory.check(caller, Some(question.role())).err()?;
             Some((question.clone(), why))
         });
         for (question, why) in fenced.collect::<Vec<_>>() {

@@ -1,7 +1,7 @@
 //! Every call of the broker, with a message that is as it should be.
 
 use bytes::Bytes;
-use tasuki_proto::{token::Right, wire};
+use tasuki_proto::{mail::MessageId, token::Right, wire};
 
 use crate::{
     guarded::{fresh, scope},
@@ -69,6 +69,9 @@ fn hash() -> Vec<u8> {
 fn new_key() -> Option<wire::IdempotencyKey> {
     key(&format!("c{}", fresh().hash().short()), 1)
 }
+
+/// Names no thread.
+const NO_MESSAGE: &str = "00000000-0000-4000-8000-000000000000";
 
 pub(super) static CALLS: &[Call] = &[
     plain("/grpc.health.v1.Health/Check", |_, _| Bytes::new()),
@@ -152,6 +155,132 @@ pub(super) static CALLS: &[Call] = &[
     stream(inside("/tasuki.v1.Feed/Subscribe", Right::Read, |workspace, _| {
         bytes(wire::SubscribeRequest { caller: caller(workspace), from_sequence: 1 })
     })),
+    acting("/tasuki.v1.Mailbox/AwaitMail", Right::Read, |workspace, role| {
+        let (caller, role) = (caller(workspace), role.to_owned());
+        bytes(wire::AwaitMailRequest { caller, role, ..Default::default() })
+    }),
+    acting("/tasuki.v1.Mailbox/CloseMailbox", Right::Send, |workspace, role| {
+        let (caller, role) = (caller(workspace), role.to_owned());
+        bytes(wire::CloseMailboxRequest { caller, key: new_key(), role })
+    }),
+    answers(
+        "unknown_message",
+        stream(acting("/tasuki.v1.Mailbox/GetAttachment", Right::Read, |workspace, role| {
+            bytes(wire::GetAttachmentRequest {
+                caller: caller(workspace),
+                role: role.to_owned(),
+                message: NO_MESSAGE.to_owned(),
+                hash: "0".repeat(64),
+            })
+        })),
+    ),
+    answers(
+        "unknown_message",
+        acting("/tasuki.v1.Mailbox/HandAgain", Right::Send, |workspace, role| {
+            bytes(wire::HandAgainRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                role: role.to_owned(),
+                message: NO_MESSAGE.to_owned(),
+            })
+        }),
+    ),
+    acting("/tasuki.v1.Mailbox/ImportThread", Right::Steer, |workspace, role| {
+        let entry = wire::ImportedEntry {
+            sender: role.to_owned(),
+            receivers: vec![role.to_owned()],
+            text: "t".to_owned(),
+            ..Default::default()
+        };
+        let digits = fresh().hash().as_bytes()[..16].try_into().expect("16 bytes");
+        bytes(wire::ImportThreadRequest {
+            caller: caller(workspace),
+            key: new_key(),
+            message_id: MessageId::from_bits(u128::from_be_bytes(digits)).to_string(),
+            entries: vec![entry],
+            ..Default::default()
+        })
+    }),
+    acting("/tasuki.v1.Mailbox/ListBox", Right::Read, |workspace, role| {
+        let r#box = wire::Box::Inbox.into();
+        let (caller, role) = (caller(workspace), role.to_owned());
+        bytes(wire::ListBoxRequest { caller, role, r#box, ..Default::default() })
+    }),
+    acting("/tasuki.v1.Mailbox/ListDeadLetters", Right::Read, |workspace, role| {
+        bytes(wire::ListDeadLettersRequest { caller: caller(workspace), role: role.to_owned() })
+    }),
+    inside("/tasuki.v1.Mailbox/ListMailboxes", Right::Read, |workspace, _| {
+        bytes(wire::ListMailboxesRequest { caller: caller(workspace) })
+    }),
+    answers(
+        "unknown_message",
+        acting("/tasuki.v1.Mailbox/MarkMail", Right::Send, |workspace, role| {
+            bytes(wire::MarkMailRequest {
+                caller: caller(workspace),
+                role: role.to_owned(),
+                message_id: NO_MESSAGE.to_owned(),
+                through: 1,
+                mark: wire::MailMark::Seen.into(),
+            })
+        }),
+    ),
+    acting("/tasuki.v1.Mailbox/Move", Right::Send, |workspace, role| {
+        bytes(wire::MoveRequest {
+            caller: caller(workspace),
+            key: new_key(),
+            role: role.to_owned(),
+            messages: vec![NO_MESSAGE.to_owned()],
+            to: wire::Box::Done.into(),
+        })
+    }),
+    acting("/tasuki.v1.Mailbox/OpenMailbox", Right::Send, |workspace, role| {
+        let (caller, role) = (caller(workspace), role.to_owned());
+        bytes(wire::OpenMailboxRequest { caller, key: new_key(), role })
+    }),
+    acting("/tasuki.v1.Mailbox/PutAttachment", Right::Send, |workspace, role| {
+        let head = wire::PutAttachmentHead {
+            caller: caller(workspace),
+            role: role.to_owned(),
+            size: 0,
+            hash: blake3::hash(b"").to_hex().to_string(),
+        };
+        let part = Some(wire::put_attachment_request::Part::Head(head));
+        bytes(wire::PutAttachmentRequest { part })
+    }),
+    answers(
+        "unknown_message",
+        acting("/tasuki.v1.Mailbox/ReadThread", Right::Read, |workspace, role| {
+            bytes(wire::ReadThreadRequest {
+                caller: caller(workspace),
+                role: role.to_owned(),
+                message: NO_MESSAGE.to_owned(),
+                ..Default::default()
+            })
+        }),
+    ),
+    answers(
+        "unavailable",
+        acting("/tasuki.v1.Mailbox/SearchMail", Right::Read, |workspace, role| {
+            let (caller, role) = (caller(workspace), role.to_owned());
+            let query = "words".to_owned();
+            bytes(wire::SearchMailRequest { caller, role, query, ..Default::default() })
+        }),
+    ),
+    answers(
+        "unknown_message",
+        acting("/tasuki.v1.Mailbox/Send", Right::Send, |workspace, role| {
+            bytes(wire::SendRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                role: role.to_owned(),
+                to: vec![role.to_owned()],
+                r#type: "INFO".to_owned(),
+                text: "t".to_owned(),
+                in_reply_to: NO_MESSAGE.to_owned(),
+                ..Default::default()
+            })
+        }),
+    ),
     acting("/tasuki.v1.TurnLoop/AwaitTurn", Right::Read, |workspace, role| {
         let (caller, role) = (caller(workspace), role.to_owned());
         bytes(wire::AwaitTurnRequest { caller, r#loop: String::new(), role, hold_ms: 0 })

@@ -29,7 +29,10 @@ async fn outcome(bearer: &Bearer, call: &Call, workspace: &str, role: &str) -> S
         Ok(answer) if call.path.ends_with("/Park") => {
             match wire::ParkResponse::decode(answer).unwrap().outcome {
                 Some(wire::park_response::Outcome::Refusal(it)) => it.reason,
-                Some(wire::park_response::Outcome::Turn(_)) | None => "ok".to_owned(),
+                Some(
+                    wire::park_response::Outcome::Turn(_) | wire::park_response::Outcome::Mail(_),
+                )
+                | None => "ok".to_owned(),
             }
         }
         Ok(_) => "ok".to_owned(),

@@ -1,0 +1,101 @@
+//! Files that are attached: in and out in pieces, checked against their hash.
+
+use std::pin::Pin;
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt as _, stream};
+use tasuki_proto::{
+    limits::{ATTACHMENT_BYTES_MAX, CHUNK_BYTES_MAX},
+    reason::Reason,
+    wire::{self, put_attachment_request::Part},
+};
+use tonic::{Status, Streaming};
+
+use super::{
+    super::{
+        entered::{Door, Entered},
+        refuse::too_large,
+    },
+    id, parse, refuse,
+};
+use crate::{
+    access::Grant,
+    journal::codec,
+    rules::{Command, mailbox},
+};
+
+pub(super) type Chunks =
+    Pin<Box<dyn Stream<Item = Result<wire::GetAttachmentResponse, Status>> + Send>>;
+
+/// Keeps a file; true when it was there already.
+pub(super) async fn put(
+    door: &Door,
+    grant: &Grant,
+    mut parts: Streaming<wire::PutAttachmentRequest>,
+) -> Result<bool, Status> {
+    let Some(Part::Head(head)) = parts.message().await?.and_then(|it| it.part) else {
+        return Err(refuse::invalid("head", &"is missing: the first message says what comes"));
+    };
+    let entered = door.enter(grant, head.caller.as_ref())?;
+    let role = id("role", &head.role)?;
+    let hash = parse::content_hash(&head.hash)?;
+    if ATTACHMENT_BYTES_MAX < head.size {
+        let size = usize::try_from(head.size).unwrap_or(usize::MAX);
+        let limit = usize::try_from(ATTACHMENT_BYTES_MAX).unwrap_or(usize::MAX);
+        return Err(too_large("size", size, limit));
+    }
+    let known =
+        entered.look_as(&role, move |view| Ok(view.workspace.mail.attachments.get(&hash).copied()));
+    if known.await? == Some(head.size) {
+        return Ok(true);
+    }
+    // What is on its way counts from its first byte on.
+    let _words = grant.words(usize::try_from(head.size).unwrap_or(usize::MAX))?;
+    let mut content = BytesMut::new();
+    while let Some(it) = parts.message().await? {
+        let Some(Part::Chunk(chunk)) = it.part else {
+            return Err(refuse::invalid("chunk", &"is missing: after the head come bytes alone"));
+        };
+        if CHUNK_BYTES_MAX < chunk.len() {
+            return Err(too_large("chunk", chunk.len(), CHUNK_BYTES_MAX));
+        }
+        if head.size < (content.len() + chunk.len()) as u64 {
+            return Err(refuse::invalid("size", &"is less than what came"));
+        }
+        content.extend_from_slice(&chunk);
+    }
+    if content.len() as u64 != head.size || *blake3::hash(&content).as_bytes() != hash {
+        let why = "is not that of what came; nothing was stored";
+        return Err(refuse::invalid("hash", &why));
+    }
+    let keep = mailbox::Keep { role, hash, content: content.freeze() };
+    let command = Command::Mail(mailbox::Command::Keep(keep));
+    Ok(entered.execute(None, command).await?.is_repeat)
+}
+
+/// A file's bytes, to a role that has a thread it is attached to.
+pub(super) async fn get(
+    entered: &Entered,
+    it: &wire::GetAttachmentRequest,
+) -> Result<Chunks, Status> {
+    let role = id("role", &it.role)?;
+    let hash = parse::content_hash(&it.hash)?;
+    let thread = entered.thread_named(&role, "message", &it.message).await?;
+    let asker = role.clone();
+    let entries = entered
+        .look_as(&role, move |view| Ok(view.workspace.mail.thread_facts(&asker, thread)?.entries));
+    let entries = entries.await?;
+    let is_attached = (1..=entries).map(|number| entered.facts_of(thread, number)).find_map(|it| {
+        it.map(|it| it.attachments.iter().any(|it| it.hash == hash).then_some(())).transpose()
+    });
+    let Some(()) = is_attached.transpose()? else {
+        let text = format!("no file with the hash {} is attached to {}", it.hash, it.message);
+        return Err(Reason::UnknownAttachment.status(text));
+    };
+    let mut content = entered.kept(&codec::file_key(&hash))?;
+    let chunks = std::iter::from_fn(move || {
+        let chunk: Bytes = content.split_to(CHUNK_BYTES_MAX.min(content.len()));
+        (!chunk.is_empty()).then(|| Ok(wire::GetAttachmentResponse { chunk: chunk.to_vec() }))
+    });
+    Ok(stream::iter(chunks).boxed())
+}

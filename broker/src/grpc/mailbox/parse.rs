@@ -1,0 +1,256 @@
+//! What callers say of mail, as values that are already valid.
+
+use tasuki_proto::{
+    id::{RoleId, Timestamp},
+    limits::{
+        ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CLIENT_REF_BYTES_MAX,
+        FILE_NAME_BYTES_MAX, IMPORT_ENTRIES_MAX, MAIL_EXPIRES_MS_MAX, MOVES_MAX, RECEIVERS_MAX,
+        SEALED_BYTES_MAX, SUBJECT_BYTES_MAX,
+    },
+    mail::{BoxKind, MessageId, MessageName, MessageType},
+    reason::Reason,
+    wire,
+};
+use tonic::Status;
+
+use super::{
+    super::{parse::text, refuse::too_large},
+    id, optional, refuse,
+};
+use crate::{
+    rules::mailbox::{
+        Attachment, ContentHash, Filter, Import, ImportedEntry, Place, Send, Subject, ThreadFacts,
+    },
+    workspace::Question,
+};
+
+/// East of UTC, at most, in seconds: a day.
+const UTC_OFFSET_S_MAX: i32 = 24 * 3600;
+
+/// What an imported entry may have for a type, in bytes.
+const KIND_BYTES_MAX: usize = 64;
+
+pub(super) fn send(
+    it: wire::SendRequest,
+    role: RoleId,
+    answered: Option<MessageId>,
+) -> Result<Send, Status> {
+    let kind: MessageType = it.r#type.parse().map_err(|e| refuse::invalid("type", &e))?;
+    let to = roles("to", &it.to, RECEIVERS_MAX)?;
+    let sealed = it.sealed.unwrap_or_default().envelope;
+    if SEALED_BYTES_MAX < sealed.len() {
+        return Err(too_large("sealed", sealed.len(), SEALED_BYTES_MAX));
+    }
+    if UTC_OFFSET_S_MAX < it.utc_offset_s.abs() {
+        return Err(refuse::invalid("utc_offset_s", &"is more than a day"));
+    }
+    let text = text("text", it.text)?;
+    let place = match answered {
+        Some(thread) => Place::Answer(thread),
+        None => Place::Begin(Subject {
+            thread: match it.message_id.as_str() {
+                "" => MessageId::from_bits(uuid::Uuid::new_v4().as_u128()),
+                given => given.parse().map_err(|e| refuse::invalid("message_id", &e))?,
+            },
+            subject: subject(it.subject)?,
+            utc_offset_s: it.utc_offset_s,
+        }),
+    };
+    if sealed.is_empty() && text.trim().is_empty() {
+        return Err(refuse::invalid("text", &"is empty; say something"));
+    }
+    if CLIENT_REF_BYTES_MAX < it.client_ref.len() || it.client_ref.chars().any(char::is_control) {
+        let why = format!("is not a printable text of {CLIENT_REF_BYTES_MAX} bytes");
+        return Err(refuse::invalid("client_ref", &why));
+    }
+    if MAIL_EXPIRES_MS_MAX < it.expires_in_ms {
+        return Err(refuse::invalid("expires_in_ms", &"is more than a year"));
+    }
+    if ATTACHMENTS_MAX < it.attachments.len() {
+        let why = format!("are {}; {ATTACHMENTS_MAX} are possible", it.attachments.len());
+        return Err(refuse::invalid("attachments", &why));
+    }
+    Ok(Send {
+        role,
+        to,
+        kind,
+        place,
+        text,
+        sealed: sealed.into(),
+        client_ref: (!it.client_ref.is_empty()).then_some(it.client_ref),
+        fold: it.fold,
+        expires_in_ms: (it.expires_in_ms != 0).then_some(it.expires_in_ms),
+        attachments: it.attachments.into_iter().map(attachment).collect::<Result<_, _>>()?,
+    })
+}
+
+pub(super) fn import(it: wire::ImportThreadRequest) -> Result<Import, Status> {
+    let thread = it.message_id.parse().map_err(|e| refuse::invalid("message_id", &e))?;
+    if it.entries.is_empty() || IMPORT_ENTRIES_MAX < it.entries.len() {
+        let why = format!("are {}; 1 to {IMPORT_ENTRIES_MAX} are possible", it.entries.len());
+        return Err(refuse::invalid("entries", &why));
+    }
+    let file_name = match it.file_name {
+        name if name.is_empty() => None,
+        name => {
+            if FILE_NAME_BYTES_MAX < name.len() {
+                return Err(too_large("file_name", name.len(), FILE_NAME_BYTES_MAX));
+            }
+            match name.parse() {
+                Ok(MessageName::File { short, .. }) if short == MessageId::short(thread) => {}
+                Ok(_) | Err(_) => {
+                    let why = "does not end with the first eight digits of the message's id";
+                    return Err(refuse::invalid("file_name", &why));
+                }
+            }
+            Some(name)
+        }
+    };
+    let entries = it.entries.into_iter().map(|it| {
+        if KIND_BYTES_MAX < it.r#type.len() || it.r#type.chars().any(char::is_control) {
+            let why = format!("is not a printable text of {KIND_BYTES_MAX} bytes");
+            return Err(refuse::invalid("type", &why));
+        }
+        Ok(ImportedEntry {
+            sender: id("sender", &it.sender)?,
+            to: roles("receivers", &it.receivers, RECEIVERS_MAX)?,
+            kind: it.r#type,
+            written: Timestamp::from_millis(it.written_ms),
+            text: text("text", it.text)?,
+        })
+    });
+    let copies = it.copies.into_iter().map(|it| {
+        let kind = BoxKind::of_wire(it.r#box());
+        let kind = kind.ok_or_else(|| refuse::invalid("copies.box", &"is missing"))?;
+        Ok((id("copies.role", &it.role)?, kind))
+    });
+    Ok(Import {
+        thread,
+        subject: subject(it.subject)?,
+        file_name,
+        entries: entries.collect::<Result<_, Status>>()?,
+        copies: copies.collect::<Result<_, Status>>()?,
+    })
+}
+
+/// What a wait for mail asks.
+pub(in crate::grpc) fn question(it: &wire::AwaitMailRequest) -> Result<Question, Status> {
+    let filter = Filter { kind: kind(&it.r#type)?, sender: optional("sender", &it.sender)? };
+    Ok(Question::Mail { role: id("role", &it.role)?, filter })
+}
+
+/// Which threads of a box are asked for, by their newest entry.
+pub(super) struct ListFilter {
+    kinds: Vec<MessageType>,
+    sender: Option<RoleId>,
+}
+
+impl ListFilter {
+    pub(super) fn fits(&self, facts: &ThreadFacts) -> bool {
+        let kind_fits = self.kinds.is_empty()
+            || self.kinds.iter().any(|kind| kind.as_str() == facts.latest_kind);
+        kind_fits && self.sender.as_ref().is_none_or(|sender| *sender == facts.latest_sender)
+    }
+}
+
+pub(super) fn list_filter(it: &wire::ListBoxRequest) -> Result<ListFilter, Status> {
+    let kinds = it.types.iter().map(|it| it.parse().map_err(|e| refuse::invalid("types", &e)));
+    let kinds = kinds.collect::<Result<_, _>>()?;
+    Ok(ListFilter { kinds, sender: optional("sender", &it.sender)? })
+}
+
+/// Where a page begins: `next` of the one before.
+pub(super) fn after(text: &str) -> Result<Option<u64>, Status> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let place = u64::from_str_radix(text, 16);
+    let place = place.map_err(|_| refuse::invalid("after", &"is not what a page gave as next"))?;
+    Ok(Some(place))
+}
+
+/// Where threads are to be put.
+pub(super) fn target(to: wire::Box) -> Result<BoxKind, Status> {
+    match BoxKind::of_wire(to) {
+        Some(kind @ (BoxKind::Done | BoxKind::Cancel)) => Ok(kind),
+        Some(BoxKind::Inbox | BoxKind::Outbox) | None => {
+            Err(refuse::invalid("to", &"is neither done nor cancel"))
+        }
+    }
+}
+
+pub(super) fn names(names: &[String]) -> Result<(), Status> {
+    if names.is_empty() || MOVES_MAX < names.len() {
+        let why = format!("are {}; 1 to {MOVES_MAX} are possible", names.len());
+        return Err(refuse::invalid("messages", &why));
+    }
+    Ok(())
+}
+
+/// Whether it says that a name is none, of the names of several.
+pub(super) const fn is_of_name(reason: Reason) -> bool {
+    matches!(reason, Reason::UnknownMessage | Reason::AmbiguousMessage | Reason::InvalidArgument)
+}
+
+pub(super) fn refusal(status: &Status) -> wire::MailRefusal {
+    let reason = Reason::of(status).unwrap_or(Reason::InvalidArgument).to_string();
+    wire::MailRefusal { reason, message: status.message().to_owned() }
+}
+
+/// BLAKE3 in hexadecimal.
+pub(super) fn content_hash(text: &str) -> Result<ContentHash, Status> {
+    let hash = blake3::Hash::from_hex(text);
+    let hash = hash.map_err(|_| refuse::invalid("hash", &"is not 64 hexadecimal digits"))?;
+    Ok(*hash.as_bytes())
+}
+
+fn attachment(it: wire::Attachment) -> Result<Attachment, Status> {
+    let name = it.name;
+    let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
+    if name.is_empty() || is_path || name.chars().any(char::is_control) {
+        return Err(refuse::invalid("attachments.name", &"is not the name of a file"));
+    }
+    let longest = name.len().max(it.media_type.len());
+    if ATTACHMENT_NAME_BYTES_MAX < longest {
+        return Err(too_large("attachments.name", longest, ATTACHMENT_NAME_BYTES_MAX));
+    }
+    if it.media_type.chars().any(char::is_control) {
+        return Err(refuse::invalid("attachments.media_type", &"is not printable"));
+    }
+    if ATTACHMENT_BYTES_MAX < it.size {
+        let size = usize::try_from(it.size).unwrap_or(usize::MAX);
+        let limit = usize::try_from(ATTACHMENT_BYTES_MAX).unwrap_or(usize::MAX);
+        return Err(too_large("attachments.size", size, limit));
+    }
+    let hash = content_hash(&it.hash)?;
+    Ok(Attachment { name, media_type: it.media_type, size: it.size, hash })
+}
+
+fn subject(value: String) -> Result<String, Status> {
+    if SUBJECT_BYTES_MAX < value.len() {
+        return Err(too_large("subject", value.len(), SUBJECT_BYTES_MAX));
+    }
+    Ok(value)
+}
+
+fn kind(text: &str) -> Result<Option<MessageType>, Status> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|e| refuse::invalid("type", &e))
+}
+
+fn roles(field: &str, names: &[String], max: usize) -> Result<Vec<RoleId>, Status> {
+    if names.is_empty() || max < names.len() {
+        let why = format!("has {} names; 1 to {max} are possible", names.len());
+        return Err(refuse::invalid(field, &why));
+    }
+    let mut roles: Vec<RoleId> = Vec::with_capacity(names.len());
+    for name in names {
+        let role = id(field, name)?;
+        if !roles.contains(&role) {
+            roles.push(role);
+        }
+    }
+    Ok(roles)
+}

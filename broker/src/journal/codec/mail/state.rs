@@ -1,0 +1,225 @@
+//! All mail of a workspace, as a snapshot holds it: threads in columns, since there may be
+//! millions of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use tasuki_proto::{
+    id::{RoleId, Timestamp},
+    mail::MessageId,
+    stored::{self, snapshot},
+};
+
+use super::{
+    super::{CodecError, hash, id},
+    box_code, box_of, content_hash, encode_kept, id_bytes, thread,
+};
+use crate::rules::mailbox::{
+    ClientRef, Copy, CopyState, Head, Last, Mailbox, Mailboxes, Mark, MarkKind, RoleNumber, Thread,
+    ThreadNumber,
+};
+
+/// The part of a snapshot that is about mail.
+pub(in crate::journal::codec) fn encode_mail(mail: &Mailboxes) -> stored::Snapshot {
+    stored::Snapshot {
+        mailboxes: mail.mailboxes().iter().map(encode_mailbox).collect(),
+        threads: (!mail.threads().is_empty()).then(|| encode_threads(mail)),
+        expiries: mail
+            .expiries()
+            .iter()
+            .map(|(at, thread, entry)| snapshot::Expiry {
+                at_ms: at.as_millis(),
+                thread: thread.0,
+                entry: *entry,
+            })
+            .collect(),
+        arrivals: mail.arrivals(),
+        attachments: mail.attachments.iter().map(|(hash, size)| encode_kept(hash, *size)).collect(),
+        ..stored::Snapshot::default()
+    }
+}
+
+pub(in crate::journal::codec) fn decode_mail_state(
+    mailboxes: Vec<snapshot::Mailbox>,
+    threads: Option<snapshot::Threads>,
+    expiries: &[snapshot::Expiry],
+    arrivals: u32,
+    attachments: &[stored::AttachmentKept],
+) -> Result<Mailboxes, CodecError> {
+    let mailboxes = mailboxes.into_iter().map(decode_mailbox).collect::<Result<_, _>>()?;
+    let expiries = expiries
+        .iter()
+        .map(|it| (Timestamp::from_millis(it.at_ms), ThreadNumber(it.thread), it.entry));
+    let expiries: BTreeSet<_> = expiries.collect();
+    let files = attachments.iter().map(|it| Ok((content_hash(&it.hash)?, it.size)));
+    let files = files.collect::<Result<BTreeMap<_, _>, CodecError>>()?;
+    let threads = decode_threads(threads.unwrap_or_default())?;
+    let restored = Mailboxes::restored(mailboxes, threads, expiries, arrivals, files);
+    restored.map_err(|what| CodecError::Invalid { field: "mail", value: what.to_owned() })
+}
+
+fn encode_mailbox(it: &Mailbox) -> snapshot::Mailbox {
+    let named = |it: &ClientRef| snapshot::ClientRef {
+        name: it.name.clone(),
+        content: it.content.to_bytes(),
+        thread: id_bytes(it.thread),
+        entry: it.entry,
+    };
+    snapshot::Mailbox {
+        role: it.role.to_string(),
+        is_closed: it.is_closed,
+        refs: it.refs.iter().map(named).collect(),
+        last: it.last.as_ref().map(|it| snapshot::ClientRef {
+            name: String::new(),
+            content: it.content.to_bytes(),
+            thread: id_bytes(it.thread),
+            entry: it.entry,
+        }),
+    }
+}
+
+fn decode_mailbox(it: snapshot::Mailbox) -> Result<Mailbox, CodecError> {
+    let role: RoleId = id("role", &it.role)?;
+    let mut mailbox = Mailbox::new(role);
+    mailbox.is_closed = it.is_closed;
+    for named in it.refs {
+        mailbox.refs.push_back(ClientRef {
+            name: named.name,
+            content: hash("content", &named.content)?,
+            thread: thread(&named.thread)?,
+            entry: named.entry,
+        });
+    }
+    mailbox.last = it
+        .last
+        .map(|it| {
+            Ok::<_, CodecError>(Last {
+                content: hash("content", &it.content)?,
+                thread: thread(&it.thread)?,
+                entry: it.entry,
+            })
+        })
+        .transpose()?;
+    Ok(mailbox)
+}
+
+fn encode_threads(mail: &Mailboxes) -> snapshot::Threads {
+    /// What is kept as bytes, one each.
+    #[derive(Default)]
+    struct Columns {
+        ids: BytesMut,
+        head_sender: BytesMut,
+        head_kind: BytesMut,
+        copy_box: BytesMut,
+        copy_tries: BytesMut,
+        copy_is_dead: BytesMut,
+        mark_kind: BytesMut,
+        mark_copy: BytesMut,
+    }
+    let count = |len: usize| u32::try_from(len).expect("parts of a thread");
+    let low = |code: u32| u8::try_from(code).expect("a small number");
+    let (mut out, mut columns) = (snapshot::Threads::default(), Columns::default());
+    for it in mail.threads().iter() {
+        columns.ids.put_u128(it.id.bits());
+        out.heads.push(count(it.heads.len()));
+        out.copies.push(count(it.copies.len()));
+        out.marks.push(count(it.marks().len()));
+        for head in &it.heads {
+            out.head_to.push(head.to);
+            columns.head_sender.put_u8(head.sender);
+            columns.head_kind.put_u8(head.kind);
+        }
+        for copy in &it.copies {
+            out.copy_role.push(copy.role.0.into());
+            columns.copy_box.put_u8(low(box_code(copy.kind)));
+            columns.copy_tries.put_u8(copy.tries);
+            columns.copy_is_dead.put_u8(copy.state.is_dead.into());
+            out.copy_arrival.push(copy.arrival);
+            out.copy_handed.push(copy.handed);
+            out.copy_seen.push(copy.seen);
+        }
+        for mark in it.marks() {
+            out.mark_at_ms.push(mark.at.as_millis());
+            columns.mark_kind.put_u8(mark_code(mark.kind));
+            columns.mark_copy.put_u8(mark.copy);
+            out.mark_entry.push(mark.entry);
+        }
+    }
+    out.ids = columns.ids.freeze();
+    out.head_sender = columns.head_sender.freeze();
+    out.head_kind = columns.head_kind.freeze();
+    out.copy_box = columns.copy_box.freeze();
+    out.copy_tries = columns.copy_tries.freeze();
+    out.copy_is_dead = columns.copy_is_dead.freeze();
+    out.mark_kind = columns.mark_kind.freeze();
+    out.mark_copy = columns.mark_copy.freeze();
+    out
+}
+
+fn decode_threads(it: snapshot::Threads) -> Result<Vec<Thread>, CodecError> {
+    if it.head_to.len() != it.head_sender.len() || it.head_to.len() != it.head_kind.len() {
+        return Err(CodecError::Malformed("entries of threads"));
+    }
+    let senders = it.head_sender.iter().zip(&it.head_kind);
+    let mut heads = it.head_to.iter().zip(senders).map(|(to, (sender, kind))| Head {
+        to: *to,
+        sender: *sender,
+        kind: *kind,
+    });
+    let mut copies = (0..it.copy_role.len()).map(|at| {
+        let missing = || CodecError::Malformed("copies of threads");
+        let bytes = |column: &Bytes| column.get(at).copied().ok_or_else(missing);
+        let number = |column: &[u32]| column.get(at).copied().ok_or_else(missing);
+        let role = it.copy_role[at];
+        Ok::<_, CodecError>(Copy {
+            role: RoleNumber(role.try_into().map_err(|_| missing())?),
+            kind: box_of(bytes(&it.copy_box)?.into())?,
+            tries: bytes(&it.copy_tries)?,
+            state: CopyState { is_dead: bytes(&it.copy_is_dead)? != 0, ..CopyState::default() },
+            arrival: number(&it.copy_arrival)?,
+            handed: number(&it.copy_handed)?,
+            seen: number(&it.copy_seen)?,
+        })
+    });
+    let mut marks = (0..it.mark_at_ms.len()).map(|at| {
+        let missing = || CodecError::Malformed("marks of threads");
+        Ok::<_, CodecError>(Mark {
+            at: Timestamp::from_millis(it.mark_at_ms[at]),
+            kind: mark_of(*it.mark_kind.get(at).ok_or_else(missing)?)?,
+            copy: *it.mark_copy.get(at).ok_or_else(missing)?,
+            entry: *it.mark_entry.get(at).ok_or_else(missing)?,
+        })
+    });
+    let parts = it.heads.iter().zip(&it.copies).zip(&it.marks);
+    let (ids, odd) = it.ids.as_chunks::<16>();
+    if ids.len() != parts.len() || !odd.is_empty() || it.heads.len() != it.marks.len() {
+        return Err(CodecError::Malformed("threads"));
+    }
+    let mut threads = Vec::with_capacity(ids.len());
+    for (bits, ((head_count, copy_count), mark_count)) in ids.iter().zip(parts) {
+        let id = MessageId::from_bits(u128::from_be_bytes(*bits));
+        let own_heads = heads.by_ref().take(*head_count as usize).collect();
+        let own_copies = copies.by_ref().take(*copy_count as usize).collect::<Result<_, _>>()?;
+        let own_marks = marks.by_ref().take(*mark_count as usize).collect::<Result<_, _>>()?;
+        threads.push(Thread::new(id, own_heads, own_copies, own_marks));
+    }
+    if heads.next().is_some() || copies.next().is_some() || marks.next().is_some() {
+        return Err(CodecError::Malformed("threads"));
+    }
+    Ok(threads)
+}
+
+const fn mark_code(kind: MarkKind) -> u8 {
+    match kind {
+        MarkKind::Handed => 1,
+        MarkKind::Seen => 2,
+        MarkKind::Acted => 3,
+        MarkKind::Lapsed => 4,
+        MarkKind::Dead => 5,
+    }
+}
+
+fn mark_of(code: u8) -> Result<MarkKind, CodecError> {
+    let found = MarkKind::ALL.into_iter().find(|kind| mark_code(*kind) == code);
+    found.ok_or_else(|| CodecError::Invalid { field: "mark", value: code.to_string() })
+}

@@ -1,0 +1,194 @@
+//! What can be asked of a workspace's mail.
+
+use bytes::Bytes;
+use tasuki_proto::{
+    id::{RoleId, Timestamp},
+    mail::{BoxKind, MessageId, MessageType},
+    wire,
+};
+
+use super::ContentHash;
+use crate::{hash::Hash, rules::Mark};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Send(Send),
+    Move(Move),
+    Mark(MarkThread),
+    /// Give a role a mailbox, or open it again.
+    Open(RoleId),
+    /// Take in no more mail for it.
+    Close(RoleId),
+    /// Show a dead letter to waits again.
+    HandAgain {
+        role: RoleId,
+        thread: MessageId,
+    },
+    Import(Import),
+    Keep(Keep),
+}
+
+/// Begin a thread, or answer in one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Send {
+    pub role: RoleId,
+    /// At least one, each once.
+    pub to: Vec<RoleId>,
+    pub kind: MessageType,
+    pub place: Place,
+    pub text: String,
+    /// Instead of subject and text.
+    pub sealed: Bytes,
+    pub client_ref: Option<String>,
+    /// The same words, said last and seen by nobody, are the same entry.
+    pub fold: bool,
+    /// Until it lapses, in milliseconds; `None` never.
+    pub expires_in_ms: Option<u64>,
+    pub attachments: Vec<Attachment>,
+}
+
+/// Where an entry goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    Begin(Subject),
+    Answer(MessageId),
+}
+
+/// What a new thread is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    pub thread: MessageId,
+    pub subject: String,
+    /// Of the sender's clock, east of UTC.
+    pub utc_offset_s: i32,
+}
+
+/// A file that is attached, as it is called there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    pub name: String,
+    pub media_type: String,
+    pub size: u64,
+    pub hash: ContentHash,
+}
+
+/// Put copies into another box.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    pub role: RoleId,
+    pub threads: Vec<MessageId>,
+    pub to: BoxKind,
+}
+
+/// Tell how far a thread got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkThread {
+    pub role: RoleId,
+    pub thread: MessageId,
+    /// Entries up to this one.
+    pub through: u32,
+    pub mark: Mark,
+}
+
+/// Take over entries that were written elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Import {
+    pub thread: MessageId,
+    pub subject: String,
+    /// `None` has one made of the first entry.
+    pub file_name: Option<String>,
+    /// At least one.
+    pub entries: Vec<ImportedEntry>,
+    pub copies: Vec<(RoleId, BoxKind)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedEntry {
+    pub sender: RoleId,
+    pub to: Vec<RoleId>,
+    /// As it was written.
+    pub kind: String,
+    pub written: Timestamp,
+    pub text: String,
+}
+
+/// Keep a file, so that it can be attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keep {
+    pub role: RoleId,
+    pub hash: ContentHash,
+    pub content: Bytes,
+}
+
+/// Which mail a wait is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Filter {
+    pub kind: Option<MessageType>,
+    pub sender: Option<RoleId>,
+}
+
+impl Command {
+    /// The role that acts, where one does.
+    pub fn role(&self) -> Option<&RoleId> {
+        match self {
+            Self::Send(it) => Some(&it.role),
+            Self::Move(it) => Some(&it.role),
+            Self::Mark(it) => Some(&it.role),
+            Self::HandAgain { role, .. } => Some(role),
+            Self::Keep(it) => Some(&it.role),
+            Self::Open(_) | Self::Close(_) | Self::Import(_) => None,
+        }
+    }
+
+    /// How many bytes of words it carries.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Send(it) => it.text.len() + it.sealed.len(),
+            Self::Import(it) => it.entries.iter().map(|it| it.text.len()).sum(),
+            Self::Keep(it) => it.content.len(),
+            Self::Move(_) | Self::Mark(_) | Self::Open(_) | Self::Close(_) => 0,
+            Self::HandAgain { .. } => 0,
+        }
+    }
+}
+
+impl Send {
+    /// What is said to whom, to recognise it when it is said again.
+    pub(super) fn content(&self) -> Hash {
+        let subject = match &self.place {
+            Place::Begin(it) => it.subject.as_str(),
+            Place::Answer(_) => "",
+        };
+        let thread = match &self.place {
+            Place::Begin(_) => String::new(),
+            Place::Answer(thread) => thread.to_string(),
+        };
+        let mut to: Vec<&str> = self.to.iter().map(RoleId::as_str).collect();
+        to.sort_unstable();
+        let sealed = blake3::hash(&self.sealed).to_hex();
+        let files: Vec<String> = self.attachments.iter().map(|it| format!("{it:?}")).collect();
+        let fixed = [self.kind.as_str(), subject, &thread, &self.text, sealed.as_str()];
+        let fields = fixed.into_iter().chain(to).chain(files.iter().map(String::as_str));
+        Hash::of_fields(fields)
+    }
+}
+
+impl Import {
+    /// Every role it is about.
+    pub fn roles(&self) -> impl Iterator<Item = &RoleId> {
+        let written = self.entries.iter().flat_map(|it| [&it.sender].into_iter().chain(&it.to));
+        written.chain(self.copies.iter().map(|(role, _)| role))
+    }
+}
+
+impl Attachment {
+    /// As it is on the wire.
+    pub fn to_wire(&self) -> wire::Attachment {
+        wire::Attachment {
+            name: self.name.clone(),
+            media_type: self.media_type.clone(),
+            size: self.size,
+            hash: blake3::Hash::from_bytes(self.hash).to_hex().to_string(),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! How far a thread got at a role: handed, seen, and too often handed.
+
+use tasuki_proto::limits::HANDED_MAX;
+
+use super::{Event, Mailboxes, MarkThread, ThreadHanded, ThreadSeen};
+use crate::rules::{Decision, Mark, Rejection, Reply};
+
+impl Mailboxes {
+    pub(in crate::rules) fn decide_mark_mail(
+        &self,
+        it: &MarkThread,
+    ) -> Result<Decision, Rejection> {
+        let (number, copy) = self.find(&it.role, it.thread)?;
+        let thread = self.threads.get(number);
+        let own = &thread.copies[copy];
+        if thread.len() < it.through {
+            let text =
+                format!("through is {}; the thread has {} entries", it.through, thread.len());
+            return Err(Rejection::Invalid(text));
+        }
+        let (id, role, through) = (it.thread, it.role.clone(), it.through);
+        let happened = match it.mark {
+            Mark::Seen if own.seen < through => {
+                Some(Event::Seen(ThreadSeen { thread: id, role, through }))
+            }
+            Mark::Handed if own.seen < through => {
+                let is_unseen = thread.unseen(copy).next().is_some_and(|first| first <= through);
+                let is_too_often = HANDED_MAX <= u32::from(own.tries) + 1;
+                let is_dead = is_unseen && is_too_often && !own.state.is_dead;
+                // Beyond what makes it a dead letter nothing more is counted.
+                let counts = is_unseen && !own.state.is_dead;
+                let handed = ThreadHanded { thread: id, role, through, is_dead };
+                (counts || own.handed < through).then_some(Event::Handed(handed))
+            }
+            Mark::Seen | Mark::Handed => None,
+        };
+        Ok(Decision::new(happened.into_iter().map(Into::into).collect(), Reply::Done))
+    }
+}

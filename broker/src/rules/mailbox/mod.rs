@@ -1,0 +1,288 @@
+//! Mail: threads, the copies that roles have of them, and the boxes those are in.
+//!
+//! What a command does (`send`, `moves`, `marks`, `import`, `lapse`), what that changes
+//! (`apply`), and how a million threads fit into memory (`thread`, `shelf`). The words are in
+//! bodies of their own; here is what decisions need.
+//!
+//! - **X1** A thread's entries are numbered from 1 without gaps, and none is ever changed.
+//! - **X2** A role has at most one copy of a thread, and it is in exactly one box.
+//! - **X3** What is handed, seen and acted on only grows: receipts never go back.
+//! - **X4** An entry that was not handed to a role never leaves its inbox unread, unless the role
+//!   moves a thread of which it was handed nothing.
+//! - **X5** A wait passes over mail only when it is a dead letter or lapsed.
+
+mod apply;
+mod command;
+mod event;
+mod facts;
+mod import;
+mod keep;
+mod lapse;
+mod marks;
+mod moves;
+mod send;
+mod shelf;
+mod thread;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tasuki_proto::{
+    id::{RoleId, Timestamp},
+    mail::{BoxKind, MessageId, MessageType},
+};
+
+pub use self::{
+    command::{
+        Attachment, Command, Filter, Import, ImportedEntry, Keep, MarkThread, Move, Place, Send,
+        Subject,
+    },
+    event::{
+        AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event,
+        ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
+    },
+    facts::{Answer, EntryReceipts, MailboxCounts, ThreadFacts},
+    moves::{MoveOutcome, Moved},
+    shelf::Shelf,
+    thread::{Copy, CopyState, Head, Mark, MarkKind, Thread, ThreadNumber},
+};
+use super::{Rejection, directory::Directory, rejection::listed, turn::Loops};
+use crate::hash::Hash;
+
+/// Mailboxes of one workspace. A copy names its role by a 16-bit number.
+pub const MAILBOXES_MAX: usize = 4096;
+
+/// A file by its content: BLAKE3, 32 bytes.
+pub type ContentHash = [u8; 32];
+
+/// All mail of a workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mailboxes {
+    mailboxes: Vec<Mailbox>,
+    /// Derived.
+    by_role: BTreeMap<RoleId, RoleNumber>,
+    threads: Shelf,
+    /// Entries that lapse, by when.
+    expiries: BTreeSet<(Timestamp, ThreadNumber, u32)>,
+    /// Counts what came into boxes.
+    arrivals: u32,
+    /// Files that may be attached, and their sizes in bytes.
+    pub attachments: BTreeMap<ContentHash, u64>,
+    /// Derived: of all of them.
+    attachment_bytes: u64,
+}
+
+/// A role among those that have a mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RoleNumber(pub u16);
+
+/// What one role has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mailbox {
+    pub role: RoleId,
+    pub is_closed: bool,
+    /// The sender's own names of what it sent, oldest first.
+    pub refs: VecDeque<ClientRef>,
+    /// What it sent last.
+    pub last: Option<Last>,
+    /// Derived, by [`BoxKind`].
+    boxes: [BTreeSet<Order>; 4],
+    /// Derived: threads with unseen entries that are no dead letters.
+    unseen: BTreeSet<Order>,
+    /// Derived: dead letters.
+    dead: BTreeSet<Order>,
+}
+
+/// A name that a sender gave to what it sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientRef {
+    pub name: String,
+    pub content: Hash,
+    pub thread: MessageId,
+    pub entry: u32,
+}
+
+/// To recognise the same words said again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Last {
+    pub content: Hash,
+    pub thread: MessageId,
+    pub entry: u32,
+}
+
+/// Where a thread stands in its box: urgent ones first, then by arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Order {
+    /// The highest bit says that it is not urgent.
+    key: u32,
+    thread: ThreadNumber,
+}
+
+impl Mailbox {
+    pub fn new(role: RoleId) -> Self {
+        Self {
+            role,
+            is_closed: false,
+            refs: VecDeque::new(),
+            last: None,
+            boxes: Default::default(),
+            unseen: BTreeSet::new(),
+            dead: BTreeSet::new(),
+        }
+    }
+
+    const fn of(&self, kind: BoxKind) -> &BTreeSet<Order> {
+        &self.boxes[kind as usize]
+    }
+}
+
+/// What decisions about mail need to know of the rest of the workspace.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings<'a> {
+    pub directory: &'a Directory,
+    pub loops: &'a Loops,
+}
+
+impl Surroundings<'_> {
+    /// Whether there is such a role, mailbox or not.
+    fn knows(&self, role: &RoleId) -> bool {
+        let takes_part = || self.loops.by_id.values().any(|it| it.participants.contains(role));
+        takes_part() || self.directory.host(role).is_some()
+    }
+
+    fn roles(&self) -> BTreeSet<&RoleId> {
+        let hosted =
+            self.directory.nodes.values().flat_map(|it| it.roles.iter().map(|it| &it.role));
+        let seated = self.loops.by_id.values().flat_map(|it| &it.participants);
+        hosted.chain(seated).collect()
+    }
+}
+
+impl Mailboxes {
+    /// From what a snapshot held.
+    ///
+    /// # Errors
+    /// Says what does not fit together.
+    pub fn restored(
+        mailboxes: Vec<Mailbox>,
+        threads: Vec<Thread>,
+        expiries: BTreeSet<(Timestamp, ThreadNumber, u32)>,
+        arrivals: u32,
+        attachments: BTreeMap<ContentHash, u64>,
+    ) -> Result<Self, &'static str> {
+        let mut restored = Self { arrivals, ..Self::default() };
+        for mailbox in mailboxes {
+            let number = restored.number_or_new(&mailbox.role);
+            restored.mailboxes[usize::from(number.0)] = mailbox;
+        }
+        for thread in threads {
+            if !thread.is_sound(restored.mailboxes.len()) {
+                return Err("a thread's parts");
+            }
+            let number = restored.threads.push(thread);
+            for copy in 0..restored.threads.get(number).copies.len() {
+                restored.index(number, copy);
+            }
+        }
+        let is_there = |(_, number, _): &(_, ThreadNumber, _)| restored.threads.has(*number);
+        if !expiries.iter().all(is_there) {
+            return Err("an expiry's thread");
+        }
+        restored.expiries = expiries;
+        restored.attachment_bytes = attachments.values().sum();
+        restored.attachments = attachments;
+        Ok(restored)
+    }
+
+    /// Every mailbox, in the order in which they came to be.
+    pub fn mailboxes(&self) -> &[Mailbox] {
+        &self.mailboxes
+    }
+
+    /// Every thread, in the order in which they began.
+    pub fn threads(&self) -> &Shelf {
+        &self.threads
+    }
+
+    pub fn expiries(&self) -> &BTreeSet<(Timestamp, ThreadNumber, u32)> {
+        &self.expiries
+    }
+
+    pub const fn arrivals(&self) -> u32 {
+        self.arrivals
+    }
+
+    /// When the next entry lapses.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.expiries.first().map(|(at, ..)| *at)
+    }
+
+    fn number(&self, role: &RoleId) -> Option<RoleNumber> {
+        self.by_role.get(role).copied()
+    }
+
+    fn mailbox(&self, role: &RoleId) -> Option<&Mailbox> {
+        self.number(role).map(|number| &self.mailboxes[usize::from(number.0)])
+    }
+
+    fn role(&self, number: RoleNumber) -> &RoleId {
+        &self.mailboxes[usize::from(number.0)].role
+    }
+
+    fn number_or_new(&mut self, role: &RoleId) -> RoleNumber {
+        if let Some(number) = self.number(role) {
+            return number;
+        }
+        let number = u16::try_from(self.mailboxes.len()).expect("fewer than MAILBOXES_MAX");
+        self.mailboxes.push(Mailbox::new(role.clone()));
+        self.by_role.insert(role.clone(), RoleNumber(number));
+        RoleNumber(number)
+    }
+
+    /// The thread of this id and the role's copy of it.
+    ///
+    /// # Errors
+    /// [`Rejection::UnknownMessage`], also where there is such a thread and the role has no copy.
+    pub fn find(&self, role: &RoleId, id: MessageId) -> Result<(ThreadNumber, usize), Rejection> {
+        let found = self.threads.find(id).and_then(|thread| {
+            let copy = self.threads.get(thread).copy_of(self.number(role)?)?;
+            Some((thread, copy))
+        });
+        found.ok_or_else(|| Rejection::UnknownMessage { role: role.clone(), name: id.to_string() })
+    }
+
+    /// Threads of the role whose ids begin with these hexadecimal digits, at most `max`.
+    pub fn find_prefix(&self, role: &RoleId, digits: &str, max: usize) -> Vec<MessageId> {
+        let Some(number) = self.number(role) else { return Vec::new() };
+        let found = self.threads.with_prefix(digits);
+        let own = found.filter(|it| self.threads.get(*it).copy_of(number).is_some());
+        own.take(max).map(|it| self.threads.get(it).id).collect()
+    }
+
+    /// Threads of the role whose file names end with these eight digits.
+    pub fn find_short(&self, role: &RoleId, short: u32) -> Vec<MessageId> {
+        self.find_prefix(role, &format!("{short:08x}"), usize::MAX)
+    }
+
+    /// Every role that mail can be sent to and that is not closed, for a sentence.
+    fn known(&self, around: Surroundings<'_>) -> String {
+        let mut roles = around.roles();
+        roles.extend(self.mailboxes.iter().map(|it| &it.role));
+        let open =
+            roles.into_iter().filter(|role| self.mailbox(role).is_none_or(|it| !it.is_closed));
+        listed(open.map(RoleId::as_str))
+    }
+}
+
+/// The number a type has on disk and in memory; 0 is a type that came with an import.
+pub fn kind_code(kind: &str) -> u8 {
+    let at = MessageType::ALL.iter().position(|it| it.as_str() == kind);
+    at.map_or(0, |at| u8::try_from(at + 1).expect("there are six"))
+}
+
+/// The type of this number; empty for one that came with an import.
+pub fn kind_name(code: u8) -> &'static str {
+    let at = usize::from(code).checked_sub(1);
+    at.and_then(|at| MessageType::ALL.get(at)).map_or("", |it| it.as_str())
+}
+
+const URGENT: u8 = MessageType::Urgent as u8 + 1;

@@ -1,0 +1,110 @@
+//! How copies leave the inbox by their role's act, and how mailboxes are opened and closed.
+
+use tasuki_proto::{
+    id::RoleId,
+    mail::{BoxKind, MessageId},
+};
+
+use super::{CopyMoved, Event, MAILBOXES_MAX, Mailboxes, Move, Surroundings, ThreadRevived};
+use crate::rules::{Decision, Rejection, Reply};
+
+/// What became of one thread that was to be moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    pub thread: MessageId,
+    pub outcome: MoveOutcome,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoveOutcome {
+    Moved,
+    /// It was there already.
+    Already,
+    /// It is in this box, and only what is in the inbox is moved.
+    NotInInbox(BoxKind),
+    /// So many entries came in after the last that was handed.
+    Unseen(u32),
+    Unknown,
+}
+
+impl Mailboxes {
+    pub(in crate::rules) fn decide_move(&self, it: &Move) -> Decision {
+        let (mut events, mut moved) = (Vec::new(), Vec::new());
+        for id in &it.threads {
+            let outcome = self.decide_one(&it.role, *id, it.to, &mut events);
+            moved.push(Moved { thread: *id, outcome });
+        }
+        Decision::new(events, Reply::Moved { to: it.to, moved })
+    }
+
+    fn decide_one(
+        &self,
+        role: &RoleId,
+        id: MessageId,
+        to: BoxKind,
+        events: &mut Vec<crate::rules::Event>,
+    ) -> MoveOutcome {
+        let Ok((number, copy)) = self.find(role, id) else { return MoveOutcome::Unknown };
+        let thread = self.threads.get(number);
+        let own = &thread.copies[copy];
+        if own.kind == to {
+            return MoveOutcome::Already;
+        }
+        if own.kind != BoxKind::Inbox {
+            return MoveOutcome::NotInInbox(own.kind);
+        }
+        let newer = thread.unhanded(copy);
+        // Who was handed nothing of it moves it for its name, and knows what it is doing.
+        if own.handed != 0 && newer != 0 {
+            return MoveOutcome::Unseen(u32::try_from(newer).expect("a thread's entries"));
+        }
+        let is_first = |event: &crate::rules::Event| !matches!(event, crate::rules::Event::Mail(Event::Moved(it)) if it.thread == id);
+        if events.iter().all(is_first) {
+            let moved = CopyMoved { thread: id, role: role.clone(), to, acted: thread.len() };
+            events.push(Event::Moved(moved).into());
+        }
+        MoveOutcome::Moved
+    }
+
+    pub(in crate::rules) fn decide_open(&self, role: &RoleId) -> Result<Decision, Rejection> {
+        match self.mailbox(role) {
+            Some(mailbox) if !mailbox.is_closed => return Ok(Decision::repeat(Reply::Done)),
+            Some(_) => {}
+            None if MAILBOXES_MAX <= self.mailboxes.len() => {
+                return Err(Rejection::TooManyMailboxes);
+            }
+            None => {}
+        }
+        Ok(Decision::new(vec![Event::Opened(role.clone()).into()], Reply::Done))
+    }
+
+    pub(in crate::rules) fn decide_close(
+        &self,
+        around: Surroundings<'_>,
+        role: &RoleId,
+    ) -> Result<Decision, Rejection> {
+        match self.mailbox(role) {
+            Some(mailbox) if mailbox.is_closed => return Ok(Decision::repeat(Reply::Done)),
+            Some(_) => {}
+            None if around.knows(role) && self.mailboxes.len() < MAILBOXES_MAX => {}
+            None => {
+                let known = self.known(around);
+                return Err(Rejection::UnknownReceiver { role: role.clone(), known });
+            }
+        }
+        Ok(Decision::new(vec![Event::Closed(role.clone()).into()], Reply::Done))
+    }
+
+    pub(in crate::rules) fn decide_hand_again(
+        &self,
+        role: &RoleId,
+        id: MessageId,
+    ) -> Result<Decision, Rejection> {
+        let (number, copy) = self.find(role, id)?;
+        if !self.threads.get(number).copies[copy].state.is_dead {
+            return Ok(Decision::repeat(Reply::Done));
+        }
+        let revived = ThreadRevived { thread: id, role: role.clone() };
+        Ok(Decision::new(vec![Event::Revived(revived).into()], Reply::Done))
+    }
+}

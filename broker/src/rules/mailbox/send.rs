@@ -1,0 +1,199 @@
+//! How an entry comes into a thread.
+
+use tasuki_proto::{
+    id::{RoleId, Timestamp},
+    limits::{THREAD_ENTRIES_MAX, THREAD_PARTICIPANTS_MAX, THREADS_MAX},
+    mail::{BoxKind, MessageId, file_name},
+};
+
+use super::{
+    EntryBody, EntrySent, Event, MAILBOXES_MAX, Mailboxes, Place, Send, Surroundings, event::Title,
+    kind_code, thread::Thread,
+};
+use crate::{
+    hash::Hash,
+    rules::{Body, Caller, Decision, Rejection, Reply},
+};
+
+impl Mailboxes {
+    pub(in crate::rules) fn decide_send(
+        &self,
+        now: Timestamp,
+        caller: &Caller,
+        around: Surroundings<'_>,
+        it: &Send,
+    ) -> Result<Decision, Rejection> {
+        let content = it.content();
+        if let Some(repeat) = self.said_before(it, content)? {
+            return Ok(repeat);
+        }
+        let mut sent = EntrySent {
+            thread: MessageId::from_bits(0),
+            entry: 1,
+            sender: it.role.clone(),
+            to: it.to.clone(),
+            kind: kind_code(it.kind.as_str()),
+            content,
+            client_ref: it.client_ref.clone(),
+            sender_box: BoxKind::Outbox,
+            acted: 0,
+            lapses: it.expires_in_ms.map(|ms| now.plus_millis(ms)),
+        };
+        let mut title = None;
+        match &it.place {
+            Place::Begin(subject) => {
+                self.may_begin(subject.thread)?;
+                sent.thread = subject.thread;
+                if it.to.contains(&it.role) {
+                    sent.sender_box = BoxKind::Inbox;
+                }
+                let offset = subject.utc_offset_s;
+                let (kind, words) = (it.kind.as_str(), subject.subject.as_str());
+                title = Some(Title {
+                    subject: subject.subject.clone(),
+                    file_name: file_name(now, offset, kind, words, subject.thread),
+                });
+                self.may_take_part(&Thread::empty(), [&it.role].into_iter().chain(&it.to))?;
+            }
+            Place::Answer(id) => {
+                let (number, copy) = self.find(&it.role, *id)?;
+                let thread = self.threads.get(number);
+                if THREAD_ENTRIES_MAX <= thread.heads.len() {
+                    return Err(Rejection::ThreadFull { thread: *id });
+                }
+                sent.thread = *id;
+                sent.entry = thread.len() + 1;
+                sent.acted = thread.copies[copy].handed;
+                let own = &thread.copies[copy];
+                let stays = own.kind == BoxKind::Inbox && 0 < thread.unhanded(copy);
+                if it.to.contains(&it.role) || stays {
+                    sent.sender_box = BoxKind::Inbox;
+                }
+                self.may_take_part(thread, it.to.iter())?;
+            }
+        }
+        for role in &it.to {
+            self.may_receive(around, role)?;
+        }
+        for file in &it.attachments {
+            if self.attachments.get(&file.hash) != Some(&file.size) {
+                return Err(Rejection::UnknownAttachment { name: file.name.clone() });
+            }
+        }
+        if u32::MAX / 4 <= self.arrivals {
+            return Err(Rejection::TooMuchMail);
+        }
+        let body = EntryBody {
+            thread: sent.thread,
+            number: sent.entry,
+            sender: it.role.clone(),
+            to: it.to.clone(),
+            kind: it.kind.to_string(),
+            at: now,
+            text: it.text.clone(),
+            sealed: it.sealed.clone(),
+            attachments: it.attachments.clone(),
+            node: caller.node.as_ref().map(|(node, _)| node.clone()),
+            token: caller.token.clone(),
+            lapses: sent.lapses,
+            written: None,
+            title,
+        };
+        let reply = Reply::Sent { thread: sent.thread, entry: sent.entry, kind: sent.sender_box };
+        let mut decision = Decision::new(vec![Event::Sent(sent).into()], reply);
+        decision.bodies.push(Body::Mail(body));
+        Ok(decision)
+    }
+
+    /// The answer to words that were said before and need not be said again.
+    fn said_before(&self, it: &Send, content: Hash) -> Result<Option<Decision>, Rejection> {
+        let Some(mailbox) = self.mailbox(&it.role) else { return Ok(None) };
+        let again = |thread: MessageId, entry: u32| -> Result<Decision, Rejection> {
+            let kind = self.thread_facts(&it.role, thread)?.kind;
+            Ok(Decision::repeat(Reply::Sent { thread, entry, kind }))
+        };
+        if let Some(name) = &it.client_ref
+            && let Some(known) = mailbox.refs.iter().rev().find(|known| known.name == *name)
+        {
+            if known.content != content {
+                return Err(Rejection::ClientRefReused { name: name.clone() });
+            }
+            return again(known.thread, known.entry).map(Some);
+        }
+        if it.fold
+            && let Some(last) = &mailbox.last
+            && last.content == content
+            && self.is_unseen_by_all(last.thread, last.entry)
+        {
+            return again(last.thread, last.entry).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn is_unseen_by_all(&self, id: MessageId, entry: u32) -> bool {
+        let Some(number) = self.threads.find(id) else { return false };
+        let thread = self.threads.get(number);
+        let Some(head) = thread.head(entry) else { return false };
+        let addressed = thread.copies.iter().enumerate().filter(|(copy, _)| head.is_to(*copy));
+        addressed.into_iter().all(|(_, copy)| copy.seen < entry)
+    }
+
+    pub(super) fn may_begin(&self, thread: MessageId) -> Result<(), Rejection> {
+        if self.threads.find(thread).is_some() {
+            return Err(Rejection::MessageExists { thread });
+        }
+        if THREADS_MAX <= self.threads.len() {
+            return Err(Rejection::TooMuchMail);
+        }
+        Ok(())
+    }
+
+    fn may_receive(&self, around: Surroundings<'_>, role: &RoleId) -> Result<(), Rejection> {
+        match self.mailbox(role) {
+            Some(mailbox) if mailbox.is_closed => {
+                Err(Rejection::MailboxClosed { role: role.clone(), known: self.known(around) })
+            }
+            Some(_) => Ok(()),
+            None if around.knows(role) => Ok(()),
+            None => {
+                Err(Rejection::UnknownReceiver { role: role.clone(), known: self.known(around) })
+            }
+        }
+    }
+
+    /// Whether so many more roles find room in the thread, and in the workspace.
+    pub(super) fn may_take_part<'a>(
+        &self,
+        thread: &Thread,
+        roles: impl Iterator<Item = &'a RoleId>,
+    ) -> Result<(), Rejection> {
+        let (mut new_copies, mut new_mailboxes) = (Vec::new(), 0);
+        for role in roles {
+            let number = self.number(role);
+            let has_copy = number.is_some_and(|it| thread.copy_of(it).is_some());
+            if !has_copy && !new_copies.contains(&role) {
+                new_copies.push(role);
+                new_mailboxes += usize::from(number.is_none());
+            }
+        }
+        if THREAD_PARTICIPANTS_MAX < thread.copies.len() + new_copies.len() {
+            return Err(Rejection::TooManyParticipants { thread: thread.id });
+        }
+        if MAILBOXES_MAX < self.mailboxes.len() + new_mailboxes {
+            return Err(Rejection::TooManyMailboxes);
+        }
+        Ok(())
+    }
+}
+
+impl Thread {
+    /// Of nobody yet.
+    fn empty() -> Self {
+        Self::new(
+            MessageId::from_bits(0),
+            [].into_iter().collect(),
+            [].into_iter().collect(),
+            Vec::new(),
+        )
+    }
+}

@@ -1,0 +1,177 @@
+//! One thread as it is kept in memory: 96 bytes for an entry from one role to another.
+
+use smallvec::SmallVec;
+use tasuki_proto::{
+    id::Timestamp,
+    mail::{BoxKind, MessageId},
+};
+
+use super::{RoleNumber, URGENT};
+
+/// A thread's place in the order in which they began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ThreadNumber(pub u32);
+
+/// The entries of a thread without their words, and the copies roles have of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thread {
+    pub id: MessageId,
+    /// In order: entry 1 is the first (X1).
+    pub heads: SmallVec<[Head; 1]>,
+    /// In the order in which roles came to take part.
+    pub copies: SmallVec<[Copy; 2]>,
+    /// How far it got at whom, in order. Most threads never have any.
+    marks: Option<Box<Vec<Mark>>>,
+}
+
+/// An entry, as far as decisions need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// A bit for each copy it is addressed to.
+    pub to: u64,
+    /// The copy of who sent it.
+    pub sender: u8,
+    /// As [`super::kind_code`] has it.
+    pub kind: u8,
+}
+
+/// A role's copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copy {
+    pub role: RoleNumber,
+    pub kind: BoxKind,
+    /// How often it was handed since it was last seen.
+    pub tries: u8,
+    pub state: CopyState,
+    /// Orders it among those of its box.
+    pub arrival: u32,
+    /// Entries up to this one were handed.
+    pub handed: u32,
+    /// Entries up to this one were seen.
+    pub seen: u32,
+}
+
+/// What follows from the entries, kept to find the copy in its box.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CopyState {
+    pub has_unseen: bool,
+    pub is_urgent: bool,
+    /// Waits pass it over.
+    pub is_dead: bool,
+}
+
+/// How far a thread got at one role, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    pub at: Timestamp,
+    pub kind: MarkKind,
+    pub copy: u8,
+    /// Of a lapse this entry alone, else all up to it.
+    pub entry: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MarkKind {
+    Handed,
+    Seen,
+    Acted,
+    Lapsed,
+    Dead,
+}
+
+impl MarkKind {
+    pub const ALL: [Self; 5] = [Self::Handed, Self::Seen, Self::Acted, Self::Lapsed, Self::Dead];
+}
+
+impl Thread {
+    pub fn new(
+        id: MessageId,
+        heads: SmallVec<[Head; 1]>,
+        copies: SmallVec<[Copy; 2]>,
+        marks: Vec<Mark>,
+    ) -> Self {
+        Self { id, heads, copies, marks: (!marks.is_empty()).then(|| Box::new(marks)) }
+    }
+
+    /// How many entries it has.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.heads.len()).expect("at most THREAD_ENTRIES_MAX")
+    }
+
+    pub fn marks(&self) -> &[Mark] {
+        self.marks.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn mark(&mut self, mark: Mark) {
+        self.marks.get_or_insert_default().push(mark);
+    }
+
+    /// The copy of this role.
+    pub fn copy_of(&self, role: RoleNumber) -> Option<usize> {
+        self.copies.iter().position(|copy| copy.role == role)
+    }
+
+    /// Entry `number`, from 1.
+    pub fn head(&self, number: u32) -> Option<&Head> {
+        self.heads.get((number as usize).checked_sub(1)?)
+    }
+
+    /// Entries addressed to the copy that it has not seen and that did not lapse, in order.
+    pub fn unseen(&self, copy: usize) -> impl Iterator<Item = u32> {
+        let lapses = self
+            .marks()
+            .iter()
+            .filter(move |mark| mark.kind == MarkKind::Lapsed && usize::from(mark.copy) == copy);
+        let lapsed: SmallVec<[u32; 2]> = lapses.map(|mark| mark.entry).collect();
+        let is_open = move |number: &u32| {
+            self.head(*number).is_some_and(|head| head.is_to(copy)) && !lapsed.contains(number)
+        };
+        (self.copies[copy].seen + 1..=self.len()).filter(is_open)
+    }
+
+    /// Those of them that were not handed either.
+    pub fn unhanded(&self, copy: usize) -> usize {
+        let handed = self.copies[copy].handed;
+        self.unseen(copy).filter(|number| handed < *number).count()
+    }
+
+    /// What follows for a copy from the entries as they are.
+    pub(super) fn state_of(&self, copy: usize) -> CopyState {
+        let it = &self.copies[copy];
+        let is_urgent = |number: u32| self.head(number).is_some_and(|head| head.kind == URGENT);
+        let has_unseen = it.kind == BoxKind::Inbox && self.unseen(copy).next().is_some();
+        let latest = || {
+            let addressed = (1..=self.len()).rev();
+            addressed.into_iter().find(|it| self.head(*it).is_some_and(|head| head.is_to(copy)))
+        };
+        CopyState {
+            has_unseen,
+            is_urgent: it.kind == BoxKind::Inbox
+                && (self.unseen(copy).any(is_urgent) || latest().is_some_and(is_urgent)),
+            is_dead: has_unseen && it.state.is_dead,
+        }
+    }
+
+    /// Whether its parts fit together, and into a workspace with so many mailboxes.
+    pub(super) fn is_sound(&self, mailboxes: usize) -> bool {
+        let copies = self.copies.len();
+        let len = self.len();
+        let heads = self.heads.iter();
+        let marks = self.marks().iter();
+        !self.heads.is_empty()
+            && (1..=64).contains(&copies)
+            && heads.into_iter().all(|head| {
+                usize::from(head.sender) < copies && (copies == 64 || head.to >> copies == 0)
+            })
+            && self.copies.iter().all(|copy| {
+                usize::from(copy.role.0) < mailboxes && copy.handed <= len && copy.seen <= len
+            })
+            && marks.into_iter().all(|mark| usize::from(mark.copy) < copies && mark.entry <= len)
+    }
+}
+
+impl Head {
+    pub const fn is_to(&self, copy: usize) -> bool {
+        self.to >> copy & 1 == 1
+    }
+}
