@@ -1,7 +1,8 @@
-//! Small files that must be whole, stay after a power cut, or stay private.
+//! Small files that must be whole, stay after a power cut, stay private, or belong to one process
+//! at a time.
 
 use std::{
-    fs::{self, DirBuilder, File},
+    fs::{self, DirBuilder, File, TryLockError},
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
@@ -114,6 +115,34 @@ fn is_open_to_others(_metadata: &fs::Metadata) -> bool {
     false
 }
 
+/// A file that is locked as long as this lives.
+///
+/// The lock is given back in so many words. Closing the file would not do: a child process that
+/// another thread is starting has copies of all files that are open until it becomes another
+/// program, and the lock lasts as long as any copy.
+#[derive(Debug)]
+pub struct Locked(File);
+
+impl Locked {
+    /// # Errors
+    /// When somebody else has it.
+    pub fn take(file: File) -> Result<Self, TryLockError> {
+        file.try_lock()?;
+        Ok(Self(file))
+    }
+
+    pub const fn file(&mut self) -> &mut File {
+        &mut self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing it gives it back too, if later.
+        let _ = self.0.unlock();
+    }
+}
+
 fn directory_of(path: &Path) -> &Path {
     let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
     directory.unwrap_or_else(|| Path::new("."))
@@ -151,6 +180,22 @@ mod tests {
         remove(&path).unwrap();
         remove(&path).unwrap();
         assert!(read_secret(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_lock_is_given_back_although_a_copy_of_its_file_lives_on() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("lock");
+        let open = || private(&path).unwrap();
+        let held = open();
+        // As a child process has one that is just being started.
+        let copy = held.try_clone().unwrap();
+        let held = Locked::take(held).unwrap();
+        assert!(matches!(Locked::take(open()), Err(TryLockError::WouldBlock)));
+        drop(held);
+        let next = Locked::take(open()).unwrap();
+        assert!(matches!(Locked::take(open()), Err(TryLockError::WouldBlock)));
+        drop((copy, next));
     }
 
     #[test]

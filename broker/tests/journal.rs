@@ -2,7 +2,14 @@
 
 mod common;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use common::{Heard, id, open};
@@ -290,6 +297,36 @@ async fn a_second_broker_is_refused_by_the_directory() {
     assert!(matches!(journal.probe().await, Err(JournalError::Closed)));
     assert!(matches!(journal.read(&id("w"), 1.into(), 1), Err(JournalError::Closed)));
     on_disk(dir.path());
+}
+
+/// A child has copies of all files that are open until it becomes another program; one that looks
+/// for its program in many places has them for long.
+#[tokio::test]
+async fn a_closed_journal_is_opened_again_while_children_are_being_started() {
+    const TIMES: usize = 20;
+    let dir = tempfile::tempdir().expect("a directory");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let starting = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            while !is_over.load(Ordering::Acquire) {
+                let mut child = Command::new("no-such-program");
+                let started = child.env("PATH", "/nowhere:".repeat(10_000)).spawn();
+                assert!(started.is_err(), "{started:?}");
+            }
+        }
+    });
+    let mut refused = Vec::new();
+    for _ in 0..TIMES {
+        match SledJournal::open(dir.path(), Options::default()) {
+            Ok(journal) => journal.close().await.expect("closes"),
+            Err(error) => refused.push(error),
+        }
+        refused.extend(verify(dir.path()).err());
+    }
+    is_over.store(true, Ordering::Release);
+    starting.join().expect("ran");
+    assert!(refused.is_empty(), "of {TIMES} times: {refused:?}");
 }
 
 async fn written(dir: &Path) {

@@ -16,6 +16,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tasuki_broker::files::{self, Locked};
 use tasuki_proto::id::{ClientId, IdempotencyKey, InvalidId, NodeId};
 
 /// Counters reserved by one durable write: a thousand commands for one fsync.
@@ -56,7 +57,7 @@ pub struct Identity {
     node: NodeId,
     data: PathBuf,
     counters: Mutex<Counters>,
-    _lock: File,
+    _lock: Locked,
 }
 
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Identity {
             let path = path.to_owned();
             move |source| IdentityError::Io { path, source }
         };
-        tasuki_broker::files::private_directory(data).map_err(at(data))?;
+        files::private_directory(data).map_err(at(data))?;
         let lock = data.join(LOCK);
         let file = OpenOptions::new()
             .create(true)
@@ -87,11 +88,10 @@ impl Identity {
             .write(true)
             .open(&lock)
             .map_err(at(&lock))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(IdentityError::InUse(data.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(at(&lock)(source)),
-        }
+        let locked = Locked::take(file).map_err(|why| match why {
+            TryLockError::WouldBlock => IdentityError::InUse(data.to_owned()),
+            TryLockError::Error(source) => at(&lock)(source),
+        })?;
         let path = data.join(FILE);
         let stored = match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| damaged(&path, &e))?,
@@ -104,7 +104,7 @@ impl Identity {
             node: node.parse().map_err(|e: InvalidId| damaged(&path, &e))?,
             data: data.to_owned(),
             counters: Mutex::new(Counters { client, last: reserved, reserved }),
-            _lock: file,
+            _lock: locked,
         };
         identity.reserve()?;
         Ok(identity)

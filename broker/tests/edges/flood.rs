@@ -13,8 +13,11 @@ use crate::{
     support::soon,
 };
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+/// The kind of frame that begins a call.
+pub(crate) const HEADERS: u8 = 1;
 
 /// How much memory an attack on one connection may cost the broker, in KiB.
 pub(crate) const ATTACK_KIB_MAX: u64 = 32 * 1024;
@@ -128,7 +131,7 @@ async fn a_header_over_the_limit_is_refused() {
 }
 
 /// A frame of at most 16 KiB.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut frame = length[1..].to_vec();
     frame.extend([kind, flags]);
@@ -154,7 +157,6 @@ async fn pour(stream: &mut TlsStream<TcpStream>, frame: &[u8], most: usize) -> u
 /// CVE-2024-27316 and its like: a header that never ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_header_that_goes_on_for_ever_ends_its_connection() {
-    const HEADERS: u8 = 1;
     const CONTINUATION: u8 = 9;
     const FRAMES: usize = 50_000;
     let data = tempfile::tempdir().unwrap();

@@ -1,15 +1,22 @@
 //! What one caller may have of a broker's memory and connections, with a token or without.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use bytes::Bytes;
 use h2::{Reason, client::SendRequest};
-use tasuki_broker::access::{CONNECTIONS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX};
-use tokio::task::JoinSet;
+use tasuki_broker::access::{
+    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+};
+use tokio_rustls::client::TlsStream;
 
 use crate::{
-    flood::{ATTACK_KIB_MAX, stranger},
-    strangers::Guarded,
+    flood::{ATTACK_KIB_MAX, HEADERS, PREFACE, SETTINGS, frame, stranger},
+    strangers::{ELSEWHERE, Guarded},
     support::soon,
 };
 
@@ -172,6 +179,85 @@ async fn past_the_connections_of_one_token_its_oldest_is_cut() {
     assert_ne!(ended.reason(), Some(Reason::REFUSED_STREAM));
     for mut send in open {
         assert_eq!(soon("an answer", ask(&mut send)).await.unwrap(), "0");
+    }
+    guarded.broker.kill().await;
+}
+
+/// The next frame: its kind, its flags and its stream.
+async fn next_frame(stream: &mut TlsStream<TcpStream>) -> (u8, u8, u32) {
+    let mut head = [0; 9];
+    soon("a frame", stream.read_exact(&mut head)).await.unwrap();
+    let [a, b, c, kind, flags, id @ ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+    soon("all of it", stream.read_exact(&mut payload)).await.unwrap();
+    assert_ne!(kind, GO_AWAY, "{}", payload.escape_ascii());
+    (kind, flags, u32::from_be_bytes(id))
+}
+
+const DATA: u8 = 0;
+const RESET: u8 = 3;
+const PING: u8 = 6;
+const GO_AWAY: u8 = 7;
+
+/// Whoever is far away has said all of its call when it hears that it was refused before: that
+/// is no breach, however many callers share the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_in_for_calls_that_were_refused_does_not_end_the_connection() {
+    const TIMES: usize = 4;
+    const REFUSED: usize = 700;
+    const ENDS_HEADERS: u8 = 4;
+    const ENDS_STREAM: u8 = 1;
+    const ACK: u8 = 1;
+    let data = tempfile::tempdir().unwrap();
+    let guarded = Guarded::serve(data.path(), &[]).await;
+    let bearer = format!("Bearer {}", guarded.admin.expose());
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":authority", "127.0.0.1"),
+        (":path", "/tasuki.v1.TurnLoop/GetLoop"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+        ("authorization", bearer.as_str()),
+    ];
+    // HPACK: literals that are not indexed.
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for words in [name, value] {
+            block.push(u8::try_from(words.len()).unwrap());
+            block.extend(words.as_bytes());
+        }
+    }
+    let mut ids = (1..).step_by(2);
+    let mut begin = |count: usize| {
+        let calls = ids.by_ref().take(count).map(|id| frame(HEADERS, ENDS_HEADERS, id, &block));
+        calls.collect::<Vec<_>>().concat()
+    };
+    let mut stream = guarded.tls(ELSEWHERE).await;
+    stream.write_all(&[PREFACE, SETTINGS].concat()).await.unwrap();
+    // All the token may have under way, none of which says its message.
+    let mut calls = begin(CALLS_PER_TOKEN_MAX);
+    let mut ended = BTreeSet::new();
+    for _ in 0..TIMES {
+        calls.extend(begin(REFUSED));
+        stream.write_all(&calls).await.unwrap();
+        stream.flush().await.unwrap();
+        calls.clear();
+        let mut refused = BTreeSet::new();
+        while refused.len() < REFUSED {
+            match next_frame(&mut stream).await {
+                (RESET, _, id) if !ended.contains(&id) => drop(refused.insert(id)),
+                _ => {}
+            }
+        }
+        // An empty message and the end of each.
+        let messages = refused.iter().map(|id| frame(DATA, ENDS_STREAM, *id, &[0; 5]));
+        stream.write_all(&messages.collect::<Vec<_>>().concat()).await.unwrap();
+        stream.write_all(&frame(PING, 0, 0, &[0; 8])).await.unwrap();
+        stream.flush().await.unwrap();
+        while !matches!(next_frame(&mut stream).await, (PING, ACK, 0)) {}
+        ended.append(&mut refused);
     }
     guarded.broker.kill().await;
 }

@@ -52,6 +52,7 @@ async fn a_killed_broker_or_node_comes_back_and_the_turns_go_on() {
     play(&a, &b, 1..=3).await;
     // A waits over all of it: neither the broker's end nor that of B's node is A's to notice.
     let wait = a.wait();
+    until(async || world.is_waiting("A", 1).await).await;
     world.broker.kill().await;
     world.broker.start().await;
     world.nodes[1].kill().await;
@@ -217,6 +218,7 @@ async fn resets_in_mid_call_cost_nothing_but_time() {
     let b = world.seat(1, "B", Transport::Stdio).await;
     assert_eq!(a.turn().await, 1);
     let wait = b.wait();
+    until(async || world.is_waiting("B", 0).await).await;
     let from = world.nodes[0].log_end();
     world.net.trouble(world.host(), Way::Both, Trouble::Reset).await;
     let handing = a.hand_over(1, &words("A", 1));

@@ -97,7 +97,10 @@ impl Engine {
         let Self { db, data, .. } = self;
         drop(db);
         // sled holds the same kind of lock on the same file as long as any thread of it lives.
-        data.lock()
+        data.lock()?;
+        // A child process that is just being started may have a copy of this file, and with it
+        // of what was taken with this line before.
+        data.unlock()
     }
 }
 

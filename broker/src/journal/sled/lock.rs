@@ -3,17 +3,17 @@
 //! The kernel drops the lock with the process, however it ends; the pid inside is for people.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
-    io::{Read, Seek, Write},
+    fs::{self, OpenOptions, TryLockError},
+    io::{Seek as _, Write as _},
     path::Path,
 };
 
-use crate::journal::JournalError;
+use crate::{files::Locked, journal::JournalError};
 
 /// Held as long as this lives.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    _file: Locked,
 }
 
 impl Lock {
@@ -23,19 +23,18 @@ impl Lock {
         let path = dir.join("lock");
         let failed = |error| JournalError::Storage(format!("locking {}: {error}", path.display()));
         let mut options = OpenOptions::new();
-        let mut file = options
+        let file = options
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(&path)
             .map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
+        let mut locked = match Locked::take(file) {
+            Ok(locked) => locked,
             Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
                 // The holder's pid is a courtesy: without it the refusal still stands.
-                let _ = file.read_to_string(&mut holder);
+                let holder = fs::read_to_string(&path).unwrap_or_default();
                 let place = dir.display();
                 return Err(JournalError::InUse(match holder.trim().parse::<u32>() {
                     Ok(pid) => format!("{place} (process {pid})"),
@@ -43,10 +42,11 @@ impl Lock {
                 }));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
+        };
+        let file = locked.file();
         file.set_len(0).map_err(failed)?;
         file.rewind().map_err(failed)?;
         writeln!(file, "{}", std::process::id()).map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { _file: locked })
     }
 }

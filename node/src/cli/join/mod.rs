@@ -10,7 +10,7 @@ mod pending;
 mod settings;
 
 use std::{
-    fs::{File, TryLockError},
+    fs::TryLockError,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -18,6 +18,7 @@ use std::{
 use serde_json::{Value, json};
 use tasuki_broker::{
     dial::{DialError, dial, refused_later},
+    files::{self, Locked},
     tls::Trusting,
 };
 use tasuki_proto::{
@@ -158,7 +159,7 @@ pub(crate) async fn run(
 }
 
 /// One command at a time changes what this machine joined with.
-pub(super) fn lock(data: &Path) -> Result<File, Failure> {
+pub(super) fn lock(data: &Path) -> Result<Locked, Failure> {
     let unusable = |why: std::io::Error| {
         Failure::local(format!(
             "Nothing was sent: {} cannot be written to: {why}. Say --data DIR to use another \
@@ -166,16 +167,15 @@ pub(super) fn lock(data: &Path) -> Result<File, Failure> {
             data.display()
         ))
     };
-    tasuki_broker::files::private_directory(data).map_err(unusable)?;
+    files::private_directory(data).map_err(unusable)?;
     let file = paths::private(&data.join(LOCK)).map_err(unusable)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Failure::local(format!(
+    Locked::take(file).map_err(|why| match why {
+        TryLockError::WouldBlock => Failure::local(format!(
             "Another `tasuki join` or `tasuki token` is at work in {}; wait for it to end.",
             data.display()
-        ))),
-        Err(TryLockError::Error(why)) => Err(unusable(why)),
-    }
+        )),
+        TryLockError::Error(why) => unusable(why),
+    })
 }
 
 /// Connects, with words for whoever joins.
