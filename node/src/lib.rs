@@ -4,6 +4,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod credentials;
+pub mod filebox;
 pub mod identity;
 pub mod link;
 pub mod mcp;
