@@ -210,7 +210,7 @@ pub(super) fn data_flag(config: &Config) -> String {
     let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
     match &config.data.source {
         Source::Default => String::new(),
-        Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
+        Source::File { .. } | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => {
             format!(" --data {}", word(&data.to_string_lossy()))
         }
     }

@@ -10,12 +10,13 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Flags, filebox, hosting, pipes,
+    Failure, Flags, hosting, pipes,
     reach::{self, Given, Shown},
 };
 use crate::{
     agent_tokens::Bearing,
     config::{Config, Key, Surroundings},
+    filebox,
     mcp::{
         bridge::{Error, Options, bridge},
         dial::NodeAt,
@@ -66,22 +67,24 @@ pub struct Bridge {
 }
 
 pub(crate) async fn run(args: Args, config: &Config) -> Result<(), Failure> {
-    let directory = Surroundings::of_process().directory;
+    let around = Surroundings::of_process();
     let running = NodeFile::read(&config.data.value);
-    let bridge = resolve(args, config, &directory, running)?;
+    let bridge = resolve(args, config, &around, running)?;
     serve(bridge).await
 }
 
 fn resolve(
     args: Args,
     config: &Config,
-    directory: &std::path::Path,
+    around: &Surroundings,
     running: Option<NodeFile>,
 ) -> Result<Bridge, Failure> {
-    let home = directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned());
     let role = match args.role {
         Some(role) => Some(role),
-        None => filebox::current_agent(directory, home.as_deref()).map_err(Failure::usage)?,
+        None => {
+            let found = filebox::current_agent(&around.directory, around.home.as_deref());
+            found.map_err(|why| Failure::usage(why.to_string()))?
+        }
     };
     let role = role.ok_or_else(|| {
         Failure::reason(

@@ -12,7 +12,6 @@ mod config_check;
 mod connect;
 mod events;
 mod failure;
-mod filebox;
 mod guarding;
 mod hosted;
 mod hosting;

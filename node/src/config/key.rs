@@ -96,7 +96,7 @@ impl Key {
                 "roles",
                 "TASUKI_ROLES",
                 "A B",
-                "roles of the node in order, each NAME or NAME=SET,SET…; the first begins",
+                "roles of the node in order, each NAME or NAME=SET,SET…; the first begins; none given: the agents of a `.filebox`",
             ),
             Self::Shared => (
                 "shared",

@@ -1,7 +1,8 @@
 //! What this program was told, by whom, and what it makes of it.
 //!
 //! Every setting has one row in [`Key`]. A value comes from a flag, else from a `TASUKI_*`
-//! variable, else from `tasuki.toml`, else from the default, and remembers which.
+//! variable, else from `tasuki.toml`, else from the default, and remembers which. Roles that nobody
+//! gave are the agents of FileBox's `.filebox`, here, above or at home.
 //!
 //! **Invariant:** in a [`Config`] every value is parsed and allowed. All problems are found in
 //! one go, those of values that were overridden included: they would bite later.
@@ -25,7 +26,7 @@ pub use value::{LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
 
 use crate::{
     credentials::{self, TOKEN_VARIABLE},
-    paths,
+    filebox, paths,
 };
 
 /// The name of the configuration file.
@@ -53,8 +54,13 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Default,
-    File { path: PathBuf, line: usize },
+    File {
+        path: PathBuf,
+        line: usize,
+    },
     Env(&'static str),
+    /// The agents of FileBox's file, where nobody gave roles.
+    Filebox(PathBuf),
     Flag(&'static str),
 }
 
@@ -64,6 +70,7 @@ impl fmt::Display for Source {
             Self::Default => f.write_str("default"),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Env(name) => f.write_str(name),
+            Self::Filebox(path) => path.display().fmt(f),
             Self::Flag(name) => f.write_str(name),
         }
     }
@@ -128,6 +135,8 @@ pub struct Surroundings {
     /// The `TASUKI_*` variables.
     pub env: BTreeMap<String, String>,
     pub directory: PathBuf,
+    /// The user's own directory.
+    pub home: Option<PathBuf>,
 }
 
 impl Surroundings {
@@ -138,7 +147,11 @@ impl Surroundings {
             .filter(|(name, _)| name.starts_with("TASUKI_"))
             .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
             .collect();
-        Self { env, directory: std::env::current_dir().unwrap_or_else(|_| ".".into()) }
+        Self {
+            env,
+            directory: std::env::current_dir().unwrap_or_else(|_| ".".into()),
+            home: directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned()),
+        }
     }
 }
 
@@ -186,7 +199,10 @@ impl Config {
             (Some(path), Some(content)) => file::parse(path, content, &mut problems),
             _ => file::Contents::default(),
         };
-        let layers = [flags, env, contents.layer];
+        let mut layers = vec![flags, env, contents.layer];
+        if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
+            layers.extend(filebox_layer(around, &mut problems));
+        }
         let config = Self::parse(path, &layers, &contents.toolsets, &mut problems);
         (config, problems)
     }
@@ -289,6 +305,22 @@ impl Pick<'_> {
             }
         }
         best
+    }
+}
+
+/// The agents of the nearest `.filebox`, as roles. It is looked for only where nobody gave any.
+fn filebox_layer(around: &Surroundings, problems: &mut Vec<Problem>) -> Option<Layer> {
+    match filebox::Settings::find(&around.directory, around.home.as_deref()) {
+        Ok(found) => {
+            let found = found?;
+            let texts: Vec<String> = found.roles().iter().map(ToString::to_string).collect();
+            let source = Source::Filebox(found.path);
+            (!texts.is_empty()).then(|| Layer::from([(Key::Roles, Raw { source, texts })]))
+        }
+        Err(bad) => {
+            problems.push(Problem { at: Source::Filebox(bad.path), message: bad.why });
+            None
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 
 fn around(directory: &Path, env: &[(&str, &str)]) -> Surroundings {
     let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    Surroundings { env, directory: directory.to_owned() }
+    Surroundings { env, directory: directory.to_owned(), home: None }
 }
 
 fn flag(key: Key, text: &str) -> Layer {
@@ -21,7 +21,9 @@ fn problems(content: &str) -> Vec<String> {
     let found = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap_err();
     let at = |problem: &Problem| match &problem.at {
         Source::File { line, .. } => format!("{line}: {}", problem.message),
-        Source::Default | Source::Env(_) | Source::Flag(_) => panic!("{}", problem.at),
+        Source::Default | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => {
+            panic!("{}", problem.at)
+        }
     };
     found.iter().map(at).collect()
 }
@@ -189,4 +191,32 @@ fn durations_are_said_in_the_largest_exact_unit() {
     for (ms, text) in [(0, "0ms"), (1500, "1500ms"), (90_000, "90s"), (900_000, "15m")] {
         assert_eq!(duration_text(Duration::from_millis(ms)), text);
     }
+}
+
+#[test]
+fn roles_that_nobody_gave_are_the_agents_of_filebox() {
+    let (place, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let deep = place.path().join("src");
+    fs::create_dir(&deep).unwrap();
+    let around = Surroundings { home: Some(home.path().to_owned()), ..around(&deep, &[]) };
+    let roles = |flags: Layer| {
+        let config = Config::load(flags, None, &around).unwrap();
+        let names = config.roles.value.iter().map(|role| role.name.to_string());
+        (names.collect::<Vec<_>>().join(" "), config.roles.source.to_string())
+    };
+    let file = |place: &Path| place.join(".filebox");
+    assert_eq!(roles(Layer::new()), ("A B".into(), "default".into()));
+    fs::write(file(home.path()), r#"{"agents": {"ops": "/o", "dev": "/d"}}"#).unwrap();
+    let from = |place: &Path| file(place).display().to_string();
+    assert_eq!(roles(Layer::new()), ("dev ops".into(), from(home.path())));
+    let own = r#"{"current_agent": "qa", "agents": {"dev": "/d", "qa": "/q"}}"#;
+    fs::write(file(place.path()), own).unwrap();
+    assert_eq!(roles(Layer::new()), ("qa dev".into(), from(place.path())));
+    assert_eq!(roles(flag(Key::Roles, "x")), ("x".into(), "--flag".into()));
+
+    fs::write(file(place.path()), "{").unwrap();
+    let found = Config::load(Layer::new(), None, &around).unwrap_err();
+    let said = found[0].to_string();
+    assert!(said.starts_with(&format!("{}: is not the JSON", from(place.path()))), "{said}");
+    assert_eq!(roles(flag(Key::Roles, "x")).0, "x", "whoever says who needs no such file");
 }

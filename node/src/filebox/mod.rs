@@ -5,11 +5,15 @@
 
 mod document;
 mod line;
+mod names;
 mod read;
+mod settings;
 mod write;
 
 pub use document::{Document, Entry, FORMAT_VERSION};
+pub use names::role_of;
 pub use read::{Draft, FILE_BYTES_MAX, Unreadable};
+pub use settings::{BadSettings, FILE, Settings, current_agent};
 
 #[cfg(test)]
 mod tests;

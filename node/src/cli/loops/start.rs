@@ -126,7 +126,7 @@ fn usual(config: &Config, running: Option<NodeFile>) -> Vec<String> {
     let configured = || config.roles.value.iter().map(|role| role.name.to_string()).collect();
     match running {
         Some(node)
-            if config.roles.source == Source::Default
+            if matches!(config.roles.source, Source::Default | Source::Filebox(_))
                 && node.workspace == config.workspace.value.as_str() =>
         {
             node.roles
@@ -180,7 +180,8 @@ mod tests {
     fn a_new_loop_is_for_the_roles_of_the_node_that_runs() {
         let place = tempfile::tempdir().unwrap();
         let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around = Surroundings { env: env.into(), directory: place.path().to_owned() };
+        let around =
+            Surroundings { env: env.into(), directory: place.path().to_owned(), home: None };
         let roles = |layer: Layer, running: Option<&NodeFile>| {
             usual(&Config::load(layer, None, &around).unwrap(), running.cloned()).join(" ")
         };

@@ -1,0 +1,205 @@
+//! `.filebox`: who is at work in a directory, and where each agent's mailbox is.
+//!
+//! There are two forms: `{"current_agent", "agents": {name: directory}}` in the project says it
+//! outright; `{"agents": {name: directory}}`, usually in the home directory, says whose directory
+//! one is in.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use tasuki_proto::id::RoleId;
+
+use super::names::role_of;
+
+/// The file's name.
+pub const FILE: &str = ".filebox";
+
+/// Such a file, in bytes; a larger one is something else.
+const SETTINGS_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Why a `.filebox` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path} {why}", path = .path.display())]
+pub struct BadSettings {
+    pub path: PathBuf,
+    pub why: String,
+}
+
+/// As it is written.
+#[derive(Debug, Deserialize)]
+struct Written {
+    current_agent: Option<String>,
+    #[serde(default)]
+    agents: BTreeMap<String, PathBuf>,
+}
+
+/// What one `.filebox` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The file.
+    pub path: PathBuf,
+    pub current_agent: Option<RoleId>,
+    /// The root of each agent's project: `docs/mailbox` is in it.
+    pub agents: BTreeMap<RoleId, PathBuf>,
+    /// The names of those agents whose role has another.
+    names: BTreeMap<RoleId, String>,
+}
+
+impl Settings {
+    /// `None`: there is no such file.
+    pub fn read(path: &Path) -> Result<Option<Self>, BadSettings> {
+        let wrong = |why: String| BadSettings { path: path.to_owned(), why };
+        let about = match fs::metadata(path) {
+            Ok(about) => about,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(wrong(format!("cannot be read: {why}"))),
+        };
+        if !about.is_file() {
+            return Ok(None);
+        }
+        if SETTINGS_BYTES_MAX < about.len() {
+            let limit = SETTINGS_BYTES_MAX;
+            return Err(wrong(format!("has {} bytes; the limit is {limit}", about.len())));
+        }
+        let content = fs::read(path).map_err(|why| wrong(format!("cannot be read: {why}")))?;
+        let written: Written = serde_json::from_slice(&content)
+            .map_err(|why| wrong(format!("is not the JSON it should be: {why}")))?;
+        Self::of(written, path).map(Some).map_err(wrong)
+    }
+
+    fn of(written: Written, path: &Path) -> Result<Self, String> {
+        let place = path.parent().unwrap_or(Path::new("."));
+        let mut agents = BTreeMap::new();
+        let mut names: BTreeMap<RoleId, String> = BTreeMap::new();
+        for (name, root) in written.agents {
+            let role = role_of(&name);
+            if let Some(other) = names.insert(role.clone(), name.clone()) {
+                return Err(format!(
+                    "names the agents {other:?} and {name:?}, which are one role, {role}"
+                ));
+            }
+            agents.insert(role, place.join(root));
+        }
+        names.retain(|role, name| role.as_str() != name);
+        let current_agent = written.current_agent.as_deref().map(role_of);
+        Ok(Self { path: path.to_owned(), current_agent, agents, names })
+    }
+
+    /// The nearest: in `directory`, in those above it, and at last in `home`.
+    pub fn find(directory: &Path, home: Option<&Path>) -> Result<Option<Self>, BadSettings> {
+        Self::around(directory, home).next().transpose()
+    }
+
+    fn around<'a>(
+        directory: &'a Path,
+        home: Option<&'a Path>,
+    ) -> impl Iterator<Item = Result<Self, BadSettings>> + 'a {
+        let places = directory.ancestors().chain(home);
+        places.filter_map(|place| Self::read(&place.join(FILE)).transpose())
+    }
+
+    /// What an agent is called in the file, in its folders and in its mail.
+    pub fn name_of<'a>(&'a self, role: &'a RoleId) -> &'a str {
+        self.names.get(role).map_or(role.as_str(), String::as_str)
+    }
+
+    /// The agent in whose directory this one is; of several, the one nearest to it.
+    pub fn agent_around(&self, directory: &Path) -> Option<&RoleId> {
+        let here = real(directory);
+        let theirs = self.agents.iter().map(|(role, root)| (role, real(root)));
+        let around = theirs.filter(|(_, root)| here.starts_with(root));
+        around.max_by_key(|(_, root)| root.components().count()).map(|(role, _)| role)
+    }
+
+    /// The agents whose root this directory is.
+    pub fn agents_of(&self, root: &Path) -> Vec<&RoleId> {
+        let here = real(root);
+        let theirs = self.agents.iter().filter(|(_, root)| real(root) == here);
+        theirs.map(|(role, _)| role).collect()
+    }
+
+    /// The roles in the order a node has them: whoever is at work first.
+    pub fn roles(&self) -> Vec<RoleId> {
+        let others = self.agents.keys().filter(|role| Some(*role) != self.current_agent.as_ref());
+        self.current_agent.iter().chain(others).cloned().collect()
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Which role a directory stands for. Looks in it, in those above it, and at last in `home`.
+/// `None`: nothing says.
+pub fn current_agent(directory: &Path, home: Option<&Path>) -> Result<Option<RoleId>, BadSettings> {
+    for found in Settings::around(directory, home) {
+        let found = found?;
+        let role = found.current_agent.as_ref().or_else(|| found.agent_around(directory));
+        if let Some(role) = role {
+            return Ok(Some(role.clone()));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_project_says_who_is_at_work() {
+        let place = tempfile::tempdir().unwrap();
+        let deep = place.path().join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        let content =
+            r#"{"current_agent": "qa", "agents": {"dev": "/x", "qa": "here", "测试": "/x"}}"#;
+        fs::write(place.path().join(FILE), content).unwrap();
+        let dev = "dev".parse().unwrap();
+        assert_eq!(current_agent(&deep, None), Ok(Some("qa".parse().unwrap())));
+        let found = Settings::find(&deep, None).unwrap().unwrap();
+        let roles: Vec<String> = found.roles().iter().map(ToString::to_string).collect();
+        assert_eq!(roles, ["qa", "agent-0350ae12", "dev"]);
+        assert_eq!(found.agents[&"qa".parse().unwrap()], place.path().join("here"));
+        assert_eq!(found.agents_of(Path::new("/x")).len(), 2);
+        assert_eq!(found.name_of(&"agent-0350ae12".parse().unwrap()), "测试");
+        assert_eq!(found.name_of(&dev), "dev");
+    }
+
+    #[test]
+    fn the_nearest_directory_around_says_who_is_at_home() {
+        let (place, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let deep = place.path().join("sub/src");
+        fs::create_dir_all(&deep).unwrap();
+        let agents = serde_json::json!({"agents": {
+            "whole": place.path(),
+            "part": place.path().join("sub"),
+            "elsewhere": home.path(),
+        }});
+        fs::write(home.path().join(FILE), agents.to_string()).unwrap();
+        let found = |directory: &Path| {
+            current_agent(directory, Some(home.path())).unwrap().map(|role| role.to_string())
+        };
+        assert_eq!(found(&deep).as_deref(), Some("part"));
+        assert_eq!(found(place.path()).as_deref(), Some("whole"));
+        assert_eq!(found(tempfile::tempdir().unwrap().path()), None);
+    }
+
+    #[test]
+    fn a_bad_file_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join(FILE);
+        for (content, why) in [
+            ("{", "is not the JSON it should be"),
+            (r#"{"current_agent": 7}"#, "is not the JSON it should be"),
+            (r#"{"agents": {"a b": "/", "a-b": "/"}}"#, "which are one role, a-b"),
+        ] {
+            fs::write(&file, content).unwrap();
+            let said = current_agent(place.path(), None).unwrap_err().to_string();
+            assert!(said.starts_with(&file.display().to_string()) && said.contains(why), "{said}");
+        }
+    }
+}
