@@ -11,10 +11,12 @@ mod completions;
 mod config_check;
 mod connect;
 mod events;
+mod export;
 mod failure;
 mod guarding;
 mod hosted;
 mod hosting;
+mod import;
 mod join;
 mod json;
 mod keys;
@@ -92,6 +94,10 @@ pub enum Command {
     #[command(subcommand)]
     Loop(loops::Command),
     Watch(watch::Args),
+    /// Take over mail that was written elsewhere
+    #[command(subcommand)]
+    Import(import::Command),
+    Export(export::Args),
     Status(status::Args),
     TakeOver(take_over::Args),
     AgentToken(agent_token::Args),
@@ -169,6 +175,8 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         }
         Command::Loop(command) => flags.target(command.target()),
         Command::Watch(args) => flags.target(&args.target),
+        Command::Import(command) => flags.target(command.target()),
+        Command::Export(args) => flags.target(&args.target),
         Command::Status(args) => flags.target(&args.target),
         Command::TakeOver(_)
         | Command::AgentToken(_)
@@ -224,6 +232,8 @@ async fn dispatch(
         Command::Mcp(args) => mcp::run(args, config).await,
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Watch(args) => watch::run(args, config, output).await,
+        Command::Import(command) => import::run(command, config, output).await,
+        Command::Export(args) => export::run(args, config, output).await,
         Command::Status(_) => status::run(config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),

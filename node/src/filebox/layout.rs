@@ -37,11 +37,17 @@ pub struct Skipped {
     pub path: PathBuf,
     /// Half a sentence, to follow the path.
     pub why: String,
+    /// It may be mail.
+    pub is_loss: bool,
 }
 
 impl Skipped {
-    fn new(path: &Path, why: impl ToString) -> Self {
-        Self { path: path.to_owned(), why: why.to_string() }
+    fn stranger(path: &Path, why: &str) -> Self {
+        Self { path: path.to_owned(), why: why.to_owned(), is_loss: false }
+    }
+
+    fn loss(path: &Path, why: String) -> Self {
+        Self { path: path.to_owned(), why, is_loss: true }
     }
 }
 
@@ -72,7 +78,7 @@ pub fn find(
     for root in own.iter().flat_map(|settings| settings.agents.values()) {
         let folder = root.join(MAILBOX);
         if !folder.is_dir() {
-            skipped.push(Skipped::new(&folder, "is not there"));
+            skipped.push(Skipped::stranger(&folder, "is not there"));
         } else if known.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())) {
             look(&folder, &owners(own.as_ref(), root), &mut found, skipped);
         }
@@ -127,7 +133,7 @@ fn look(folder: &Path, owners: &[String], found: &mut Vec<Mailbox>, skipped: &mu
     }
     let inside = match names(folder) {
         Ok(inside) => inside,
-        Err(why) => return skipped.push(Skipped::new(folder, format!("cannot be listed: {why}"))),
+        Err(why) => return skipped.push(Skipped::loss(folder, format!("cannot be listed: {why}"))),
     };
     for name in inside {
         let path = folder.join(&name);
@@ -137,7 +143,7 @@ fn look(folder: &Path, owners: &[String], found: &mut Vec<Mailbox>, skipped: &mu
         if has_boxes(&path) {
             found.push(Mailbox { folder: path, agent: Some(name) });
         } else {
-            skipped.push(Skipped::new(&path, "is neither a box nor an agent's mailbox"));
+            skipped.push(Skipped::stranger(&path, "is neither a box nor an agent's mailbox"));
         }
     }
 }
@@ -156,7 +162,7 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 impl Mailbox {
-    /// Every thread in its boxes; `None` stands for a file that was skipped.
+    /// Every file in its boxes that is a thread.
     pub fn read(&self, skipped: &mut Vec<Skipped>) -> Vec<FileCopy> {
         let mut copies = Vec::new();
         for place in BoxKind::ALL {
@@ -165,18 +171,22 @@ impl Mailbox {
                 Ok(names) => names,
                 Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
                 Err(why) => {
-                    skipped.push(Skipped::new(&folder, format!("cannot be listed: {why}")));
+                    skipped.push(Skipped::loss(&folder, format!("cannot be listed: {why}")));
                     continue;
                 }
             };
             for name in names {
                 let path = folder.join(name);
+                if path.extension().is_none_or(|it| it != "md") {
+                    skipped.push(Skipped::stranger(&path, "is no .md file"));
+                    continue;
+                }
                 match read_file(&path) {
                     Ok(document) => {
                         let agents = self.agents_of(place, &document);
                         copies.push(FileCopy { path, place, agents, document });
                     }
-                    Err(why) => skipped.push(Skipped { path, why }),
+                    Err(why) => skipped.push(Skipped::loss(&path, why)),
                 }
             }
         }
@@ -196,9 +206,6 @@ impl Mailbox {
 }
 
 fn read_file(path: &Path) -> Result<Document, String> {
-    if path.extension().is_none_or(|it| it != "md") {
-        return Err("is no .md file".to_owned());
-    }
     let cannot = |why: io::Error| format!("cannot be read: {why}");
     // Before it is opened: opening a pipe waits for whoever writes into it.
     if !fs::metadata(path).map_err(cannot)?.is_file() {

@@ -9,6 +9,7 @@ mod line;
 mod names;
 mod read;
 mod settings;
+mod stored;
 mod thread;
 mod write;
 
@@ -17,6 +18,7 @@ pub use layout::{FileCopy, MAILBOX, Mailbox, Skipped, find};
 pub use names::role_of;
 pub use read::{Draft, FILE_BYTES_MAX, Unreadable};
 pub use settings::{BadSettings, FILE, Settings, current_agent};
+pub use stored::written;
 pub use thread::{EntryKey, Thread, entry_key, gather, id_of_content};
 
 #[cfg(test)]

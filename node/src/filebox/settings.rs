@@ -72,7 +72,7 @@ impl Settings {
     }
 
     fn of(written: Written, path: &Path) -> Result<Self, String> {
-        let place = path.parent().unwrap_or(Path::new("."));
+        let place = path.parent().unwrap_or_else(|| Path::new("."));
         let mut agents = BTreeMap::new();
         let mut names: BTreeMap<RoleId, String> = BTreeMap::new();
         for (name, root) in written.agents {

@@ -1,0 +1,80 @@
+//! JSON lines: everything there is about each entry.
+//!
+//! Characters that a terminal would act on are written as `\u…`, which means the same.
+
+use std::fmt::Write as _;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use tasuki_proto::{id::WorkspaceId, visible::is_visible, wire};
+
+use super::Found;
+
+/// A line for each entry.
+pub(super) fn thread(found: &Found, workspace: &WorkspaceId) -> String {
+    let mut lines = String::new();
+    for entry in &found.entries {
+        for c in line(found, workspace, entry).to_string().chars() {
+            push(&mut lines, c);
+        }
+        lines.push('\n');
+    }
+    lines
+}
+
+fn line(found: &Found, workspace: &WorkspaceId, entry: &wire::MailEntry) -> Value {
+    let Found { role, place, thread, .. } = found;
+    json!({
+        "workspace": workspace.as_str(),
+        "role": role.as_str(),
+        "box": place.as_str(),
+        "message_id": thread.message_id,
+        "file_name": thread.file_name,
+        "subject": thread.subject,
+        "thread_type": thread.r#type,
+        "original_sender": thread.original_sender,
+        "participants": thread.participants,
+        "is_dead": thread.is_dead,
+        "entry": entry.number,
+        "entries": found.entries.len(),
+        "sender": entry.sender,
+        "receivers": entry.receivers,
+        "type": entry.r#type,
+        "at_ms": entry.at_ms,
+        "written_ms": entry.written_ms,
+        "is_imported": entry.is_imported,
+        "expires_ms": entry.expires_ms,
+        "node": entry.node,
+        "token": entry.token,
+        "text": entry.text,
+        "sealed": entry.sealed.as_ref().map(|it| STANDARD.encode(&it.envelope)),
+        "attachments": entry.attachments.iter().map(attachment).collect::<Vec<_>>(),
+        "receipts": entry.receipts.iter().map(receipt).collect::<Vec<_>>(),
+    })
+}
+
+fn attachment(of: &wire::Attachment) -> Value {
+    json!({"name": of.name, "media_type": of.media_type, "size": of.size, "hash": of.hash})
+}
+
+fn receipt(of: &wire::MailReceipt) -> Value {
+    json!({
+        "role": of.role,
+        "stored_ms": of.stored_ms,
+        "handed_ms": of.handed_ms,
+        "seen_ms": of.seen_ms,
+        "acted_ms": of.acted_ms,
+        "lapsed_ms": of.lapsed_ms,
+        "dead_ms": of.dead_ms,
+    })
+}
+
+/// Outside of its strings JSON has nothing that needs this.
+fn push(line: &mut String, c: char) {
+    if is_visible(c) {
+        return line.push(c);
+    }
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        write!(line, "\\u{unit:04x}").expect("a String takes everything");
+    }
+}

@@ -1,0 +1,212 @@
+//! `tasuki import filebox`.
+//!
+//! **Invariant:** what the broker has is never sent again: each thread is read first, and only the
+//! entries it lacks are sent. So the command may be killed and run again at any time.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use tasuki_proto::{
+    limits::{IMPORT_ENTRIES_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
+    reason::Reason,
+    wire::{self, mailbox_client::MailboxClient},
+};
+
+use super::{
+    super::broker::Broker,
+    Failure, Output, Target,
+    known::{Known, known},
+    report::{Outcome, Report},
+    roles::{Renaming, Roles},
+};
+use crate::{
+    config::Surroundings,
+    filebox::{self, Entry, Thread, id_of_content},
+};
+
+/// Texts of one call, in bytes: half of what one message may have.
+const CALL_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Take over FileBox's mailboxes, with everything in them.
+///
+/// DIR is a project with a docs/mailbox, such a mailbox itself, or where a `.filebox` names the
+/// projects. Copies of one thread are put together again: entries that one lost come from the
+/// others, each agent gets the thread in one box, and nothing is in there twice. The files stay as
+/// they are. Files that cannot be read are listed with the reason, and make the exit code 5; run it
+/// again whenever you like: only what is missing is sent.
+///
+/// Agents become roles of the same name. Where a name is not fit for a role, what does not fit
+/// becomes `-`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A project, a mailbox, or the directory of a .filebox
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Have an agent become a role of another name; can be given several times
+    #[arg(long = "role", value_name = "OLD=NEW")]
+    roles: Vec<Renaming>,
+    /// Only read the files and say what would be taken over; asks no broker
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
+    let home = Surroundings::of_process().home;
+    let mut skipped = Vec::new();
+    let mailboxes = filebox::find(&args.directory, home.as_deref(), &mut skipped)
+        .map_err(|why| Failure::usage(format!("{why}.")))?;
+    let mut copies: Vec<_> = mailboxes.iter().flat_map(|it| it.read(&mut skipped)).collect();
+    let roles = Roles::of(&copies, &args.roles)?;
+    copies.iter_mut().for_each(|copy| roles.rename(copy));
+    let mut report = Report::new(mailboxes.len(), copies.len(), &roles, skipped, args.dry_run);
+    for thread in filebox::gather(copies) {
+        let outcome = take_over(thread, broker, args.dry_run, &mut report).await;
+        report.count(outcome)?;
+    }
+    output.answer(|| report.to_json(), || report.to_string())?;
+    report.failure().map_or(Ok(()), Err)
+}
+
+/// Sends what the broker lacks.
+async fn take_over(
+    mut thread: Thread,
+    broker: &Broker,
+    is_dry: bool,
+    report: &mut Report,
+) -> Outcome {
+    let notes = std::mem::take(&mut thread.notes);
+    report.note(thread.id, notes);
+    report.entries += thread.entries.len();
+    let subject = fit_subject(&thread, report);
+    let (entries, too_large): (Vec<Entry>, Vec<Entry>) =
+        thread.entries.iter().cloned().partition(|it| it.text.len() <= TEXT_BYTES_MAX);
+    for entry in too_large {
+        report.leave_out(thread.id, &entry);
+    }
+    if is_dry || entries.is_empty() {
+        return Outcome::Untold;
+    }
+    let known = match find(&mut thread, &subject, broker, report).await {
+        Ok(known) => known,
+        Err(why) => return Outcome::Refused(thread.id, why),
+    };
+    let has = |it: &Entry| known.as_ref().is_some_and(|known| known.has(it));
+    let missing: Vec<Entry> = entries.into_iter().filter(|it| !has(it)).collect();
+    let copies = copies(&thread, known.as_ref());
+    let is_new = known.is_none();
+    if missing.is_empty() && copies.is_empty() {
+        return Outcome::Known;
+    }
+    let mut request = wire::ImportThreadRequest {
+        caller: broker.caller(),
+        key: None,
+        message_id: thread.id.to_string(),
+        subject,
+        file_name: thread.file_name.clone().unwrap_or_default(),
+        entries: Vec::new(),
+        copies,
+    };
+    let mut sent = 0;
+    for batch in batches(missing) {
+        request.entries = batch;
+        sent += request.entries.len();
+        let call = async |channel, key| {
+            let request = wire::ImportThreadRequest { key: Some(key), ..request.clone() };
+            MailboxClient::new(channel).import_thread(request).await
+        };
+        if let Err(why) = broker.tell(call).await {
+            return Outcome::Refused(thread.id, why);
+        }
+        // They have their places from the first call on.
+        request.copies.clear();
+    }
+    if is_new { Outcome::New { sent } } else { Outcome::Extended { sent } }
+}
+
+/// What the broker has of it. Where that is another thread, this one gets an id of its own.
+async fn find(
+    thread: &mut Thread,
+    subject: &str,
+    broker: &Broker,
+    report: &mut Report,
+) -> Result<Option<Known>, Failure> {
+    let mut roles: BTreeSet<String> = thread.boxes.keys().cloned().collect();
+    for entry in &thread.entries {
+        roles.insert(entry.from.clone());
+        roles.extend(entry.to.iter().cloned());
+    }
+    let found = known(broker, thread.id, &roles).await?;
+    if !found.as_ref().is_some_and(|it| it.is_other(thread, subject)) {
+        return Ok(found);
+    }
+    let Some(oldest) = thread.entries.first() else { return Ok(found) };
+    let own = id_of_content(&thread.title, oldest);
+    let text = format!("The broker has another thread with this id; this one becomes {own}.");
+    report.note(thread.id, vec![text]);
+    thread.id = own;
+    thread.file_name = None;
+    known(broker, own, &roles).await
+}
+
+/// The places of those who have none at the broker yet; nobody's copy is moved.
+fn copies(thread: &Thread, known: Option<&Known>) -> Vec<wire::ImportedCopy> {
+    let is_there = |role: &str| known.is_some_and(|known| known.participants.contains(role));
+    let all = thread.boxes.iter().filter(|(role, _)| !is_there(role));
+    all.map(|(role, place)| wire::ImportedCopy {
+        role: role.clone(),
+        r#box: place.to_wire().into(),
+    })
+    .collect()
+}
+
+/// At least one, which may be empty.
+fn batches(entries: Vec<Entry>) -> Vec<Vec<wire::ImportedEntry>> {
+    let mut batches = vec![Vec::new()];
+    let mut bytes = 0;
+    for entry in entries {
+        let last = batches.last().map_or(0, Vec::len);
+        if last != 0 && (last == IMPORT_ENTRIES_MAX || CALL_BYTES_MAX < bytes + entry.text.len()) {
+            batches.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += entry.text.len();
+        let entry = wire::ImportedEntry {
+            sender: entry.from,
+            receivers: entry.to,
+            r#type: entry.kind,
+            written_ms: entry.at.as_millis(),
+            text: entry.text,
+        };
+        if let Some(last) = batches.last_mut() {
+            last.push(entry);
+        }
+    }
+    batches
+}
+
+fn fit_subject(thread: &Thread, report: &mut Report) -> String {
+    let title = thread.title.trim();
+    if title.len() <= SUBJECT_BYTES_MAX {
+        return title.to_owned();
+    }
+    let text = format!("Its title has {} bytes and is cut to {SUBJECT_BYTES_MAX}.", title.len());
+    report.note(thread.id, vec![text]);
+    title[..title.floor_char_boundary(SUBJECT_BYTES_MAX)].to_owned()
+}
+
+/// Whether others can be taken over although this one was refused.
+pub(super) fn is_of_this_thread(why: &Failure) -> bool {
+    match why.as_reason() {
+        Some(
+            Reason::InvalidArgument
+            | Reason::TooLarge
+            | Reason::UnknownRole
+            | Reason::RoleForbidden
+            | Reason::AmbiguousMessage
+            | Reason::MessageExists
+            | Reason::MailboxClosed,
+        ) => true,
+        Some(_) | None => false,
+    }
+}

@@ -1,0 +1,100 @@
+//! What the broker has of a thread already.
+
+use std::collections::BTreeSet;
+
+use tasuki_proto::{
+    id::Timestamp,
+    mail::MessageId,
+    reason::Reason,
+    wire::{self, mailbox_client::MailboxClient},
+};
+
+use super::{super::broker::Broker, Failure};
+use crate::filebox::{Entry, EntryKey, Thread, entry_key};
+
+/// A thread at the broker.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    subject: String,
+    original_sender: String,
+    keys: BTreeSet<EntryKey>,
+    /// Entries whose words the broker does not know, with an empty text.
+    sealed: BTreeSet<EntryKey>,
+    pub(super) participants: BTreeSet<String>,
+}
+
+impl Known {
+    pub(super) fn has(&self, entry: &Entry) -> bool {
+        let mut key = entry_key(entry);
+        self.keys.contains(&key) || {
+            key.3.clear();
+            self.sealed.contains(&key)
+        }
+    }
+
+    /// Whether it is another thread, which the same id came to.
+    pub(super) fn is_other(&self, thread: &Thread, subject: &str) -> bool {
+        let sender = thread.entries.first().map(|it| it.from.as_str());
+        (self.subject != subject || sender != Some(self.original_sender.as_str()))
+            && !thread.entries.iter().any(|it| self.has(it))
+    }
+
+    fn add(&mut self, entry: wire::MailEntry) {
+        let at = if entry.is_imported { entry.written_ms } else { entry.at_ms };
+        let is_sealed = entry.sealed.is_some();
+        let entry = Entry {
+            at: Timestamp::from_millis(at),
+            from: entry.sender,
+            to: entry.receivers,
+            kind: String::new(),
+            text: entry.text,
+        };
+        let keys = if is_sealed { &mut self.sealed } else { &mut self.keys };
+        keys.insert(entry_key(&entry));
+    }
+}
+
+/// Reads a thread as each of `roles`, until one of them has it. `None`: none has.
+pub(super) async fn known(
+    broker: &Broker,
+    id: MessageId,
+    roles: &BTreeSet<String>,
+) -> Result<Option<Known>, Failure> {
+    for role in roles {
+        match read(broker, id, role).await {
+            Ok(found) => return Ok(Some(found)),
+            Err(why) => match why.as_reason() {
+                Some(Reason::UnknownMessage | Reason::UnknownRole) => {}
+                Some(_) | None => return Err(why),
+            },
+        }
+    }
+    Ok(None)
+}
+
+async fn read(broker: &Broker, id: MessageId, role: &str) -> Result<Known, Failure> {
+    let mut known = Known::default();
+    let mut from = 1;
+    while from != 0 {
+        let request = wire::ReadThreadRequest {
+            caller: broker.caller(),
+            role: role.to_owned(),
+            message: id.to_string(),
+            from,
+            mark: wire::MailMark::None.into(),
+            ..Default::default()
+        };
+        let page = broker
+            .ask(async |channel| MailboxClient::new(channel).read_thread(request.clone()).await)
+            .await?;
+        if let Some(thread) = page.thread {
+            known.subject = thread.subject;
+            known.original_sender = thread.original_sender;
+            known.participants.extend(thread.participants);
+        }
+        // A page that leads nowhere would be asked for for ever.
+        from = if page.entries.is_empty() { 0 } else { page.next };
+        page.entries.into_iter().for_each(|it| known.add(it));
+    }
+    Ok(known)
+}

@@ -1,0 +1,34 @@
+//! `tasuki import …`: takes over what was written elsewhere.
+
+mod filebox;
+mod known;
+mod report;
+mod roles;
+
+use super::{Failure, Output, Target, broker::Broker};
+use crate::config::Config;
+
+/// Take over mail that was written elsewhere.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    Filebox(filebox::Args),
+}
+
+impl Command {
+    pub(super) fn target(&self) -> &Target {
+        match self {
+            Self::Filebox(args) => &args.target,
+        }
+    }
+}
+
+pub(super) async fn run(
+    command: Command,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let broker = Broker::new(config);
+    match command {
+        Command::Filebox(args) => filebox::run(args, &broker, output).await,
+    }
+}

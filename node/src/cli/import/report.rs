@@ -1,0 +1,207 @@
+//! What became of an import, for people and programs.
+
+use std::fmt::{self, Display};
+
+use serde_json::{Value, json};
+use tasuki_proto::{id::Timestamp, limits::TEXT_BYTES_MAX, mail::MessageId};
+
+use super::{super::text, Failure, filebox::is_of_this_thread, roles::Roles};
+use crate::filebox::{Entry, Skipped};
+
+/// What became of one thread.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    New {
+        sent: usize,
+    },
+    Extended {
+        sent: usize,
+    },
+    Known,
+    /// Nothing of it was to be sent.
+    Untold,
+    Refused(MessageId, Failure),
+}
+
+/// What was found, done and left.
+#[derive(Debug)]
+pub(super) struct Report {
+    is_dry: bool,
+    mailboxes: usize,
+    files: usize,
+    threads: usize,
+    pub(super) entries: usize,
+    new: usize,
+    extended: usize,
+    known: usize,
+    sent: usize,
+    roles: Vec<(String, String)>,
+    notes: Vec<(MessageId, String)>,
+    left_out: Vec<(MessageId, Timestamp, usize)>,
+    refused: Vec<(MessageId, Failure)>,
+    skipped: Vec<Skipped>,
+}
+
+impl Report {
+    pub(super) fn new(
+        mailboxes: usize,
+        files: usize,
+        roles: &Roles,
+        skipped: Vec<Skipped>,
+        is_dry: bool,
+    ) -> Self {
+        let roles = roles.changed().map(|(name, role)| (name.to_owned(), role.to_string()));
+        Self {
+            is_dry,
+            mailboxes,
+            files,
+            threads: 0,
+            entries: 0,
+            new: 0,
+            extended: 0,
+            known: 0,
+            sent: 0,
+            roles: roles.collect(),
+            notes: Vec::new(),
+            left_out: Vec::new(),
+            refused: Vec::new(),
+            skipped,
+        }
+    }
+
+    pub(super) fn note(&mut self, id: MessageId, notes: Vec<String>) {
+        self.notes.extend(notes.into_iter().map(|note| (id, note)));
+    }
+
+    pub(super) fn leave_out(&mut self, id: MessageId, entry: &Entry) {
+        self.left_out.push((id, entry.at, entry.text.len()));
+    }
+
+    /// Fails with what keeps the other threads out as well.
+    pub(super) fn count(&mut self, outcome: Outcome) -> Result<(), Failure> {
+        match outcome {
+            Outcome::New { sent } => {
+                self.new += 1;
+                self.sent += sent;
+            }
+            Outcome::Extended { sent } => {
+                self.extended += 1;
+                self.sent += sent;
+            }
+            Outcome::Known => self.known += 1,
+            Outcome::Untold => {}
+            Outcome::Refused(id, why) if is_of_this_thread(&why) => self.refused.push((id, why)),
+            Outcome::Refused(_, mut why) => {
+                why.message += &format!(
+                    " {} threads had been taken over by then; run it again for the others, nothing \
+                     is taken twice.",
+                    self.new + self.extended
+                );
+                return Err(why);
+            }
+        }
+        self.threads += 1;
+        Ok(())
+    }
+
+    /// What the exit code has to say, once all is told.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        if let Some((_, why)) = self.refused.first() {
+            let mut why = why.clone();
+            why.message = format!("{} threads were refused.", self.refused.len());
+            return Some(why);
+        }
+        let lost = self.skipped.iter().filter(|it| it.is_loss).count() + self.left_out.len();
+        (lost != 0).then(|| Failure::local(format!("{lost} files or entries were not taken over.")))
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let roles = self.roles.iter().map(|(name, role)| (name.clone(), json!(role)));
+        json!({
+            "dry_run": self.is_dry,
+            "mailboxes": self.mailboxes,
+            "files": self.files,
+            "threads": self.threads,
+            "entries": self.entries,
+            "new": self.new,
+            "extended": self.extended,
+            "known": self.known,
+            "sent": self.sent,
+            "roles": roles.collect::<serde_json::Map<_, _>>(),
+            "notes": self.notes.iter().map(|(id, note)| json!({
+                "message_id": id.to_string(), "note": note,
+            })).collect::<Vec<_>>(),
+            "left_out": self.left_out.iter().map(|(id, at, bytes)| json!({
+                "message_id": id.to_string(), "written_ms": at.as_millis(), "bytes": bytes,
+            })).collect::<Vec<_>>(),
+            "refused": self.refused.iter().map(|(id, why)| json!({
+                "message_id": id.to_string(), "code": why.code(), "message": why.message,
+            })).collect::<Vec<_>>(),
+            "skipped": self.skipped.iter().map(|it| json!({
+                "path": it.path, "why": it.why, "is_loss": it.is_loss,
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} in {} and {}: {}.",
+            count(self.files, "file"),
+            count(self.mailboxes, "mailbox"),
+            count(self.threads, "thread"),
+            count(self.entries, "entry")
+        )?;
+        if self.is_dry {
+            writeln!(f, "Nothing was sent.")?;
+        } else {
+            writeln!(
+                f,
+                "{} new, {} with more in them, {} there already; {} sent.",
+                self.new,
+                self.extended,
+                self.known,
+                count(self.sent, "entry")
+            )?;
+        }
+        for (name, role) in &self.roles {
+            writeln!(f, "{} is the role {role}.", text::line(name))?;
+        }
+        section(f, "Put in order:", self.notes.iter().map(|(id, note)| format!("{id} {note}")))?;
+        let left_out = self.left_out.iter().map(|(id, at, bytes)| {
+            let at = text::time(at.as_millis());
+            format!("{id} entry of {at} has {bytes} bytes; the limit is {TEXT_BYTES_MAX}")
+        });
+        section(f, "Left out:", left_out)?;
+        let refused =
+            self.refused.iter().map(|(id, why)| format!("{id} {} ({})", why.message, why.code()));
+        section(f, "Refused:", refused)?;
+        let skipped = self.skipped.iter().map(|it| format!("{} {}", it.path.display(), it.why));
+        section(f, "Not read:", skipped)
+    }
+}
+
+fn section(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    lines: impl Iterator<Item = String>,
+) -> fmt::Result {
+    for (at, line) in lines.enumerate() {
+        if at == 0 {
+            writeln!(f, "\n{title}")?;
+        }
+        writeln!(f, "  {}", text::line(&line))?;
+    }
+    Ok(())
+}
+
+fn count(number: usize, of: &str) -> String {
+    match (number, of.strip_suffix('y'), of.strip_suffix('x')) {
+        (1, _, _) => format!("1 {of}"),
+        (_, Some(stem), _) => format!("{number} {stem}ies"),
+        (_, _, Some(_)) => format!("{number} {of}es"),
+        _ => format!("{number} {of}s"),
+    }
+}
