@@ -221,3 +221,6 @@ fn tell(args: &Args, sums: &Sums, output: &mut Output) -> Result<(), Failure> {
         },
     )
 }
+
+#[cfg(test)]
+mod tests;

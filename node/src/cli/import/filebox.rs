@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use tasuki_proto::{
     limits::{IMPORT_ENTRIES_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
+    mail::BoxKind,
     reason::Reason,
     wire::{self, mailbox_client::MailboxClient},
 };
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     config::Surroundings,
-    filebox::{self, Entry, Thread, id_of_content},
+    filebox::{self, Entry, Mailbox, Thread, id_of_content},
 };
 
 /// Texts of one call, in bytes: half of what one message may have.
@@ -29,7 +30,8 @@ const CALL_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Take over FileBox's mailboxes, with everything in them.
 ///
 /// DIR is a project with a docs/mailbox, such a mailbox itself, or where a `.filebox` names the
-/// projects. Copies of one thread are put together again: entries that one lost come from the
+/// projects; give several to take over all projects at once. An agent whose mailbox is in none of
+/// them gets its copies in `done`. Copies of one thread are put together again: entries that one lost come from the
 /// others, each agent gets the thread in one box, and nothing is in there twice. The files stay as
 /// they are. Files that cannot be read are listed with the reason, and make the exit code 5; run it
 /// again whenever you like: only what is missing is sent.
@@ -39,8 +41,8 @@ const CALL_BYTES_MAX: usize = 2 * 1024 * 1024;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A project, a mailbox, or the directory of a .filebox
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    #[arg(value_name = "DIR", required = true)]
+    directories: Vec<PathBuf>,
     /// Have an agent become a role of another name; can be given several times
     #[arg(long = "role", value_name = "OLD=NEW")]
     roles: Vec<Renaming>,
@@ -54,13 +56,21 @@ pub struct Args {
 pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let home = Surroundings::of_process().home;
     let mut skipped = Vec::new();
-    let mailboxes = filebox::find(&args.directory, home.as_deref(), &mut skipped)
-        .map_err(|why| Failure::usage(format!("{why}.")))?;
+    let mut mailboxes: Vec<Mailbox> = Vec::new();
+    for directory in &args.directories {
+        let found = filebox::find(directory, home.as_deref(), &mut skipped);
+        mailboxes.extend(found.map_err(|why| Failure::usage(format!("{why}.")))?);
+    }
+    // A mailbox may be found in more than one way.
+    let mut known = BTreeSet::new();
+    mailboxes.retain(|it| known.insert(it.folder.canonicalize().unwrap_or_default()));
     let mut copies: Vec<_> = mailboxes.iter().flat_map(|it| it.read(&mut skipped)).collect();
     let roles = Roles::of(&copies, &args.roles)?;
     copies.iter_mut().for_each(|copy| roles.rename(copy));
     let mut report = Report::new(mailboxes.len(), copies.len(), &roles, skipped, args.dry_run);
+    let here: BTreeSet<String> = copies.iter().flat_map(|it| it.agents.clone()).collect();
     for thread in filebox::gather(copies) {
+        report.absent.extend(agents(&thread).into_iter().filter(|it| !here.contains(it)));
         let outcome = take_over(thread, broker, args.dry_run, &mut report).await;
         report.count(outcome)?;
     }
@@ -93,11 +103,10 @@ async fn take_over(
     };
     let has = |it: &Entry| known.as_ref().is_some_and(|known| known.has(it));
     let missing: Vec<Entry> = entries.into_iter().filter(|it| !has(it)).collect();
-    let copies = copies(&thread, known.as_ref());
-    let is_new = known.is_none();
-    if missing.is_empty() && copies.is_empty() {
+    if missing.is_empty() {
         return Outcome::Known;
     }
+    let is_new = known.is_none();
     let mut request = wire::ImportThreadRequest {
         caller: broker.caller(),
         key: None,
@@ -105,7 +114,7 @@ async fn take_over(
         subject,
         file_name: thread.file_name.clone().unwrap_or_default(),
         entries: Vec::new(),
-        copies,
+        copies: copies(&thread),
     };
     let mut sent = 0;
     for batch in batches(missing) {
@@ -118,8 +127,6 @@ async fn take_over(
         if let Err(why) = broker.tell(call).await {
             return Outcome::Refused(thread.id, why);
         }
-        // They have their places from the first call on.
-        request.copies.clear();
     }
     if is_new { Outcome::New { sent } } else { Outcome::Extended { sent } }
 }
@@ -131,11 +138,7 @@ async fn find(
     broker: &Broker,
     report: &mut Report,
 ) -> Result<Option<Known>, Failure> {
-    let mut roles: BTreeSet<String> = thread.boxes.keys().cloned().collect();
-    for entry in &thread.entries {
-        roles.insert(entry.from.clone());
-        roles.extend(entry.to.iter().cloned());
-    }
+    let roles = agents(thread);
     let found = known(broker, thread.id, &roles).await?;
     if !found.as_ref().is_some_and(|it| it.is_other(thread, subject)) {
         return Ok(found);
@@ -149,18 +152,22 @@ async fn find(
     known(broker, own, &roles).await
 }
 
-/// The places of those who have none at the broker yet; nobody's copy is moved.
-fn copies(thread: &Thread, known: Option<&Known>) -> Vec<wire::ImportedCopy> {
-    let is_there = |role: &str| known.is_some_and(|known| known.participants.contains(role));
-    let all = thread.boxes.iter().filter(|(role, _)| !is_there(role));
-    all.map(|(role, place)| wire::ImportedCopy {
-        role: role.clone(),
-        r#box: place.to_wire().into(),
-    })
-    .collect()
+/// Everyone who takes part.
+fn agents(thread: &Thread) -> BTreeSet<String> {
+    let entries = thread.entries.iter().flat_map(|it| it.to.iter().chain([&it.from]));
+    thread.boxes.keys().chain(entries).cloned().collect()
 }
 
-/// At least one, which may be empty.
+/// The broker heeds those of roles that have no copy yet, and moves nobody's.
+fn copies(thread: &Thread) -> Vec<wire::ImportedCopy> {
+    let copy = |(role, place): (&String, &BoxKind)| wire::ImportedCopy {
+        role: role.clone(),
+        r#box: place.to_wire().into(),
+    };
+    thread.boxes.iter().map(copy).collect()
+}
+
+/// As many calls as it takes.
 fn batches(entries: Vec<Entry>) -> Vec<Vec<wire::ImportedEntry>> {
     let mut batches = vec![Vec::new()];
     let mut bytes = 0;
@@ -208,5 +215,28 @@ pub(super) fn is_of_this_thread(why: &Failure) -> bool {
             | Reason::MailboxClosed,
         ) => true,
         Some(_) | None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tasuki_proto::id::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_long_thread_goes_in_calls_that_fit() {
+        let entry =
+            |ms, text: &str| Entry::new(Timestamp::from_millis(ms), "qa", &["dev"], "BR", text);
+        let sizes = |entries: Vec<Entry>| batches(entries).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes((0..2100).map(|ms| entry(ms, "x")).collect()), [1000, 1000, 100]);
+        let large = "x".repeat(TEXT_BYTES_MAX);
+        assert_eq!(sizes((0..17).map(|ms| entry(ms, &large)).collect()), [8, 8, 1]);
+        let all: Vec<u64> = batches((0..2100).map(|ms| entry(ms, "x")).collect())
+            .iter()
+            .flatten()
+            .map(|it| it.written_ms)
+            .collect();
+        assert_eq!(all, (0..2100).collect::<Vec<_>>());
     }
 }

@@ -20,7 +20,6 @@ pub(super) struct Known {
     keys: BTreeSet<EntryKey>,
     /// Entries whose words the broker does not know, with an empty text.
     sealed: BTreeSet<EntryKey>,
-    pub(super) participants: BTreeSet<String>,
 }
 
 impl Known {
@@ -90,7 +89,6 @@ async fn read(broker: &Broker, id: MessageId, role: &str) -> Result<Known, Failu
         if let Some(thread) = page.thread {
             known.subject = thread.subject;
             known.original_sender = thread.original_sender;
-            known.participants.extend(thread.participants);
         }
         // A page that leads nowhere would be asked for for ever.
         from = if page.entries.is_empty() { 0 } else { page.next };

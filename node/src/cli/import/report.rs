@@ -1,6 +1,9 @@
 //! What became of an import, for people and programs.
 
-use std::fmt::{self, Display};
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Display},
+};
 
 use serde_json::{Value, json};
 use tasuki_proto::{id::Timestamp, limits::TEXT_BYTES_MAX, mail::MessageId};
@@ -40,6 +43,8 @@ pub(super) struct Report {
     left_out: Vec<(MessageId, Timestamp, usize)>,
     refused: Vec<(MessageId, Failure)>,
     skipped: Vec<Skipped>,
+    /// Roles that take part and have no mailbox there.
+    pub(super) absent: BTreeSet<String>,
 }
 
 impl Report {
@@ -66,6 +71,7 @@ impl Report {
             left_out: Vec::new(),
             refused: Vec::new(),
             skipped,
+            absent: BTreeSet::new(),
         }
     }
 
@@ -127,6 +133,7 @@ impl Report {
             "extended": self.extended,
             "known": self.known,
             "sent": self.sent,
+            "absent": self.absent,
             "roles": roles.collect::<serde_json::Map<_, _>>(),
             "notes": self.notes.iter().map(|(id, note)| json!({
                 "message_id": id.to_string(), "note": note,
@@ -168,6 +175,11 @@ impl Display for Report {
         }
         for (name, role) in &self.roles {
             writeln!(f, "{} is the role {role}.", text::line(name))?;
+        }
+        if !self.absent.is_empty() {
+            let names: Vec<&str> = self.absent.iter().map(String::as_str).collect();
+            let names = text::line(&names.join(", "));
+            writeln!(f, "No mailbox there is of {names}: copies of theirs come into done.")?;
         }
         section(f, "Put in order:", self.notes.iter().map(|(id, note)| format!("{id} {note}")))?;
         let left_out = self.left_out.iter().map(|(id, at, bytes)| {

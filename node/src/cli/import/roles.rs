@@ -90,3 +90,39 @@ fn names(copy: &FileCopy) -> impl Iterator<Item = &str> {
     let all = copy.agents.iter().chain([&document.original_sender]).chain(of_entries);
     all.map(String::as_str)
 }
+
+#[cfg(test)]
+mod tests {
+    use tasuki_proto::mail::BoxKind;
+
+    use super::*;
+    use crate::filebox::{Document, Entry};
+
+    fn copy(from: &str, to: &[&str]) -> FileCopy {
+        let entry = Entry::new(Default::default(), from, to, "BR", "x");
+        let document = Document::new(None, "BR", "t", vec![entry]);
+        let agents = vec![to[0].to_owned()];
+        FileCopy { path: "/x.md".into(), place: BoxKind::Inbox, agents, document }
+    }
+
+    fn given(all: &[&str]) -> Vec<Renaming> {
+        all.iter().map(|it| it.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn two_agents_are_one_role_only_if_somebody_says_so() {
+        let copies = [copy("qa agent", &["qa-agent", "dev"])];
+        let said = Roles::of(&copies, &[]).unwrap_err().message;
+        assert!(said.contains("\"qa agent\" and \"qa-agent\" would both be"), "{said}");
+        let roles = Roles::of(&copies, &given(&["qa agent=dev"])).unwrap();
+        let mut it = copies[0].clone();
+        roles.rename(&mut it);
+        assert_eq!(it.document.entries[0].from, "dev");
+        assert_eq!(it.document.entries[0].to, ["qa-agent", "dev"]);
+        let changed: Vec<String> = roles.changed().map(|(a, b)| format!("{a}={b}")).collect();
+        assert_eq!(changed, ["qa agent=dev"]);
+        let said = Roles::of(&copies, &given(&["ops=x"])).unwrap_err().message;
+        assert!(said.contains("no such agent; there are dev, qa agent, qa-agent."), "{said}");
+        assert!("x".parse::<Renaming>().is_err() && "x=a b".parse::<Renaming>().is_err());
+    }
+}
