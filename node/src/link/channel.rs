@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     wire::{
-        directory_client::DirectoryClient, feed_client::FeedClient,
+        directory_client::DirectoryClient, feed_client::FeedClient, mailbox_client::MailboxClient,
         turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
     },
 };
@@ -78,6 +78,12 @@ fn is_loopback(address: &Uri) -> bool {
 
 pub(super) fn turn_loop(channel: Channel) -> TurnLoopClient<Channel> {
     TurnLoopClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+pub(super) fn mailbox(channel: Channel) -> MailboxClient<Channel> {
+    MailboxClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }

@@ -10,7 +10,8 @@
 //!   on them, and to whom.
 //! - `moves`: what makes the link look whether the connection still stands.
 //! - `session`: registration and heartbeats.
-//! - `call`: commands and reads. `waits`: parked questions. `receipts`: how far a turn got.
+//! - `call`: commands and reads, of `turns` and of `mail`. `waits`: parked questions.
+//!   `receipts`: how far a turn got.
 //! - `seen`: what loops looked like, for when nobody can be asked.
 //! - `feed`: what changed, for whoever follows.
 
@@ -21,12 +22,14 @@ mod call;
 mod channel;
 mod feed;
 mod line;
+mod mail;
 mod moves;
 mod papers;
 mod receipts;
 mod seen;
 mod session;
 mod state;
+mod turns;
 mod waits;
 
 use std::{sync::Arc, time::Duration};
@@ -47,7 +50,13 @@ pub use self::{
     state::{LinkState, Phase},
 };
 use self::{
-    channel::Channel, keys::Keys, line::Lines, papers::Papers, receipts::Receipts, seen::Memory,
+    channel::Channel,
+    keys::Keys,
+    line::Lines,
+    mail::{MailKeys, MailReceipts, TRANSFERS_MAX},
+    papers::Papers,
+    receipts::Receipts,
+    seen::Memory,
     waits::Waits,
 };
 use crate::{
@@ -99,7 +108,10 @@ pub struct Link {
     shared: Arc<Shared>,
     waits: Waits,
     receipts: Receipts,
+    mail_receipts: MailReceipts,
+    mail_keys: MailKeys,
     calls: Arc<Semaphore>,
+    transfers: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -122,6 +134,7 @@ struct Shared {
     looks: watch::Sender<u64>,
     news: News,
     memory: Memory,
+    mail: mail::Memory,
     /// No further work is taken on; what was begun is ended.
     closing: CancellationToken,
     /// Nothing is sent any more.
@@ -151,6 +164,7 @@ impl Link {
             looks: watch::Sender::new(0),
             news: News::default(),
             memory: Memory::default(),
+            mail: mail::Memory::default(),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -163,8 +177,11 @@ impl Link {
             .session
             .spawn(shared.ended.clone().run_until_cancelled_owned(moves::run(shared.clone())));
         shared.session.spawn(session::run(shared.clone()));
+        let mail_receipts = MailReceipts::start(&shared);
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
-        let link = Self { shared, waits, receipts, calls };
+        let transfers = Arc::new(Semaphore::new(TRANSFERS_MAX));
+        let mail_keys = MailKeys::default();
+        let link = Self { shared, waits, receipts, mail_receipts, mail_keys, calls, transfers };
         link.spawn(
             link.shared
                 .closing

@@ -8,6 +8,7 @@
 //! hold says, give or take [`GRACE_MS`] for the broker's own answer, or [`UNREACHED_MS_MAX`] if
 //! that is longer. One that the broker was never asked is refused after [`UNREACHED_MS_MAX`].
 
+mod question;
 mod table;
 
 use std::{
@@ -23,7 +24,7 @@ use tasuki_proto::{
     id::{Epoch, LoopId, RoleId},
     limits::{HOLD_MS_MAX, WAITS_PER_STREAM_MAX},
     reason::Reason,
-    wire::{self, park_response::Outcome},
+    wire,
 };
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
@@ -32,14 +33,17 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use self::table::{Open, Table};
+use self::{
+    question::{Question, Reply, Told},
+    table::{Open, Table},
+};
 use super::{
     LinkState, Phase, Shared, channel, overloaded,
     retry::{Backoff, Failure, UNREACHED_MS_MAX, chance},
     state::turned_away,
     stopping,
 };
-use crate::role::Refusal;
+use crate::role::{Refusal, mail::MailFilter};
 
 /// Questions between the callers and the stream; a caller waits for room.
 const ASKED_MAX: usize = 64;
@@ -56,8 +60,6 @@ const GRACE_MS: u64 = 500;
 
 /// An early end of a hold by more than this, in milliseconds, is a broker that is stopping.
 const EARLY_MS: u64 = 1_000;
-
-type Answer = Result<wire::TurnAnswer, Refusal>;
 
 /// Where waits are opened.
 #[derive(Debug, Clone)]
@@ -122,7 +124,30 @@ impl Waits {
         }
     }
 
-    pub(super) async fn ask(&self, role: RoleId, loop_id: LoopId, hold: Duration) -> Answer {
+    pub(super) async fn ask_turn(
+        &self,
+        role: RoleId,
+        loop_id: LoopId,
+        hold: Duration,
+    ) -> Result<wire::TurnAnswer, Refusal> {
+        self.ask(role, hold, |reply| Question::Turn(loop_id, reply)).await
+    }
+
+    pub(super) async fn ask_mail(
+        &self,
+        role: RoleId,
+        filter: MailFilter,
+        hold: Duration,
+    ) -> Result<wire::MailAnswer, Refusal> {
+        self.ask(role, hold, |reply| Question::Mail(filter, reply)).await
+    }
+
+    async fn ask<T>(
+        &self,
+        role: RoleId,
+        hold: Duration,
+        question: impl FnOnce(Reply<T>) -> Question,
+    ) -> Result<T, Refusal> {
         let full = |_| overloaded("waits are open", WAITS_PER_STREAM_MAX);
         let room: OwnedSemaphorePermit = self.room.clone().try_acquire_owned().map_err(full)?;
         let hold = hold.min(Duration::from_millis(HOLD_MS_MAX));
@@ -137,11 +162,10 @@ impl Waits {
         };
         let open = Open {
             role,
-            loop_id,
+            question: question(reply),
             hold_ends: now + hold,
             deadline: now + patience,
             is_parked: false,
-            reply,
             _room: room,
         };
         if self.asks.send(Ask { wait, open }).await.is_err() {
@@ -215,9 +239,9 @@ impl Multiplexer {
         }
         self.asked.close();
         while let Some(ask) = self.asked.recv().await {
-            ask.open.still_waiting();
+            ask.open.question.still_waiting();
         }
-        self.table.drain().for_each(Open::still_waiting);
+        self.table.drain().for_each(|open| open.question.still_waiting());
     }
 
     /// A stream is opened when there is something to ask, and somebody to ask.
@@ -231,12 +255,12 @@ impl Multiplexer {
 
     fn open(&mut self, ask: Ask) {
         // Whoever asked may be gone already, and have said so before this was heard.
-        if ask.open.reply.is_closed() {
+        if ask.open.question.is_closed() {
             return;
         }
         let state = self.state.borrow();
         if let Phase::Refused(refusal) = &state.phase {
-            ask.open.answer(Err(refusal.clone()));
+            ask.open.question.refuse(refusal.clone());
             return;
         }
         drop(state);
@@ -267,10 +291,10 @@ impl Multiplexer {
         let now = Instant::now();
         while let Some(open) = self.table.pop_due(now) {
             if open.is_parked {
-                open.still_waiting();
+                open.question.still_waiting();
             } else {
                 let refusal = self.state.borrow().refusal(&self.shared.settings.broker);
-                open.answer(Err(refusal));
+                open.question.refuse(refusal);
             }
         }
     }
@@ -280,7 +304,7 @@ impl Multiplexer {
         match state.phase {
             Phase::Refused(refusal) => {
                 self.stream = None;
-                self.table.drain().for_each(|open| open.answer(Err(refusal.clone())));
+                self.table.drain().for_each(|open| open.question.refuse(refusal.clone()));
             }
             Phase::Connected => {
                 if self.stream.as_ref().is_some_and(|stream| stream.epoch != state.epoch) {
@@ -312,13 +336,9 @@ impl Multiplexer {
 
     fn question(&self, wait: u64, open: &Open) -> wire::ParkRequest {
         let left = open.hold_ends.saturating_duration_since(Instant::now());
-        let question = wire::TurnQuestion {
-            caller: Some(self.shared.caller()),
-            r#loop: open.loop_id.to_string(),
-            role: open.role.to_string(),
-            hold_ms: u64::try_from(left.as_millis()).unwrap_or(HOLD_MS_MAX),
-        };
-        wire::ParkRequest { wait, ask: Some(wire::park_request::Ask::Turn(question)) }
+        let hold_ms = u64::try_from(left.as_millis()).unwrap_or(HOLD_MS_MAX);
+        let ask = Some(open.question.ask(self.shared.caller(), &open.role, hold_ms));
+        wire::ParkRequest { wait, ask }
     }
 
     fn take(&mut self, heard: Heard) {
@@ -328,26 +348,27 @@ impl Multiplexer {
             Heard::TurnedAway(refusal) => {
                 self.lose_stream(&refusal.message);
                 let refusal = turned_away(refusal);
-                self.table.drain().for_each(|open| open.answer(Err(refusal.clone())));
+                self.table.drain().for_each(|open| open.question.refuse(refusal.clone()));
                 return;
             }
             Heard::Response(response) => response,
         };
         let wait = response.wait;
-        match response.outcome {
-            Some(Outcome::Turn(answer)) => {
-                // A wait that was superseded ends alone; the newer one is open.
-                let is_early = answer.still_waiting && !answer.superseded;
-                if is_early && self.table.has_left(wait, EARLY_MS) {
-                    return self.lose_stream("the broker let a wait go early");
-                }
-                self.backoff.reset();
-                if let Some(open) = self.table.remove(wait) {
-                    open.answer(Ok(answer));
-                }
-            }
-            Some(Outcome::Refusal(refusal)) => self.refused(wait, refusal),
-            Some(Outcome::Mail(_)) | None => self.refused(wait, wire::Refusal::default()),
+        let told = match Told::of(response.outcome) {
+            Ok(told) => told,
+            Err(refusal) => return self.refused(wait, refusal),
+        };
+        if told.is_still_waiting() && self.table.has_left(wait, EARLY_MS) {
+            return self.lose_stream("the broker let a wait go early");
+        }
+        self.backoff.reset();
+        if let Some(open) = self.table.remove(wait)
+            && let Err(question) = told.answer(open.question)
+        {
+            question.refuse(Refusal {
+                reason: Reason::Unavailable,
+                message: "The broker answered another question. Ask again.".to_owned(),
+            });
         }
     }
 
@@ -373,7 +394,7 @@ impl Multiplexer {
         if refusal.reason == Reason::Unavailable && self.table.has_left(wait, EARLY_MS) {
             self.lose_stream(&refusal.message);
         } else if let Some(open) = self.table.remove(wait) {
-            open.answer(Err(refusal));
+            open.question.refuse(refusal);
         }
     }
 

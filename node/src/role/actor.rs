@@ -3,7 +3,7 @@
 //! What a call needs of the broker runs beside the actor, so that a wait of ten minutes holds
 //! nobody up, and a handover that was begun is carried through whatever becomes of the caller.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tasuki_proto::{
@@ -17,8 +17,9 @@ use tokio::{
 
 use super::{
     HandOver, Refusal, Seen,
+    mail::MailFilter,
     presence::Presence,
-    state::{Receipt, State, WaitNumber},
+    state::{Question, Receipt, State, WaitNumber},
 };
 use crate::link::{Link, Mark};
 
@@ -33,8 +34,14 @@ pub enum Msg {
         reply: Reply<wire::TurnAnswer>,
         permit: OwnedSemaphorePermit,
     },
+    AwaitMail {
+        filter: MailFilter,
+        hold: Duration,
+        reply: Reply<wire::MailAnswer>,
+        permit: OwnedSemaphorePermit,
+    },
     CloseWait {
-        loop_id: LoopId,
+        question: Question,
         wait: WaitNumber,
     },
     HandOver {
@@ -42,6 +49,8 @@ pub enum Msg {
         reply: Reply<wire::HandOverResponse>,
         permit: OwnedSemaphorePermit,
     },
+    /// Something that needs nothing of what the actor keeps.
+    Beside(Work),
     LoopStatus {
         loop_id: LoopId,
         reply: Reply<Seen<wire::GetLoopResponse>>,
@@ -53,6 +62,15 @@ pub enum Msg {
         receipt: Receipt,
         _permit: OwnedSemaphorePermit,
     },
+}
+
+/// Begins something beside the actor.
+pub struct Work(pub Box<dyn FnOnce(&Surroundings) + Send>);
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work").finish_non_exhaustive()
+    }
 }
 
 /// What an actor needs, and needs again when it starts anew.
@@ -94,21 +112,39 @@ impl Actor for RoleActor {
         running: &mut Running,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
-            Msg::AwaitTurn { loop_id, hold, reply, permit } if hold.is_zero() => {
-                running.look(loop_id, reply, permit);
-            }
             Msg::AwaitTurn { loop_id, hold, reply, permit } => {
-                running.await_turn(myself, loop_id, hold, reply, permit);
+                let Surroundings { role, link, .. } = running.around.clone();
+                let superseded = superseded_turn(&loop_id);
+                let question = Question::Turn(loop_id.clone());
+                let ask = async move { link.await_turn(&role, &loop_id, hold).await };
+                if hold.is_zero() {
+                    running.look(ask, reply, permit);
+                } else {
+                    running.wait(myself, question, ask, superseded, reply, permit);
+                }
             }
-            Msg::CloseWait { loop_id, wait } => {
-                running.state.close_wait(&loop_id, wait);
+            Msg::AwaitMail { filter, hold, reply, permit } => {
+                let Surroundings { role, link, .. } = running.around.clone();
+                let question = Question::Mail(filter.clone());
+                let ask = async move { link.await_mail(&role, &filter, hold).await };
+                if hold.is_zero() {
+                    running.look(ask, reply, permit);
+                } else {
+                    running.wait(myself, question, ask, superseded_mail(), reply, permit);
+                }
+            }
+            Msg::Beside(Work(begin)) => begin(&running.around),
+            Msg::CloseWait { question, wait } => {
+                running.state.close_wait(&question, wait);
                 running.superseded.remove(&wait);
             }
             Msg::HandOver { handover, reply, permit } => {
                 running.hand_over(handover, reply, permit);
             }
             Msg::LoopStatus { loop_id, reply, permit } => {
-                running.loop_status(loop_id, reply, permit);
+                let link = running.around.link.clone();
+                let ask = async move { link.loop_status(&loop_id).await };
+                running.look(ask, reply, permit);
             }
             Msg::Report { loop_id, turn, receipt, .. } => running.report(loop_id, turn, receipt),
         }
@@ -117,31 +153,31 @@ impl Actor for RoleActor {
 }
 
 impl Running {
-    fn await_turn(
+    fn wait<T: Send + 'static>(
         &mut self,
         myself: ActorRef<Msg>,
-        loop_id: LoopId,
-        hold: Duration,
-        mut reply: Reply<wire::TurnAnswer>,
+        question: Question,
+        ask: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+        superseded_answer: T,
+        mut reply: Reply<T>,
         permit: OwnedSemaphorePermit,
     ) {
-        let (wait, older) = self.state.open_wait(&loop_id);
+        let (wait, older) = self.state.open_wait(&question);
         if let Some(older) = older.and_then(|older| self.superseded.remove(&older)) {
             // It may have been answered in this moment; then there is nothing to supersede.
             let _answered = older.send(());
         }
         let (supersede, superseded) = oneshot::channel();
         self.superseded.insert(wait, supersede);
-        let Surroundings { role, presence, link } = self.around.clone();
+        let open = self.around.presence.open();
         self.around.link.spawn(async move {
-            let open = presence.open();
             // In this order, so that a wait superseded before it began does not begin, and so
             // supersede the newer one at the broker.
             let answer = tokio::select! {
                 biased;
-                Ok(()) = superseded => Some(Ok(superseded_answer(&loop_id))),
+                Ok(()) = superseded => Some(Ok(superseded_answer)),
                 () = reply.closed() => None,
-                answer = link.await_turn(&role, &loop_id, hold) => Some(answer),
+                answer = ask => Some(answer),
             };
             drop(open);
             drop(permit);
@@ -149,21 +185,20 @@ impl Running {
                 drop(reply.send(answer));
             }
             // An actor that started anew does not know this wait.
-            drop(myself.send_message(Msg::CloseWait { loop_id, wait }));
+            drop(myself.send_message(Msg::CloseWait { question, wait }));
         });
     }
 
-    /// Asks whose turn it is; other waits go on.
-    fn look(
+    /// Asks how it stands; waits go on.
+    fn look<T: Send + 'static>(
         &self,
-        loop_id: LoopId,
-        mut reply: Reply<wire::TurnAnswer>,
+        ask: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+        mut reply: Reply<T>,
         permit: OwnedSemaphorePermit,
     ) {
-        let Surroundings { role, link, .. } = self.around.clone();
         self.around.link.spawn(async move {
             let answer = tokio::select! {
-                answer = link.await_turn(&role, &loop_id, Duration::ZERO) => answer,
+                answer = ask => answer,
                 () = reply.closed() => return,
             };
             drop(permit);
@@ -185,23 +220,6 @@ impl Running {
         });
     }
 
-    fn loop_status(
-        &self,
-        loop_id: LoopId,
-        mut reply: Reply<Seen<wire::GetLoopResponse>>,
-        permit: OwnedSemaphorePermit,
-    ) {
-        let link = self.around.link.clone();
-        self.around.link.spawn(async move {
-            let answer = tokio::select! {
-                answer = link.loop_status(&loop_id) => answer,
-                () = reply.closed() => return,
-            };
-            drop(permit);
-            drop(reply.send(answer));
-        });
-    }
-
     fn report(&mut self, loop_id: LoopId, turn: Turn, receipt: Receipt) {
         if self.state.report(&loop_id, turn, receipt) {
             let mark = match receipt {
@@ -213,7 +231,14 @@ impl Running {
     }
 }
 
-fn superseded_answer(loop_id: &LoopId) -> wire::TurnAnswer {
+fn superseded_mail() -> wire::MailAnswer {
+    wire::MailAnswer {
+        standing: wire::mail_answer::Standing::Superseded.into(),
+        ..wire::MailAnswer::default()
+    }
+}
+
+fn superseded_turn(loop_id: &LoopId) -> wire::TurnAnswer {
     wire::TurnAnswer {
         superseded: true,
         r#loop: loop_id.to_string(),

@@ -1,7 +1,9 @@
-//! How the MCP side talks to a role's actor.
+//! How the MCP side talks to a role's actor, and `mail`: how it gets at the role's mail.
 //!
 //! ractor's mailboxes have no bound, so this door has: each message carries a permit, given back
 //! when the call is done and not when its caller tires of waiting.
+
+mod mail;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,6 +22,7 @@ use tokio::{
 use super::{
     Actions, Connected, HandOver, Refusal, Seen,
     actor::{Msg, Reply},
+    mail::Mail,
     presence::Presence,
     state::Receipt,
 };
@@ -29,7 +32,7 @@ use crate::link::retry::outcome_unknown;
 /// calls its tools side by side does a handful.
 const CALLS_PER_ROLE_MAX: usize = 16;
 
-/// Waits of one role under way: one per loop, and those that are just being superseded.
+/// Waits of one role under way: one per question, and those that are just being superseded.
 const WAITS_PER_ROLE_MAX: usize = 256;
 
 /// Receipts on their way to the actor; more are dropped.
@@ -144,6 +147,10 @@ impl Actions for Handle {
 
     fn mark_seen(&self, loop_id: &LoopId, turn: Turn) {
         self.report(loop_id, turn, Receipt::Seen);
+    }
+
+    fn mail(&self) -> &dyn Mail {
+        self
     }
 
     fn called(&self, client: &str) {

@@ -111,6 +111,9 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
     /// The agent named `turn` in a later call. Reported in the background.
     fn mark_seen(&self, loop_id: &LoopId, turn: Turn);
 
+    /// Its mailbox.
+    fn mail(&self) -> &dyn mail::Mail;
+
     /// A call of `client` (name and version, for people) came in.
     fn called(&self, client: &str);
 

@@ -1,12 +1,13 @@
 //! What a role's actor keeps. Pure: time comes in as an argument.
 //!
-//! **R1** At most one wait per loop is open; a newer one supersedes the older.
+//! **R1** At most one wait per question is open; a newer one supersedes the older.
 //! **R2** A receipt is not reported twice in a row, nor a weaker one after a stronger of its turn.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tasuki_proto::id::{LoopId, Turn};
 
+use super::mail::MailFilter;
 use crate::clock::Moment;
 
 /// Loops whose latest report is remembered. An agent names loops as it likes; what is forgotten is
@@ -17,6 +18,13 @@ const REPORTED_MAX: usize = 1_024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaitNumber(u64);
 
+/// What a role may wait for: each once at a time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Question {
+    Turn(LoopId),
+    Mail(MailFilter),
+}
+
 /// How far a turn was reported; each says more than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Receipt {
@@ -24,28 +32,28 @@ pub enum Receipt {
     Seen,
 }
 
-/// Open waits and reported turns of one role, per loop.
+/// Open waits of one role, per question, and reported turns, per loop.
 #[derive(Debug, Default)]
 pub struct State {
     latest: u64,
-    waits: BTreeMap<LoopId, WaitNumber>,
+    waits: BTreeMap<Question, WaitNumber>,
     reported: BTreeMap<LoopId, (Turn, Receipt)>,
 }
 
 impl State {
     /// Opens a wait; also the one it supersedes.
-    pub fn open_wait(&mut self, loop_id: &LoopId) -> (WaitNumber, Option<WaitNumber>) {
+    pub fn open_wait(&mut self, question: &Question) -> (WaitNumber, Option<WaitNumber>) {
         self.latest += 1;
         let wait = WaitNumber(self.latest);
-        let superseded = self.waits.insert(loop_id.clone(), wait);
+        let superseded = self.waits.insert(question.clone(), wait);
         assert!(superseded.is_none_or(|older| older < wait), "R1: {superseded:?} and {wait:?}");
         (wait, superseded)
     }
 
     /// A wait was answered or given up. One that was superseded closes nothing.
-    pub fn close_wait(&mut self, loop_id: &LoopId, wait: WaitNumber) {
-        if self.waits.get(loop_id) == Some(&wait) {
-            self.waits.remove(loop_id);
+    pub fn close_wait(&mut self, question: &Question, wait: WaitNumber) {
+        if self.waits.get(question) == Some(&wait) {
+            self.waits.remove(question);
         }
     }
 
@@ -106,6 +114,8 @@ impl Signs {
 
 #[cfg(test)]
 mod tests {
+    use tasuki_proto::mail::MessageType;
+
     use super::*;
 
     enum Step {
@@ -149,19 +159,34 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_wait_supersedes_the_older_on_the_same_loop_only() {
-        let (main, side) = ("main".parse().expect("id"), "side".parse().expect("id"));
-        let mut state = State::default();
-        let (first, none) = state.open_wait(&main);
-        assert_eq!(none, None);
-        assert_eq!(state.open_wait(&side).1, None);
-        let (second, superseded) = state.open_wait(&main);
-        assert_eq!(superseded, Some(first));
-        state.close_wait(&main, first);
-        let (third, superseded) = state.open_wait(&main);
-        assert_eq!(superseded, Some(second), "the end of the superseded one closed nothing");
-        state.close_wait(&main, third);
-        assert_eq!(state.open_wait(&main).1, None);
+    fn a_newer_wait_supersedes_the_older_on_the_same_question_only() {
+        let turn = |loop_id: &str| Question::Turn(loop_id.parse().expect("id"));
+        let mail = |kind, sender: Option<&str>| {
+            let sender = sender.map(|it| it.parse().expect("id"));
+            Question::Mail(MailFilter { kind, sender })
+        };
+        let others = [
+            turn("side"),
+            mail(None, None),
+            mail(Some(MessageType::Br), None),
+            mail(None, Some("B")),
+            mail(Some(MessageType::Br), Some("B")),
+        ];
+        for asked in [turn("main"), mail(None, Some("main"))] {
+            let mut state = State::default();
+            let (first, none) = state.open_wait(&asked);
+            assert_eq!(none, None);
+            for other in &others {
+                assert_eq!(state.open_wait(other).1, None, "{other:?} is another question");
+            }
+            let (second, superseded) = state.open_wait(&asked);
+            assert_eq!(superseded, Some(first));
+            state.close_wait(&asked, first);
+            let (third, superseded) = state.open_wait(&asked);
+            assert_eq!(superseded, Some(second), "the end of the superseded one closed nothing");
+            state.close_wait(&asked, third);
+            assert_eq!(state.open_wait(&asked).1, None);
+        }
     }
 
     #[test]

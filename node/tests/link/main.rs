@@ -3,6 +3,7 @@
 mod fake;
 mod known;
 mod lost;
+mod mail;
 
 use std::{path::Path, sync::Arc, time::Duration};
 

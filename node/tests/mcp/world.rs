@@ -331,6 +331,10 @@ impl Actions for Fake {
 
     fn mark_seen(&self, _loop_id: &LoopId, _turn: Turn) {}
 
+    fn mail(&self) -> &dyn tasuki_node::role::mail::Mail {
+        unreachable!("nothing here asks for mail")
+    }
+
     fn called(&self, client: &str) {
         self.shared.0.send_modify(|state| state.clients.push(client.to_owned()));
     }

@@ -2,29 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tasuki_proto::{
-    id::{LoopId, RoleId},
-    wire,
-};
+use tasuki_proto::{id::RoleId, wire};
 use tokio::{
-    sync::{OwnedSemaphorePermit, oneshot},
+    sync::OwnedSemaphorePermit,
     time::{Duration, Instant},
 };
 
-use super::{Answer, GRACE_MS};
+use super::{GRACE_MS, question::Question};
 
 /// One wait until it is answered.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) role: RoleId,
-    pub(super) loop_id: LoopId,
+    pub(super) question: Question,
     /// When the broker is to answer.
     pub(super) hold_ends: Instant,
     /// When this node answers in its place.
     pub(super) deadline: Instant,
     /// The broker has been asked over a stream that stood.
     pub(super) is_parked: bool,
-    pub(super) reply: oneshot::Sender<Answer>,
     pub(super) _room: OwnedSemaphorePermit,
 }
 
@@ -35,20 +31,6 @@ impl Open {
             self.is_parked = true;
             self.deadline = self.deadline.max(self.hold_ends + Duration::from_millis(GRACE_MS));
         }
-    }
-
-    /// The caller may be gone; a wait consumes nothing, so nothing is lost.
-    pub(super) fn answer(self, answer: Answer) {
-        drop(self.reply.send(answer));
-    }
-
-    pub(super) fn still_waiting(self) {
-        let answer = wire::TurnAnswer {
-            still_waiting: true,
-            r#loop: self.loop_id.to_string(),
-            ..wire::TurnAnswer::default()
-        };
-        self.answer(Ok(answer));
     }
 }
 

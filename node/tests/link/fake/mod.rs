@@ -1,6 +1,9 @@
-//! A broker of one loop, in memory, that can be killed, and that notes what it was told.
+//! A broker of one loop and some mail, in memory, that can be killed, and that notes what it was told.
 
+mod mailbox;
 pub(crate) mod proxy;
+
+pub(crate) use self::mailbox::Mail;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,8 +15,8 @@ use std::{
 use tasuki_proto::{
     reason::Reason,
     wire::{
-        self, directory_server, park_request::Ask, park_response::Outcome, turn_loop_server,
-        waits_server,
+        self, directory_server, mailbox_server, park_request::Ask, park_response::Outcome,
+        turn_loop_server, waits_server,
     },
 };
 use tokio::{net::TcpListener, runtime::Runtime, sync::watch, time};
@@ -65,6 +68,7 @@ pub(crate) struct World {
     pub(crate) strangers: u64,
     /// Between heartbeats, in milliseconds.
     pub(crate) heartbeat_ms: u64,
+    pub(crate) mail: Mail,
 }
 
 /// The broker's process, so to speak: what it knows outlives it, as a journal would.
@@ -107,6 +111,7 @@ impl Fake {
                 .layer(tonic::service::InterceptorLayer::new(guard))
                 .add_service(turn_loop_server::TurnLoopServer::new(service.clone()))
                 .add_service(directory_server::DirectoryServer::new(service.clone()))
+                .add_service(mailbox_server::MailboxServer::new(service.clone()))
                 .add_service(waits_server::WaitsServer::new(service))
                 .serve_with_incoming(TcpListenerStream::new(listener))
                 .await
@@ -121,7 +126,10 @@ impl Fake {
             let end = move || runtime.shutdown_timeout(SOON);
             tokio::task::spawn_blocking(end).await.expect("ended");
         }
-        self.world.send_modify(|world| world.parked.clear());
+        self.world.send_modify(|world| {
+            world.parked.clear();
+            world.mail.parked.clear();
+        });
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut World)) {
@@ -367,13 +375,17 @@ impl waits_server::Waits for Service {
                     },
                     _ = world.changed() => {}
                 }
-                for answer in service.due(number) {
+                let mail = service.due_mail(number);
+                for answer in service.due(number).into_iter().chain(mail) {
                     if answers.send(Ok(answer)).await.is_err() {
                         break;
                     }
                 }
             }
-            service.with(|world| world.parked.retain(|(stream, _), _| *stream != number));
+            service.with(|world| {
+                world.parked.retain(|(stream, _), _| *stream != number);
+                world.mail.parked.retain(|(stream, _), _| *stream != number);
+            });
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
@@ -383,17 +395,17 @@ impl Service {
     fn take(&self, stream: u64, request: wire::ParkRequest) -> Option<wire::ParkResponse> {
         let wait = request.wait;
         match request.ask? {
-            Ask::Mail(_) => None,
+            Ask::Mail(question) => self.take_mail(stream, wait, question),
             Ask::Cancel(_) => {
-                self.with(|world| world.parked.remove(&(stream, wait)));
+                self.with(|world| {
+                    world.parked.remove(&(stream, wait));
+                    world.mail.parked.remove(&(stream, wait));
+                });
                 None
             }
             Ask::Turn(question) => {
                 if let Err(status) = self.check(question.caller.clone()) {
-                    let reason = Reason::of(&status)?.to_string();
-                    let message = status.message().to_owned();
-                    let outcome = Some(Outcome::Refusal(wire::Refusal { reason, message }));
-                    return Some(wire::ParkResponse { wait, outcome });
+                    return refused(wait, &status);
                 }
                 self.with(|world| {
                     world.parks += 1;
@@ -441,4 +453,11 @@ impl Service {
         };
         due.into_iter().map(answer).collect()
     }
+}
+
+fn refused(wait: u64, status: &Status) -> Option<wire::ParkResponse> {
+    let reason = Reason::of(status)?.to_string();
+    let message = status.message().to_owned();
+    let outcome = Some(Outcome::Refusal(wire::Refusal { reason, message }));
+    Some(wire::ParkResponse { wait, outcome })
 }

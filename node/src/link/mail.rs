@@ -1,0 +1,241 @@
+//! What a role asks about its mail.
+//!
+//! - `keys`: what names the commands. `receipts`: how far mail got. `seen`: what boxes looked
+//!   like, for when nobody can be asked. `attachments`: files.
+
+mod attachments;
+mod keys;
+mod receipts;
+mod seen;
+
+use std::time::Duration;
+
+use tasuki_proto::{
+    id::{IdempotencyKey, RoleId},
+    mail::MessageId,
+    wire,
+};
+use tonic::{Response, Status};
+
+pub(super) use self::{
+    attachments::TRANSFERS_MAX, keys::MailKeys, receipts::MailReceipts, seen::Memory,
+};
+use super::{
+    Link,
+    call::is_away,
+    channel::{self, Channel},
+    keys as command_keys,
+    retry::Attempts,
+};
+use crate::role::{
+    Refusal, Seen,
+    mail::{MailFilter, Moving, Sent},
+};
+
+impl Link {
+    /// Sends a letter of `role`. As with [`Link::hand_over`], whoever needs it carried through
+    /// spawns it.
+    pub async fn send_mail(
+        &self,
+        role: &RoleId,
+        request: wire::SendRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Sent, Refusal> {
+        let _room = self.room()?;
+        self.shared.ready().await?;
+        let key = self.mail_key(role, key)?;
+        let mut request = wire::SendRequest { role: role.to_string(), ..request };
+        if request.in_reply_to.is_empty() && request.message_id.is_empty() {
+            request.message_id = keys::begun_by(&key).to_string();
+        }
+        request.key = Some(command_keys::wire(&key));
+        let call = |channel, caller| {
+            let request = wire::SendRequest { caller: Some(caller), ..request.clone() };
+            async move { channel::mailbox(channel).send(request).await }
+        };
+        self.send(Attempts::default(), call).await.map(Sent::Stored)
+    }
+
+    /// Resolves or rejects threads of `role`; carried through as [`Link::send_mail`] is.
+    pub async fn move_mail(
+        &self,
+        role: &RoleId,
+        request: wire::MoveRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Moving, Refusal> {
+        let _room = self.room()?;
+        self.shared.ready().await?;
+        let key = Some(command_keys::wire(&self.mail_key(role, key)?));
+        let request = wire::MoveRequest { role: role.to_string(), key, ..request };
+        let call = |channel, caller| {
+            let request = wire::MoveRequest { caller: Some(caller), ..request.clone() };
+            async move { channel::mailbox(channel).r#move(request).await }
+        };
+        self.send(Attempts::default(), call).await.map(Moving::Moved)
+    }
+
+    fn mail_key(
+        &self,
+        role: &RoleId,
+        key: Option<IdempotencyKey>,
+    ) -> Result<IdempotencyKey, Refusal> {
+        key.map_or_else(|| self.mail_keys.next(role), Ok)
+    }
+
+    /// One box of `role`; while the broker is out of reach, as it was last seen.
+    pub async fn list_box(
+        &self,
+        role: &RoleId,
+        request: wire::ListBoxRequest,
+    ) -> Result<Seen<wire::ListBoxResponse>, Refusal> {
+        let request = wire::ListBoxRequest { role: role.to_string(), ..request };
+        let asked = self.ask(|channel, caller| {
+            let request = wire::ListBoxRequest { caller: Some(caller), ..request.clone() };
+            async move { channel::mailbox(channel).list_box(request).await }
+        });
+        let memory = &self.shared.mail;
+        match asked.await {
+            Ok(seen) => {
+                memory.remember_box(&request, &seen);
+                Ok(Seen::now(seen))
+            }
+            Err(refusal) => {
+                memory.recall_box(&request).filter(|_| is_away(&refusal)).ok_or(refusal)
+            }
+        }
+    }
+
+    /// Entries of one thread; while the broker is out of reach, as they were last seen.
+    pub async fn read_thread(
+        &self,
+        role: &RoleId,
+        request: wire::ReadThreadRequest,
+    ) -> Result<Seen<wire::ReadThreadResponse>, Refusal> {
+        let mark = wire::MailMark::None.into();
+        let request = wire::ReadThreadRequest { role: role.to_string(), mark, ..request };
+        let asked = self.ask(|channel, caller| {
+            let request = wire::ReadThreadRequest { caller: Some(caller), ..request.clone() };
+            async move { channel::mailbox(channel).read_thread(request).await }
+        });
+        let memory = &self.shared.mail;
+        match asked.await {
+            Ok(seen) => {
+                memory.remember_thread(&request, &seen);
+                Ok(Seen::now(seen))
+            }
+            Err(refusal) => {
+                memory.recall_thread(&request).filter(|_| is_away(&refusal)).ok_or(refusal)
+            }
+        }
+    }
+
+    /// Every mailbox there is; while the broker is out of reach, as they were last seen.
+    pub async fn mailboxes(&self) -> Result<Seen<wire::ListMailboxesResponse>, Refusal> {
+        let asked = self.ask(|channel, caller| {
+            let request = wire::ListMailboxesRequest { caller: Some(caller) };
+            async move { channel::mailbox(channel).list_mailboxes(request).await }
+        });
+        let memory = &self.shared.mail;
+        match asked.await {
+            Ok(seen) => {
+                memory.remember_mailboxes(&seen);
+                Ok(Seen::now(seen))
+            }
+            Err(refusal) => memory.recall_mailboxes().filter(|_| is_away(&refusal)).ok_or(refusal),
+        }
+    }
+
+    /// Waits for unseen mail of `role`, over reconnects, until `hold` is over.
+    pub async fn await_mail(
+        &self,
+        role: &RoleId,
+        filter: &MailFilter,
+        hold: Duration,
+    ) -> Result<wire::MailAnswer, Refusal> {
+        self.waits.ask_mail(role.clone(), filter.clone(), hold).await
+    }
+
+    pub async fn search_mail(
+        &self,
+        role: &RoleId,
+        request: wire::SearchMailRequest,
+    ) -> Result<wire::SearchMailResponse, Refusal> {
+        let request = wire::SearchMailRequest { role: role.to_string(), ..request };
+        let call = |channel, caller| {
+            let request = wire::SearchMailRequest { caller: Some(caller), ..request.clone() };
+            async move { channel::mailbox(channel).search_mail(request).await }
+        };
+        self.ask(call).await
+    }
+
+    pub async fn dead_letters(
+        &self,
+        role: &RoleId,
+    ) -> Result<wire::ListDeadLettersResponse, Refusal> {
+        let call = |channel, caller| {
+            let request =
+                wire::ListDeadLettersRequest { caller: Some(caller), role: role.to_string() };
+            async move { channel::mailbox(channel).list_dead_letters(request).await }
+        };
+        self.ask(call).await
+    }
+
+    pub async fn open_mailbox(&self, role: &RoleId) -> Result<wire::OpenMailboxResponse, Refusal> {
+        let call = |channel, caller, key| {
+            let (caller, key) = (Some(caller), Some(key));
+            let request = wire::OpenMailboxRequest { caller, key, role: role.to_string() };
+            async move { channel::mailbox(channel).open_mailbox(request).await }
+        };
+        self.command(call).await
+    }
+
+    pub async fn close_mailbox(
+        &self,
+        role: &RoleId,
+    ) -> Result<wire::CloseMailboxResponse, Refusal> {
+        let call = |channel, caller, key| {
+            let (caller, key) = (Some(caller), Some(key));
+            let request = wire::CloseMailboxRequest { caller, key, role: role.to_string() };
+            async move { channel::mailbox(channel).close_mailbox(request).await }
+        };
+        self.command(call).await
+    }
+
+    /// Has waits of `role` show a dead letter again.
+    pub async fn hand_again(
+        &self,
+        role: &RoleId,
+        message: &str,
+    ) -> Result<wire::HandAgainResponse, Refusal> {
+        let call = |channel, caller, key| {
+            let request = wire::HandAgainRequest {
+                caller: Some(caller),
+                key: Some(key),
+                role: role.to_string(),
+                message: message.to_owned(),
+            };
+            async move { channel::mailbox(channel).hand_again(request).await }
+        };
+        self.command(call).await
+    }
+
+    /// Reports in the background how far a thread got at `role`.
+    pub fn mark_mail(&self, role: &RoleId, message: MessageId, through: u32, mark: wire::MailMark) {
+        self.mail_receipts.push(role, message, through, mark);
+    }
+
+    /// A command that is said once, and does not wait for a broker that is away.
+    async fn command<T, F>(
+        &self,
+        call: impl Fn(Channel, wire::Caller, wire::IdempotencyKey) -> F,
+    ) -> Result<T, Refusal>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let _room = self.room()?;
+        self.shared.ready().await?;
+        // In use until the answer is there.
+        let key = self.shared.keys.next().await?;
+        self.send(Attempts::default(), |channel, caller| call(channel, caller, key.wire())).await
+    }
+}

@@ -1,0 +1,198 @@
+//! How far mail got, reported in the background.
+//!
+//! Marks go "through entry n", so of each thread and mark the highest is enough: what waits to be
+//! sent grows with the threads an agent read, not with its calls. A report that is lost is a
+//! receipt that nobody claims; so the oldest thread is dropped when there are too many.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tasuki_proto::{id::RoleId, mail::MessageId, wire};
+use tokio::{sync::Notify, time};
+
+use crate::link::{
+    Shared,
+    channel::{self, ATTEMPT_MS_MAX},
+    retry::{Backoff, Failure, chance},
+};
+
+/// Threads with marks waiting to be sent: what a busy node's agents read while the broker is away.
+const THREADS_MAX: usize = 256;
+
+/// How far one thread got at one role. 0: nothing new.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Marks {
+    role: RoleId,
+    message: MessageId,
+    handed: u32,
+    seen: u32,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(in crate::link) struct MailReceipts {
+    queue: Arc<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    marks: Mutex<VecDeque<Marks>>,
+    pushed: Notify,
+}
+
+impl MailReceipts {
+    pub(in crate::link) fn start(shared: &Arc<Shared>) -> Self {
+        let receipts = Self::default();
+        shared.spawn(run(shared.clone(), receipts.queue.clone()));
+        receipts
+    }
+
+    pub(in crate::link) fn push(
+        &self,
+        role: &RoleId,
+        message: MessageId,
+        through: u32,
+        mark: wire::MailMark,
+    ) {
+        let (handed, seen) = match mark {
+            wire::MailMark::Handed => (through, 0),
+            wire::MailMark::Seen => (0, through),
+            wire::MailMark::Unspecified | wire::MailMark::None => return,
+        };
+        if through == 0 {
+            return;
+        }
+        self.queue.push(Marks { role: role.clone(), message, handed, seen });
+        self.queue.pushed.notify_one();
+    }
+}
+
+impl Queue {
+    fn marks(&self) -> MutexGuard<'_, VecDeque<Marks>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, new: Marks) {
+        let mut marks = self.marks();
+        let is_same = |it: &&mut Marks| it.message == new.message && it.role == new.role;
+        if let Some(known) = marks.iter_mut().find(is_same) {
+            known.handed = known.handed.max(new.handed);
+            known.seen = known.seen.max(new.seen);
+            return;
+        }
+        if marks.len() == THREADS_MAX {
+            marks.pop_front();
+        }
+        marks.push_back(new);
+    }
+
+    /// The next to be sent, the weaker one of a thread first.
+    fn pop(&self) -> Option<wire::MarkMailRequest> {
+        let mut marks = self.marks();
+        let first = marks.front_mut()?;
+        let (through, mark) = match std::mem::take(&mut first.handed) {
+            0 => (std::mem::take(&mut first.seen), wire::MailMark::Seen),
+            handed => (handed, wire::MailMark::Handed),
+        };
+        let request = wire::MarkMailRequest {
+            caller: None,
+            role: first.role.to_string(),
+            message_id: first.message.to_string(),
+            through,
+            mark: mark.into(),
+        };
+        if first.seen == 0 {
+            marks.pop_front();
+        }
+        Some(request)
+    }
+}
+
+/// Sends one after the other. When the node is stopping, what is queued is still sent.
+async fn run(shared: Arc<Shared>, queue: Arc<Queue>) {
+    loop {
+        while let Some(mark) = queue.pop() {
+            send(&shared, mark).await;
+        }
+        tokio::select! {
+            () = queue.pushed.notified() => {}
+            () = shared.closing.cancelled() => break,
+        }
+    }
+    while let Some(mark) = queue.pop() {
+        send(&shared, mark).await;
+    }
+}
+
+async fn send(shared: &Shared, mark: wire::MarkMailRequest) {
+    let mut client = channel::mailbox(shared.channel.clone());
+    let mut backoff = Backoff::default();
+    loop {
+        let epoch = shared.epoch();
+        let request = wire::MarkMailRequest { caller: Some(shared.caller()), ..mark.clone() };
+        let call = client.mark_mail(request);
+        let failure = match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), call).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(status)) => Failure::of(&status),
+            Err(_) => Failure::Lost("no answer".to_owned()),
+        };
+        match failure {
+            Failure::Refused(refusal) | Failure::TurnedAway(refusal) => {
+                tracing::debug!(?mark, %refusal, "a receipt was refused");
+                return;
+            }
+            Failure::StaleEpoch(_) => shared.report_stale(epoch),
+            Failure::NotTaken(_) | Failure::Lost(_) => shared.suspect.notify_one(),
+        }
+        tokio::select! {
+            () = time::sleep(backoff.pause(chance())) => {}
+            () = shared.closing.cancelled() => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pushed(marks: &[(u128, u32, wire::MailMark)]) -> Vec<(u128, u32, wire::MailMark)> {
+        let receipts = MailReceipts::default();
+        let role = "A".parse().expect("an id");
+        for (message, through, mark) in marks {
+            receipts.push(&role, MessageId::from_bits(*message), *through, *mark);
+        }
+        let popped = std::iter::from_fn(|| receipts.queue.pop());
+        let told = popped.map(|it| {
+            let message: MessageId = it.message_id.parse().expect("an id");
+            (message.bits(), it.through, it.mark())
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn the_highest_mark_of_each_kind_is_told_once() {
+        use wire::MailMark::{Handed, None, Seen};
+        for (marks, told) in [
+            (vec![], vec![]),
+            (vec![(1, 2, Handed), (1, 1, Handed)], vec![(1, 2, Handed)]),
+            (vec![(1, 2, Seen), (1, 3, Handed)], vec![(1, 3, Handed), (1, 2, Seen)]),
+            (
+                vec![(1, 1, Handed), (2, 1, Handed), (1, 4, Handed)],
+                vec![(1, 4, Handed), (2, 1, Handed)],
+            ),
+            (vec![(1, 9, None), (1, 0, Seen)], vec![]),
+        ] {
+            assert_eq!(pushed(&marks), told, "{marks:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_queue_drops_its_oldest_thread() {
+        let marks: Vec<_> =
+            (0..=THREADS_MAX as u128).map(|message| (message, 1, wire::MailMark::Seen)).collect();
+        let told = pushed(&marks);
+        assert_eq!((told.len(), told[0].0), (THREADS_MAX, 1));
+    }
+}

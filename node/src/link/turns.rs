@@ -1,0 +1,127 @@
+//! What a role asks about its turns.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tasuki_proto::{
+    id::{LoopId, RoleId, Turn},
+    wire,
+};
+
+use super::{Link, call::is_away, channel, keys, receipts::Mark, retry::Attempts};
+use crate::role::{Glance, HandOver, Overview, Refusal, Seen, news::News};
+
+impl Link {
+    /// Ends `role`'s turn. The future may be dropped, but then nobody tries again: whoever needs
+    /// it carried through spawns it.
+    pub async fn hand_over(
+        &self,
+        role: &RoleId,
+        handover: &HandOver,
+    ) -> Result<wire::HandOverResponse, Refusal> {
+        let _room = self.room()?;
+        self.shared.ready().await?;
+        // In use until the answer is there.
+        let ours;
+        let key = match &handover.key {
+            Some(key) => keys::wire(key),
+            None => {
+                ours = self.shared.keys.next().await?;
+                ours.wire()
+            }
+        };
+        let request = wire::HandOverRequest {
+            caller: None,
+            key: Some(key),
+            r#loop: handover.loop_id.to_string(),
+            role: role.to_string(),
+            summary: handover.summary.clone(),
+            instruction: handover.instruction.clone(),
+            is_task_complete: handover.is_task_complete,
+            to: handover.to.as_ref().map(RoleId::to_string).unwrap_or_default(),
+            turn: handover.turn.unwrap_or(Turn::NONE).get(),
+        };
+        let call = |channel, caller| {
+            let mut client = channel::turn_loop(channel);
+            let request = wire::HandOverRequest { caller: Some(caller), ..request.clone() };
+            async move { client.hand_over(request).await }
+        };
+        self.send(Attempts::default(), call).await
+    }
+
+    /// All loops; while the broker is out of reach, as they were last seen.
+    pub async fn list_loops(&self) -> Result<Seen<wire::ListLoopsResponse>, Refusal> {
+        let asked = self.ask(|channel, caller| {
+            let mut client = channel::turn_loop(channel);
+            let request = wire::ListLoopsRequest { caller: Some(caller) };
+            async move { client.list_loops(request).await }
+        });
+        let memory = &self.shared.memory;
+        match asked.await {
+            Ok(list) => {
+                memory.remember_all(&list);
+                Ok(Seen::now(list))
+            }
+            Err(refusal) => memory.recall_all().filter(|_| is_away(&refusal)).ok_or(refusal),
+        }
+    }
+
+    /// One loop; while the broker is out of reach, as it was last seen.
+    pub async fn loop_status(
+        &self,
+        loop_id: &LoopId,
+    ) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
+        let asked = self.ask(|channel, caller| {
+            let mut client = channel::turn_loop(channel);
+            let r#loop = loop_id.to_string();
+            let request = wire::GetLoopRequest { caller: Some(caller), r#loop };
+            async move { client.get_loop(request).await }
+        });
+        let memory = &self.shared.memory;
+        match asked.await {
+            Ok(seen) => {
+                memory.remember(loop_id, &seen);
+                Ok(Seen::now(seen))
+            }
+            Err(refusal) => memory.recall(loop_id).filter(|_| is_away(&refusal)).ok_or(refusal),
+        }
+    }
+
+    /// Waits for `role`'s turn, over reconnects, until `hold` is over.
+    pub async fn await_turn(
+        &self,
+        role: &RoleId,
+        loop_id: &LoopId,
+        hold: Duration,
+    ) -> Result<wire::TurnAnswer, Refusal> {
+        self.waits.ask_turn(role.clone(), loop_id.clone(), hold).await
+    }
+
+    /// Reports in the background how far a turn got.
+    pub fn mark(&self, mark: Mark) {
+        self.receipts.push(mark);
+    }
+}
+
+#[async_trait]
+impl Overview for Link {
+    async fn loops(&self) -> Result<Seen<wire::ListLoopsResponse>, Refusal> {
+        self.list_loops().await
+    }
+
+    async fn look(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
+        self.loop_status(loop_id).await
+    }
+
+    fn at_a_glance(&self) -> Glance {
+        Glance {
+            broker: self.shared.settings.broker.clone(),
+            link: self.shared.state.borrow().clone(),
+            loops: self.shared.memory.recall_all(),
+        }
+    }
+
+    fn news(&self) -> &News {
+        &self.shared.news
+    }
+}

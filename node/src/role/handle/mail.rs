@@ -1,0 +1,188 @@
+//! A role's mail, as the MCP side gets at it.
+//!
+//! Waits are the actor's, which knows what supersedes what. Nothing else here needs what an actor
+//! keeps; it has the link, and begins the rest beside itself.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tasuki_proto::{
+    id::{IdempotencyKey, RoleId},
+    mail::MessageId,
+    wire,
+};
+
+use super::{CALLS_PER_ROLE_MAX, Handle, WAITS_PER_ROLE_MAX, admit, gone};
+use crate::{
+    link::{Link, retry::outcome_unknown},
+    role::{
+        Refusal, Seen,
+        actor::{Msg, Reply, Surroundings, Work},
+        mail::{Mail, MailFilter, Moving, Sent},
+    },
+};
+
+impl Handle {
+    /// A question; given up when whoever asked goes away.
+    async fn ask<T, F>(
+        &self,
+        ask: impl FnOnce(Link, RoleId) -> F + Send + 'static,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
+        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
+        let begin = |around: &Surroundings, mut reply: Reply<T>| {
+            let ask = ask(around.link.clone(), around.role.clone());
+            around.link.spawn(async move {
+                let answer = tokio::select! {
+                    answer = ask => answer,
+                    () = reply.closed() => return,
+                };
+                drop(permit);
+                drop(reply.send(answer));
+            });
+        };
+        self.call(|reply| beside(move |around| begin(around, reply)), gone).await
+    }
+
+    /// A command; carried through even when whoever asked goes away.
+    async fn carry<T, F>(
+        &self,
+        command: impl FnOnce(Link, RoleId) -> F + Send + 'static,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
+        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
+        let begin = |around: &Surroundings, reply: Reply<T>| {
+            let command = command(around.link.clone(), around.role.clone());
+            around.link.spawn(async move {
+                let answer = command.await;
+                drop(permit);
+                drop(reply.send(answer));
+            });
+        };
+        let lost = || outcome_unknown("the node stopped or failed before it came");
+        self.call(|reply| beside(move |around| begin(around, reply)), lost).await
+    }
+}
+
+fn beside(begin: impl FnOnce(&Surroundings) + Send + 'static) -> Msg {
+    Msg::Beside(Work(Box::new(begin)))
+}
+
+#[async_trait]
+impl Mail for Handle {
+    async fn send(
+        &self,
+        request: wire::SendRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Sent, Refusal> {
+        self.carry(|link, role| async move { link.send_mail(&role, request, key).await }).await
+    }
+
+    async fn move_mail(
+        &self,
+        request: wire::MoveRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Moving, Refusal> {
+        self.carry(|link, role| async move { link.move_mail(&role, request, key).await }).await
+    }
+
+    async fn list_box(
+        &self,
+        request: wire::ListBoxRequest,
+    ) -> Result<Seen<wire::ListBoxResponse>, Refusal> {
+        self.ask(|link, role| async move { link.list_box(&role, request).await }).await
+    }
+
+    async fn read_thread(
+        &self,
+        request: wire::ReadThreadRequest,
+    ) -> Result<Seen<wire::ReadThreadResponse>, Refusal> {
+        self.ask(|link, role| async move { link.read_thread(&role, request).await }).await
+    }
+
+    async fn await_mail(
+        &self,
+        filter: &MailFilter,
+        hold: Duration,
+    ) -> Result<wire::MailAnswer, Refusal> {
+        // A look is over at once, and must not find its place taken by waits.
+        let permit = match hold.is_zero() {
+            true => admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?,
+            false => admit(&self.waits, "waits", WAITS_PER_ROLE_MAX)?,
+        };
+        let filter = filter.clone();
+        self.call(|reply| Msg::AwaitMail { filter, hold, reply, permit }, gone).await
+    }
+
+    async fn search_mail(
+        &self,
+        request: wire::SearchMailRequest,
+    ) -> Result<wire::SearchMailResponse, Refusal> {
+        self.ask(|link, role| async move { link.search_mail(&role, request).await }).await
+    }
+
+    async fn mailboxes(&self) -> Result<Seen<wire::ListMailboxesResponse>, Refusal> {
+        self.ask(|link, _| async move { link.mailboxes().await }).await
+    }
+
+    async fn open_mailbox(&self, role: &RoleId) -> Result<wire::OpenMailboxResponse, Refusal> {
+        let role = role.clone();
+        self.carry(|link, _| async move { link.open_mailbox(&role).await }).await
+    }
+
+    async fn close_mailbox(&self, role: &RoleId) -> Result<wire::CloseMailboxResponse, Refusal> {
+        let role = role.clone();
+        self.carry(|link, _| async move { link.close_mailbox(&role).await }).await
+    }
+
+    async fn dead_letters(&self) -> Result<wire::ListDeadLettersResponse, Refusal> {
+        self.ask(|link, role| async move { link.dead_letters(&role).await }).await
+    }
+
+    async fn hand_again(&self, message: &str) -> Result<wire::HandAgainResponse, Refusal> {
+        let message = message.to_owned();
+        self.carry(|link, role| async move { link.hand_again(&role, &message).await }).await
+    }
+
+    async fn put_attachment(
+        &self,
+        attachment: &wire::Attachment,
+        content: Bytes,
+    ) -> Result<(), Refusal> {
+        let attachment = attachment.clone();
+        let put = |link: Link, role| async move {
+            link.put_attachment(&role, &attachment, content).await
+        };
+        self.ask(put).await
+    }
+
+    async fn get_attachment(
+        &self,
+        message: &str,
+        attachment: &wire::Attachment,
+    ) -> Result<Bytes, Refusal> {
+        let (message, attachment) = (message.to_owned(), attachment.clone());
+        let get = |link: Link, role| async move {
+            link.get_attachment(&role, &message, &attachment).await
+        };
+        self.ask(get).await
+    }
+
+    fn mark_mail(&self, message: MessageId, through: u32, mark: wire::MailMark) {
+        let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
+        let report = beside(move |around| {
+            around.link.mark_mail(&around.role, message, through, mark);
+            drop(permit);
+        });
+        let actor = self.actor.borrow().clone();
+        // A receipt that is lost is one that nobody claims.
+        drop(actor.send_message(report));
+    }
+}
