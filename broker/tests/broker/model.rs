@@ -5,6 +5,7 @@
 //! taken on the way too. Beside it there is the system workspace, whose tokens the callers show.
 
 mod access;
+mod mail;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,6 +101,7 @@ enum Step {
         handed: bool,
     },
     Access(access::Step),
+    Mail(mail::Step),
     Seen {
         role: u8,
     },
@@ -138,6 +140,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Mark { call, loop_id, role, turn, handed }
         }),
         5 => access::step().prop_map(Step::Access),
+        14 => mail::step().prop_map(Step::Mail),
         1 => (0..4u8).prop_map(|role| Step::Seen { role }),
         3 => (0..2u8).prop_map(|loop_id| Step::Told { loop_id }),
         3 => (0..150u64).prop_map(|ms| Step::Pass { ms }),
@@ -167,6 +170,7 @@ struct World {
     /// The newest turn begun in each loop.
     turns: BTreeMap<LoopId, Turn>,
     entries: BTreeMap<LoopId, u64>,
+    mail: mail::Ledger,
 }
 
 impl World {
@@ -183,6 +187,7 @@ impl World {
             answers: BTreeMap::new(),
             turns: BTreeMap::new(),
             entries: BTreeMap::new(),
+            mail: mail::Ledger::default(),
         }
     }
 
@@ -224,6 +229,10 @@ impl World {
                 return self.restart();
             }
             Step::Tick => (None, Command::Tick),
+            Step::Mail(step) => {
+                let Some((call, command)) = mail::command(step, &self.workspace) else { return };
+                (call, Command::Mail(command))
+            }
             Step::HandOver { call, loop_id, role: index, text, complete, to, turn: number } => (
                 Some(call),
                 Command::HandOver(HandOver {
@@ -368,6 +377,7 @@ impl World {
         assert_eq!(decode_record(bytes.clone()).unwrap(), record);
         self.journal.push(bytes);
         self.check_state();
+        self.mail.check(&self.workspace);
     }
 
     /// Whether this caller had an answer under this key before.
@@ -384,7 +394,7 @@ impl World {
         };
         let highest = self.answers.keys().filter(own).map(|(_, key)| key.counter).max();
         let reason = rejection.reason();
-        if reason == Reason::KeyReused {
+        if matches!(rejection, Rejection::KeyReused { .. }) {
             assert!(self.has_asked(request), "W3: {key} is another's");
         }
         if reason == Reason::KeyExpired {
@@ -416,6 +426,7 @@ impl World {
 
     fn check_events(&mut self, events: &[Event]) {
         for event in events {
+            self.mail.take(event);
             if let Event::NodeRegistered(it) = event {
                 let earlier = self.epochs.insert(it.node.clone(), it.epoch);
                 assert!(earlier < Some(it.epoch), "D1: {} after {earlier:?}", it.epoch);
@@ -459,8 +470,10 @@ impl World {
             assert!(hosted.insert(&spec.role), "D2: {} has two hosts", spec.role);
         }
         let now = Timestamp::from_millis(self.now);
-        if let Some(deadline) = self.workspace.next_deadline(now, LEASE_MS) {
-            assert!(now < deadline, "a tick that is due at once would spin");
+        if self.workspace.next_deadline(now, LEASE_MS).is_some_and(|deadline| deadline <= now) {
+            let request = Request { caller: Caller::default(), key: None, command: Command::Tick };
+            let ticked = self.workspace.decide(now, &self.context, &request).unwrap();
+            assert!(!ticked.events.is_empty(), "a tick that does nothing would spin");
         }
     }
 

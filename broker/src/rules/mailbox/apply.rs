@@ -73,7 +73,7 @@ impl Mailboxes {
                 thread.copies[copy].tries = 0;
                 thread.copies[copy].state.is_dead = false;
             }),
-            Event::Imported(it) => self.imported(it),
+            Event::Imported(it) => self.imported(now, it),
             Event::Opened(role) => {
                 let number = self.number_or_new(role);
                 self.mailboxes[usize::from(number.0)].is_closed = false;
@@ -116,7 +116,7 @@ impl Mailboxes {
         }
     }
 
-    fn imported(&mut self, it: &ThreadImported) {
+    fn imported(&mut self, now: Timestamp, it: &ThreadImported) {
         for (number, head) in (it.first..).zip(&it.entries) {
             self.add(it.thread, number, head);
         }
@@ -130,8 +130,7 @@ impl Mailboxes {
                 arrive(thread, copy, arrival);
                 thread.copies[copy].kind = *kind;
                 if *kind != BoxKind::Inbox {
-                    thread.copies[copy].handed = last;
-                    thread.copies[copy].seen = last;
+                    seen(thread, copy, last, now);
                 }
             });
         }
