@@ -1,6 +1,7 @@
 //! The first release's bytes. If one of these fails, journals on disk no longer read.
 
 mod access;
+mod mail;
 
 use tasuki_proto::id::{IdempotencyKey, Sequence, Timestamp, Turn};
 

@@ -34,7 +34,7 @@ impl Order {
 
 impl Mailboxes {
     /// Records that this happened at `now`.
-    pub(in crate::rules) fn apply(&mut self, now: Timestamp, event: &Event) {
+    pub fn apply(&mut self, now: Timestamp, event: &Event) {
         match event {
             Event::Sent(it) => self.sent(now, it),
             Event::Moved(it) => self.change(it.thread, &it.role, |thread, copy, _| {

@@ -24,6 +24,9 @@ mod send;
 mod shelf;
 mod thread;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tasuki_proto::{

@@ -1,0 +1,227 @@
+//! The bytes of mail: what happened, entries, and all of it in a snapshot.
+
+use tasuki_proto::mail::{BoxKind, MessageId};
+
+use super::*;
+use crate::rules::mailbox::{
+    self, Attachment, AttachmentKept, CopyMoved, EntryHead, EntryLapsed, EntrySent, Mailboxes,
+    MoveOutcome, Moved, ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
+};
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+fn thread(number: u128) -> MessageId {
+    MessageId::from_bits(number << 96 | number)
+}
+
+fn role(name: &str) -> RoleId {
+    name.parse().unwrap()
+}
+
+/// One event of every kind, in an order in which they can happen.
+fn events() -> Vec<mailbox::Event> {
+    let sent = EntrySent {
+        thread: thread(1),
+        entry: 1,
+        sender: role("A"),
+        to: vec![role("B"), role("C")],
+        kind: 5,
+        content: Hash([7; 16]),
+        client_ref: Some("mine".to_owned()),
+        sender_box: BoxKind::Outbox,
+        acted: 0,
+        lapses: Some(at(900)),
+    };
+    let answer = EntrySent {
+        entry: 2,
+        sender: role("B"),
+        to: vec![role("A")],
+        kind: 1,
+        client_ref: None,
+        acted: 1,
+        lapses: None,
+        ..sent.clone()
+    };
+    let head = EntryHead { sender: role("A"), to: vec![role("D")], kind: 0 };
+    vec![
+        mailbox::Event::Opened(role("C")),
+        mailbox::Event::Sent(sent),
+        mailbox::Event::Handed(ThreadHanded {
+            thread: thread(1),
+            role: role("B"),
+            through: 1,
+            is_dead: false,
+        }),
+        mailbox::Event::Sent(answer),
+        mailbox::Event::Seen(ThreadSeen { thread: thread(1), role: role("A"), through: 2 }),
+        mailbox::Event::Moved(CopyMoved {
+            thread: thread(1),
+            role: role("A"),
+            to: BoxKind::Done,
+            acted: 2,
+        }),
+        mailbox::Event::Lapsed(EntryLapsed {
+            thread: thread(1),
+            entry: 1,
+            at: at(900),
+            roles: vec![role("C")],
+            cancelled: vec![role("C")],
+        }),
+        mailbox::Event::Imported(ThreadImported {
+            thread: thread(2),
+            first: 1,
+            entries: vec![head],
+            copies: vec![(role("A"), BoxKind::Cancel), (role("D"), BoxKind::Inbox)],
+        }),
+        mailbox::Event::Handed(ThreadHanded {
+            thread: thread(2),
+            role: role("D"),
+            through: 1,
+            is_dead: true,
+        }),
+        mailbox::Event::Closed(role("C")),
+        mailbox::Event::Kept(AttachmentKept { hash: [9; 32], size: 77 }),
+    ]
+}
+
+fn record() -> Record {
+    let revived = ThreadRevived { thread: thread(2), role: role("D") };
+    let events = events().into_iter().chain([mailbox::Event::Revived(revived)]);
+    let moved = |number, outcome| Moved { thread: thread(number), outcome };
+    Record {
+        sequence: Sequence::from(5),
+        time: at(300),
+        principal: Principal { role: Some(role("A")), ..Principal::default() },
+        key: Some((IdempotencyKey { client: "c".parse().unwrap(), counter: 9 }, Hash([1; 16]))),
+        events: events.map(Event::Mail).collect(),
+        reply: Reply::Moved {
+            to: BoxKind::Done,
+            moved: vec![
+                moved(1, MoveOutcome::Moved),
+                moved(2, MoveOutcome::Already),
+                moved(3, MoveOutcome::NotInInbox(BoxKind::Outbox)),
+                moved(4, MoveOutcome::Unseen(3)),
+                moved(5, MoveOutcome::Unknown),
+            ],
+        },
+        is_repeat: false,
+    }
+}
+
+fn state() -> Workspace {
+    let mut mail = Mailboxes::default();
+    for (ms, event) in (1..).zip(events()) {
+        mail.apply(at(ms), &event);
+    }
+    // One that waits for its time.
+    let open = EntrySent {
+        thread: thread(3),
+        entry: 1,
+        sender: role("A"),
+        to: vec![role("A")],
+        kind: 4,
+        content: Hash([8; 16]),
+        client_ref: None,
+        sender_box: BoxKind::Inbox,
+        acted: 0,
+        lapses: Some(at(950)),
+    };
+    mail.apply(at(50), &mailbox::Event::Sent(open));
+    Workspace { sequence: Sequence::from(9), time: at(800), mail, ..Workspace::default() }
+}
+
+#[test]
+fn the_bytes_of_a_record_about_mail_are_unchanged() {
+    let stored = encode_record(&record(), &[3; 16]);
+    assert_eq!(hex(&stored), include_str!("mail_record.golden.txt"));
+    assert_eq!(decode_record(stored).unwrap(), record());
+}
+
+#[test]
+fn the_bytes_of_replies_about_mail_are_unchanged() {
+    let replies = [
+        Reply::Sent { thread: thread(1), entry: 2, kind: BoxKind::Inbox },
+        Reply::Imported { thread: thread(1), entries: 3 },
+    ];
+    let mut bytes = String::new();
+    for reply in replies {
+        let record = Record { events: Vec::new(), reply, ..record() };
+        let stored = encode_record(&record, &[3; 16]);
+        bytes += &hex(&stored);
+        assert_eq!(decode_record(stored).unwrap(), record);
+    }
+    assert_eq!(bytes, include_str!("mail_replies.golden.txt"));
+}
+
+#[test]
+fn the_bytes_of_mail_in_a_snapshot_are_unchanged() {
+    let stored = encode_snapshot(&state());
+    assert_eq!(hex(&stored), include_str!("mail_snapshot.golden.txt"));
+    assert_eq!(decode_snapshot(stored).unwrap(), state());
+}
+
+#[test]
+fn the_bytes_of_mail_are_unchanged_and_long_words_stand_apart() {
+    let body = mailbox::EntryBody {
+        thread: thread(1),
+        number: 1,
+        sender: role("A"),
+        to: vec![role("B")],
+        kind: "BR".to_owned(),
+        at: at(5),
+        text: "t".repeat(4096),
+        sealed: Bytes::from_static(b"sealed"),
+        attachments: vec![Attachment {
+            name: "f".to_owned(),
+            media_type: "text/plain".to_owned(),
+            size: 77,
+            hash: [9; 32],
+        }],
+        node: Some("n1".parse().unwrap()),
+        token: Some("t1".parse().unwrap()),
+        lapses: Some(at(900)),
+        written: Some(at(4)),
+        title: Some(Title { subject: "s".to_owned(), file_name: "f-00000001.md".to_owned() }),
+    };
+    let short = mailbox::EntryBody { text: "t".to_owned(), ..body.clone() };
+    let parts = encode_body(&Body::Mail(short.clone()));
+    assert_eq!(parts[0].0.0, "mail/00000001-0000-0000-0000-000000000001/1");
+    assert_eq!(hex(&parts[0].1), include_str!("mail_entry.golden.txt"));
+    let decoded = decode_mail(thread(1), 1, parts[0].1.clone()).unwrap();
+    assert_eq!((parts.len(), decoded), (1, (short, MailText::Here)));
+
+    let beside = encode_body(&Body::Mail(body.clone()));
+    assert_eq!(beside.len(), 1, "so much fits beside the facts");
+    let long = mailbox::EntryBody { text: "t".repeat(4097), ..body };
+    let parts = encode_body(&Body::Mail(long.clone()));
+    assert_eq!(parts[1].0, mail_text_key(thread(1), 1));
+    assert_eq!(parts[1].1, long.text.as_bytes());
+    let (facts, place) = decode_mail(thread(1), 1, parts[0].1.clone()).unwrap();
+    assert_eq!((facts.text.as_str(), place), ("", MailText::Apart));
+}
+
+/// A snapshot whose columns do not fit together is damaged, and says so.
+#[test]
+fn mail_that_does_not_fit_together_is_refused() {
+    let stored = stored::Snapshot::decode(encode_snapshot(&state())).unwrap();
+    type Change = fn(&mut stored::snapshot::Threads);
+    let changes: [Change; 9] = [
+        |it| it.ids = it.ids.slice(1..),
+        |it| it.heads[0] += 1,
+        |it| it.copies[0] += 1,
+        |it| it.marks[0] -= 1,
+        |it| it.head_sender = Bytes::new(),
+        |it| it.head_to[0] = 1 << 60,
+        |it| it.copy_role[0] = 900,
+        |it| it.copy_seen[0] = 900,
+        |it| it.mark_kind = Bytes::from(vec![9; it.mark_kind.len()]),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let mut bad = stored.clone();
+        change(bad.threads.as_mut().unwrap());
+        let decoded = decode_snapshot(bad.encode_to_vec().into());
+        assert!(decoded.is_err(), "change {number}");
+    }
+}

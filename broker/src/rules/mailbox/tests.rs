@@ -1,0 +1,416 @@
+//! Stories about mail: who does what at which moment, and what comes of it.
+
+use std::fmt::Write as _;
+
+use tasuki_proto::{
+    id::{RoleId, Timestamp},
+    limits::HANDED_MAX,
+    mail::{BoxKind, MessageId, MessageType},
+};
+
+use super::*;
+use crate::rules::{
+    Caller, Command as AnyCommand, Context, Decision, Mark as MarkOf, Principal, Record, Request,
+    Workspace, presence::Presence,
+};
+
+struct Story {
+    workspace: Workspace,
+    told: String,
+}
+
+fn role(name: &str) -> RoleId {
+    name.parse().unwrap()
+}
+
+fn thread(number: &str) -> MessageId {
+    MessageId::from_bits(number.parse::<u128>().unwrap() << 96)
+}
+
+/// `A writes 1 to B,C: words`, `B answers 1 to A: words`, `B waits`, `B is handed 1 to 2`,
+/// `B sees 1 to 2`, `B resolves 1,2`, `B rejects 1`, `B is handed 1 again`, `opens B`, `closes B`,
+/// `time`, `1 is taken over: A to B in done`.
+fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
+    let (head, text) = line.split_once(": ").unwrap_or((line, ""));
+    let (mut words, mut options) = (Vec::new(), Vec::new());
+    for word in head.split(' ') {
+        match word.strip_prefix('+') {
+            Some(option) => options.push(option),
+            None => words.push(word),
+        }
+    }
+    let option = |name: &str| options.iter().find_map(|it| it.strip_prefix(name));
+    let send = |from: &str, to: &str, place: Place| {
+        Command::Send(Send {
+            role: role(from),
+            to: to.split(',').map(role).collect(),
+            kind: if options.contains(&"urgent") { MessageType::Urgent } else { MessageType::Br },
+            place,
+            text: text.to_owned(),
+            sealed: bytes::Bytes::new(),
+            client_ref: option("ref=").map(str::to_owned),
+            fold: options.contains(&"fold"),
+            expires_in_ms: option("within=").map(|ms| ms.parse().unwrap()),
+            attachments: Vec::new(),
+        })
+    };
+    let mark = |who: &str, number: &str, through: &str, mark| {
+        let through = through.parse().unwrap();
+        Command::Mark(MarkThread { role: role(who), thread: thread(number), through, mark })
+    };
+    let moving = |who: &str, numbers: &str, to| {
+        let threads = numbers.split(',').map(thread).collect();
+        Command::Move(Move { role: role(who), threads, to })
+    };
+    Some(match words[..] {
+        [who, "writes", number, "to", to] => {
+            let subject = "s".to_owned();
+            let place = Place::Begin(Subject { thread: thread(number), subject, utc_offset_s: 0 });
+            send(who, to, place)
+        }
+        [who, "answers", number, "to", to] => send(who, to, Place::Answer(thread(number))),
+        [who, "waits"] => {
+            let shown = mail.answer(&role(who), &Filter::default()).mail?;
+            let (thread, through, mark) = (shown.id, shown.entries, MarkOf::Handed);
+            Command::Mark(MarkThread { role: role(who), thread, through, mark })
+        }
+        [who, "is", "handed", number, "again"] => {
+            Command::HandAgain { role: role(who), thread: thread(number) }
+        }
+        [who, "sees", number, "to", through] => mark(who, number, through, MarkOf::Seen),
+        [who, "resolves", numbers] => moving(who, numbers, BoxKind::Done),
+        [who, "rejects", numbers] => moving(who, numbers, BoxKind::Cancel),
+        ["opens", who] => Command::Open(role(who)),
+        ["closes", who] => Command::Close(role(who)),
+        [number, "is", "taken", "over"] => {
+            let parts: Vec<&str> = text.split(' ').collect();
+            let [from, "to", to, "in", kind] = parts[..] else { panic!("{text}") };
+            Command::Import(Import {
+                thread: thread(number),
+                subject: "s".to_owned(),
+                file_name: None,
+                entries: vec![ImportedEntry {
+                    sender: role(from),
+                    to: vec![role(to)],
+                    kind: "OLD".to_owned(),
+                    written: Timestamp::from_millis(1),
+                    text: "old".to_owned(),
+                }],
+                copies: vec![(role(to), kind.parse().unwrap())],
+            })
+        }
+        ref other => panic!("no such command: {other:?}"),
+    })
+}
+
+impl Story {
+    fn step(&mut self, ms: u64, line: &str) {
+        let now = Timestamp::from_millis(ms);
+        let command = match line {
+            "time" => Some(AnyCommand::Tick),
+            line => command(line, &self.workspace.mail).map(AnyCommand::Mail),
+        };
+        let said = match command {
+            None => "nothing".to_owned(),
+            Some(command) => self.execute(now, command),
+        };
+        writeln!(self.told, "{ms:>3} {line}: {said}").unwrap();
+    }
+
+    fn execute(&mut self, now: Timestamp, command: AnyCommand) -> String {
+        let presence = Presence::new(Timestamp::default());
+        let context = Context { presence, lease_ms: 1_000_000, told: BTreeMap::new() };
+        let request = Request { caller: Caller::default(), key: None, command };
+        let decision = match self.workspace.decide(now, &context, &request) {
+            Err(rejection) => return format!("no: {}", rejection.reason()),
+            Ok(decision) => decision,
+        };
+        let said = say(&decision);
+        if !decision.events.is_empty() {
+            self.workspace.apply(&Record {
+                sequence: self.workspace.sequence.next(),
+                time: now,
+                principal: Principal::default(),
+                key: None,
+                events: decision.events,
+                reply: decision.reply,
+                is_repeat: decision.is_repeat,
+            });
+        }
+        said + &self.boxes()
+    }
+
+    /// Where whose copies are: `A o1 | B i1*`, with a star where something is unseen and a cross
+    /// on a dead letter.
+    fn boxes(&self) -> String {
+        let mut told = String::new();
+        for mailbox in self.workspace.mail.mailboxes() {
+            let mut copies = String::new();
+            for (kind, letter) in BoxKind::ALL.into_iter().zip(["i", "o", "d", "c"]) {
+                for facts in self.workspace.mail.page(&mailbox.role, kind, None) {
+                    let number = facts.id.bits() >> 96;
+                    let state = match (facts.is_dead, facts.unseen) {
+                        (true, _) => "†",
+                        (false, 0) => "",
+                        (false, _) => "*",
+                    };
+                    write!(copies, " {letter}{number}{state}").unwrap();
+                }
+            }
+            if !copies.is_empty() {
+                write!(told, " | {}{copies}", mailbox.role).unwrap();
+            }
+        }
+        told
+    }
+}
+
+fn say(decision: &Decision) -> String {
+    use crate::rules::Reply;
+    let mut said = match &decision.reply {
+        Reply::Sent { thread, entry, .. } => format!("{}/{entry}", thread.bits() >> 96),
+        Reply::Moved { moved, .. } => {
+            let outcomes: Vec<String> =
+                moved.iter().map(|it| format!("{:?}", it.outcome)).collect();
+            outcomes.join(", ")
+        }
+        Reply::Imported { thread, entries } => format!("{}/{entries}", thread.bits() >> 96),
+        Reply::Done if decision.events.is_empty() => "so already".to_owned(),
+        Reply::Done => "done".to_owned(),
+        other => unreachable!("these stories are about mail: {other:?}"),
+    };
+    if decision.is_repeat {
+        said += " (said before)";
+    }
+    said
+}
+
+#[track_caller]
+fn check(steps: &[(u64, &str)], expected: &str) {
+    let mut story = Story { workspace: Workspace::default(), told: String::new() };
+    for (ms, line) in steps {
+        story.step(*ms, line);
+    }
+    let trim = |text: &str| text.trim().lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    assert_eq!(trim(&story.told), trim(expected));
+}
+
+#[test]
+fn a_thread_goes_to_and_fro() {
+    check(
+        &[
+            (1, "A writes 1 to B: m1"),
+            (2, "B waits"),
+            (3, "B answers 1 to A: m2"),
+            (4, "A waits"),
+            (5, "A answers 1 to B: m3"),
+            (6, "B waits"),
+            (7, "B resolves 1"),
+            (8, "B resolves 1"),
+            (9, "A resolves 1"),
+            (10, "A answers 1 to B: m4"),
+        ],
+        "1 A writes 1 to B: m1: 1/1 | A o1 | B i1*
+         2 B waits: done | A o1 | B i1*
+         3 B answers 1 to A: m2: 1/2 | A i1* | B o1
+         4 A waits: done | A i1* | B o1
+         5 A answers 1 to B: m3: 1/3 | A o1 | B i1*
+         6 B waits: done | A o1 | B i1*
+         7 B resolves 1: Moved | A o1 | B d1
+         8 B resolves 1: Already | A o1 | B d1
+         9 A resolves 1: NotInInbox(Outbox) | A o1 | B d1
+        10 A answers 1 to B: m4: 1/4 | A o1 | B i1*",
+    );
+}
+
+#[test]
+fn what_came_in_unnoticed_is_not_put_away() {
+    check(
+        &[
+            (1, "A writes 1 to B: m1"),
+            (2, "B sees 1 to 1"),
+            (3, "A answers 1 to B: m2"),
+            (4, "B resolves 1"),
+            (5, "B answers 1 to A: m3"),
+            (6, "B waits"),
+            (7, "B resolves 1"),
+            (8, "A writes 2 to B: never looked at"),
+            (9, "B rejects 2,9"),
+        ],
+        "1 A writes 1 to B: m1: 1/1 | A o1 | B i1*
+         2 B sees 1 to 1: done | A o1 | B i1
+         3 A answers 1 to B: m2: 1/2 | A o1 | B i1*
+         4 B resolves 1: Unseen(1) | A o1 | B i1*
+         5 B answers 1 to A: m3: 1/3 | A i1* | B i1*
+         6 B waits: done | A i1* | B i1*
+         7 B resolves 1: Moved | A i1* | B d1
+         8 A writes 2 to B: never looked at: 2/1 | A i1* o2 | B i2* d1
+         9 B rejects 2,9: Moved, Unknown | A i1* o2 | B d1 c2",
+    );
+}
+
+#[test]
+fn each_receiver_has_a_copy_of_its_own() {
+    check(
+        &[
+            (1, "opens C"),
+            (2, "A writes 1 to B,C: m1"),
+            (3, "B waits"),
+            (4, "B answers 1 to A: from B"),
+            (5, "C rejects 1"),
+            (6, "A answers 1 to ghost: m"),
+            (7, "closes C"),
+            (8, "A answers 1 to C: m"),
+            (9, "D answers 1 to A: I take no part"),
+        ],
+        "1 opens C: done
+         2 A writes 1 to B,C: m1: 1/1 | C i1* | A o1 | B i1*
+         3 B waits: done | C i1* | A o1 | B i1*
+         4 B answers 1 to A: from B: 1/2 | C i1* | A i1* | B o1
+         5 C rejects 1: Moved | C c1 | A i1* | B o1
+         6 A answers 1 to ghost: m: no: unknown_role
+         7 closes C: done | C c1 | A i1* | B o1
+         8 A answers 1 to C: m: no: mailbox_closed
+         9 D answers 1 to A: I take no part: no: unknown_message",
+    );
+}
+
+#[test]
+fn urgent_mail_is_shown_first_and_stays_behind_once_seen() {
+    let mut story = Story { workspace: Workspace::default(), told: String::new() };
+    story.step(1, "A writes 1 to B: m1");
+    story.step(2, "A writes 2 to B +urgent: m2");
+    story.step(3, "A writes 3 to B +urgent: m3");
+    let shown = |story: &Story| {
+        let told = story.workspace.mail.answer(&role("B"), &Filter::default()).mail;
+        told.map(|facts| facts.id.bits() >> 96)
+    };
+    assert_eq!(shown(&story), Some(2));
+    story.step(4, "B sees 2 to 1");
+    assert_eq!(shown(&story), Some(3));
+    story.step(5, "B sees 3 to 1");
+    assert_eq!(shown(&story), Some(1));
+    let only = |kind, sender: &str| Filter { kind, sender: Some(role(sender)) };
+    let mail = &story.workspace.mail;
+    assert!(mail.answer(&role("B"), &only(Some(MessageType::Br), "A")).mail.is_some());
+    assert!(mail.answer(&role("B"), &only(Some(MessageType::Info), "A")).mail.is_none());
+    assert!(mail.answer(&role("B"), &only(None, "C")).mail.is_none());
+    let who = role("B");
+    let listed = mail.page(&who, BoxKind::Inbox, None).map(|it| it.id.bits() >> 96);
+    assert_eq!(listed.collect::<Vec<_>>(), [2, 3, 1]);
+}
+
+#[test]
+fn the_same_intent_is_one_entry() {
+    check(
+        &[
+            (1, "A writes 1 to B +ref=x: m"),
+            (2, "A writes 2 to B +ref=x: m"),
+            (3, "A writes 3 to B +ref=x: other"),
+            (4, "A writes 4 to B +fold: again"),
+            (5, "A writes 5 to B +fold: again"),
+            (6, "B sees 4 to 1"),
+            (7, "A writes 6 to B +fold: again"),
+            (8, "A writes 7 to B: again"),
+            (9, "A writes 7 to B: the id is taken"),
+        ],
+        "1 A writes 1 to B +ref=x: m: 1/1 | A o1 | B i1*
+         2 A writes 2 to B +ref=x: m: 1/1 (said before) | A o1 | B i1*
+         3 A writes 3 to B +ref=x: other: no: key_reused
+         4 A writes 4 to B +fold: again: 4/1 | A o1 o4 | B i1* i4*
+         5 A writes 5 to B +fold: again: 4/1 (said before) | A o1 o4 | B i1* i4*
+         6 B sees 4 to 1: done | A o1 o4 | B i1* i4
+         7 A writes 6 to B +fold: again: 6/1 | A o1 o4 o6 | B i1* i4 i6*
+         8 A writes 7 to B: again: 7/1 | A o1 o4 o6 o7 | B i1* i4 i6* i7*
+         9 A writes 7 to B: the id is taken: no: message_exists",
+    );
+}
+
+#[test]
+fn what_nobody_sees_in_time_lapses() {
+    check(
+        &[
+            (1, "A writes 1 to B +within=10: m1"),
+            (2, "A writes 2 to B +within=10: m2"),
+            (3, "B sees 2 to 1"),
+            (4, "A answers 1 to B: m1b"),
+            (5, "A writes 3 to B +within=10: m3"),
+            (11, "time"),
+            (15, "time"),
+            (16, "B waits"),
+        ],
+        "1 A writes 1 to B +within=10: m1: 1/1 | A o1 | B i1*
+         2 A writes 2 to B +within=10: m2: 2/1 | A o1 o2 | B i1* i2*
+         3 B sees 2 to 1: done | A o1 o2 | B i1* i2
+         4 A answers 1 to B: m1b: 1/2 | A o1 o2 | B i1* i2
+         5 A writes 3 to B +within=10: m3: 3/1 | A o1 o2 o3 | B i1* i2 i3*
+        11 time: done | A o1 o2 o3 | B i1* i2 i3*
+        15 time: done | A o1 o2 o3 | B i1* i2 c3
+        16 B waits: done | A o1 o2 o3 | B i1* i2 c3",
+    );
+}
+
+#[test]
+fn what_is_handed_again_and_again_is_put_aside_until_somebody_asks_for_it() {
+    let mut story = Story { workspace: Workspace::default(), told: String::new() };
+    story.step(1, "A writes 1 to B: poison");
+    story.step(2, "A writes 2 to B: after it");
+    for ms in 0..u64::from(HANDED_MAX) {
+        assert!(!story.boxes().contains('†'));
+        story.step(10 + ms, "B waits");
+    }
+    assert_eq!(story.boxes(), " | A o1 o2 | B i1† i2*");
+    let dead: Vec<_> = story.workspace.mail.dead_letters(&role("B")).collect();
+    assert_eq!((dead.len(), dead[0].handed), (1, HANDED_MAX));
+    let receipts = story.workspace.mail.receipts(thread("1"), 1).remove(0);
+    assert_eq!(receipts.dead, Some(Timestamp::from_millis(9 + u64::from(HANDED_MAX))));
+    story.step(30, "B is handed 1 again");
+    assert_eq!(story.boxes(), " | A o1 o2 | B i1* i2*");
+    for ms in 0..u64::from(HANDED_MAX) {
+        story.step(40 + ms, "B waits");
+    }
+    story.step(60, "A answers 1 to B: something new");
+    assert_eq!(story.boxes(), " | A o1 o2 | B i1* i2*", "what is new is worth showing");
+}
+
+#[test]
+fn what_was_written_elsewhere_is_taken_over() {
+    check(
+        &[
+            (1, "1 is taken over: old to B in done"),
+            (2, "2 is taken over: old to B in inbox"),
+            (3, "2 is taken over: old to B in cancel"),
+            (4, "B answers 1 to old: m"),
+        ],
+        "1 1 is taken over: old to B in done: 1/1 | old d1 | B d1
+         2 2 is taken over: old to B in inbox: 2/1 | old d1 d2 | B i2* d1
+         3 2 is taken over: old to B in cancel: 2/2 | old d1 d2 | B i2* d1
+         4 B answers 1 to old: m: 1/2 | old i1* d2 | B i2* o1",
+    );
+}
+
+#[test]
+fn names_lead_to_threads_of_ones_own_only() {
+    let mut mail = Mailboxes::default();
+    let ids = ["aaaa0001", "aaaa0002", "abcd0003"].map(|short| {
+        let text = format!("{short}-0000-4000-8000-000000000000");
+        text.parse::<MessageId>().unwrap()
+    });
+    for (id, to) in ids.iter().zip(["B", "B", "C"]) {
+        let head = EntryHead { sender: role("A"), to: vec![role(to)], kind: 1 };
+        let copies = vec![(role("A"), BoxKind::Outbox), (role(to), BoxKind::Inbox)];
+        let imported = ThreadImported { thread: *id, first: 1, entries: vec![head], copies };
+        mail.apply(Timestamp::from_millis(1), &Event::Imported(imported));
+    }
+    let found = |who: &str, digits: &str| mail.find_prefix(&role(who), digits, 9).len();
+    assert_eq!([found("A", "aaaa"), found("A", "aaaa0002"), found("A", "a")], [2, 1, 3]);
+    assert_eq!([found("B", "abcd"), found("C", "abcd"), found("C", "abcd00034")], [0, 1, 0]);
+    assert_eq!(mail.find_short(&role("B"), 0xaaaa_0001), [ids[0]]);
+    assert!(mail.find(&role("C"), ids[0]).is_err());
+}
+
+/// A million of them are to fit.
+#[test]
+fn a_thread_takes_little_memory() {
+    assert_eq!(size_of::<Thread>(), 96);
+}
