@@ -84,3 +84,8 @@ pub fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// How far this machine's time is east of UTC, in seconds.
+pub fn utc_offset_s() -> i32 {
+    jiff::Zoned::now().offset().seconds()
+}

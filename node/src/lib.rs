@@ -7,6 +7,7 @@ pub mod credentials;
 pub mod filebox;
 pub mod identity;
 pub mod link;
+pub mod mail_directories;
 pub mod mcp;
 pub mod node;
 pub mod paths;

@@ -1,20 +1,118 @@
 //! Which characters of somebody else's text may stand in ours.
 
+use std::borrow::Cow;
+
 /// Whether a character neither steers a terminal, ends a line, nor hides or turns around what
-/// stands beside it. Joiners stay: scripts need them.
+/// stands beside it. Joiners and selectors of variants stay: scripts need them.
 pub fn is_visible(c: char) -> bool {
     let is_hidden = matches!(
         c,
-        '\u{061c}'
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
             | '\u{180e}'
             | '\u{200b}'
             | '\u{200e}'
             | '\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
             | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e00ff}'
+            | '\u{e01f0}'..='\u{e0fff}'
     );
     !c.is_control() && !is_hidden
+}
+
+/// A text as a model may be shown it, and how many characters of it were taken out: those that are
+/// not [visible](is_visible), but for tabs and the ends of lines, and joiners and selectors where
+/// no script needs them. One that stands behind another can spell out a message nobody sees.
+pub fn shown(text: &str) -> (Cow<'_, str>, usize) {
+    if text.is_ascii() && !text.bytes().any(|it| it.is_ascii_control() && !b"\t\n".contains(&it)) {
+        return (Cow::Borrowed(text), 0);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut stripped = 0;
+    let mut before = None;
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let after = rest.peek().copied();
+        let stays = match c {
+            '\n' | '\t' => true,
+            '\r' => after == Some('\n'),
+            c if is_joiner(c) => {
+                let joins =
+                    |it: Option<char>| it.is_some_and(|it| !it.is_ascii() && is_visible(it));
+                joins(before)
+                    && joins(after)
+                    && ![before, after].into_iter().flatten().any(is_joiner)
+            }
+            c if is_selector(c) => before.is_some_and(|it| {
+                is_visible(it) && !it.is_whitespace() && !is_selector(it) && !is_joiner(it)
+            }),
+            c => is_visible(c),
+        };
+        if stays {
+            shown.push(c);
+            before = Some(c);
+        } else {
+            stripped += 1;
+        }
+    }
+    if stripped == 0 { (Cow::Borrowed(text), 0) } else { (Cow::Owned(shown), stripped) }
+}
+
+/// Two letters meet in it, or are kept apart.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// Says how the character before it is drawn.
+fn is_selector(c: char) -> bool {
+    matches!(c, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_stays_as_it_is() {
+        for text in [
+            "",
+            "plain\n\ttext",
+            "with\r\nends of lines",
+            "修复登录页面 – déjà vu",
+            "می\u{200c}خواهم",
+            "क्\u{200d}ष",
+            "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3} 葛\u{e0100}",
+            "שלום عالم",
+        ] {
+            assert_eq!(shown(text), (Cow::Borrowed(text), 0), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_hides_or_steers_is_taken_out_and_counted() {
+        for (text, expected, stripped) in [
+            ("a\u{1b}[2Jb\u{7}\0\u{9b}", "a[2Jb", 4),
+            ("over\rwritten\u{85}", "overwritten", 2),
+            ("a\u{202e}b\u{2066}c\u{2028}d\u{200f}", "abcd", 4),
+            ("a\u{200b}\u{feff}\u{2060}\u{ad}b", "ab", 4),
+            ("hi\u{e0001}\u{e0068}\u{e0069}\u{e007f}", "hi", 4),
+            ("zero\u{200c}\u{200d}\u{200c}width", "zerowidth", 3),
+            ("é\u{200d}\u{200c}\u{200d}é", "é\u{200d}é", 2),
+            ("\u{200d}👩\u{200d}", "👩", 2),
+            ("x\u{fe00}\u{fe01}\u{e0123}y", "x\u{fe00}y", 2),
+            (" \u{fe0f}\u{3164}\u{115f}", " ", 3),
+        ] {
+            assert_eq!(shown(text), (Cow::Owned(expected.to_owned()), stripped), "{text:?}");
+        }
+    }
 }

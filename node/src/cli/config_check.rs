@@ -1,12 +1,14 @@
 //! `tasuki config check`: what holds, who said so, and what is wrong.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     path::{Path, PathBuf},
 };
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value, json};
+use tasuki_proto::id::RoleId;
 
 use super::{Failure, Output};
 use crate::config::{Config, FILE, Key, Problem, Source, Surroundings, duration_text};
@@ -30,6 +32,11 @@ pub(crate) fn run(
         || value(config, &rows, &strangers),
         || {
             let mut out = heading(config.file.as_deref(), problems) + &lines(&rows);
+            for (name, roles) in &config.groups {
+                let roles: Vec<&str> = roles.iter().map(RoleId::as_str).collect();
+                let of = format!("group {name}");
+                out += &format!("{:<14} {}\n", of.bold(), roles.join(" "));
+            }
             for name in &strangers {
                 out += &format!("\nwarning: {name} is not a setting; it is ignored.\n");
             }
@@ -88,7 +95,12 @@ fn value(config: &Config, rows: &[Row], strangers: &[&str]) -> Value {
         let row = json!({"value": value, "from": source.to_string(), "variable": key.env()});
         settings.insert(key.name().to_owned(), row);
     }
-    json!({"file": config.file, "settings": settings, "unknown_variables": strangers})
+    let name = |roles: &Vec<RoleId>| roles.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let groups: BTreeMap<_, _> = config.groups.iter().map(|(it, of)| (it, name(of))).collect();
+    json!({
+        "file": config.file, "settings": settings, "groups": groups,
+        "unknown_variables": strangers,
+    })
 }
 
 fn path(path: &Option<PathBuf>) -> String {

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     config::{Config, Source},
     link::Phase,
+    mail_directories::Directories,
     mcp::{self, TaskKey},
     node::{Node, RoleSpec, Settings},
     paths::NodeFile,
@@ -92,6 +93,8 @@ impl Hosting {
         let listening = format!("{scheme}://{address}");
         let task_key = TaskKey::open(data, &config.workspace.value)
             .map_err(|why| Failure::local(format!("Tasks cannot be sealed: {why}.")))?;
+        let directories = Directories::open(data)
+            .map_err(|why| Failure::local(format!("Mailboxes have no directories: {why}.")))?;
         let toolsets = config.roles.value.iter();
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
         let settings = mcp::Settings {
@@ -101,6 +104,8 @@ impl Hosting {
             hold: config.hold.value,
             toolsets,
             overview: Some(node.overview()),
+            groups: config.groups.clone(),
+            directories,
             task_key: Some(task_key),
             guard: guarding.map(|it| it.guard),
             ..mcp::Settings::default()

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use tasuki_proto::id::RoleId;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -12,6 +13,9 @@ use super::{Key, Layer, Problem, Raw, Source, ToolsetChoice, value};
 /// The table that gives toolsets to roles by name.
 const TOOLSETS: &str = "toolsets";
 
+/// The table that names several roles at once.
+const GROUPS: &str = "groups";
+
 /// Settings of the broker's program alone, which judges them itself.
 pub(super) const OF_THE_BROKER: [&str; 5] =
     ["secure", "advertise", "tls_cert", "tls_key", "client_ca"];
@@ -21,7 +25,11 @@ pub(super) const OF_THE_BROKER: [&str; 5] =
 pub(super) struct Contents {
     pub(super) layer: Layer,
     pub(super) toolsets: BTreeMap<String, Vec<ToolsetChoice>>,
+    pub(super) groups: Groups,
 }
+
+/// Roles by the name of their group, and where the file says so.
+pub(super) type Groups = BTreeMap<String, (Source, Vec<RoleId>)>;
 
 pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> Contents {
     let at = |offset: usize| Source::File { path: path.to_owned(), line: line(content, offset) };
@@ -38,6 +46,8 @@ pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> 
             Ok(())
         } else if name == TOOLSETS {
             toolsets(item, &mut contents.toolsets)
+        } else if name == GROUPS {
+            groups(item, &mut contents.groups, &at)
         } else if let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) {
             texts(key, item).map(|texts| {
                 contents.layer.insert(key, Raw { source: source.clone(), texts });
@@ -47,7 +57,7 @@ pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> 
             Err((
                 None,
                 format!(
-                    "is not a setting; there are {}, {TOOLSETS}, and of the broker {}",
+                    "is not a setting; there are {}, {TOOLSETS}, {GROUPS}, and of the broker {}",
                     names.join(", "),
                     OF_THE_BROKER.join(", ")
                 ),
@@ -99,6 +109,23 @@ fn toolsets(
         let chosen = chosen
             .map_err(|why| (Some(role.span().start), format!("of {} {why}", role.get_ref())))?;
         roles.insert(role.get_ref().to_string(), chosen);
+    }
+    Ok(())
+}
+
+fn groups(
+    item: &Spanned<DeValue<'_>>,
+    groups: &mut Groups,
+    at: &dyn Fn(usize) -> Source,
+) -> Result<(), Wrong> {
+    let table = item.get_ref().as_table().ok_or_else(|| {
+        (Some(item.span().start), "takes a table: a list of roles for each group".to_owned())
+    })?;
+    for (name, roles) in table {
+        let start = name.span().start;
+        let roles = value::group(name.get_ref(), &list(roles)?);
+        let roles = roles.map_err(|why| (Some(start), format!("of {} {why}", name.get_ref())))?;
+        groups.insert(name.get_ref().to_string(), (at(start), roles));
     }
     Ok(())
 }

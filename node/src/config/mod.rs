@@ -121,6 +121,8 @@ pub struct Config {
     pub roles: Sourced<Vec<Role>>,
     /// Among the roles; several agents may play each at once.
     pub shared: Sourced<Vec<RoleId>>,
+    /// Names that stand for several receivers of mail; none is a role of this node.
+    pub groups: BTreeMap<String, Vec<RoleId>>,
     pub log_format: Sourced<LogFormat>,
     pub secure: Sourced<bool>,
     pub advertise: Sourced<Option<String>>,
@@ -203,7 +205,7 @@ impl Config {
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
             layers.extend(filebox_layer(around, &mut problems));
         }
-        let config = Self::parse(path, &layers, &contents.toolsets, &mut problems);
+        let config = Self::parse(path, &layers, &contents.toolsets, contents.groups, &mut problems);
         (config, problems)
     }
 
@@ -223,6 +225,7 @@ impl Config {
         file: Option<PathBuf>,
         layers: &[Layer],
         toolsets: &BTreeMap<String, Vec<ToolsetChoice>>,
+        groups: file::Groups,
         problems: &mut Vec<Problem>,
     ) -> Self {
         let mut pick = Pick { layers, problems };
@@ -240,6 +243,15 @@ impl Config {
         if let Some(stranger) = shared.value.iter().find(|name| !is_hosted(name)) {
             let message = format!("`shared` names {stranger}, which is not among the roles");
             pick.problems.push(Problem { at: shared.source.clone(), message });
+        }
+        let mut named = BTreeMap::new();
+        for (name, (at, of)) in groups {
+            if roles.value.iter().any(|role| role.name.as_str() == name) {
+                let message = format!("`groups` has {name}, which is also the name of a role");
+                pick.problems.push(Problem { at, message });
+            } else {
+                named.insert(name, of);
+            }
         }
         let tls_cert = pick.value(Key::TlsCert, value::file);
         let tls_key = pick.value(Key::TlsKey, value::file);
@@ -263,6 +275,7 @@ impl Config {
             hold: pick.value(Key::Hold, value::hold),
             roles,
             shared,
+            groups: named,
             log_format: pick.value(Key::LogFormat, value::log_format),
             secure: pick.value(Key::Secure, value::yes_or_no),
             advertise: pick.value(Key::Advertise, value::host),

@@ -89,6 +89,27 @@ fn roles_that_several_may_play_are_among_the_roles() {
 }
 
 #[test]
+fn a_group_names_several_roles_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join(FILE), "[groups]\ndevs = [\"dev-2\", \"dev-1\"]\n").unwrap();
+    let config = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap();
+    let devs = ["dev-1".parse().unwrap(), "dev-2".parse().unwrap()];
+    assert_eq!(config.groups, BTreeMap::from([("devs".to_owned(), devs.to_vec())]));
+    let many: Vec<String> = (0..33).map(|it| format!("\"r{it}\"")).collect();
+    for (group, why) in [
+        ("A = [\"x\"]", "`groups` has A, which is also the name of a role"),
+        ("x = []", "`groups` of x has 0 roles; it takes 1 to 32"),
+        (&format!("x = [{}]", many.join(",")), "`groups` of x has 33 roles; it takes 1 to 32"),
+        ("x = [\"y\", \"y\"]", "`groups` of x names the role y twice"),
+        ("x = \"y\"", "`groups` takes a list of texts, not this string"),
+    ] {
+        assert_eq!(problems(&format!("[groups]\n{group}\n")), [format!("2: {why}")], "{group}");
+    }
+    let bad = &problems("[groups]\n\"a b\" = [\"x\"]\n")[0];
+    assert!(bad.starts_with("2: `groups` of a b is no name for a group: it contains ' '"), "{bad}");
+}
+
+#[test]
 fn every_toolset_has_a_name_the_broker_takes() {
     let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor,runs,board,gateway:full";
     let role: Role = format!("A={all}").parse().unwrap();
@@ -105,8 +126,8 @@ fn every_problem_of_a_file_is_found_with_its_line() {
             "2: `lease` takes a text in quotes, not this integer",
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
              broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
-             mcp_tls_cert, mcp_tls_key, toolsets, and of the broker secure, advertise, tls_cert, \
-             tls_key, client_ca",
+             mcp_tls_cert, mcp_tls_key, toolsets, groups, and of the broker secure, advertise, \
+             tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
             "4: `broker_listen` is \"7420\"; it takes ADDRESS:PORT, such as 127.0.0.1:7421",

@@ -9,7 +9,7 @@ use http::Uri;
 use tasuki_broker::{config::duration, dial::is_loopback};
 use tasuki_proto::{
     id::{InvalidId, RoleId, Toolset},
-    limits::{HOLD_MS_MAX, ROLES_MAX, TOOLSETS_MAX},
+    limits::{HOLD_MS_MAX, RECEIVERS_MAX, ROLES_MAX, TOOLSETS_MAX},
 };
 
 /// The shortest lease: below it an agent's own thinking would cost it the turn.
@@ -252,6 +252,21 @@ pub(super) fn names(texts: &[String]) -> Result<Vec<RoleId>, String> {
     let name =
         |text: &String| text.parse().map_err(|why| format!("names the role {text:?}, which {why}"));
     texts.iter().map(name).collect()
+}
+
+/// The roles of a group: some, each once, as many as one message can go to.
+pub(super) fn group(name: &str, texts: &[String]) -> Result<Vec<RoleId>, String> {
+    let is_name: Result<RoleId, InvalidId> = name.parse();
+    is_name.map_err(|why| format!("is no name for a group: it {why}"))?;
+    let mut roles = names(texts)?;
+    if !(1..=RECEIVERS_MAX).contains(&roles.len()) {
+        return Err(format!("has {} roles; it takes 1 to {RECEIVERS_MAX}", roles.len()));
+    }
+    roles.sort_unstable();
+    match roles.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("names the role {} twice", pair[0])),
+        None => Ok(roles),
+    }
 }
 
 pub(super) fn log_format(texts: &[String]) -> Result<LogFormat, String> {

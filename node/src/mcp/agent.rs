@@ -182,14 +182,19 @@ impl Agent {
         Asker { host: &self.host, scope: &self.scope, who, client }
     }
 
-    /// Resolves when the token that a request was let in with is no longer good.
-    async fn revoked(&self, context: &RequestContext<RoleServer>) {
+    /// Whose token a request was let in with, or the one that opened its connection.
+    fn bearer(&self, context: &RequestContext<RoleServer>) -> Option<Bearer> {
         let of_request = context.extensions.get::<http::request::Parts>().and_then(Bearer::of);
         let by = match &self.link {
             Link::Requests => of_request,
             Link::Connection { by, .. } => of_request.or(by.as_ref()),
         };
-        match by {
+        by.cloned()
+    }
+
+    /// Resolves when the token that a request was let in with is no longer good.
+    async fn revoked(&self, context: &RequestContext<RoleServer>) {
+        match self.bearer(context) {
             Some(by) => by.gone().await,
             None => std::future::pending().await,
         }
@@ -428,12 +433,14 @@ impl ServerHandler for Agent {
         let client = context.client_info();
         self.is_heard(client.as_ref());
         let address = self.address(&context);
+        let by = self.bearer(&context);
         let call = Call {
             host: &self.host,
             scope: &self.scope,
             arguments: request.arguments.unwrap_or_default(),
             client,
             who: address.who(),
+            only: by.as_ref().and_then(Bearer::role),
             hold: address.hold.or(self.host.hold),
             takes_tasks: takes_tasks(&context),
             transport: self.transport(),

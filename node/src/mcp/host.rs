@@ -9,10 +9,13 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{hold::Learning, instances::Instances, tasks::Tasks, transport::server::Settings};
+use super::{
+    hold::Learning, instances::Instances, tasks::Tasks, tools::MAIL, transport::server::Settings,
+};
 use crate::{
     config::{self, ToolsetChoice},
-    role::{Actions, Overview, Refusal},
+    mail_directories::Directories,
+    role::{Actions, Overview, Refusal, mail::Mail},
 };
 
 /// Tool calls in flight, of all connections together: each holds a task and a wait.
@@ -20,6 +23,12 @@ const CALLS_MAX: usize = 4096;
 
 pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
+    /// The mailboxes of those that have one.
+    pub mail: BTreeMap<RoleId, Arc<dyn Mail>>,
+    /// Names that stand for several receivers.
+    pub groups: BTreeMap<String, Vec<RoleId>>,
+    /// Where the mailboxes of roles belong on disk.
+    pub directories: Directories,
     /// Which agent plays each.
     pub instances: Arc<Instances>,
     /// What held calls teach of clients' patience.
@@ -55,6 +64,9 @@ impl Host {
             hold,
             toolsets,
             overview,
+            mail,
+            groups,
+            directories,
             task_key,
             resume_within,
             clock,
@@ -65,6 +77,9 @@ impl Host {
             hold,
             toolsets,
             overview,
+            mail,
+            groups,
+            directories,
             resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
@@ -75,8 +90,12 @@ impl Host {
         }
     }
 
+    /// A node without mailboxes shows no tools for them.
     pub(super) fn toolsets(&self, role: &RoleId) -> Vec<ToolsetChoice> {
-        self.toolsets.get(role).cloned().unwrap_or_else(|| config::usual_toolsets(role))
+        let chosen = self.toolsets.get(role).cloned();
+        let mut chosen = chosen.unwrap_or_else(|| config::usual_toolsets(role));
+        chosen.retain(|choice| choice.set != MAIL || self.mail.contains_key(role));
+        chosen
     }
 
     pub(super) fn has_set(&self, role: &RoleId, set: &str) -> bool {

@@ -32,6 +32,7 @@ mod instances;
 mod intent;
 mod notices;
 mod prompts;
+mod question;
 mod resources;
 mod status;
 mod take_over;

@@ -115,4 +115,8 @@ pub trait Mail: std::fmt::Debug + Send + Sync + 'static {
     /// Entries up to `through` were written to a live connection of the agent. Reported in the
     /// background.
     fn mark_mail(&self, message: MessageId, through: u32, mark: wire::MailMark);
+
+    /// Resolves once what was marked so far is at the broker, or will not get there soon: an agent
+    /// that acts on what it just read is judged with that.
+    async fn marks_settled(&self) {}
 }

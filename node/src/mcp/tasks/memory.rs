@@ -8,7 +8,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use rmcp::model::DetailedTask;
-use tasuki_proto::id::{LoopId, RoleId};
+
+use crate::mcp::question::Question;
 
 /// Questions whose newest wait is remembered.
 const QUESTIONS_MAX: usize = 4_096;
@@ -18,13 +19,6 @@ const ENDS_MAX: usize = 1_024;
 
 /// What these tell together, in bytes of text: a dozen of the largest handovers.
 const ENDS_BYTES_MAX: usize = 8 * 1024 * 1024;
-
-/// "Is it this role's turn in this loop?"
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Question {
-    pub role: RoleId,
-    pub loop_id: LoopId,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -123,9 +117,10 @@ mod tests {
     use rmcp::model::{Task, TaskPayload, TaskStatus};
 
     use super::*;
+    use crate::mcp::question::What;
 
     fn question(name: &str) -> Question {
-        Question { role: "B".parse().unwrap(), loop_id: name.parse().unwrap() }
+        Question { role: "B".parse().unwrap(), what: What::Turn(name.parse().unwrap()) }
     }
 
     #[test]

@@ -27,14 +27,11 @@ use rmcp::{
         TaskPayload, TaskStatus,
     },
 };
-use tasuki_proto::{
-    id::{InstanceId, LoopId, Turn},
-    wire,
-};
+use tasuki_proto::id::InstanceId;
 
 pub use self::seal::TaskKey;
 use self::{
-    memory::{Memory, Question},
+    memory::Memory,
     rules::{Verdict, Word, verdict},
     seal::{Asked, TTL_MS},
     waits::Waits,
@@ -42,13 +39,11 @@ use self::{
 use super::{
     host::{Host, Scope},
     instances::Playing,
-    tools::{Call, Looked, awaited, label, label_as, look, refused},
-    transport::handed::{Mark, Probe},
+    question::{About, Asking, Looked, Question, What},
+    tools::{Call, label, label_as, refused},
+    transport::handed::Probe,
 };
-use crate::{
-    clock,
-    role::{Actions, player::Instance},
-};
+use crate::{clock, role::player::Instance};
 
 /// Between two polls of one client, in milliseconds: how late it may learn that its turn came.
 const POLL_INTERVAL_MS: u64 = 1_000;
@@ -73,13 +68,27 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// The role that a task was made for, if it is this asker's to ask.
-    fn actions(&self, asked: &Asked) -> Option<&Arc<dyn Actions>> {
-        let actions = match self.scope {
-            Scope::One(actions) => Some(actions),
-            Scope::All => self.host.roles.get(&asked.role),
+    /// What a task stands for, if it is this asker's to ask.
+    fn asking(&self, asked: &Asked) -> Option<Asking> {
+        let Question { role, what } = &asked.question;
+        let actions = self.host.roles.get(role)?;
+        let is_here = match (self.scope, what) {
+            (Scope::One(own), What::Turn(_)) => own.role() == role,
+            // An address speaks for the others of the node too, where its token does, and an id
+            // opens with no other token than the one it was made with.
+            (Scope::One(_), What::Mail(_)) | (Scope::All, What::Turn(_) | What::Mail(_)) => true,
         };
-        actions.filter(|it| *it.role() == asked.role && name(&self.who) == asked.instance)
+        if !is_here || name(&self.who) != asked.instance {
+            return None;
+        }
+        let about = match what {
+            What::Turn(loop_id) => About::Turn(loop_id.clone()),
+            What::Mail(filter) => {
+                let mail = Arc::clone(self.host.mail.get(role)?);
+                About::Mail { mail, filter: filter.clone() }
+            }
+        };
+        Some(Asking { actions: Arc::clone(actions), about })
     }
 }
 
@@ -95,35 +104,33 @@ impl Tasks {
     }
 
     /// A wait begins that no task stands for: the role's older tasks end.
-    pub(super) fn supersede(&self, actions: &dyn Actions, loop_id: &LoopId) {
-        let question = question(actions, loop_id);
-        self.memory().begin(&question, clock::wall_ms());
-        self.waits.end(&question);
+    pub(super) fn supersede(&self, question: &Question) {
+        self.memory().begin(question, clock::wall_ms());
+        self.waits.end(question);
     }
 
     /// Makes a task for a wait that has no answer yet, for at most `at_most`.
     pub(super) fn create(
         &self,
         call: &Call<'_>,
-        actions: &Arc<dyn Actions>,
+        asking: Asking,
         playing: Playing,
-        loop_id: &LoopId,
         at_most: Option<Duration>,
     ) -> Result<CreateTaskResult, getrandom::Error> {
-        let question = question(&**actions, loop_id);
+        let question = asking.question();
         let nonce = getrandom::u64()?.to_le_bytes();
         let created_ms = self.memory().begin(&question, clock::wall_ms());
         let within = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
         let asked = Asked {
-            role: actions.role().clone(),
+            question,
             instance: name(&call.who).to_owned(),
-            loop_id: loop_id.clone(),
             created_ms,
             until_ms: at_most.map_or(0, |it| created_ms.saturating_add(within(it))),
         };
-        self.waits.park(&question, Arc::clone(actions), playing, call.host.stopping.clone());
+        let waiting = asking.words().waiting;
+        self.waits.park(asking, playing, call.host.stopping.clone());
         let id = asked.seal(&self.key.of(call.who.token()), nonce);
-        Ok(CreateTaskResult::new(task(&id, &asked, TaskStatus::Working, WAITING)))
+        Ok(CreateTaskResult::new(task(&id, &asked, TaskStatus::Working, waiting)))
     }
 
     /// How a task stands. `is_admitted`: there is room to ask the broker.
@@ -134,13 +141,13 @@ impl Tasks {
         probe: Option<&Probe>,
         is_admitted: bool,
     ) -> Result<DetailedTask, ErrorData> {
-        let (asked, actions) = self.open(id, asker)?;
+        let (asked, asking) = self.open(id, asker)?;
         if let Some(end) = self.memory().end(id) {
             return Ok(DetailedTask::clone(&end));
         }
-        let question = question(&**actions, &asked.loop_id);
-        if self.is_superseded(&question, &asked) {
-            return Ok(self.cancelled(id, &asked, SUPERSEDED));
+        let (actions, words) = (&asking.actions, asking.words());
+        if self.is_superseded(&asked) {
+            return Ok(self.cancelled(id, &asked, words.superseded));
         }
         let client = label(asker.client);
         let Ok(playing) = asker.host.instances.enter(actions.role(), &asker.who, &client) else {
@@ -148,33 +155,33 @@ impl Tasks {
         };
         actions.called(&label_as(asker.client, &asker.who));
         let is_over = asked.until_ms != 0 && asked.until_ms <= clock::wall_ms();
-        let working = || detailed(id, &asked, WAITING, TaskPayload::Working);
-        if !is_admitted || (!is_over && self.waits.is_parked(&question)) {
+        let working = || detailed(id, &asked, words.waiting, TaskPayload::Working);
+        if !is_admitted || (!is_over && self.waits.is_parked(&asked.question)) {
             return Ok(working());
         }
-        let looked = look(&**actions, &asked.loop_id, &asker.host.stopping).await;
-        let newest_ms = self.memory().heard_of(&question, asked.created_ms);
+        let looked = asking.look(&asker.host.stopping).await;
+        let newest_ms = self.memory().heard_of(&asked.question, asked.created_ms);
         match verdict(word(&looked), asked.created_ms, newest_ms, is_over) {
             Verdict::Working => {
                 let stopping = asker.host.stopping.clone();
-                self.waits.park(&question, Arc::clone(actions), playing, stopping);
-                Ok(working())
+                let working = working();
+                self.waits.park(asking, playing, stopping);
+                Ok(working)
             }
-            Verdict::Cancelled => Ok(self.cancelled(id, &asked, SUPERSEDED)),
+            Verdict::Cancelled => Ok(self.cancelled(id, &asked, words.superseded)),
             Verdict::Completed => {
-                self.waits.end(&question);
-                Ok(self.completed(id, &asked, actions, looked, probe))
+                self.waits.end(&asked.question);
+                Ok(self.completed(id, &asked, &asking, looked, probe))
             }
         }
     }
 
     /// Takes note that nobody waits for a task any more. One that has ended stays as it is.
     pub(super) fn cancel(&self, id: &str, asker: &Asker<'_>) -> Result<(), ErrorData> {
-        let (asked, actions) = self.open(id, asker)?;
-        let question = question(&**actions, &asked.loop_id);
+        let (asked, _) = self.open(id, asker)?;
         if self.memory().end(id).is_none() {
-            if !self.is_superseded(&question, &asked) {
-                self.waits.end(&question);
+            if !self.is_superseded(&asked) {
+                self.waits.end(&asked.question);
             }
             self.cancelled(id, &asked, CANCELLED);
         }
@@ -186,22 +193,18 @@ impl Tasks {
         self.open(id, asker).map(|_| ())
     }
 
-    fn open<'a>(
-        &self,
-        id: &str,
-        asker: &'a Asker<'_>,
-    ) -> Result<(Asked, &'a Arc<dyn Actions>), ErrorData> {
+    fn open(&self, id: &str, asker: &Asker<'_>) -> Result<(Asked, Asking), ErrorData> {
         let key = self.key.of(asker.who.token());
         let asked = Asked::open(&key, id, clock::wall_ms());
         let opened = asked.and_then(|asked| {
-            let actions = asker.actions(&asked)?;
-            Some((asked, actions))
+            let asking = asker.asking(&asked)?;
+            Some((asked, asking))
         });
         opened.ok_or_else(|| ErrorData::invalid_params(UNKNOWN, None))
     }
 
-    fn is_superseded(&self, question: &Question, asked: &Asked) -> bool {
-        asked.created_ms < self.memory().heard_of(question, asked.created_ms)
+    fn is_superseded(&self, asked: &Asked) -> bool {
+        asked.created_ms < self.memory().heard_of(&asked.question, asked.created_ms)
     }
 
     fn cancelled(&self, id: &str, asked: &Asked, why: &'static str) -> DetailedTask {
@@ -215,39 +218,27 @@ impl Tasks {
         self: &Arc<Self>,
         id: &str,
         asked: &Asked,
-        actions: &Arc<dyn Actions>,
+        asking: &Asking,
         looked: Looked,
         probe: Option<&Probe>,
     ) -> DetailedTask {
-        let (result, turn) = match looked {
-            Looked::Told(answer) => {
-                let turn = answer.can_start.then(|| Turn::from(answer.turn));
-                (awaited(&**actions, &answer), turn)
-            }
-            Looked::Refused(refusal) => (refused(&refusal), None),
-            Looked::Unanswered => (awaited(&**actions, &wire::TurnAnswer::default()), None),
+        let result = match looked {
+            Looked::Told(answer) => asking.given(&answer, probe),
+            Looked::Refused(refusal) => refused(&refusal),
+            Looked::Unanswered => asking.given(&asking.unanswered(), probe),
         };
         let (result, bytes) = object(&result);
         let end = Arc::new(detailed(id, asked, OVER, TaskPayload::Completed { result }));
         if let Some(probe) = probe {
             let (tasks, id, told) = (Arc::clone(self), id.to_owned(), Arc::clone(&end));
             probe.then(move || tasks.memory().told(&id, &told, bytes));
-            if let Some(turn) = turn {
-                let loop_id = asked.loop_id.clone();
-                probe.when_written(Mark { actions: Arc::clone(actions), loop_id, turn });
-            }
         }
         DetailedTask::clone(&end)
     }
 }
 
-const WAITING: &str = "Waiting for the turn.";
 const OVER: &str = "The wait is over.";
 const CANCELLED: &str = "Cancelled by its client.";
-
-/// Clients wake their agent for this too; it must not call again, which would cancel the newer.
-const SUPERSEDED: &str =
-    "A newer await_my_turn of this role took the place of this one. There is nothing to do.";
 
 /// An agent that polls for a role it lost learns of it, as one that is held does.
 const LOST: &str = "Another agent plays this role by now. There is nothing to do.";
@@ -257,13 +248,9 @@ fn name(who: &Instance) -> &str {
     who.id().map_or("", InstanceId::as_str)
 }
 
-fn question(actions: &dyn Actions, loop_id: &LoopId) -> Question {
-    Question { role: actions.role().clone(), loop_id: loop_id.clone() }
-}
-
 fn word(looked: &Looked) -> Word {
     match looked {
-        Looked::Told(answer) if answer.can_start || answer.is_finished => Word::Ready,
+        Looked::Told(answer) if answer.is_ready() => Word::Ready,
         Looked::Told(_) => Word::NotYet,
         Looked::Refused(_) => Word::Refused,
         Looked::Unanswered => Word::Silence,

@@ -9,21 +9,34 @@ use std::{fs, io, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use tasuki_proto::{
-    id::{LoopId, RoleId, TokenId, WorkspaceId},
+    id::{TokenId, WorkspaceId},
     limits::ID_BYTES_MAX,
+    mail::MessageType,
+};
+
+use crate::{
+    mcp::question::{Question, What},
+    role::mail::MailFilter,
 };
 
 /// How long a task can be asked about, in milliseconds: a working day and the night after it.
 pub(super) const TTL_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// An id in characters: three names at their limit, and what is fixed.
-pub(super) const TASK_ID_CHARS_MAX: usize = (FIXED_BYTES + 3 * (1 + ID_BYTES_MAX)).div_ceil(3) * 4;
+/// An id in characters: three names at their limit, a type of mail, and what is fixed.
+pub(super) const TASK_ID_CHARS_MAX: usize =
+    (FIXED_BYTES + 3 * (1 + ID_BYTES_MAX) + 1 + TYPE_BYTES_MAX).div_ceil(3) * 4;
 
 /// Version, times, nonce and seal.
 const FIXED_BYTES: usize = 1 + 8 + 8 + NONCE_BYTES + SEAL_BYTES;
 const SEAL_BYTES: usize = blake3::OUT_LEN;
 const NONCE_BYTES: usize = 8;
-const VERSION: u8 = 1;
+
+/// The longest type of mail, `URGENT`.
+const TYPE_BYTES_MAX: usize = 6;
+
+/// What is asked is what the version says.
+const OF_A_TURN: u8 = 1;
+const OF_MAIL: u8 = 2;
 
 /// Where the key is kept, in the node's data directory.
 const FILE: &str = "task-key";
@@ -99,26 +112,34 @@ fn keep(path: &Path, key: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What a task stands for: "is it this role's turn in this loop", asked at one time.
+/// What a task stands for: a question, asked at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
-    pub role: RoleId,
+    pub question: Question,
     /// Which of the agents that may play the role; empty: it did not say.
     pub instance: String,
-    pub loop_id: LoopId,
     /// In milliseconds since the Unix epoch. Of two tasks the later one counts.
     pub created_ms: u64,
-    /// When the wait is over though the turn did not come; 0: it is not.
+    /// When the wait is over though nothing came; 0: it is not.
     pub until_ms: u64,
 }
 
 impl Asked {
     pub(super) fn seal(&self, key: &TaskKey, nonce: [u8; NONCE_BYTES]) -> String {
-        let mut bytes = vec![VERSION];
+        let (version, about) = match &self.question.what {
+            What::Turn(loop_id) => (OF_A_TURN, vec![loop_id.as_str()]),
+            What::Mail(MailFilter { kind, sender }) => {
+                let kind = kind.map_or("", MessageType::as_str);
+                let sender = sender.as_ref().map_or("", |it| it.as_str());
+                (OF_MAIL, vec![kind, sender])
+            }
+        };
+        let mut bytes = vec![version];
         bytes.extend(self.created_ms.to_le_bytes());
         bytes.extend(self.until_ms.to_le_bytes());
         bytes.extend(nonce);
-        for name in [self.role.as_str(), &self.instance, self.loop_id.as_str()] {
+        let who = [self.question.role.as_str(), &self.instance];
+        for name in who.into_iter().chain(about) {
             let length = u8::try_from(name.len()).expect("a name is at most ID_BYTES_MAX long");
             bytes.push(length);
             bytes.extend(name.as_bytes());
@@ -142,9 +163,6 @@ impl Asked {
             return None;
         }
         let (version, said) = said.split_first()?;
-        if *version != VERSION {
-            return None;
-        }
         let (created_ms, said) = said.split_first_chunk()?;
         let (until_ms, said) = said.split_first_chunk()?;
         let (_nonce, mut said) = said.split_first_chunk::<NONCE_BYTES>()?;
@@ -154,10 +172,21 @@ impl Asked {
             said = rest;
             str::from_utf8(name).ok()
         };
+        let role = name()?.parse().ok()?;
+        let instance = name()?.to_owned();
+        let what = match *version {
+            OF_A_TURN => What::Turn(name()?.parse().ok()?),
+            OF_MAIL => {
+                let kind = Some(name()?).filter(|it| !it.is_empty());
+                let sender = Some(name()?).filter(|it| !it.is_empty());
+                let kind = kind.map(str::parse).transpose().ok()?;
+                What::Mail(MailFilter { kind, sender: sender.map(str::parse).transpose().ok()? })
+            }
+            _ => return None,
+        };
         let it = Self {
-            role: name()?.parse().ok()?,
-            instance: name()?.to_owned(),
-            loop_id: name()?.parse().ok()?,
+            question: Question { role, what },
+            instance,
             created_ms: u64::from_le_bytes(*created_ms),
             until_ms: u64::from_le_bytes(*until_ms),
         };
@@ -171,12 +200,19 @@ mod tests {
 
     fn asked() -> Asked {
         Asked {
-            role: "B".parse().unwrap(),
+            question: question("B", What::Turn("main".parse().unwrap())),
             instance: "claude-1".to_owned(),
-            loop_id: "main".parse().unwrap(),
             created_ms: 1_000,
             until_ms: 0,
         }
+    }
+
+    fn question(role: &str, what: What) -> Question {
+        Question { role: role.parse().unwrap(), what }
+    }
+
+    fn mail(kind: &str, sender: &str) -> What {
+        What::Mail(MailFilter { kind: kind.parse().ok(), sender: sender.parse().ok() })
     }
 
     #[test]
@@ -186,12 +222,19 @@ mod tests {
         for it in [
             asked(),
             Asked { instance: String::new(), until_ms: 7, ..asked() },
+            Asked { question: question("B", mail("", "")), ..asked() },
+            Asked { question: question("B", mail("", "A")), ..asked() },
+            Asked { question: question("B", mail("BR", "")), ..asked() },
             Asked {
-                role: longest.parse().unwrap(),
+                question: question(&longest, What::Turn(longest.parse().unwrap())),
                 instance: longest.clone(),
-                loop_id: longest.parse().unwrap(),
                 created_ms: u64::MAX - TTL_MS,
                 until_ms: u64::MAX,
+            },
+            Asked {
+                question: question(&longest, mail("URGENT", &longest)),
+                instance: longest.clone(),
+                ..asked()
             },
         ] {
             let id = it.seal(&key, [7; 8]);
@@ -255,10 +298,20 @@ mod tests {
         let id = asked().seal(&key, [7; 8]);
         let mut bytes = URL_SAFE_NO_PAD.decode(&id).unwrap();
         bytes.truncate(bytes.len() - SEAL_BYTES);
-        bytes[0] = VERSION + 1;
+        bytes[0] = OF_MAIL + 1;
         let seal = blake3::keyed_hash(&key.0, &bytes);
         bytes.extend(seal.as_bytes());
         assert_eq!(Asked::open(&key, &URL_SAFE_NO_PAD.encode(bytes), 1_000), None);
+    }
+
+    /// What an older node sealed opens after it was replaced.
+    #[test]
+    fn an_id_of_a_turn_has_the_same_bytes_as_ever() {
+        let id = asked().seal(&TaskKey([7; blake3::KEY_LEN]), [7; 8]);
+        let bytes = URL_SAFE_NO_PAD.decode(id).unwrap();
+        let said = &bytes[..bytes.len() - SEAL_BYTES];
+        let times = [&[1, 0xe8, 3, 0, 0, 0, 0, 0, 0][..], &[0; 8], &[7; 8]].concat();
+        assert_eq!(said, [&times[..], b"\x01B\x08claude-1\x04main"].concat());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Waits that stay parked at the broker for as long as the tasks that stand for them are polled.
 //!
 //! They show everybody that a role waits, and spare the broker a question at each poll: while one
-//! is not answered, the turn has not come. What it was answered is not kept; whoever asks next
+//! is not answered, what is waited for has not come. What it was answered is not kept; whoever asks next
 //! asks the broker, whose word may be another by then.
 
 use std::{
@@ -14,8 +14,11 @@ use tasuki_proto::limits::HOLD_MS_MAX;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{POLL_INTERVAL_MS, memory::Question};
-use crate::{mcp::instances::Playing, role::Actions};
+use super::POLL_INTERVAL_MS;
+use crate::mcp::{
+    instances::Playing,
+    question::{Asking, Question},
+};
 
 /// Waits parked at once; a task beyond them asks the broker at each poll. Well below what the
 /// node's one stream to the broker carries, so that those questions have room.
@@ -56,14 +59,9 @@ impl Waits {
     }
 
     /// Parks a wait unless one is parked. It supersedes any other of its question.
-    pub(super) fn park(
-        &self,
-        question: &Question,
-        actions: Arc<dyn Actions>,
-        playing: Playing,
-        stopping: CancellationToken,
-    ) {
-        if self.is_parked(question) {
+    pub(super) fn park(&self, asking: Asking, playing: Playing, stopping: CancellationToken) {
+        let question = asking.question();
+        if self.is_parked(&question) {
             return;
         }
         let mut parked = self.parked();
@@ -74,16 +72,16 @@ impl Waits {
             return;
         }
         let polled = Arc::new(Mutex::new(Instant::now()));
-        let (loop_id, heard) = (question.loop_id.clone(), Arc::clone(&polled));
+        let heard = Arc::clone(&polled);
         let wait = tokio::spawn(async move {
             tokio::select! {
-                _answer = actions.await_turn(&loop_id, Duration::from_millis(HOLD_MS_MAX)) => {}
+                _answer = asking.ask(Duration::from_millis(HOLD_MS_MAX)) => {}
                 () = playing.lost() => {}
                 () = silence(&heard) => {}
                 () = stopping.cancelled() => {}
             }
         });
-        parked.insert(question.clone(), Parked { polled, wait });
+        parked.insert(question, Parked { polled, wait });
     }
 
     /// Ends the wait of a question that nobody asks any more.

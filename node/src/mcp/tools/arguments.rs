@@ -38,6 +38,39 @@ impl<'a> Arguments<'a> {
         Ok(Some(name).filter(|name| !name.is_empty()))
     }
 
+    /// Any number of names: a list, or names with commas between them, as one text.
+    pub(super) fn names(self, field: &str) -> Result<Vec<String>, Refusal> {
+        let name = |value: &Value| match value {
+            Value::String(text) => Ok(text.trim().to_owned()),
+            Value::Number(number) => Ok(number.to_string()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+                Err(misfit(field, "a name or a list of names", value))
+            }
+        };
+        let names = match self.get(field) {
+            None => Vec::new(),
+            Some(Value::Array(items)) => items.iter().map(name).collect::<Result<_, _>>()?,
+            Some(Value::String(text)) if text.trim_start().starts_with('[') => {
+                let items: Result<Vec<Value>, _> = serde_json::from_str(text);
+                match items {
+                    Ok(items) => items.iter().map(name).collect::<Result<_, _>>()?,
+                    Err(_) => {
+                        return Err(misfit(field, "a name or a list of names", &text[..].into()));
+                    }
+                }
+            }
+            Some(Value::String(text)) => text.split(',').map(|it| it.trim().to_owned()).collect(),
+            Some(other) => vec![name(other)?],
+        };
+        let mut unique = Vec::new();
+        for name in names {
+            if !name.is_empty() && !unique.contains(&name) {
+                unique.push(name);
+            }
+        }
+        Ok(unique)
+    }
+
     pub(super) fn id<T: FromStr<Err = InvalidId>>(self, field: &str) -> Result<Option<T>, Refusal> {
         self.name(field)?
             .map(|name| {
@@ -142,7 +175,7 @@ fn misfit(field: &str, expected: &str, got: &Value) -> Refusal {
     invalid(field, &format_args!("must be {expected}, not {shown}"))
 }
 
-fn invalid(field: &str, why: &dyn fmt::Display) -> Refusal {
+pub(super) fn invalid(field: &str, why: &dyn fmt::Display) -> Refusal {
     Refusal {
         reason: Reason::InvalidArgument,
         message: format!("`{field}` {why}. Nothing happened; call again with it put right."),

@@ -5,8 +5,10 @@
 //! for refusals too, which would hide them from the model.
 
 mod arguments;
+mod mail;
 mod result;
 mod turn_loop;
+mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,8 +33,9 @@ use crate::{
 };
 
 pub(super) use self::{
+    mail::{SET as MAIL, arrived},
     result::refused,
-    turn_loop::{HANDOVER_WORK, Looked, SET as LOOP, Status, awaited, look},
+    turn_loop::{HANDOVER_WORK, SET as LOOP, Status, awaited},
 };
 
 /// What is known of a tool besides what clients are told.
@@ -43,12 +46,24 @@ struct Row {
     is_core: bool,
 }
 
-/// Every tool, by name. A toolset that is not here has none yet.
-const ROWS: &[Row] = &[
+/// The tools of the loop, by name.
+const OF_THE_LOOP: [Row; 3] = [
     Row { name: turn_loop::AWAIT_MY_TURN, set: turn_loop::SET, is_core: true },
     Row { name: HANDOVER_WORK, set: turn_loop::SET, is_core: true },
     Row { name: turn_loop::LOOP_STATUS, set: turn_loop::SET, is_core: true },
 ];
+
+/// Every tool. A toolset that is not here has none yet.
+fn rows() -> impl Iterator<Item = &'static Row> {
+    OF_THE_LOOP.iter().chain(&mail::ROWS)
+}
+
+/// The same as clients are told of them.
+fn tools(role_is_required: bool) -> Vec<Tool> {
+    let mut tools = turn_loop::tools(role_is_required);
+    tools.extend(mail::tools());
+    tools
+}
 
 /// One call, with what the transport knows about it.
 pub(super) struct Call<'a> {
@@ -58,6 +73,8 @@ pub(super) struct Call<'a> {
     pub client: Option<Implementation>,
     /// Which agent calls, of those that may play the role.
     pub who: Instance,
+    /// The only role that its token is for.
+    pub only: Option<&'a RoleId>,
     /// From the address or a header.
     pub hold: Option<Duration>,
     /// The client takes a task for an answer, and is woken when it ends.
@@ -163,7 +180,9 @@ pub(super) fn label(client: Option<&Implementation>) -> String {
 
 /// The names of all tools, in the order of the alphabet.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().map(|row| row.name)
+    let mut names: Vec<&str> = rows().map(|row| row.name).collect();
+    names.sort_unstable();
+    names.into_iter()
 }
 
 /// The same with the instance it says it is.
@@ -177,15 +196,20 @@ pub(super) fn label_as(client: Option<&Implementation>, who: &Instance) -> Strin
 /// The tools of an address, by name. Where the address names the role, the parameter that
 /// repeats it is optional.
 pub(super) fn list(host: &Host, scope: &Scope) -> Vec<Tool> {
-    listed(ROWS, &scope.toolsets(host), turn_loop::tools(matches!(scope, Scope::All)))
+    listed(rows(), &scope.toolsets(host), tools(matches!(scope, Scope::All)))
 }
 
 /// Of `tools` those that belong to a chosen set, and to its core unless all of it was chosen.
-fn listed(rows: &[Row], choices: &[ToolsetChoice], mut tools: Vec<Tool>) -> Vec<Tool> {
-    let is_listed = |row: &Row| {
+fn listed<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    choices: &[ToolsetChoice],
+    mut tools: Vec<Tool>,
+) -> Vec<Tool> {
+    let is_listed = |row: &&Row| {
         choices.iter().any(|choice| choice.set == row.set && (choice.is_full || row.is_core))
     };
-    tools.retain(|tool| rows.iter().any(|row| row.name == tool.name && is_listed(row)));
+    let names: Vec<&str> = rows.filter(is_listed).map(|row| row.name).collect();
+    tools.retain(|tool| names.contains(&tool.name.as_ref()));
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
 }
@@ -193,7 +217,7 @@ fn listed(rows: &[Row], choices: &[ToolsetChoice], mut tools: Vec<Tool>) -> Vec<
 /// How many tokens a model reads for the tools that a role with these toolsets is shown: their
 /// JSON as it is sent, in the vocabulary `cl100k_base`. Every model counts a little differently.
 pub fn tokens(choices: &[ToolsetChoice]) -> usize {
-    let tools = listed(ROWS, choices, turn_loop::tools(false));
+    let tools = listed(rows(), choices, tools(false));
     if tools.is_empty() {
         return 0;
     }
@@ -220,7 +244,7 @@ fn may_use(host: &Host, role: &RoleId, set: &str) -> Result<(), Refusal> {
 
 /// `None`: there is no tool of this name.
 pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse> {
-    let row = ROWS.iter().find(|row| row.name == name)?;
+    let row = rows().find(|row| row.name == name)?;
     if let Scope::One(actions) = call.scope
         && !call.host.has_set(actions.role(), row.set)
     {
@@ -235,7 +259,11 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
         },
         HANDOVER_WORK => turn_loop::handover_work(&call, arguments).await,
         turn_loop::LOOP_STATUS => turn_loop::loop_status(&call, arguments).await,
-        _ => return None,
+        _ => {
+            let done = mail::call(name, &call, arguments).await?;
+            let refused = |refusal| CallToolResponse::Complete(refused(&refusal));
+            return Some(done.unwrap_or_else(refused));
+        }
     };
     let result = done.unwrap_or_else(|refusal| refused(&refusal));
     Some(CallToolResponse::Complete(result))
@@ -271,7 +299,7 @@ mod tests {
                 choices.iter().map(|choice| choice.parse().expect("a toolset")).collect();
             let tools =
                 rows.iter().map(|row| Tool::new(row.name, "", schema(serde_json::json!({}), &[])));
-            let listed = listed(&rows, &choices, tools.collect());
+            let listed = listed(rows.iter(), &choices, tools.collect());
             listed.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(names(&[]), "");
@@ -285,7 +313,7 @@ mod tests {
     #[test]
     fn every_tool_has_its_row_and_every_row_its_tool() {
         let rows: Vec<&str> = names().collect();
-        let tools = turn_loop::tools(true);
+        let tools = tools(true);
         let mut told: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
         told.sort_unstable();
         assert_eq!(rows, told);
@@ -299,5 +327,14 @@ mod tests {
         let told = of("loop:full");
         assert!((100..=TOKENS_MAX).contains(&told), "{told}");
         assert_eq!(of("runs"), 0);
+    }
+
+    #[test]
+    fn mail_costs_a_model_little() {
+        const TOKENS_MAX: usize = 2_000;
+        let of = |choice: &str| tokens(&[choice.parse().expect("a toolset")]);
+        let (core, full) = (of("mail"), of("mail:full"));
+        assert!((500..=TOKENS_MAX).contains(&core), "{core}");
+        assert!((core + 100..=TOKENS_MAX + 1_000).contains(&full), "{full}");
     }
 }

@@ -22,6 +22,11 @@ pub(super) fn shown(facts: &impl Serialize) -> CallToolResult {
     said(text, structured)
 }
 
+/// Something besides the answer that a model should read.
+pub(super) fn add(result: &mut CallToolResult, text: impl Into<String>) {
+    result.content.push(ContentBlock::text(text.into()));
+}
+
 /// A refusal is something to read and act on, so it is a result, not a protocol error.
 pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
     let mut result = CallToolResult::error(vec![ContentBlock::text(refusal.message.clone())]);

@@ -5,18 +5,9 @@
 
 mod answer;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
-
-use rmcp::model::{
-    CallToolResponse, CallToolResult, ProgressNotificationParam, Tool, ToolAnnotations,
-};
+use rmcp::model::{CallToolResponse, CallToolResult, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use tasuki_proto::{
-    id::{LoopId, Turn},
-    reason::Reason,
-    wire,
-};
-use tokio_util::sync::CancellationToken;
+use tasuki_proto::{id::Turn, wire};
 
 use self::answer::Awaited;
 pub(in crate::mcp) use self::answer::Status;
@@ -25,12 +16,12 @@ use super::{
     arguments::{Arguments, missing},
     result::{said, shown},
     schema,
+    waiting::wait,
 };
 use crate::{
     mcp::{
-        hold::{Ask, hold},
         intent,
-        transport::handed::Mark,
+        question::{About, Asking},
     },
     role::{Actions, HandOver, Refusal},
 };
@@ -41,18 +32,6 @@ pub(in crate::mcp) const SET: &str = "loop";
 pub(super) const AWAIT_MY_TURN: &str = "await_my_turn";
 pub(in crate::mcp) const HANDOVER_WORK: &str = "handover_work";
 pub(super) const LOOP_STATUS: &str = "loop_status";
-
-/// Between two signs of life during a wait, in milliseconds: a third of the shortest silence
-/// that a client takes for death.
-const PROGRESS_MS: u64 = 10_000;
-
-/// Before the first of them, in milliseconds: it opens the response, but an answer that is
-/// there at once needs none.
-const PROGRESS_FIRST_MS: u64 = 200;
-
-/// How long an answer may be overdue, in milliseconds, before the wait ends without it: longer
-/// than it takes to find out that the broker is away, and before the client's own limit.
-const OVERDUE_MS: u64 = 4_000;
 
 pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
     let role = |what: &str| json!({ "type": "string", "description": what });
@@ -145,145 +124,12 @@ pub(super) async fn await_my_turn(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
     let (actions, playing) = call.player(arguments, "agent_id", SET)?;
-    let loop_id = arguments.loop_id()?;
-    let client = call.client.as_ref();
-    let asked = arguments.seconds("timeout_sec")?;
-    let hold = hold(&Ask {
-        client: client.map_or(("", ""), |client| (&client.name, &client.version)),
-        transport: call.transport,
-        wants_progress: call.context.meta.get_progress_token().is_some(),
-        learnt: client.and_then(|client| call.host.learning.hold(client)),
-        configured: call.hold,
-        asked,
-    });
-    let _present = actions.connected(&call.client_label());
-    if call.takes_tasks && !hold.is_zero() {
-        match look(&*actions, &loop_id, &call.host.stopping).await {
-            Looked::Told(answer) if answer.can_start || answer.is_finished => {
-                call.host.tasks.supersede(&*actions, &loop_id);
-                return Ok(CallToolResponse::Complete(given(call, &actions, loop_id, &answer)));
-            }
-            Looked::Told(_) | Looked::Unanswered => {
-                let task = call.host.tasks.create(call, &actions, playing, &loop_id, asked);
-                return task.map(CallToolResponse::Task).map_err(|why| Refusal {
-                    reason: Reason::Unavailable,
-                    message: format!("The system gives no random bytes ({why}). Call again."),
-                });
-            }
-            Looked::Refused(refusal) => return Err(refusal),
-        }
-    }
-    if !hold.is_zero() {
-        call.host.tasks.supersede(&*actions, &loop_id);
-    }
-    let held = call.hold_for(hold);
-    let answer = tokio::select! {
-        biased;
-        () = playing.lost() => Ok(lost(loop_id.as_str())),
-        answer = actions.await_turn(&loop_id, hold) => answer,
-        () = call.host.stopping.cancelled() => Ok(still_waiting(loop_id.as_str())),
-        () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => {
-            Ok(still_waiting(loop_id.as_str()))
-        }
-        () = abandoned(call) => Ok(still_waiting(loop_id.as_str())),
-        never = signs_of_life(call) => match never {},
-    };
-    held.answered();
-    Ok(CallToolResponse::Complete(given(call, &actions, loop_id, &answer?)))
-}
-
-/// The answer as a result; a turn it gives is handed once it is written.
-fn given(
-    call: &Call<'_>,
-    actions: &Arc<dyn Actions>,
-    loop_id: LoopId,
-    answer: &wire::TurnAnswer,
-) -> CallToolResult {
-    if answer.can_start
-        && let Some(probe) = &call.probe
-    {
-        let turn = Turn::from(answer.turn);
-        probe.when_written(Mark { actions: Arc::clone(actions), loop_id, turn });
-    }
-    awaited(&**actions, answer)
+    let asking = Asking { actions, about: About::Turn(arguments.loop_id()?) };
+    wait(call, playing, asking, arguments.seconds("timeout_sec")?).await
 }
 
 pub(in crate::mcp) fn awaited(actions: &dyn Actions, answer: &wire::TurnAnswer) -> CallToolResult {
     shown(&Awaited::new(actions.role(), answer))
-}
-
-/// What was found out without waiting.
-#[derive(Debug)]
-pub(in crate::mcp) enum Looked {
-    Told(Box<wire::TurnAnswer>),
-    Refused(Refusal),
-    /// The broker said nothing, or not for now.
-    Unanswered,
-}
-
-/// Asks whose turn it is, for as long as the broker is worth waiting for.
-pub(in crate::mcp) async fn look(
-    actions: &dyn Actions,
-    loop_id: &LoopId,
-    stopping: &CancellationToken,
-) -> Looked {
-    let answer = tokio::select! {
-        biased;
-        answer = actions.await_turn(loop_id, Duration::ZERO) => answer,
-        () = stopping.cancelled() => return Looked::Unanswered,
-        () = tokio::time::sleep(Duration::from_millis(OVERDUE_MS)) => return Looked::Unanswered,
-    };
-    match answer {
-        Ok(answer) => Looked::Told(Box::new(answer)),
-        Err(refusal) if is_silence(refusal.reason) => Looked::Unanswered,
-        Err(refusal) => Looked::Refused(refusal),
-    }
-}
-
-/// Whether a refusal says nothing about the question, only that it got no answer for now.
-fn is_silence(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::Unavailable | Reason::Overloaded | Reason::OutcomeUnknown | Reason::StaleEpoch
-    )
-}
-
-fn still_waiting(loop_id: &str) -> wire::TurnAnswer {
-    wire::TurnAnswer { still_waiting: true, r#loop: loop_id.to_owned(), ..Default::default() }
-}
-
-/// Another agent plays the role by now.
-fn lost(loop_id: &str) -> wire::TurnAnswer {
-    wire::TurnAnswer { superseded: true, r#loop: loop_id.to_owned(), ..Default::default() }
-}
-
-/// Resolves when nobody hears the answer any more and nobody came back for it: a session outlives
-/// its streams, so its calls go on when their client is gone.
-async fn abandoned(call: &Call<'_>) {
-    match &call.probe {
-        Some(probe) => probe.is_cut().await,
-        None => std::future::pending().await,
-    }
-    tokio::time::sleep(call.host.resume_within).await;
-}
-
-/// Progress for as long as it is polled.
-async fn signs_of_life(call: &Call<'_>) -> Infallible {
-    let Some(token) = call.context.meta.get_progress_token() else {
-        return std::future::pending().await;
-    };
-    tokio::time::sleep(Duration::from_millis(PROGRESS_FIRST_MS)).await;
-    let mut count = 0.0;
-    loop {
-        count += 1.0;
-        let sign = ProgressNotificationParam::new(token.clone(), count)
-            .with_message("waiting for the turn");
-        if call.context.peer.notify_progress(sign).await.is_err() {
-            // The stream is gone but a session outlives it: the wait itself goes on.
-            return std::future::pending().await;
-        }
-        tokio::time::sleep(Duration::from_millis(PROGRESS_MS)).await;
-    }
 }
 
 pub(super) async fn handover_work(

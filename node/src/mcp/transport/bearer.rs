@@ -79,7 +79,7 @@ impl Bearer {
     }
 
     /// The only role it is for; `None`: all of the node's.
-    pub(super) const fn role(&self) -> Option<&RoleId> {
+    pub(in crate::mcp) const fn role(&self) -> Option<&RoleId> {
         match &self.bearing {
             Bearing::Node => None,
             Bearing::Role(role) => Some(role),

@@ -1,5 +1,5 @@
 //! Knows when an answer was written to the agent's connection, and only then reports the turn it
-//! gave as handed.
+//! gave as handed, or the mail it showed.
 //!
 //! Each request carries a [`Probe`]. The tool leaves in it what becomes true once its answer is
 //! written; the transport fires it when the answer left for the socket, and drops it when the
@@ -21,24 +21,48 @@ use rmcp::{
     model::{ClientNotification, GetExtensions, JsonRpcMessage, RequestId},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
 };
-use tasuki_proto::id::{LoopId, Turn};
+use tasuki_proto::{
+    id::{LoopId, Turn},
+    mail::MessageId,
+    wire::MailMark,
+};
 use tokio_util::{
     sync::CancellationToken,
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
-use crate::mcp::hold::Held;
-use crate::role::Actions;
+use crate::{
+    mcp::hold::Held,
+    role::{Actions, mail::Mail},
+};
 
 /// Requests of one connection that are not answered yet; more are refused.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// A turn that an answer gives.
+/// What an answer gives.
 #[derive(Debug)]
-pub(in crate::mcp) struct Mark {
-    pub actions: Arc<dyn Actions>,
-    pub loop_id: LoopId,
-    pub turn: Turn,
+pub(in crate::mcp) enum Mark {
+    Turn {
+        actions: Arc<dyn Actions>,
+        loop_id: LoopId,
+        turn: Turn,
+    },
+    /// Entries of a thread up to `through`, of which their role learns so much.
+    Mail {
+        mail: Arc<dyn Mail>,
+        message: MessageId,
+        through: u32,
+        mark: MailMark,
+    },
+}
+
+impl Mark {
+    fn tell(self) {
+        match self {
+            Self::Turn { actions, loop_id, turn } => actions.mark_handed(&loop_id, turn),
+            Self::Mail { mail, message, through, mark } => mail.mark_mail(message, through, mark),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -70,7 +94,7 @@ impl Probe {
     }
 
     pub(in crate::mcp) fn when_written(&self, mark: Mark) {
-        self.then(move || mark.actions.mark_handed(&mark.loop_id, mark.turn));
+        self.then(move || mark.tell());
     }
 
     /// Does something short once the answer is written.

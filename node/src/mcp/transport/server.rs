@@ -50,7 +50,8 @@ use crate::{
     agent_tokens::AgentTokens,
     clock::Clock,
     config::ToolsetChoice,
-    role::{Actions, Overview},
+    mail_directories::Directories,
+    role::{Actions, Overview, mail::Mail},
 };
 
 /// A request's body, in bytes: two texts of a handover at their limit, escaped, with room.
@@ -87,6 +88,12 @@ pub struct Settings {
     pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
     /// Where loops are looked at for resources; `None`: there are none.
     pub overview: Option<Arc<dyn Overview>>,
+    /// The mailboxes of roles; one that is not here gets no tools for mail.
+    pub mail: BTreeMap<RoleId, Arc<dyn Mail>>,
+    /// Names that stand for several receivers of mail.
+    pub groups: BTreeMap<String, Vec<RoleId>>,
+    /// Where mailboxes belong on disk.
+    pub directories: Directories,
     /// What seals the ids of tasks; `None`: they end with this server.
     pub task_key: Option<TaskKey>,
     /// How long a session's wait goes on after its stream broke, for its client to come back.
@@ -107,6 +114,9 @@ impl Default for Settings {
             hold: None,
             toolsets: BTreeMap::new(),
             overview: None,
+            mail: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            directories: Directories::default(),
             task_key: None,
             resume_within: Duration::from_millis(RESUME_MS_MAX),
             clock: Clock::default(),

@@ -1,0 +1,219 @@
+//! What a role can wait for, whoever waits: a call that is held, or a task that is polled.
+//!
+//! A wait shows state and may show it again. What it showed counts as handed only once it is
+//! written, which is why an answer and its receipt are made in one place, here.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::model::CallToolResult;
+use tasuki_proto::{
+    id::{LoopId, RoleId, Turn},
+    mail::MessageId,
+    reason::Reason,
+    wire::{self, MailMark, mail_answer::Standing},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    tools::{arrived, awaited},
+    transport::handed::{Mark, Probe},
+};
+use crate::role::{
+    Actions, Refusal,
+    mail::{Mail, MailFilter},
+};
+
+/// How long an answer may be overdue, in milliseconds, before the wait ends without it: longer
+/// than it takes to find out that the broker is away, and before the client's own limit.
+pub(super) const OVERDUE_MS: u64 = 4_000;
+
+/// One question of one role. Of its waits the newest counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Question {
+    pub role: RoleId,
+    pub what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    /// "Is it my turn in this loop?"
+    Turn(LoopId),
+    /// "Is there mail of this kind?"
+    Mail(MailFilter),
+}
+
+/// A question, and whom to ask.
+#[derive(Debug, Clone)]
+pub(super) struct Asking {
+    pub actions: Arc<dyn Actions>,
+    pub about: About,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum About {
+    Turn(LoopId),
+    Mail { mail: Arc<dyn Mail>, filter: MailFilter },
+}
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    Turn(Box<wire::TurnAnswer>),
+    Mail(Box<wire::MailAnswer>),
+}
+
+/// What was found out without waiting.
+#[derive(Debug)]
+pub(super) enum Looked {
+    Told(Answer),
+    Refused(Refusal),
+    /// The broker said nothing, or not for now.
+    Unanswered,
+}
+
+/// The fixed words of a wait: nothing that anybody wrote is among them.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub progress: &'static str,
+    pub waiting: &'static str,
+    /// Clients wake their agent for this too; it must not call again, which would cancel the newer.
+    pub superseded: &'static str,
+}
+
+impl Asking {
+    pub(super) fn question(&self) -> Question {
+        let what = match &self.about {
+            About::Turn(loop_id) => What::Turn(loop_id.clone()),
+            About::Mail { filter, .. } => What::Mail(filter.clone()),
+        };
+        Question { role: self.actions.role().clone(), what }
+    }
+
+    pub(super) async fn ask(&self, hold: Duration) -> Result<Answer, Refusal> {
+        match &self.about {
+            About::Turn(loop_id) => {
+                let answer = self.actions.await_turn(loop_id, hold).await?;
+                Ok(Answer::Turn(Box::new(answer)))
+            }
+            About::Mail { mail, filter } => {
+                let answer = mail.await_mail(filter, hold).await?;
+                Ok(Answer::Mail(Box::new(answer)))
+            }
+        }
+    }
+
+    /// Asks without waiting, for as long as the broker is worth waiting for.
+    pub(super) async fn look(&self, stopping: &CancellationToken) -> Looked {
+        let answer = tokio::select! {
+            biased;
+            answer = self.ask(Duration::ZERO) => answer,
+            () = stopping.cancelled() => return Looked::Unanswered,
+            () = tokio::time::sleep(Duration::from_millis(OVERDUE_MS)) => return Looked::Unanswered,
+        };
+        match answer {
+            Ok(answer) => Looked::Told(answer),
+            Err(refusal) if is_silence(refusal.reason) => Looked::Unanswered,
+            Err(refusal) => Looked::Refused(refusal),
+        }
+    }
+
+    /// The hold is over, and nothing is known.
+    pub(super) fn still_waiting(&self) -> Answer {
+        match &self.about {
+            About::Turn(loop_id) => Answer::Turn(Box::new(wire::TurnAnswer {
+                still_waiting: true,
+                r#loop: loop_id.to_string(),
+                ..Default::default()
+            })),
+            About::Mail { .. } => mail_answer(Standing::StillWaiting),
+        }
+    }
+
+    /// Another agent plays the role by now.
+    pub(super) fn lost(&self) -> Answer {
+        match &self.about {
+            About::Turn(loop_id) => Answer::Turn(Box::new(wire::TurnAnswer {
+                superseded: true,
+                r#loop: loop_id.to_string(),
+                ..Default::default()
+            })),
+            About::Mail { .. } => mail_answer(Standing::Superseded),
+        }
+    }
+
+    /// A task's time is over, and the broker says nothing.
+    pub(super) fn unanswered(&self) -> Answer {
+        match &self.about {
+            About::Turn(_) => Answer::Turn(Box::default()),
+            About::Mail { .. } => mail_answer(Standing::StillWaiting),
+        }
+    }
+
+    /// The answer as a result; what it gives is handed once it is written.
+    pub(super) fn given(&self, answer: &Answer, probe: Option<&Probe>) -> CallToolResult {
+        if let Some(probe) = probe
+            && let Some(mark) = self.mark(answer)
+        {
+            probe.when_written(mark);
+        }
+        match answer {
+            Answer::Turn(answer) => awaited(&*self.actions, answer),
+            Answer::Mail(answer) => arrived(self.actions.role(), answer),
+        }
+    }
+
+    fn mark(&self, answer: &Answer) -> Option<Mark> {
+        match (&self.about, answer) {
+            (About::Turn(loop_id), Answer::Turn(answer)) if answer.can_start => {
+                let (actions, loop_id) = (Arc::clone(&self.actions), loop_id.clone());
+                Some(Mark::Turn { actions, loop_id, turn: Turn::from(answer.turn) })
+            }
+            (About::Mail { mail, .. }, Answer::Mail(answer)) => {
+                let message: MessageId = answer.thread.as_ref()?.message_id.parse().ok()?;
+                let through = answer.entries.last()?.number;
+                let (mail, mark) = (Arc::clone(mail), MailMark::Handed);
+                Some(Mark::Mail { mail, message, through, mark })
+            }
+            (About::Turn(_), Answer::Turn(_) | Answer::Mail(_))
+            | (About::Mail { .. }, Answer::Turn(_)) => None,
+        }
+    }
+
+    pub(super) const fn words(&self) -> &'static Words {
+        match self.about {
+            About::Turn(_) => &Words {
+                progress: "waiting for the turn",
+                waiting: "Waiting for the turn.",
+                superseded: "A newer await_my_turn of this role took the place of this one. There \
+                             is nothing to do.",
+            },
+            About::Mail { .. } => &Words {
+                progress: "waiting for mail",
+                waiting: "Waiting for mail.",
+                superseded: "A newer filebox_wait_for_message of this role took the place of this \
+                             one. There is nothing to do.",
+            },
+        }
+    }
+}
+
+impl Answer {
+    /// Whether it is what was waited for.
+    pub(super) fn is_ready(&self) -> bool {
+        match self {
+            Self::Turn(answer) => answer.can_start || answer.is_finished,
+            Self::Mail(answer) => answer.standing() == Standing::Mail,
+        }
+    }
+}
+
+fn mail_answer(standing: Standing) -> Answer {
+    Answer::Mail(Box::new(wire::MailAnswer { standing: standing.into(), ..Default::default() }))
+}
+
+/// Whether a refusal says nothing about the question, only that it got no answer for now.
+fn is_silence(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Unavailable | Reason::Overloaded | Reason::OutcomeUnknown | Reason::StaleEpoch
+    )
+}

@@ -1,0 +1,174 @@
+//! Whose mailbox a call is about, and what every answer about it may add.
+
+use std::sync::Arc;
+
+use rmcp::model::CallToolResult;
+use serde_json::{Value, json};
+use tasuki_proto::{
+    id::RoleId,
+    limits::ID_BYTES_MAX,
+    mail::{MessageName, NoMessageName},
+    reason::Reason,
+    visible::is_visible,
+};
+
+use super::{
+    super::{
+        Call,
+        arguments::{Arguments, invalid, missing},
+        label,
+        result::{add, refused},
+    },
+    list::SET,
+};
+use crate::{
+    mcp::{host::Scope, instances::Playing},
+    role::{Actions, Refusal, mail::Mail},
+};
+
+/// The parameter that says who calls.
+const RUN_AS: &str = "runAs";
+
+/// A role, by whose agent a tool was called.
+pub(super) struct Caller {
+    pub actions: Arc<dyn Actions>,
+    pub mail: Arc<dyn Mail>,
+}
+
+impl Caller {
+    /// Of a call that acts or waits: only the agent that plays the role may.
+    pub(super) fn player(
+        call: &Call<'_>,
+        arguments: Arguments<'_>,
+    ) -> Result<(Self, Playing), Refusal> {
+        let it = Self::of(call, arguments)?;
+        let client = label(call.client.as_ref());
+        let playing = call.host.instances.enter(it.role(), &call.who, &client)?;
+        it.actions.called(&call.client_label());
+        Ok((it, playing))
+    }
+
+    /// Of a call that looks. Whether what it is shown counts as seen by the role.
+    pub(super) fn reader(
+        call: &Call<'_>,
+        arguments: Arguments<'_>,
+    ) -> Result<(Self, bool), Refusal> {
+        let it = Self::of(call, arguments)?;
+        let counts = call.host.instances.looked(it.role(), &call.who);
+        if counts {
+            it.actions.called(&call.client_label());
+        }
+        Ok((it, counts))
+    }
+
+    pub(super) fn role(&self) -> &RoleId {
+        self.actions.role()
+    }
+
+    fn of(call: &Call<'_>, arguments: Arguments<'_>) -> Result<Self, Refusal> {
+        let named = arguments.name(RUN_AS)?;
+        let role = resolve(call, named.as_deref())?;
+        let host = call.host;
+        let mailbox = host.roles.get(role).zip(host.mail.get(role));
+        let (actions, mail) = mailbox.ok_or_else(|| no_mail(role))?;
+        Ok(Self { actions: Arc::clone(actions), mail: Arc::clone(mail) })
+    }
+}
+
+/// The roles of this node that a call may be for.
+fn available<'a>(call: &'a Call<'_>) -> Vec<&'a RoleId> {
+    let host = call.host;
+    let with_mail = host.roles.keys().filter(|role| host.has_set(role, SET));
+    with_mail.filter(|role| call.only.is_none_or(|only| only == *role)).collect()
+}
+
+/// An address speaks for its own role, and where its token is for the whole node, for the others
+/// of it too if they are named.
+fn resolve<'a>(call: &'a Call<'_>, named: Option<&str>) -> Result<&'a RoleId, Refusal> {
+    let available = available(call);
+    let names = || available.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
+    let Some(named) = named else {
+        if let Scope::One(actions) = call.scope {
+            return Ok(actions.role());
+        }
+        return match available[..] {
+            [only] => Ok(only),
+            _ => Err(Refusal {
+                reason: Reason::RoleRequired,
+                message: format!(
+                    "`{RUN_AS}` is missing, and this node hosts several roles with mail: {}. Say \
+                     which one you are.",
+                    names()
+                ),
+            }),
+        };
+    };
+    if let Some(role) = available.iter().find(|it| it.as_str() == named) {
+        return Ok(role);
+    }
+    let hosted = call.host.roles.keys().find(|it| it.as_str() == named);
+    match (hosted, call.only) {
+        (Some(role), Some(only)) if role != only => Err(Refusal {
+            reason: Reason::RoleForbidden,
+            message: format!(
+                "`{RUN_AS}` names {role}, but your token is for {only} alone. Leave it out."
+            ),
+        }),
+        (Some(role), _) => Err(no_mail(role)),
+        (None, _) => {
+            let shown = named.chars().filter(|c| is_visible(*c)).take(ID_BYTES_MAX);
+            let shown: String = shown.collect();
+            Err(Refusal {
+                reason: Reason::UnknownRole,
+                message: format!("Invalid {RUN_AS} agent '{shown}'. Available agents: {}", names()),
+            })
+        }
+    }
+}
+
+fn no_mail(role: &RoleId) -> Refusal {
+    Refusal {
+        reason: Reason::RoleForbidden,
+        message: format!(
+            "{role} has no toolset `{SET}` at this node; nothing happened. Whoever runs the node \
+             gives it with --role {role}={SET}."
+        ),
+    }
+}
+
+/// A message, as a caller may name it. `Err` says how.
+pub(super) fn message_name(name: &str) -> Result<(), Refusal> {
+    name.parse::<MessageName>().map(|_| ()).map_err(|why: NoMessageName| Refusal {
+        reason: Reason::UnknownMessage,
+        message: format!("The name of the message {why}."),
+    })
+}
+
+/// The parameter that names one.
+pub(super) fn required_message(arguments: Arguments<'_>, field: &str) -> Result<String, Refusal> {
+    let name = arguments.name(field)?;
+    name.ok_or_else(|| missing(field, "name a message by its id, a prefix of it, or its file name"))
+}
+
+/// A type or a box, in capitals or not.
+pub(super) fn one_of<T: std::str::FromStr<Err: std::fmt::Display>>(
+    arguments: Arguments<'_>,
+    field: &str,
+    case: fn(&str) -> String,
+) -> Result<Option<T>, Refusal> {
+    let named = arguments.name(field)?;
+    let parsed = named.map(|it| case(&it).parse().map_err(|why| invalid(field, &why)));
+    parsed.transpose()
+}
+
+/// A refusal in the words that prompts know, with what happened beside them.
+pub(super) fn refused_as(words: &str, refusal: &Refusal) -> CallToolResult {
+    let mut result = refused(&Refusal { message: words.to_owned(), ..refusal.clone() });
+    if let Some(Value::Object(facts)) = &mut result.structured_content
+        && let Some(error) = facts.get_mut("error")
+    {
+        error["message"] = json!(format!("{words}. {}", refusal.message));
+    }
+    add(&mut result, refusal.message.clone());
+    result
+}

@@ -1,0 +1,184 @@
+//! `filebox_resolve_message` and `filebox_reject_message`: out of the inbox, one or many.
+
+use rmcp::model::CallToolResult;
+use serde_json::{Value, json};
+use tasuki_proto::{
+    limits::MOVES_MAX,
+    reason::Reason,
+    wire::{self, Box, Moved},
+};
+
+use super::{
+    super::{
+        Call,
+        arguments::{Arguments, missing},
+        result::said,
+    },
+    caller::{Caller, message_name, refused_as},
+    facts::place,
+};
+use crate::{
+    mcp::intent,
+    role::{Refusal, mail::Moving},
+};
+
+const UNKNOWN: &str = "Message not found";
+
+pub(super) async fn resolve_message(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let move_to = Move { to: Box::Done, done: "Message resolved" };
+    move_to.run(call, arguments).await
+}
+
+pub(super) async fn reject_message(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let move_to = Move { to: Box::Cancel, done: "Message rejected" };
+    move_to.run(call, arguments).await
+}
+
+struct Move {
+    to: Box,
+    done: &'static str,
+}
+
+/// What became of one, under the name it was asked for by.
+struct Outcome {
+    asked: String,
+    became: Result<Moved, Refusal>,
+}
+
+impl Move {
+    async fn run(
+        &self,
+        call: &Call<'_>,
+        arguments: Arguments<'_>,
+    ) -> Result<CallToolResult, Refusal> {
+        const FIELD: &str = "filename";
+        let (caller, _playing) = Caller::player(call, arguments)?;
+        let names = arguments.names(FIELD)?;
+        if names.is_empty() {
+            return Err(missing(FIELD, "name a message, or a list of them"));
+        }
+        if MOVES_MAX < names.len() {
+            return Err(Refusal {
+                reason: Reason::TooLarge,
+                message: format!(
+                    "`{FIELD}` names {} messages; the limit is {MOVES_MAX}. None was moved.",
+                    names.len()
+                ),
+            });
+        }
+        let messages: Vec<String> =
+            names.iter().filter(|name| message_name(name).is_ok()).cloned().collect();
+        let mut moved = Vec::new();
+        if !messages.is_empty() {
+            let request = wire::MoveRequest { messages, to: self.to.into(), ..Default::default() };
+            caller.mail.marks_settled().await;
+            match caller.mail.move_mail(request, intent::of(&call.context.meta)).await? {
+                Moving::Moved(response) => moved = response.moved,
+                Moving::Queued { number } => return Ok(self.queued(&names, number)),
+            }
+        }
+        let mut moved = moved.into_iter();
+        let outcomes: Vec<Outcome> = names
+            .into_iter()
+            .map(|asked| {
+                let became = match message_name(&asked) {
+                    Err(why) => Err(why),
+                    Ok(()) => moved.next().map_or_else(|| Err(unsaid()), judged),
+                };
+                Outcome { asked, became }
+            })
+            .collect();
+        Ok(match &outcomes[..] {
+            [one] => self.one(one),
+            many => self.many(many),
+        })
+    }
+
+    fn one(&self, outcome: &Outcome) -> CallToolResult {
+        match &outcome.became {
+            Ok(moved) => {
+                let mut facts = facts(moved);
+                facts["message"] = self.done.into();
+                said(self.done, facts)
+            }
+            Err(refusal) if refusal.reason == Reason::UnknownMessage => {
+                refused_as(UNKNOWN, refusal)
+            }
+            Err(refusal) => super::super::refused(refusal),
+        }
+    }
+
+    fn many(&self, outcomes: &[Outcome]) -> CallToolResult {
+        let line = |outcome: &Outcome| match &outcome.became {
+            Ok(_) => format!("{}: {}", outcome.asked, self.done),
+            Err(refusal) if refusal.reason == Reason::UnknownMessage => {
+                format!("{}: {UNKNOWN}. {}", outcome.asked, refusal.message)
+            }
+            Err(refusal) => format!("{}: {}", outcome.asked, refusal.message),
+        };
+        let text = outcomes.iter().map(line).collect::<Vec<_>>().join("\n");
+        let result = |outcome: &Outcome| match &outcome.became {
+            Ok(moved) => {
+                let mut facts = facts(moved);
+                facts["asked"] = outcome.asked.clone().into();
+                facts
+            }
+            Err(refusal) => json!({
+                "asked": outcome.asked,
+                "error": { "code": refusal.reason.as_str(), "message": refusal.message },
+            }),
+        };
+        let done = outcomes.iter().filter(|it| it.became.is_ok()).count();
+        let facts = json!({
+            "moved": done,
+            "refused": outcomes.len() - done,
+            "results": outcomes.iter().map(result).collect::<Vec<_>>(),
+        });
+        let mut told = said(text, facts);
+        told.is_error = Some(done == 0);
+        told
+    }
+
+    fn queued(&self, names: &[String], number: u64) -> CallToolResult {
+        let told = format!(
+            "Queued as number {number}: the broker is out of reach and gets it when it is back. \
+             Do not ask again."
+        );
+        let facts = json!({
+            "message": told, "queued": number, "asked": names, "box": place(self.to),
+        });
+        said(told, facts)
+    }
+}
+
+fn facts(moved: &Moved) -> Value {
+    json!({
+        "message_id": moved.message_id,
+        "file_name": moved.file_name,
+        "box": place(moved.r#box()),
+    })
+}
+
+fn judged(moved: Moved) -> Result<Moved, Refusal> {
+    match &moved.refusal {
+        None => Ok(moved),
+        Some(refusal) => Err(Refusal {
+            reason: Reason::parse(&refusal.reason).unwrap_or(Reason::InvalidArgument),
+            message: refusal.message.clone(),
+        }),
+    }
+}
+
+/// An answer that says nothing of what was asked about.
+fn unsaid() -> Refusal {
+    Refusal {
+        reason: Reason::OutcomeUnknown,
+        message: "The broker does not say what became of it. Call again.".to_owned(),
+    }
+}

@@ -1,0 +1,277 @@
+//! `filebox_read_message` and `filebox_thread`: what a thread says, as a file and as entries.
+//!
+//! What is shown is seen by its role once it is written, unless another agent plays the role, or
+//! unseen entries before it were left out.
+
+use std::{cmp::Ordering, sync::Arc, time::Duration};
+
+use rmcp::model::CallToolResult;
+use serde::Serialize;
+use serde_json::json;
+use tasuki_proto::{
+    id::Timestamp,
+    mail::{BoxKind, MessageId},
+    reason::Reason,
+    wire::{self, MailMark, MailThread},
+};
+
+use super::{
+    super::{
+        Call,
+        arguments::{Arguments, invalid},
+        result::{add, said, shown},
+    },
+    caller::{Caller, message_name, one_of, refused_as, required_message},
+    facts::{Entry, Thread, caution, is_nothing, millis},
+    others::{FRAME, Others},
+};
+use crate::{
+    filebox::{self, Document},
+    mcp::transport::handed::Mark,
+    role::Refusal,
+};
+
+const UNKNOWN: &str = "Message not found";
+
+/// What stands where words are that cannot be read here.
+const SEALED: &str = "(sealed: this node has no key for it)";
+
+/// Which entries are wanted.
+#[derive(Debug, Clone, Copy)]
+enum Want {
+    /// All; where they are too many, from the first unseen one on, or the newest.
+    All,
+    Last(u32),
+    From(u32),
+}
+
+/// Entries of a thread without gaps, and how old that is.
+struct Part {
+    thread: MailThread,
+    entries: Vec<wire::MailEntry>,
+    ago: Option<Duration>,
+}
+
+impl Part {
+    fn first(&self) -> u32 {
+        self.entries.first().map_or(1, |it| it.number)
+    }
+
+    /// 0: none.
+    fn last(&self) -> u32 {
+        self.entries.last().map_or(0, |it| it.number)
+    }
+
+    /// What of the thread is not among them; empty when all is.
+    fn left_out(&self) -> String {
+        let (first, last, all) = (self.first(), self.last(), self.thread.entries);
+        let ask = |from| {
+            let id = &self.thread.message_id;
+            format!("call filebox_thread with message_id {id} and from {from}")
+        };
+        match (first.cmp(&1), last.cmp(&all)) {
+            (Ordering::Greater, Ordering::Less) => format!(
+                " Shown: entries {first} to {last} of {all}. For those before, {}; for those \
+                 after, from {}.",
+                ask(1),
+                last + 1
+            ),
+            (Ordering::Greater, _) => {
+                format!(" Shown: entries {first} to {last} of {all}. For those before, {}.", ask(1))
+            }
+            (_, Ordering::Less) => {
+                let after = ask(last + 1);
+                format!(" Shown: entries {first} to {last} of {all}. For those after, {after}.")
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// What its role has seen once this is written; `None`: no more than before.
+    fn mark(&self, caller: &Caller, counts: bool) -> Option<Mark> {
+        let is_whole = self.first() <= self.thread.seen_through.saturating_add(1);
+        if !counts || !is_whole || self.ago.is_some() || self.entries.is_empty() {
+            return None;
+        }
+        let message: MessageId = self.thread.message_id.parse().ok()?;
+        let (mail, mark) = (Arc::clone(&caller.mail), MailMark::Seen);
+        Some(Mark::Mail { mail, message, through: self.last(), mark })
+    }
+}
+
+pub(super) async fn read_message(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let (caller, counts) = Caller::reader(call, arguments)?;
+    let place: Option<BoxKind> = one_of(arguments, "box_type", str::to_lowercase)?;
+    let name = required_message(arguments, "filename")?;
+    let part = match message_name(&name) {
+        Ok(()) => load(&caller, &name, Want::All).await,
+        Err(why) => Err(why),
+    };
+    let part = match part {
+        Ok(part) => part,
+        Err(why) if why.reason == Reason::UnknownMessage => return Ok(refused_as(UNKNOWN, &why)),
+        Err(why) => return Err(why),
+    };
+    let is_in = BoxKind::of_wire(part.thread.r#box());
+    if let (Some(place), Some(is_in)) = (place, is_in)
+        && place != is_in
+    {
+        let why = Refusal {
+            reason: Reason::UnknownMessage,
+            message: format!("It is not in {place} but in {is_in}."),
+        };
+        return Ok(refused_as(UNKNOWN, &why));
+    }
+    let mut others = Others::default();
+    let text = markdown(&part, &mut others);
+    let facts = Told::new(&caller, &part, &mut Others::default());
+    let mut result = said(text, json!(facts));
+    let mut beside = FRAME.to_owned() + &part.left_out() + &others.report();
+    for entry in &facts.entries {
+        for file in &entry.attachments {
+            beside += &format!(
+                " Entry {} has a file attached: {} ({} bytes).",
+                entry.number, file.name, file.size
+            );
+        }
+    }
+    if let Some(caution) = &facts.caution {
+        beside = format!("{beside} {caution}");
+    }
+    add(&mut result, beside);
+    written(call, &caller, &part, counts);
+    Ok(result)
+}
+
+pub(super) async fn thread(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let (caller, counts) = Caller::reader(call, arguments)?;
+    let name = required_message(arguments, "message_id")?;
+    let want = match (number(arguments, "last")?, number(arguments, "from")?) {
+        (None, None) => Want::All,
+        (Some(last), None) => Want::Last(last),
+        (None, Some(from)) => Want::From(from),
+        (Some(_), Some(_)) => return Err(invalid("from", &"cannot go with `last`; give one")),
+    };
+    message_name(&name)?;
+    let part = load(&caller, &name, want).await?;
+    let facts = Told::new(&caller, &part, &mut Others::default());
+    let result = shown(&facts);
+    written(call, &caller, &part, counts);
+    Ok(result)
+}
+
+fn written(call: &Call<'_>, caller: &Caller, part: &Part, counts: bool) {
+    if let Some(probe) = &call.probe
+        && let Some(mark) = part.mark(caller, counts)
+    {
+        probe.when_written(mark);
+    }
+}
+
+/// A number of entries, or of one; 0 stands for absent.
+fn number(arguments: Arguments<'_>, field: &str) -> Result<Option<u32>, Refusal> {
+    let number = arguments.number(field)?.filter(|it| *it != 0);
+    Ok(number.map(|it| u32::try_from(it).unwrap_or(u32::MAX)))
+}
+
+/// As many of the entries wanted as the broker gives at once.
+async fn load(caller: &Caller, name: &str, want: Want) -> Result<Part, Refusal> {
+    let ask = async |from: u32, last: u32| {
+        let request = wire::ReadThreadRequest {
+            message: name.to_owned(),
+            from,
+            last,
+            mark: MailMark::None.into(),
+            ..Default::default()
+        };
+        let seen = caller.mail.read_thread(request).await?;
+        let wire::ReadThreadResponse { thread, entries, next, sequence: _ } = seen.what;
+        let part = Part { thread: thread.unwrap_or_default(), entries, ago: seen.ago };
+        Ok::<_, Refusal>((part, next))
+    };
+    let newest = async |mut count: u32| loop {
+        let (part, next) = ask(0, count).await?;
+        if next == 0 || count <= 1 {
+            return Ok(part);
+        }
+        count /= 2;
+    };
+    match want {
+        Want::From(from) => Ok(ask(from, 0).await?.0),
+        Want::Last(count) => newest(count.max(1)).await,
+        Want::All => {
+            let (part, next) = ask(0, 0).await?;
+            let unseen = part.thread.seen_through.saturating_add(1);
+            match next {
+                0 => Ok(part),
+                next if part.thread.unseen == 0 => newest(next.saturating_sub(1).max(1)).await,
+                next if unseen < next => Ok(part),
+                _ => Ok(ask(unseen, 0).await?.0),
+            }
+        }
+    }
+}
+
+/// The thread in the form that people's mailboxes have, the newest entry first.
+fn markdown(part: &Part, others: &mut Others) -> String {
+    let thread = &part.thread;
+    let entries = part.entries.iter().rev().map(|it| {
+        let at_ms = if it.is_imported { it.written_ms } else { it.at_ms };
+        let text = if it.sealed.is_some() && it.text.is_empty() { SEALED } else { &it.text };
+        filebox::Entry::new(
+            Timestamp::from_millis(at_ms),
+            &others.line(&it.sender),
+            &others.lines(&it.receivers),
+            &others.line(&it.r#type),
+            &others.text(text),
+        )
+    });
+    let entries: Vec<_> = entries.collect();
+    if entries.is_empty() {
+        return String::new();
+    }
+    let (kind, title) = (others.line(&thread.r#type), others.line(&thread.subject));
+    let mut file = Document::new(thread.message_id.parse().ok(), &kind, &title, entries);
+    file.original_sender = others.line(&thread.original_sender);
+    file.to_markdown()
+}
+
+/// A thread and its entries, or some of them.
+#[derive(Debug, Serialize)]
+struct Told {
+    note: &'static str,
+    #[serde(flatten)]
+    thread: Thread,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    left_out: String,
+    entries: Vec<Entry>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    stripped: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen_ms_ago: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caution: Option<String>,
+}
+
+impl Told {
+    fn new(caller: &Caller, part: &Part, others: &mut Others) -> Self {
+        let thread = Thread::new(&part.thread, others);
+        let entries = part.entries.iter();
+        let entries = entries.map(|it| Entry::new(caller.role(), it, others)).collect();
+        Self {
+            note: FRAME,
+            thread,
+            left_out: part.left_out().trim_start().to_owned(),
+            entries,
+            stripped: others.stripped,
+            seen_ms_ago: part.ago.map(millis),
+            caution: caution(part.ago),
+        }
+    }
+}

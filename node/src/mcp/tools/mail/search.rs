@@ -1,0 +1,169 @@
+//! `filebox_search_messages`.
+
+use std::time::Duration;
+
+use jiff::{Timestamp, civil, tz::TimeZone};
+use rmcp::model::CallToolResult;
+use serde::Serialize;
+use tasuki_proto::{
+    id::RoleId,
+    limits::{HITS, HITS_MAX},
+    mail::{BoxKind, MessageType},
+    wire,
+};
+
+use super::{
+    super::{
+        Call,
+        arguments::{Arguments, invalid},
+        result::shown,
+    },
+    caller::{Caller, one_of},
+    facts::{is_nothing, place, time},
+    others::{FRAME, Others},
+};
+use crate::{clock, role::Refusal};
+
+#[derive(Debug, Serialize)]
+struct Found {
+    note: &'static str,
+    /// Entries that match, listed or not.
+    total: u64,
+    hits: Vec<Hit>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    stripped: usize,
+}
+
+/// An entry that matches.
+#[derive(Debug, Serialize)]
+struct Hit {
+    file_name: String,
+    message_id: String,
+    entry: u32,
+    #[serde(rename = "box")]
+    place: &'static str,
+    subject: String,
+    from: String,
+    msg_type: String,
+    at: String,
+    excerpt: String,
+    /// What of the excerpt matched.
+    matched: Vec<String>,
+}
+
+impl Hit {
+    fn new(it: &wire::MailHit, others: &mut Others) -> Self {
+        let thread = it.thread.clone().unwrap_or_default();
+        Self {
+            file_name: others.line(&thread.file_name),
+            message_id: thread.message_id.clone(),
+            entry: it.entry,
+            place: place(thread.r#box()),
+            subject: others.line(&thread.subject),
+            from: others.line(&it.sender),
+            msg_type: others.line(&it.r#type),
+            at: time(it.at_ms),
+            matched: matched(it),
+            excerpt: others.text(&it.excerpt),
+        }
+    }
+}
+
+/// The pieces that the offsets of a hit name, each once.
+fn matched(it: &wire::MailHit) -> Vec<String> {
+    let mut pieces = Vec::new();
+    for span in it.highlights.chunks_exact(2) {
+        let piece = it.excerpt.get(span[0] as usize..span[1] as usize);
+        let piece = piece.map(|piece| Others::default().line(piece));
+        pieces.extend(piece.filter(|piece| !piece.is_empty() && !pieces.contains(piece)));
+    }
+    pieces
+}
+
+pub(super) async fn search_messages(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let (caller, _counts) = Caller::reader(call, arguments)?;
+    let place: Option<BoxKind> = one_of(arguments, "box_type", str::to_lowercase)?;
+    let kind: Option<MessageType> = one_of(arguments, "msg_type", str::to_uppercase)?;
+    let sender: Option<RoleId> = arguments.id("sender")?;
+    let limit = match arguments.number("limit")? {
+        None => HITS,
+        Some(0) => return Err(invalid("limit", &"must be 1 or more")),
+        Some(limit) => u32::try_from(limit).map_or(HITS_MAX, |it| it.min(HITS_MAX)),
+    };
+    let request = wire::SearchMailRequest {
+        query: arguments.words("query", "say what you look for")?,
+        r#box: place.map_or(wire::Box::Unspecified, BoxKind::to_wire).into(),
+        r#type: kind.map(|it| it.to_string()).unwrap_or_default(),
+        sender: sender.map(|it| it.to_string()).unwrap_or_default(),
+        since_ms: since(arguments)?,
+        limit,
+        ..Default::default()
+    };
+    let found = caller.mail.search_mail(request).await?;
+    let mut others = Others::default();
+    let hits = found.hits.iter().map(|it| Hit::new(it, &mut others)).collect();
+    Ok(shown(&Found { note: FRAME, total: found.total, hits, stripped: others.stripped }))
+}
+
+/// 0: from the beginning.
+fn since(arguments: Arguments<'_>) -> Result<u64, Refusal> {
+    const FIELD: &str = "since";
+    let Some(text) = arguments.name(FIELD)? else { return Ok(0) };
+    since_ms(&text, clock::wall_ms(), &TimeZone::system()).ok_or_else(|| {
+        let why = format!(
+            "is {text:?}; it takes 2026-11-21, 2026-11-21T09:00:00Z, or how long ago: 2h, 7d"
+        );
+        invalid(FIELD, &why)
+    })
+}
+
+/// A day begins where its asker is.
+fn since_ms(text: &str, now_ms: u64, here: &TimeZone) -> Option<u64> {
+    let of = |at: Timestamp| u64::try_from(at.as_millisecond()).unwrap_or(0);
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Some(of(at));
+    }
+    if let Ok(at) = text.parse::<civil::DateTime>() {
+        return Some(of(here.to_zoned(at).ok()?.timestamp()));
+    }
+    let ago: Duration = humantime::parse_duration(text.trim_end_matches(" ago")).ok()?;
+    Some(now_ms.saturating_sub(super::facts::millis(ago)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_is_said_as_a_day_a_time_or_how_long_ago() {
+        let tokyo = TimeZone::fixed(jiff::tz::offset(9));
+        let now = 1_795_293_772_094;
+        let hours = 3_600_000;
+        for (text, expected) in [
+            ("2026-11-21", Some(1_795_186_800_000)),
+            ("2026-11-21T09:00:00", Some(1_795_219_200_000)),
+            ("2026-11-21T00:00:00Z", Some(1_795_219_200_000)),
+            ("2h", Some(now - 2 * hours)),
+            ("7 days ago", Some(now - 7 * 24 * hours)),
+            ("1d 2h", Some(now - 26 * hours)),
+            ("yesterday", None),
+            ("2026-13-01", None),
+            ("-1", None),
+        ] {
+            assert_eq!(since_ms(text, now, &tokyo), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_matched_is_cut_where_letters_end() {
+        let hit = wire::MailHit {
+            excerpt: "修复 login login".to_owned(),
+            highlights: vec![7, 12, 13, 18, 1, 4, 90, 99],
+            ..Default::default()
+        };
+        assert_eq!(matched(&hit), ["login"]);
+    }
+}

@@ -1,0 +1,106 @@
+//! A call that waits, whatever for: held as long as its client allows, or answered with a task.
+
+use std::{convert::Infallible, time::Duration};
+
+use rmcp::model::{CallToolResponse, ProgressNotificationParam};
+use tasuki_proto::reason::Reason;
+
+use super::Call;
+use crate::{
+    mcp::{
+        hold::{Ask, hold},
+        instances::Playing,
+        question::{Asking, Looked, OVERDUE_MS},
+    },
+    role::Refusal,
+};
+
+/// Between two signs of life during a wait, in milliseconds: a third of the shortest silence
+/// that a client takes for death.
+const PROGRESS_MS: u64 = 10_000;
+
+/// Before the first of them, in milliseconds: it opens the response, but an answer that is
+/// there at once needs none.
+const PROGRESS_FIRST_MS: u64 = 200;
+
+/// Answers once `asking` is answered, the hold is over, or at once with a task. `asked` is how
+/// long the agent itself wants to wait at most.
+pub(super) async fn wait(
+    call: &Call<'_>,
+    playing: Playing,
+    asking: Asking,
+    asked: Option<Duration>,
+) -> Result<CallToolResponse, Refusal> {
+    let client = call.client.as_ref();
+    let hold = hold(&Ask {
+        client: client.map_or(("", ""), |client| (&client.name, &client.version)),
+        transport: call.transport,
+        wants_progress: call.context.meta.get_progress_token().is_some(),
+        learnt: client.and_then(|client| call.host.learning.hold(client)),
+        configured: call.hold,
+        asked,
+    });
+    let _present = asking.actions.connected(&call.client_label());
+    let probe = call.probe.as_ref();
+    if call.takes_tasks && !hold.is_zero() {
+        match asking.look(&call.host.stopping).await {
+            Looked::Told(answer) if answer.is_ready() => {
+                call.host.tasks.supersede(&asking.question());
+                return Ok(CallToolResponse::Complete(asking.given(&answer, probe)));
+            }
+            Looked::Told(_) | Looked::Unanswered => {
+                let task = call.host.tasks.create(call, asking, playing, asked);
+                return task.map(CallToolResponse::Task).map_err(|why| Refusal {
+                    reason: Reason::Unavailable,
+                    message: format!("The system gives no random bytes ({why}). Call again."),
+                });
+            }
+            Looked::Refused(refusal) => return Err(refusal),
+        }
+    }
+    if !hold.is_zero() {
+        call.host.tasks.supersede(&asking.question());
+    }
+    let held = call.hold_for(hold);
+    let answer = tokio::select! {
+        biased;
+        () = playing.lost() => Ok(asking.lost()),
+        answer = asking.ask(hold) => answer,
+        () = call.host.stopping.cancelled() => Ok(asking.still_waiting()),
+        () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => {
+            Ok(asking.still_waiting())
+        }
+        () = abandoned(call) => Ok(asking.still_waiting()),
+        never = signs_of_life(call, asking.words().progress) => match never {},
+    };
+    held.answered();
+    Ok(CallToolResponse::Complete(asking.given(&answer?, probe)))
+}
+
+/// Resolves when nobody hears the answer any more and nobody came back for it: a session outlives
+/// its streams, so its calls go on when their client is gone.
+async fn abandoned(call: &Call<'_>) {
+    match &call.probe {
+        Some(probe) => probe.is_cut().await,
+        None => std::future::pending().await,
+    }
+    tokio::time::sleep(call.host.resume_within).await;
+}
+
+/// Progress for as long as it is polled.
+async fn signs_of_life(call: &Call<'_>, message: &'static str) -> Infallible {
+    let Some(token) = call.context.meta.get_progress_token() else {
+        return std::future::pending().await;
+    };
+    tokio::time::sleep(Duration::from_millis(PROGRESS_FIRST_MS)).await;
+    let mut count = 0.0;
+    loop {
+        count += 1.0;
+        let sign = ProgressNotificationParam::new(token.clone(), count).with_message(message);
+        if call.context.peer.notify_progress(sign).await.is_err() {
+            // The stream is gone but a session outlives it: the wait itself goes on.
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(Duration::from_millis(PROGRESS_MS)).await;
+    }
+}
