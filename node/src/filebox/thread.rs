@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::{
     id::Timestamp,
+    limits::FILE_NAME_BYTES_MAX,
     mail::{BoxKind, MessageId, MessageName},
 };
 
@@ -159,7 +160,8 @@ fn thread(id: MessageId, is_taken: bool, mut copies: Vec<FileCopy>) -> Thread {
 }
 
 fn is_file_of(name: &str, id: MessageId) -> bool {
-    matches!(name.parse(), Ok(MessageName::File { short, .. }) if short == id.short())
+    name.len() <= FILE_NAME_BYTES_MAX
+        && matches!(name.parse(), Ok(MessageName::File { short, .. }) if short == id.short())
 }
 
 /// Every entry of every copy, once.

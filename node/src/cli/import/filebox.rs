@@ -193,9 +193,9 @@ fn batches(entries: Vec<Entry>) -> Vec<Vec<wire::ImportedEntry>> {
 }
 
 fn fit_subject(thread: &Thread, report: &mut Report) -> String {
-    let title = thread.title.trim();
+    let title = &thread.title;
     if title.len() <= SUBJECT_BYTES_MAX {
-        return title.to_owned();
+        return title.clone();
     }
     let text = format!("Its title has {} bytes and is cut to {SUBJECT_BYTES_MAX}.", title.len());
     report.note(thread.id, vec![text]);
