@@ -11,7 +11,7 @@ use anstream::println;
 use clap::{Parser, ValueEnum};
 use tasuki_examples::{
     Result,
-    load::{Figure, Sizes, calls, limits, relay, stack, startup, waits},
+    load::{Figure, Sizes, calls, limits, mail, mailboxes, relay, stack, startup, waits},
 };
 
 /// Measure broker and nodes.
@@ -53,6 +53,10 @@ enum What {
     Waits,
     /// Start with a million records
     Startup,
+    /// Mail: one caller, many, and from one MCP client to the other
+    Mail,
+    /// A workspace with a million messages
+    Mailboxes,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -91,6 +95,8 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
             What::Relay => relay::handover(&sizes).await?,
             What::Waits => waits::parked(&sizes).await?,
             What::Startup => startup::history(&sizes).await?,
+            What::Mail => mail::all(&sizes).await?,
+            What::Mailboxes => mailboxes::full(&sizes).await?,
         };
         for figure in figures {
             is_met &= figure.is_met() != Some(false);

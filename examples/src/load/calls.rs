@@ -34,13 +34,19 @@ use crate::{
 const CONNECTIONS: usize = 4;
 
 /// Workspaces they spread over.
-const WORKSPACES: usize = 16;
+pub(super) const WORKSPACES: usize = 16;
 
 /// What is said in a handover, in bytes: with its frame it makes a request of 512.
 const TEXT_BYTES: usize = 225;
 
+/// Whoever makes one call after the other.
+pub(super) trait Calling: Send + 'static {
+    /// Makes the next.
+    fn call(&mut self) -> impl Future<Output = Result<()>> + Send;
+}
+
 /// Hands over again and again in a loop of its own, playing both roles.
-struct Agent {
+pub(super) struct Agent {
     turns: TurnLoopClient<Channel>,
     /// Shown with each call.
     token: Option<MetadataValue<Ascii>>,
@@ -105,25 +111,36 @@ impl Agent {
     }
 }
 
-async fn agents(process: &Process, count: usize) -> Result<Vec<Agent>> {
+impl Calling for Agent {
+    async fn call(&mut self) -> Result<()> {
+        self.hand_over().await
+    }
+}
+
+pub(super) async fn agents(process: &Process, count: usize) -> Result<Vec<Agent>> {
+    let channels = channels(process, count).await?;
+    Ok(channels.into_iter().enumerate().map(|(number, it)| Agent::new(it, number)).collect())
+}
+
+/// A way to a broker for each of `count` callers: they share a few connections.
+pub(super) async fn channels(process: &Process, count: usize) -> Result<Vec<Channel>> {
     let mut channels = Vec::new();
     for _ in 0..CONNECTIONS.min(count) {
         let channel = Channel::from_shared(process.url().to_owned())?.tcp_nodelay(true);
         channels.push(channel.connect().await?);
     }
-    let channel = |number: usize| channels[number % channels.len()].clone();
-    Ok((0..count).map(|number| Agent::new(channel(number), number)).collect())
+    Ok(channels.iter().cycle().take(count).cloned().collect())
 }
 
 /// Calls made by all together, again and again for `run`; returns how many a second.
-async fn hammer(agents: &mut Vec<Agent>, run: Duration) -> Result<f64> {
+pub(super) async fn hammer<A: Calling>(agents: &mut Vec<A>, run: Duration) -> Result<f64> {
     let began = Instant::now();
-    let mut calls: JoinSet<Result<(Agent, usize)>> = JoinSet::new();
+    let mut calls: JoinSet<Result<(A, usize)>> = JoinSet::new();
     for mut agent in agents.drain(..) {
         calls.spawn(async move {
             let mut made = 0_usize;
             while began.elapsed() < run {
-                agent.hand_over().await?;
+                agent.call().await?;
                 made += 1;
             }
             Ok((agent, made))

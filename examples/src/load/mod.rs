@@ -8,9 +8,12 @@
 //! - [`calls`]: durable commands through gRPC; [`stack`]: MCP calls that change nothing;
 //!   [`relay`]: from one MCP client to the other; [`waits`]: memory and time of parked waits;
 //!   [`startup`]: start with a million records.
+//! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
 
 pub mod calls;
 pub mod limits;
+pub mod mail;
+pub mod mailboxes;
 pub mod relay;
 pub mod stack;
 pub mod startup;
@@ -36,6 +39,10 @@ pub struct Sizes {
     pub handovers: usize,
     pub waits: usize,
     pub records: u64,
+    /// Messages of a workspace that holds much mail.
+    pub messages: usize,
+    /// Messages of an inbox that is listed.
+    pub listed: usize,
 }
 
 impl Sizes {
@@ -50,6 +57,8 @@ impl Sizes {
             handovers: 100,
             waits: 10_000,
             records: 1_000_000,
+            messages: 1_000_000,
+            listed: 10_000,
         }
     }
 
@@ -64,6 +73,8 @@ impl Sizes {
             handovers: 3,
             waits: 200,
             records: 2_000,
+            messages: 2_000,
+            listed: 300,
         }
     }
 }
