@@ -20,6 +20,7 @@ pub mod grpc;
 pub mod hash;
 pub mod journal;
 pub mod rules;
+pub mod search;
 pub mod server;
 pub mod tls;
 pub mod workspace;
