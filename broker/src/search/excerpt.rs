@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use tantivy::tokenizer::TokenStream as _;
 
 use super::{
-    query::{Pattern, Test},
+    query::{Pattern, Query, Test},
     text::{Span, Tokens},
 };
 
@@ -25,11 +25,11 @@ const SNAP_BYTES: usize = 24;
 const CANDIDATES_MAX: usize = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Excerpt {
+pub struct Excerpt {
     /// Of the text.
-    pub(super) span: Span,
+    pub span: Span,
     /// Matches in it, in order, apart from each other; offsets in the piece.
-    pub(super) highlights: Vec<Span>,
+    pub highlights: Vec<Span>,
 }
 
 struct Candidate {
@@ -38,8 +38,15 @@ struct Candidate {
     span: Span,
 }
 
+impl Query {
+    /// The piece of an entry's text that shows why it was found.
+    pub fn excerpt(&self, text: &str) -> Excerpt {
+        excerpt(text, &self.wanted().collect::<Vec<_>>())
+    }
+}
+
 /// Where in `text` the patterns are.
-pub(super) fn excerpt(text: &str, patterns: &[&Pattern]) -> Excerpt {
+fn excerpt(text: &str, patterns: &[&Pattern]) -> Excerpt {
     let candidates = candidates(text, patterns);
     // Which pattern, and where.
     let mut matches: Vec<(usize, Span)> = Vec::new();
@@ -157,12 +164,11 @@ fn back(text: &str, at: usize, least: usize) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::query::{Query, parse};
+    use super::super::query::parse;
     use super::*;
 
     fn shown(text: &str, query: &Query) -> (String, Vec<String>) {
-        let wanted: Vec<&Pattern> = query.wanted().collect();
-        let excerpt = excerpt(text, &wanted);
+        let excerpt = query.excerpt(text);
         let piece = &text[excerpt.span];
         let lit = excerpt.highlights.iter().map(|it| piece[it.clone()].to_owned()).collect();
         (piece.to_owned(), lit)
@@ -218,8 +224,7 @@ mod tests {
             query in "[abAB 修复é\"*_:-]{1,20}",
         ) {
             if let Ok(query) = parse(&query) {
-                let wanted: Vec<&Pattern> = query.wanted().collect();
-                let excerpt = excerpt(&text, &wanted);
+                let excerpt = query.excerpt(&text);
                 let piece = text.get(excerpt.span).expect("at letters' ends");
                 let mut end = 0;
                 for it in excerpt.highlights {

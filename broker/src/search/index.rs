@@ -1,6 +1,8 @@
 //! The index of one workspace on disk: what is in it, up to which record, and looking in it.
 //!
-//! - **Y1** What is committed is the entries of all records up to the sequence committed with it.
+//! - **Y1** What is committed is the entries of all records up to the sequence committed with it
+//!   (`through`), and perhaps of some up to another one (`ahead`): a thread that one of those
+//!   between changed is indexed again whole.
 //! - **Y2** What a search tells, hits, total and scores alike, follows from entries alone that the
 //!   asking role may read.
 //!
@@ -23,7 +25,7 @@ use tantivy::{
 };
 use tasuki_proto::id::{RoleId, Sequence, Timestamp};
 
-use super::ThreadNumber;
+use crate::rules::mailbox::ThreadNumber;
 use super::{
     query::{Narrow, Query, plan},
     schema::{AT, Doc, ENTRY, Fields, THREAD, VERSION},
@@ -33,6 +35,9 @@ use super::{
 /// make an index anew, enough for few and large pieces.
 const FOLLOW_BYTES: usize = 15_000_000;
 const REBUILD_BYTES: usize = 64_000_000;
+
+/// Words added and not yet committed, in bytes.
+const UNCOMMITTED_BYTES_MAX: usize = 64_000_000;
 
 /// Entries below which pieces of the index count as small and are put together eagerly.
 const SMALL_PIECE: u32 = 1000;
@@ -78,18 +83,39 @@ pub struct Origin {
     pub incarnation: [u8; 16],
 }
 
+/// How far an index goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Entries of records up to this one are in it.
+    pub through: Sequence,
+    /// Of those up to this one some may be.
+    pub ahead: Sequence,
+}
+
+impl Extent {
+    /// Just those up to here.
+    pub const fn up_to(through: Sequence) -> Self {
+        Self { through, ahead: through }
+    }
+}
+
 /// An index and how far it goes, as written beside each commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Payload {
     version: u32,
     origin: Origin,
-    through: Sequence,
+    /// `None`: it is still being made.
+    extent: Option<Extent>,
 }
 
 impl fmt::Display for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let incarnation = u128::from_be_bytes(self.origin.incarnation);
-        let words = format!("{} {incarnation:032x} {}", self.version, self.through.get());
+        let extent = self.extent.map_or_else(
+            || "begun".to_owned(),
+            |it| format!("{} {}", it.through.get(), it.ahead.get()),
+        );
+        let words = format!("{} {incarnation:032x} {extent}", self.version);
         write!(f, "{words} {:08x}", crc32c::crc32c(words.as_bytes()))
     }
 }
@@ -103,12 +129,19 @@ impl FromStr for Payload {
         if u32::from_str_radix(sum, 16) != Ok(crc32c::crc32c(words.as_bytes())) {
             return Err(no());
         }
-        let mut words = words.split(' ');
-        let mut word = || words.next().ok_or_else(no);
-        let version = word()?.parse().map_err(|_| no())?;
-        let incarnation = u128::from_str_radix(word()?, 16).map_err(|_| no())?.to_be_bytes();
-        let through = Sequence::from(word()?.parse::<u64>().map_err(|_| no())?);
-        Ok(Self { version, origin: Origin { incarnation }, through })
+        let words: Vec<&str> = words.split(' ').collect();
+        let [version, incarnation, extent @ ..] = words.as_slice() else { return Err(no()) };
+        let sequence = |word: &str| word.parse::<u64>().map(Sequence::from).map_err(|_| no());
+        let extent = match extent {
+            ["begun"] => None,
+            [through, ahead] => {
+                Some(Extent { through: sequence(through)?, ahead: sequence(ahead)? })
+            }
+            _ => return Err(no()),
+        };
+        let incarnation = u128::from_str_radix(incarnation, 16).map_err(|_| no())?.to_be_bytes();
+        let version = version.parse().map_err(|_| no())?;
+        Ok(Self { version, origin: Origin { incarnation }, extent })
     }
 }
 
@@ -131,7 +164,7 @@ struct Shared {
 #[derive(Clone)]
 struct Seen {
     searcher: Searcher,
-    through: Sequence,
+    extent: Extent,
 }
 
 impl fmt::Debug for Index {
@@ -178,10 +211,10 @@ impl Index {
         fs::create_dir_all(folder)?;
         let (schema, fields) = Fields::schema();
         let index = tantivy::Index::create_in_dir(folder, schema)?;
-        let index = Self::new(index, fields, folder, origin, Sequence::NONE)?;
-        // So that a kill before the first commit leaves one that says what it is.
-        let mut writer = index.writer(false)?;
-        writer.commit(Sequence::NONE)?;
+        let extent = Extent::up_to(Sequence::NONE);
+        let index = Self::new(index, fields, folder, origin, extent)?;
+        // So that a kill before it is made leaves one that says what it is.
+        index.writer(false)?.commit_unfinished()?;
         Ok(index)
     }
 
@@ -200,6 +233,9 @@ impl Index {
         if payload.origin != origin {
             return Err(IndexError::Unfit("is of another journal".to_owned()));
         }
+        let Some(extent) = payload.extent else {
+            return Err(IndexError::Unfit("was not finished".to_owned()));
+        };
         let (schema, fields) = Fields::schema();
         if index.schema() != schema {
             return Err(IndexError::Unfit("has other fields".to_owned()));
@@ -209,7 +245,7 @@ impl Index {
         if let Some(file) = damaged.iter().min() {
             return Err(IndexError::Unfit(format!("is damaged in {}", file.display())));
         }
-        Self::new(index, fields, folder, origin, payload.through)
+        Self::new(index, fields, folder, origin, extent)
     }
 
     fn new(
@@ -217,20 +253,27 @@ impl Index {
         fields: Fields,
         folder: &Path,
         origin: Origin,
-        through: Sequence,
+        extent: Extent,
     ) -> Result<Self, IndexError> {
         index.set_tokenizers(Fields::tokenizers());
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
         let reader: IndexReader = reader;
-        let seen = RwLock::new(Seen { searcher: reader.searcher(), through });
+        let seen = RwLock::new(Seen { searcher: reader.searcher(), extent });
         let folder = folder.to_owned();
         let shared = Shared { index, fields, reader, origin, folder, seen };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The newest record whose entries can be found.
-    pub fn through(&self) -> Sequence {
-        self.seen().through
+    /// How far it goes.
+    pub fn extent(&self) -> Extent {
+        self.seen().extent
+    }
+
+    /// Records up to this one brought no further entries.
+    pub fn nothing_up_to(&self, through: Sequence) {
+        let mut seen = self.shared.seen.write().unwrap_or_else(PoisonError::into_inner);
+        seen.extent.through = through;
+        seen.extent.ahead = seen.extent.ahead.max(through);
     }
 
     /// How many entries are in it.
@@ -258,7 +301,7 @@ impl Index {
         policy.set_min_layer_size(SMALL_PIECE);
         policy.set_del_docs_ratio_before_merge(0.3);
         writer.set_merge_policy(Box::new(policy));
-        Ok(Writer { index: self.clone(), writer })
+        Ok(Writer { index: self.clone(), writer, bytes: 0 })
     }
 
     /// Looks for entries.
@@ -271,7 +314,7 @@ impl Index {
         let query = plan(fields, &ask.reader, &ask.query, &ask.narrow);
         let statistics = Statistics::new(&seen.searcher, fields, &ask.reader)?;
         if statistics.entries == 0 {
-            return Ok(Found { hits: Vec::new(), total: 0, through: seen.through });
+            return Ok(Found { hits: Vec::new(), total: 0, through: seen.extent.through });
         }
         let newer = newer();
         let now = ask.now;
@@ -310,7 +353,7 @@ impl Index {
                 score,
             });
         }
-        Ok(Found { hits, total: total as u64, through: seen.through })
+        Ok(Found { hits, total: total as u64, through: seen.extent.through })
     }
 }
 
@@ -322,6 +365,11 @@ fn newer() -> Arc<[f32]> {
         1.0 + NEWER_BY * (-days / NEWER_HALF_DAYS).exp2()
     };
     (0..NEWER_DAYS).map(factor).collect()
+}
+
+/// Whether there is one, of whatever.
+pub fn is_there(folder: &Path) -> bool {
+    folder.join("meta.json").exists()
 }
 
 /// Takes an index off the disk.
@@ -339,6 +387,8 @@ pub fn remove(folder: &Path) -> io::Result<()> {
 pub struct Writer {
     index: Index,
     writer: IndexWriter,
+    /// Added since the last commit.
+    bytes: usize,
 }
 
 impl fmt::Debug for Writer {
@@ -351,8 +401,15 @@ impl Writer {
     /// # Errors
     /// Of the disk: nothing more can be added.
     pub fn add(&mut self, doc: &Doc) -> Result<(), IndexError> {
+        self.bytes += doc.subject.len() + doc.text.len();
         self.writer.add_document(self.index.shared.fields.document(doc))?;
         Ok(())
+    }
+
+    /// Whether so much was added that it should be committed: what waits to be indexed is in
+    /// memory, and the engine counts entries, not bytes.
+    pub fn is_full(&self) -> bool {
+        UNCOMMITTED_BYTES_MAX <= self.bytes
     }
 
     /// Takes out all entries of a thread that were added before.
@@ -365,15 +422,29 @@ impl Writer {
     ///
     /// # Errors
     /// Of the disk: nothing was committed, and nothing more can be added.
-    pub fn commit(&mut self, through: Sequence) -> Result<(), IndexError> {
+    pub fn commit(&mut self, extent: Extent) -> Result<(), IndexError> {
+        self.commit_as(Some(extent))?;
         let shared = &self.index.shared;
-        let payload = Payload { version: VERSION, origin: shared.origin, through };
+        shared.reader.reload()?;
+        let seen = Seen { searcher: shared.reader.searcher(), extent };
+        *shared.seen.write().unwrap_or_else(PoisonError::into_inner) = seen;
+        Ok(())
+    }
+
+    /// Makes what was added durable, of an index that is still being made.
+    ///
+    /// # Errors
+    /// As [`Writer::commit`].
+    pub fn commit_unfinished(&mut self) -> Result<(), IndexError> {
+        self.commit_as(None)
+    }
+
+    fn commit_as(&mut self, extent: Option<Extent>) -> Result<(), IndexError> {
+        let payload = Payload { version: VERSION, origin: self.index.shared.origin, extent };
         let mut commit = self.writer.prepare_commit()?;
         commit.set_payload(&payload.to_string());
         commit.commit()?;
-        shared.reader.reload()?;
-        let seen = Seen { searcher: shared.reader.searcher(), through };
-        *shared.seen.write().unwrap_or_else(PoisonError::into_inner) = seen;
+        self.bytes = 0;
         Ok(())
     }
 

@@ -1,10 +1,293 @@
 //! Finding mail by its words.
+//!
+//! ```text
+//!   workspace feed ──▶ keeper ──▶ scribe ──▶ index on disk     (a projection, behind the disk)
+//!   SearchMail ──▶ query ──▶ index ──▶ hits ──▶ workspace: may the role read them? ──▶ excerpts
+//! ```
+//!
+//! A workspace has an index from the first search in it; who never searches pays nothing. It is kept
+//! up to date while the workspace is awake, and wakes none. Nothing of it is needed: it can be
+//! deleted at any time, is made anew from the journal when it is damaged, too old, or of something
+//! else, and when it cannot be, searching says why and mail goes on.
+//!
+//! Not here: who may search as which role (`grpc`), and sealed mail, which only nodes can read.
 
 mod excerpt;
 mod index;
+mod keeper;
 mod query;
+mod room;
 mod schema;
+mod scribe;
+mod source;
 mod text;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ThreadNumber(pub u32);
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tasuki_proto::id::{Sequence, WorkspaceId};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+pub use self::{
+    excerpt::Excerpt,
+    index::{Ask, Found, Hit},
+    query::{Narrow, Query, QueryError, parse},
+};
+use self::{
+    index::Index,
+    keeper::{Failure, Keeper, State},
+    room::{FREE_BYTES_MIN, Room},
+};
+use crate::{hash::Hash, workspace::Workspaces};
+
+/// The indexes, in the broker's part of a data directory.
+pub const FOLDER: &str = "search";
+
+/// Indexes written at once: each takes some 20 MB and three threads.
+const WRITERS_MAX: usize = 8;
+
+/// Indexes made anew at once: that reads all mail of a workspace.
+const REBUILDS_MAX: usize = 1;
+
+/// Searches at once, of all workspaces: they are work for the processor alone.
+const SEARCHES_MAX: usize = 4;
+
+/// How long a search waits for the index, for a record in it, and for others' searches.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why there is no answer. Another time there may be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unavailable(String);
+
+#[derive(Debug)]
+struct Limits {
+    writers: Arc<Semaphore>,
+    rebuilds: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
+}
+
+impl Limits {
+    async fn place(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failure> {
+        let gone = |_| Failure::NoRoom("the broker is stopping".to_owned());
+        of.clone().acquire_owned().await.map_err(gone)
+    }
+}
+
+/// The indexes of a broker's workspaces. Cheap to clone.
+#[derive(Clone)]
+pub struct Search {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    folder: PathBuf,
+    workspaces: Workspaces,
+    stopping: CancellationToken,
+    limits: Arc<Limits>,
+    kept: Mutex<BTreeMap<WorkspaceId, Kept>>,
+}
+
+/// An index that somebody keeps.
+#[derive(Clone)]
+struct Kept {
+    state: watch::Receiver<State>,
+    through: watch::Receiver<Sequence>,
+    suspect: Arc<Notify>,
+}
+
+impl fmt::Debug for Search {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Search").field("folder", &self.shared.folder).finish_non_exhaustive()
+    }
+}
+
+impl Search {
+    /// `data` is the broker's part of the data directory. Indexes that are there are kept up to
+    /// date from now on, as soon as their workspaces wake.
+    pub fn start(data: &Path, workspaces: &Workspaces, stopping: CancellationToken) -> Self {
+        let places = |count| Arc::new(Semaphore::new(count));
+        let limits = Limits {
+            writers: places(WRITERS_MAX),
+            rebuilds: places(REBUILDS_MAX),
+            searches: places(SEARCHES_MAX),
+        };
+        let shared = Shared {
+            folder: data.join(FOLDER),
+            workspaces: workspaces.clone(),
+            stopping,
+            limits: Arc::new(limits),
+            kept: Mutex::default(),
+        };
+        let search = Self { shared: Arc::new(shared) };
+        let woken = Arc::downgrade(&search.shared);
+        workspaces.on_wake(move |workspace| {
+            if let Some(shared) = woken.upgrade() {
+                let search = Self { shared };
+                if index::is_there(&search.folder_of(workspace)) {
+                    search.keep(workspace);
+                }
+            }
+        });
+        search
+    }
+
+    /// Looks for mail, in an index that has the record `include`.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn search(
+        &self,
+        workspace: &WorkspaceId,
+        ask: Ask,
+        include: Sequence,
+    ) -> Result<Found, Unavailable> {
+        let deadline = Instant::now() + PATIENCE;
+        let (index, mut kept) = self.ready(workspace, Some(deadline)).await?;
+        let has_it = kept.through.wait_for(|through| include <= *through);
+        let late = || {
+            let through = index.extent().through;
+            Unavailable(format!(
+                "the index has the records up to {through} and not yet {include}; try again shortly"
+            ))
+        };
+        if index.extent().through < include {
+            timeout_at(deadline, has_it).await.map_err(|_| late())?.map_err(|_| late())?;
+        }
+        let busy = || {
+            Unavailable(format!("{SEARCHES_MAX} searches are under way already; try again shortly"))
+        };
+        let place = timeout_at(deadline, Limits::place(&self.shared.limits.searches));
+        let place = place.await.map_err(|_| busy())?.map_err(|_| busy())?;
+        let searched = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            index.search(&ask)
+        });
+        let why = match searched.await {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => panic.to_string(),
+        };
+        // What the engine stumbled over is on disk: away with it.
+        kept.suspect.notify_one();
+        Err(Unavailable(format!("the index of this workspace's mail is made anew: {why}")))
+    }
+
+    /// Makes the index of a workspace that nobody searches anew, and tells how many entries are in
+    /// it.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub async fn rebuild(&self, workspace: &WorkspaceId) -> Result<u64, Unavailable> {
+        let folder = self.folder_of(workspace);
+        let cannot = |error| Unavailable(format!("{}: {error}", folder.display()));
+        index::remove(&folder).map_err(cannot)?;
+        let (index, _) = self.ready(workspace, None).await?;
+        Ok(index.entries())
+    }
+
+    /// Whether the workspace has an index.
+    pub fn has_index(&self, workspace: &WorkspaceId) -> bool {
+        index::is_there(&self.folder_of(workspace))
+    }
+
+    /// The index, once it can be searched.
+    async fn ready(
+        &self,
+        workspace: &WorkspaceId,
+        deadline: Option<Instant>,
+    ) -> Result<(Index, Kept), Unavailable> {
+        loop {
+            let mut kept = self.keep(workspace);
+            let ready = kept.state.wait_for(|it| !matches!(it, State::Coming(_)));
+            let state = match deadline {
+                Some(deadline) => timeout_at(deadline, ready).await.ok(),
+                None => Some(ready.await),
+            };
+            let state = state.map(|it| it.map(|state| state.clone()));
+            match state {
+                Some(Ok(State::Ready(index))) => return Ok((index, kept)),
+                Some(Ok(State::Failed(why))) => {
+                    return Err(Unavailable(format!("mail cannot be searched: {why}")));
+                }
+                Some(Ok(State::Coming(_))) => unreachable!("it was waited for"),
+                Some(Err(_)) if self.shared.stopping.is_cancelled() => {
+                    return Err(Unavailable("the broker is stopping".to_owned()));
+                }
+                // Its keeper ended with the workspace that fell asleep.
+                Some(Err(_)) => tokio::task::yield_now().await,
+                None => {
+                    let state = kept.state.borrow().clone();
+                    let what = match state {
+                        State::Coming(what) => what,
+                        State::Ready(_) | State::Failed(_) => "is coming".to_owned(),
+                    };
+                    return Err(Unavailable(format!(
+                        "the index of this workspace's mail {what}; try again shortly"
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Has the index of a workspace kept, if nobody does.
+    fn keep(&self, workspace: &WorkspaceId) -> Kept {
+        let mut all = self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = all.get(workspace)
+            && kept.state.has_changed().is_ok()
+        {
+            return kept.clone();
+        }
+        let (state, is_state) = watch::channel(State::Coming("is coming".to_owned()));
+        let (through, is_through) = watch::channel(Sequence::NONE);
+        let suspect = Arc::new(Notify::new());
+        let kept = Kept { state: is_state, through: is_through, suspect: suspect.clone() };
+        all.insert(workspace.clone(), kept.clone());
+        let shared = &self.shared;
+        let keeper = Keeper {
+            workspace: workspace.clone(),
+            workspaces: shared.workspaces.clone(),
+            folder: self.folder_of(workspace),
+            limits: shared.limits.clone(),
+            room: Room { free_bytes_min: FREE_BYTES_MIN },
+            state,
+            through,
+            suspect,
+            stopping: shared.stopping.clone(),
+        };
+        let all = Arc::downgrade(shared);
+        let workspace = workspace.clone();
+        tokio::spawn(async move {
+            keeper.run().await;
+            if let Some(shared) = all.upgrade() {
+                let mut all = shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                // Another may keep it by now.
+                if all.get(&workspace).is_some_and(|it| it.state.has_changed().is_err()) {
+                    all.remove(&workspace);
+                }
+            }
+        });
+        kept
+    }
+
+    /// Where the index of a workspace is. Some file systems take `A` and `a` for the same.
+    fn folder_of(&self, workspace: &WorkspaceId) -> PathBuf {
+        let name = workspace.as_str();
+        let has_capitals = name.bytes().any(|it| it.is_ascii_uppercase());
+        let name = if has_capitals {
+            format!("{}~{}", name.to_ascii_lowercase(), &Hash::of(name.as_bytes()).to_string()[..8])
+        } else {
+            name.to_owned()
+        };
+        self.shared.folder.join(name)
+    }
+}

@@ -8,7 +8,7 @@ use tantivy::{
 };
 use tasuki_proto::id::{RoleId, Timestamp};
 
-use super::ThreadNumber;
+use crate::rules::mailbox::ThreadNumber;
 use super::text::{TERM_BYTES_MAX, TextTokenizer, fold};
 
 /// Of fields, terms, or what they mean. An index of another version is made anew.

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, RwLock,
+        Arc, OnceLock, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -54,7 +54,11 @@ pub(super) struct Shared {
     next_wait: AtomicU64,
     /// Words that may still come in, in KiB.
     words: Arc<Semaphore>,
+    on_wake: OnceLock<OnWake>,
 }
+
+/// Told of each workspace that woke.
+type OnWake = Box<dyn Fn(&WorkspaceId) + Send + Sync>;
 
 impl fmt::Debug for Workspaces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,6 +96,7 @@ impl Workspaces {
             fatal,
             next_wait: AtomicU64::new(1),
             words: Arc::new(Semaphore::new(IN_FLIGHT_KIB_MAX)),
+            on_wake: OnceLock::new(),
         });
         let (supervisor, _) = Actor::spawn(None, Supervisor, shared.clone())
             .await
@@ -202,6 +207,18 @@ impl Workspaces {
         for handle in awake.values() {
             let _ = handle.actor.send_message(WorkspaceMsg::EndWaits);
         }
+    }
+
+    /// Has `told` called with each workspace that wakes from now on; it must be brief. There is one
+    /// that is told, the first.
+    pub fn on_wake(&self, told: impl Fn(&WorkspaceId) + Send + Sync + 'static) {
+        // The first stays.
+        let _ = self.shared.on_wake.set(Box::new(told));
+    }
+
+    /// Whether a workspace is in memory.
+    pub fn is_awake(&self, workspace: &WorkspaceId) -> bool {
+        self.shared.awake(workspace).is_some()
     }
 
     /// How many workspaces are in memory.
@@ -343,6 +360,10 @@ impl Actor for Supervisor {
                 if let Ok(handle) = &woken {
                     let mut awake = shared.awake.write().unwrap_or_else(|e| e.into_inner());
                     awake.insert(workspace.clone(), handle.clone());
+                    drop(awake);
+                    if let Some(told) = shared.on_wake.get() {
+                        told(&workspace);
+                    }
                 }
                 for reply in waking.0.remove(&workspace).unwrap_or_default() {
                     let _ = reply.send(woken.clone());

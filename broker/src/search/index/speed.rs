@@ -114,11 +114,11 @@ fn a_million_entries() {
             })
             .unwrap();
     }
-    writer.commit(Sequence::from(u64::from(docs))).unwrap();
+    writer.commit(Extent::up_to(Sequence::from(u64::from(docs)))).unwrap();
     eprintln!("added {docs} in {} ms", began.elapsed().as_millis());
     writer.settle().unwrap();
     let mut writer = index.writer(false).unwrap();
-    writer.commit(Sequence::from(u64::from(docs))).unwrap();
+    writer.commit(Extent::up_to(Sequence::from(u64::from(docs)))).unwrap();
     drop(writer);
     let bytes = folder_bytes(&folder.path().join("w"));
     eprintln!(

@@ -14,6 +14,10 @@ fn role(name: &str) -> RoleId {
     name.parse().unwrap()
 }
 
+fn up_to(sequence: u64) -> Extent {
+    Extent::up_to(Sequence::from(sequence))
+}
+
 /// From `qa` to `dev`, an hour ago.
 fn doc(thread: u32, subject: &str, text: &str) -> Doc {
     Doc {
@@ -42,7 +46,7 @@ impl Bench {
         for doc in docs {
             writer.add(doc).unwrap();
         }
-        writer.commit(Sequence::from(docs.len() as u64)).unwrap();
+        writer.commit(up_to(docs.len() as u64)).unwrap();
         writer.settle().unwrap();
         Self { folder, index }
     }
@@ -230,7 +234,7 @@ fn a_thread_can_be_indexed_again_with_more_readers() {
     writer.add(&more).unwrap();
     more.entry = 2;
     writer.add(&more).unwrap();
-    writer.commit(Sequence::from(3)).unwrap();
+    writer.commit(up_to(3)).unwrap();
     let found = bench.ask("new", "word", Narrow::default());
     let mut entries: Vec<_> = found.hits.iter().map(|it| (it.thread.0, it.entry)).collect();
     entries.sort_unstable();
@@ -248,7 +252,7 @@ fn what_was_committed_is_there_after_opening() {
     drop(writer);
     drop(bench.index);
     let index = Index::open(&folder, ORIGIN).unwrap();
-    assert_eq!((index.through(), index.entries()), (Sequence::from(1), 1));
+    assert_eq!((index.extent(), index.entries()), (up_to(1), 1));
 }
 
 #[test]
@@ -259,11 +263,11 @@ fn an_index_of_something_else_is_unfit() {
     assert_eq!(why(Origin { incarnation: [8; 16] }), "the index is of another journal");
     let meta = folder.join("meta.json");
     let text = fs::read_to_string(&meta).unwrap();
-    let newer = Payload { version: 2, origin: ORIGIN, through: Sequence::from(1) };
+    let newer = Payload { version: 2, origin: ORIGIN, extent: Some(up_to(1)) };
     let payload = Payload { version: 1, ..newer };
     fs::write(&meta, text.replace(&payload.to_string(), &newer.to_string())).unwrap();
     assert_eq!(why(ORIGIN), "the index is of version 2, not 1");
-    for (it, other) in [("\"1 07", "\"07"), (" 1 ", " 3 ")] {
+    for (it, other) in [("\"1 07", "\"07"), (" 1 1 ", " 3 3 ")] {
         fs::write(&meta, text.replace(it, other)).unwrap();
         assert_eq!(why(ORIGIN), "the index does not say what it is of");
     }

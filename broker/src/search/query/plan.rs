@@ -15,7 +15,7 @@ use tasuki_proto::id::{RoleId, Timestamp};
 
 use super::{Clause, Name, Pattern, Place, Query, What};
 use crate::{
-    search::ThreadNumber,
+    rules::mailbox::ThreadNumber,
     search::schema::{Fields, THREAD, any_case, exactly},
 };
 

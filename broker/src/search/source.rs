@@ -1,0 +1,208 @@
+//! What is to be indexed: which entries, from records or from all mail there is, and their words.
+//!
+//! Records say what changed, the workspace's state who may read it, the journal's bodies what it
+//! says.
+
+use std::collections::BTreeMap;
+
+use tasuki_proto::{
+    id::{RoleId, Sequence, WorkspaceId},
+    mail::MessageId,
+};
+
+use super::schema::Doc;
+use crate::{
+    journal::{BodyKey, Journal, JournalError, codec},
+    rules::{
+        Event, Record,
+        mailbox::{self, EntryBody, Mailboxes, ThreadNumber},
+    },
+    workspace::{ExecuteError, Workspaces},
+};
+
+/// Threads of one look at a workspace's state, which nothing else happens during.
+const LOOK_THREADS: usize = 250;
+
+/// A thread of which something is to be indexed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Todo {
+    pub(super) id: MessageId,
+    pub(super) thread: ThreadNumber,
+    pub(super) readers: Vec<RoleId>,
+    pub(super) from: u32,
+    pub(super) to: u32,
+    /// What the index has of the thread is to be taken out before.
+    pub(super) is_again: bool,
+}
+
+/// What records brought, by thread.
+#[derive(Debug, Default)]
+pub(super) struct Changes(BTreeMap<MessageId, Change>);
+
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    /// Entries from this one to that one.
+    from: u32,
+    to: u32,
+    /// Those before are to be indexed again: some may be in already, or more roles may read them.
+    is_whole: bool,
+}
+
+impl Changes {
+    /// `is_doubtful`: entries of the record may be in the index.
+    pub(super) fn add(&mut self, record: &Record, is_doubtful: bool) {
+        for event in &record.events {
+            let Event::Mail(event) = event else { continue };
+            let (thread, from, count, joins) = match event {
+                mailbox::Event::Sent(it) => (it.thread, it.entry, 1, false),
+                mailbox::Event::Imported(it) => {
+                    (it.thread, it.first, it.entries.len(), !it.copies.is_empty())
+                }
+                mailbox::Event::Moved(_)
+                | mailbox::Event::Handed(_)
+                | mailbox::Event::Seen(_)
+                | mailbox::Event::Lapsed(_)
+                | mailbox::Event::Revived(_)
+                | mailbox::Event::Opened(_)
+                | mailbox::Event::Closed(_)
+                | mailbox::Event::Kept(_) => continue,
+            };
+            let to = from + u32::try_from(count).unwrap_or(u32::MAX) - 1;
+            let is_whole = is_doubtful || (joins && 1 < from);
+            let change = self.0.entry(thread).or_insert(Change { from, to, is_whole });
+            change.from = change.from.min(from);
+            change.to = change.to.max(to);
+            change.is_whole |= is_whole;
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The threads, with who may read them.
+    pub(super) async fn todos(
+        self,
+        workspaces: &Workspaces,
+        workspace: &WorkspaceId,
+    ) -> Result<Vec<Todo>, ExecuteError> {
+        let mut changes = self.0.into_iter().peekable();
+        let mut todos = Vec::new();
+        while changes.peek().is_some() {
+            let some: Vec<_> = changes.by_ref().take(LOOK_THREADS).collect();
+            let looked = workspaces.look(workspace, move |view| {
+                let mail = &view.workspace.mail;
+                some.into_iter().filter_map(|(id, it)| todo(mail, id, it)).collect::<Vec<_>>()
+            });
+            todos.extend(looked.await?);
+        }
+        Ok(todos)
+    }
+}
+
+fn todo(mail: &Mailboxes, id: MessageId, it: Change) -> Option<Todo> {
+    let thread = mail.threads().find(id)?;
+    let heads = &mail.threads().get(thread).heads;
+    let roles = |from: u32, to: u32| {
+        let heads = heads.get(from as usize - 1..to as usize).unwrap_or_default();
+        heads.iter().fold(0_u64, |all, head| all | head.to | 1 << head.sender)
+    };
+    let before = roles(1, it.from - 1);
+    let is_again = it.is_whole || (1 < it.from && roles(it.from, it.to) & !before != 0);
+    let from = if is_again { 1 } else { it.from };
+    Some(Todo { id, thread, readers: mail.participants(id), from, to: it.to, is_again })
+}
+
+/// Some of all mail there is.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) todos: Vec<Todo>,
+    /// How many threads there are.
+    pub(super) threads: usize,
+    /// The newest record then.
+    pub(super) sequence: Sequence,
+}
+
+/// Threads from `from` on.
+pub(super) async fn page(
+    workspaces: &Workspaces,
+    workspace: &WorkspaceId,
+    from: usize,
+) -> Result<Page, ExecuteError> {
+    let looked = workspaces.look(workspace, move |view| {
+        let threads = view.workspace.mail.threads();
+        let to = threads.len().min(from + LOOK_THREADS);
+        let numbers = (from..to).filter_map(|number| u32::try_from(number).ok()).map(ThreadNumber);
+        let todos = numbers.map(|thread| {
+            let it = threads.get(thread);
+            let readers = view.workspace.mail.participants(it.id);
+            Todo { id: it.id, thread, readers, from: 1, to: it.len(), is_again: false }
+        });
+        let todos = todos.collect();
+        Page { todos, threads: threads.len(), sequence: view.workspace.sequence }
+    });
+    looked.await
+}
+
+/// The words of what is to be indexed, one entry after the other. Sealed ones have none.
+pub(super) fn docs<E: From<JournalError>>(
+    journal: &dyn Journal,
+    workspace: &WorkspaceId,
+    todo: &Todo,
+    mut each: impl FnMut(Doc) -> Result<(), E>,
+) -> Result<(), E> {
+    let first = letter(journal, workspace, todo.id, 1)?;
+    let subject = first.title.as_ref().map_or_else(String::new, |it| it.subject.clone());
+    let mut first = Some(first);
+    for number in todo.from..=todo.to {
+        let it = match first.take() {
+            Some(first) if number == 1 => first,
+            Some(_) | None => letter(journal, workspace, todo.id, number)?,
+        };
+        if !it.sealed.is_empty() {
+            continue;
+        }
+        each(Doc {
+            thread: todo.thread,
+            entry: number,
+            subject: subject.clone(),
+            text: it.text,
+            kind: it.kind,
+            sender: it.sender,
+            receivers: it.to,
+            readers: todo.readers.clone(),
+            at: it.at,
+        })?;
+    }
+    Ok(())
+}
+
+/// An entry with its words.
+fn letter(
+    journal: &dyn Journal,
+    workspace: &WorkspaceId,
+    thread: MessageId,
+    number: u32,
+) -> Result<EntryBody, JournalError> {
+    let damaged = |key: &BodyKey, what: String| {
+        let place = format!("workspace {workspace}, body {}", key.0);
+        JournalError::Damaged { place, what }
+    };
+    let kept = |key: &BodyKey| {
+        let bytes = journal.body(workspace, key)?;
+        bytes.ok_or_else(|| damaged(key, "missing".to_owned()))
+    };
+    let key = codec::mail_key(thread, number);
+    let (mut it, text) = codec::decode_mail(thread, number, kept(&key)?)
+        .map_err(|error| damaged(&key, error.to_string()))?;
+    if text == codec::MailText::Apart {
+        let key = codec::mail_text_key(thread, number);
+        it.text = String::from_utf8(kept(&key)?.to_vec())
+            .map_err(|_| damaged(&key, "is not text".to_owned()))?;
+    }
+    Ok(it)
+}
