@@ -6,6 +6,7 @@
 
 mod administer;
 mod invite;
+mod reindex;
 mod scope;
 mod serve;
 mod token;
@@ -60,6 +61,11 @@ enum Command {
     /// The mark is what notices that the newest commits are missing. Without a good one that
     /// loss cannot be seen, so use this only when you know why the mark is gone.
     RepairMark(Data),
+    /// Make the index of a workspace's mail anew, with which mail is searched.
+    ///
+    /// Works on data that no broker serves. There is no need to: an index that is damaged, gone or
+    /// of another release is made anew by itself when mail is searched.
+    Reindex(reindex::Reindex),
     /// Let one machine join: prints the line that it runs.
     ///
     /// The line carries the broker's fingerprint and a code that works once. This reaches the
@@ -113,6 +119,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Serve(it) => serve::run(it),
         Command::Verify(it) => verify::verify(&it),
         Command::RepairMark(it) => verify::repair_mark(&it),
+        Command::Reindex(it) => reindex::run(&it),
         Command::Invite(it) => invite::invite(it),
         Command::Invitations(it) => invite::run(it),
         Command::Token(it) => token::run(it),

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use tasuki_proto::{
-    id::{IdempotencyKey, NodeId, RoleId, TokenId, WorkspaceId},
+    id::{IdempotencyKey, NodeId, RoleId, Sequence, TokenId, WorkspaceId},
     limits::WORKSPACE_DEFAULT,
     reason::Reason,
     token::Right,
@@ -23,6 +23,7 @@ use crate::{
     hash::Hash,
     journal::{Journal, JournalError},
     rules::{self, Caller, Command, Event, Record, Rejection, access::Roles},
+    search::{Ask, Found, Search},
     workspace::{Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
 };
 
@@ -31,6 +32,7 @@ use crate::{
 pub(super) struct Door {
     workspaces: Workspaces,
     tokens: Tokens,
+    search: Search,
 }
 
 /// A call's messages and who sent them.
@@ -41,8 +43,8 @@ pub(super) fn grant<T>(request: &Request<T>) -> Result<Grant, Status> {
 }
 
 impl Door {
-    pub(super) fn new(workspaces: Workspaces, tokens: Tokens) -> Self {
-        Self { workspaces, tokens }
+    pub(super) fn new(workspaces: Workspaces, tokens: Tokens, search: Search) -> Self {
+        Self { workspaces, tokens, search }
     }
 
     pub(super) const fn tokens(&self) -> &Tokens {
@@ -179,6 +181,13 @@ impl Entered {
     /// Records as they become durable, from here on.
     pub(super) async fn subscribe(&self) -> Result<broadcast::Receiver<Arc<Record>>, Status> {
         self.door.workspaces.subscribe(&self.workspace).await.map_err(refuse::executing)
+    }
+
+    /// Looks for mail that the role which asks may read.
+    pub(super) async fn search(&self, ask: Ask, include: Sequence) -> Result<Found, Status> {
+        self.may_act_as(&ask.reader)?;
+        let found = self.door.search.search(&self.workspace, ask, include).await;
+        found.map_err(|why| Reason::Unavailable.status(why.to_string()))
     }
 
     /// What the workspace keeps on disk.

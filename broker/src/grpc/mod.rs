@@ -30,7 +30,7 @@ use tonic::service::Routes;
 
 pub use self::auth::{Guard, Guarded};
 use self::entered::Door;
-use crate::{access::Tokens, workspace::Workspaces};
+use crate::{access::Tokens, search::Search, workspace::Workspaces};
 
 /// A message without texts that agents wrote, in bytes: 64 roles with 16 toolsets each, of names
 /// as long as may be. What is announced is set aside at once, so it may not be announced larger.
@@ -51,10 +51,11 @@ struct Service {
 pub fn routes(
     workspaces: &Workspaces,
     tokens: &Tokens,
+    search: &Search,
     stopping: &CancellationToken,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let service =
-        Service { door: Door::new(workspaces.clone(), tokens.clone()), stopping: stopping.clone() };
+    let door = Door::new(workspaces.clone(), tokens.clone(), search.clone());
+    let service = Service { door, stopping: stopping.clone() };
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);

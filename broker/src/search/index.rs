@@ -25,11 +25,11 @@ use tantivy::{
 };
 use tasuki_proto::id::{RoleId, Sequence, Timestamp};
 
-use crate::rules::mailbox::ThreadNumber;
 use super::{
     query::{Narrow, Query, plan},
     schema::{AT, Doc, ENTRY, Fields, THREAD, VERSION},
 };
+use crate::rules::mailbox::ThreadNumber;
 
 /// What a writer collects in memory before it writes, in bytes: as little as it takes, and, to
 /// make an index anew, enough for few and large pieces.

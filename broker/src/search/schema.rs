@@ -8,8 +8,8 @@ use tantivy::{
 };
 use tasuki_proto::id::{RoleId, Timestamp};
 
-use crate::rules::mailbox::ThreadNumber;
 use super::text::{TERM_BYTES_MAX, TextTokenizer, fold};
+use crate::rules::mailbox::ThreadNumber;
 
 /// Of fields, terms, or what they mean. An index of another version is made anew.
 pub(super) const VERSION: u32 = 1;

@@ -37,6 +37,7 @@ use crate::{
     clock::Clock,
     grpc,
     journal::{Journal, JournalError, sled::SledJournal},
+    search::Search,
     tls::{ALPN_H2, ServerIdentity, TlsError},
     workspace::{Settings as WorkspaceSettings, Workspaces},
 };
@@ -114,7 +115,8 @@ impl Broker {
         let tls = acceptor(&settings, identity.as_ref())?;
         assert_eq!(tls.is_some(), tokens.is_guarded(), "TLS and tokens come together");
         let fingerprint = identity.as_ref().map(ServerIdentity::fingerprint);
-        let routes = grpc::routes(&workspaces, &tokens, &stopping)?;
+        let search = Search::start(&settings.data, &workspaces, stopping.clone());
+        let routes = grpc::routes(&workspaces, &tokens, &search, &stopping)?;
         let connections = accept::connections(listener, tls, stopping.clone());
         let server = tonic::transport::Server::builder()
             .max_concurrent_streams(limits::STREAMS_MAX)

@@ -18,6 +18,7 @@ mod guarded;
 mod health;
 mod hoard;
 mod power_cut;
+mod search;
 mod strangers;
 mod support;
 mod tls;

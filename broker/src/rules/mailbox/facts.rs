@@ -141,6 +141,21 @@ impl Mailboxes {
         self.told(role, orders, after)
     }
 
+    /// The threads of a box, in its order.
+    pub fn threads_in(&self, role: &RoleId, kind: BoxKind) -> impl Iterator<Item = ThreadNumber> {
+        let orders = self.mailbox(role).map(|mailbox| mailbox.of(kind));
+        orders.into_iter().flatten().map(|order| order.thread)
+    }
+
+    /// Where the role's copy of a thread is; `None`: it has none.
+    pub fn box_of(&self, role: &RoleId, thread: ThreadNumber) -> Option<BoxKind> {
+        if !self.threads.has(thread) {
+            return None;
+        }
+        let copy = self.copy(thread, role)?;
+        Some(self.threads.get(thread).copies[copy].kind)
+    }
+
     /// Dead letters of a role, in order.
     pub fn dead_letters(&self, role: &RoleId) -> impl Iterator<Item = ThreadFacts> {
         self.told(role, self.mailbox(role).map(|mailbox| &mailbox.dead), None)

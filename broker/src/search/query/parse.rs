@@ -16,17 +16,20 @@ pub const PREFIX_LETTERS_MIN: usize = 2;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     #[error(
-        "nothing in {0:?} can be searched for; give words, \"phrases\", begin*, -without, or \
+        "{0:?} has nothing that can be searched for; give words, \"phrases\", begin*, -without, or \
          subject: body: type: from: to: thread:"
     )]
     Nothing(String),
-    #[error("{0} bytes; a query has at most {QUERY_BYTES_MAX}")]
+    #[error("is {0} bytes long; the limit is {QUERY_BYTES_MAX}")]
     TooLong(usize),
-    #[error("{0} terms, counting the parts of names; a query has at most {QUERY_TERMS_MAX}")]
+    #[error("has {0} terms, counting the parts of names; the limit is {QUERY_TERMS_MAX}")]
     TooManyTerms(usize),
-    #[error("{0:?} begins too many words; give at least {PREFIX_LETTERS_MIN} letters before the *")]
+    #[error(
+        "has {0:?}, which begins too many words; give at least {PREFIX_LETTERS_MIN} letters before \
+         the *"
+    )]
     ShortPrefix(String),
-    #[error("thread:{0} is no beginning of a message id, which is hexadecimal digits and dashes")]
+    #[error("has thread:{0}, which begins no message id: those are hexadecimal digits and dashes")]
     NoThread(String),
 }
 
@@ -218,21 +221,24 @@ mod tests {
             ("- x", "x"),
             (
                 "*",
-                "no: nothing in \"*\" can be searched for; give words, \"phrases\", begin*, \
-                   -without, or subject: body: type: from: to: thread:",
+                "no: \"*\" has nothing that can be searched for; give words, \"phrases\", begin*, \
+                 -without, or subject: body: type: from: to: thread:",
             ),
-            ("a*", "no: \"a*\" begins too many words; give at least 2 letters before the *"),
+            (
+                "a*",
+                "no: has \"a*\", which begins too many words; give at least 2 letters before the *",
+            ),
             (
                 "thread:xyz",
-                "no: thread:xyz is no beginning of a message id, which is hexadecimal \
-                            digits and dashes",
+                "no: has thread:xyz, which begins no message id: those are hexadecimal digits and \
+                 dashes",
             ),
         ] {
             assert_eq!(said(typed), same, "{typed}");
         }
-        assert!(said("🚀 !!! \"\"").starts_with("no: nothing in"));
-        assert!(said(&"x".repeat(1025)).starts_with("no: 1025 bytes"));
-        assert!(said(&"x ".repeat(65)).starts_with("no: 65 terms"));
+        assert!(said("🚀 !!! \"\"").contains("has nothing that can be searched for"));
+        assert!(said(&"x".repeat(1025)).starts_with("no: is 1025 bytes"));
+        assert!(said(&"x ".repeat(65)).starts_with("no: has 65 terms"));
     }
 
     proptest! {
