@@ -13,6 +13,7 @@
 //! Not here: who may search as which role (`grpc`), and sealed mail, which only nodes can read.
 
 mod excerpt;
+mod follow;
 mod index;
 mod keeper;
 mod query;
@@ -21,6 +22,9 @@ mod schema;
 mod scribe;
 mod source;
 mod text;
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +39,7 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
     time::{Instant, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{
     excerpt::Excerpt,
@@ -95,6 +99,7 @@ struct Shared {
     stopping: CancellationToken,
     limits: Arc<Limits>,
     kept: Mutex<BTreeMap<WorkspaceId, Kept>>,
+    keepers: TaskTracker,
 }
 
 /// An index that somebody keeps.
@@ -127,6 +132,7 @@ impl Search {
             stopping,
             limits: Arc::new(limits),
             kept: Mutex::default(),
+            keepers: TaskTracker::new(),
         };
         let search = Self { shared: Arc::new(shared) };
         let woken = Arc::downgrade(&search.shared);
@@ -193,6 +199,12 @@ impl Search {
         index::remove(&folder).map_err(cannot)?;
         let (index, _) = self.ready(workspace, None).await?;
         Ok(index.entries())
+    }
+
+    /// Resolves when nobody writes to an index any more, once the broker is stopping.
+    pub async fn gone(&self) {
+        self.shared.keepers.close();
+        self.shared.keepers.wait().await;
     }
 
     /// Whether the workspace has an index.
@@ -266,7 +278,7 @@ impl Search {
         };
         let all = Arc::downgrade(shared);
         let workspace = workspace.clone();
-        tokio::spawn(async move {
+        shared.keepers.spawn(async move {
             keeper.run().await;
             if let Some(shared) = all.upgrade() {
                 let mut all = shared.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -51,6 +51,9 @@ const UNPIN_EVERY: Duration = Duration::from_secs(10);
 /// How long open calls may take to end when the broker stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(3);
 
+/// How long indexes may take to note what came in last.
+const INDEXES_WITHIN: Duration = Duration::from_secs(1);
+
 /// A broker that runs until [`Broker::stop`], or until its storage fails.
 pub struct Broker {
     address: SocketAddr,
@@ -58,6 +61,7 @@ pub struct Broker {
     advertised: Advertised,
     fingerprint: Option<Fingerprint>,
     workspaces: Workspaces,
+    search: Search,
     journal: Arc<dyn Journal>,
     stopping: CancellationToken,
     server: Mutex<Option<JoinHandle<()>>>,
@@ -153,6 +157,7 @@ impl Broker {
             advertised,
             fingerprint,
             workspaces,
+            search,
             journal,
             stopping,
             server,
@@ -210,6 +215,8 @@ impl Broker {
             warn!("some calls did not end in time");
             server.abort();
         }
+        // What does not come into the indexes in time is read again at the next start.
+        let _ = tokio::time::timeout(INDEXES_WITHIN, self.search.gone()).await;
         self.journal.close().await
     }
 }

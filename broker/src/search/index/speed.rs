@@ -11,7 +11,10 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::*;
-use crate::search::query::parse;
+use crate::{
+    rules::mailbox::ThreadNumber,
+    search::{query::parse, schema::Doc},
+};
 
 const NOW: u64 = 1_800_000_000_000;
 

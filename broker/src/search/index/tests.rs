@@ -5,7 +5,10 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::*;
-use crate::search::query::parse;
+use crate::{
+    rules::mailbox::ThreadNumber,
+    search::{query::parse, schema::Doc},
+};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 const ORIGIN: Origin = Origin { incarnation: [7; 16] };

@@ -4,13 +4,13 @@
 use super::{Clause, Name, Pattern, Place, Query, What};
 
 /// What may be typed, in bytes. It is a question, not a document to compare with.
-pub const QUERY_BYTES_MAX: usize = 1024;
+pub(super) const QUERY_BYTES_MAX: usize = 1024;
 
 /// Terms that are looked for at once. Each costs a pass through its entries.
-pub const QUERY_TERMS_MAX: usize = 64;
+pub(super) const QUERY_TERMS_MAX: usize = 64;
 
 /// Letters of the beginning of a word: one begins a tenth of all words.
-pub const PREFIX_LETTERS_MIN: usize = 2;
+pub(super) const PREFIX_LETTERS_MIN: usize = 2;
 
 /// What cannot be searched for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,237 @@
+//! Random mail, random kills: what an index finds is always what roles have.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use tasuki_proto::{
+    id::{RoleId, Timestamp},
+    mail::{BoxKind, MessageId, MessageType},
+};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    clock::Clock,
+    journal::memory::MemoryJournal,
+    rules::{
+        Caller, Command, Request,
+        mailbox::{self, Place, Subject},
+    },
+    workspace::Settings,
+};
+
+const ROLES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// Every entry has the first, and one of the others by its number.
+const WORDS: [&str; 4] = ["every", "red", "green", "blue"];
+
+const NOW: u64 = 1_800_000_000_000;
+
+fn role(name: &str) -> RoleId {
+    name.parse().unwrap()
+}
+
+struct Mail {
+    workspaces: Workspaces,
+    id: WorkspaceId,
+    /// Of each thread: who has a copy, and each entry's words.
+    threads: BTreeMap<MessageId, (BTreeSet<&'static str>, Vec<String>)>,
+    /// The newest record with mail.
+    last: Sequence,
+    numbers: u64,
+}
+
+impl Mail {
+    async fn start(seed: u64) -> Self {
+        let settings = Settings { lease_ms: 900_000, idle_ms: 60_000 };
+        let clock = Clock::Manual(Arc::new(AtomicU64::new(NOW)));
+        let fatal = Arc::new(|why: &str| panic!("{why}"));
+        let journal = Arc::new(MemoryJournal::default());
+        let mut mail = Self {
+            workspaces: Workspaces::start(journal, clock, settings, fatal).await,
+            id: "w".parse().unwrap(),
+            threads: BTreeMap::new(),
+            last: Sequence::NONE,
+            numbers: seed,
+        };
+        for name in ROLES {
+            mail.execute(mailbox::Command::Open(role(name))).await;
+        }
+        mail
+    }
+
+    fn dice(&mut self, below: usize) -> usize {
+        // An LCG's upper bits.
+        self.numbers = self.numbers.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(self.numbers >> 33).unwrap() % below
+    }
+
+    async fn execute(&mut self, command: mailbox::Command) {
+        let command = Command::Mail(command);
+        let request = Request { caller: Caller::default(), key: None, command };
+        let executed = self.workspaces.execute(&self.id, request).await.unwrap();
+        self.last = executed.sequence;
+    }
+
+    fn words(&mut self) -> String {
+        format!("{} {}", WORDS[0], WORDS[1 + self.dice(WORDS.len() - 1)])
+    }
+
+    async fn step(&mut self) {
+        let thread = (!self.threads.is_empty()).then(|| {
+            let at = self.numbers as usize % self.threads.len();
+            *self.threads.keys().nth(at).unwrap()
+        });
+        let to = ROLES[self.dice(ROLES.len())];
+        let words = self.words();
+        match (thread, self.dice(4)) {
+            (Some(thread), 0..=1) => {
+                let readers: Vec<_> = self.threads[&thread].0.iter().copied().collect();
+                let from = readers[self.dice(readers.len())];
+                self.send(from, to, Place::Answer(thread), &words).await;
+                let (readers, entries) = self.threads.get_mut(&thread).unwrap();
+                readers.insert(to);
+                entries.push(words);
+            }
+            (Some(thread), 2) => {
+                let newcomer = ROLES[self.dice(ROLES.len())];
+                let entry = mailbox::ImportedEntry {
+                    sender: role(to),
+                    to: vec![role(to)],
+                    kind: "OLD".to_owned(),
+                    written: Timestamp::from_millis(1),
+                    text: words.clone(),
+                };
+                self.execute(mailbox::Command::Import(mailbox::Import {
+                    thread,
+                    subject: "subject".to_owned(),
+                    file_name: None,
+                    entries: vec![entry],
+                    copies: vec![(role(newcomer), BoxKind::Done)],
+                }))
+                .await;
+                let (readers, entries) = self.threads.get_mut(&thread).unwrap();
+                readers.extend([to, newcomer]);
+                entries.push(words);
+            }
+            (_, _) => {
+                let from = ROLES[self.dice(ROLES.len())];
+                let thread = MessageId::from_bits(u128::from(self.numbers) << 64);
+                let subject = Subject { thread, subject: "subject".to_owned(), utc_offset_s: 0 };
+                self.send(from, to, Place::Begin(subject), &words).await;
+                self.threads.insert(thread, (BTreeSet::from([from, to]), vec![words]));
+            }
+        }
+    }
+
+    async fn send(&mut self, from: &str, to: &str, place: Place, text: &str) {
+        self.execute(mailbox::Command::Send(mailbox::Send {
+            role: role(from),
+            to: vec![role(to)],
+            kind: MessageType::Info,
+            place,
+            text: text.to_owned(),
+            sealed: bytes::Bytes::new(),
+            client_ref: None,
+            fold: false,
+            expires_in_ms: None,
+            attachments: Vec::new(),
+        }))
+        .await;
+    }
+
+    /// What each role finds is what it has.
+    async fn check(&mut self, search: &Search) {
+        let other = WORDS[1 + self.dice(WORDS.len() - 1)];
+        for name in ROLES {
+            for word in [WORDS[0], other] {
+                let mut have: Vec<(MessageId, u32)> = Vec::new();
+                for (thread, (readers, entries)) in &self.threads {
+                    if readers.contains(name) {
+                        let found = (1..).zip(entries).filter(|(_, it)| it.contains(word));
+                        have.extend(found.map(|(number, _)| (*thread, number)));
+                    }
+                }
+                let ask = Ask {
+                    reader: role(name),
+                    query: parse(word).unwrap(),
+                    narrow: Narrow::default(),
+                    limit: 10_000,
+                    now: Timestamp::from_millis(NOW),
+                };
+                let found = loop {
+                    match search.search(&self.id, ask.clone(), self.last).await {
+                        Ok(found) => break found,
+                        // It waits by itself.
+                        Err(why) => assert!(why.to_string().contains("try again"), "{why}"),
+                    }
+                };
+                assert_eq!(found.total, have.len() as u64, "{name} {word}");
+                let hits = found.hits;
+                let mut got = self
+                    .workspaces
+                    .look(&self.id, move |view| {
+                        let threads = view.workspace.mail.threads();
+                        hits.iter()
+                            .map(|it| (threads.get(it.thread).id, it.entry))
+                            .collect::<Vec<_>>()
+                    })
+                    .await
+                    .unwrap();
+                got.sort_unstable();
+                assert_eq!(got, have, "{name} {word}");
+            }
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    index::remove(to).unwrap();
+    fs::create_dir_all(to).unwrap();
+    for file in fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_found_is_what_roles_have() {
+    for seed in 1..=2 {
+        let data = TempDir::new().unwrap();
+        let (index, before) = (data.path().join(FOLDER).join("w"), data.path().join("before"));
+        let mut mail = Mail::start(seed).await;
+        for life in 0..8 {
+            for _ in 0..mail.dice(30) {
+                mail.step().await;
+            }
+            let stopping = CancellationToken::new();
+            let search = Search::start(data.path(), &mail.workspaces, stopping.clone());
+            search.keep(&mail.id);
+            // While it is made or opened, and later.
+            for _ in 0..mail.dice(60) {
+                mail.step().await;
+            }
+            if life != 3 {
+                mail.check(&search).await;
+            }
+            for _ in 0..mail.dice(60) {
+                mail.step().await;
+            }
+            if life != 4 {
+                mail.check(&search).await;
+            }
+            stopping.cancel();
+            search.gone().await;
+            match life {
+                // Another life begins with what an older one left.
+                1 | 4 => copy(&index, &before),
+                2 | 6 => copy(&before, &index),
+                5 => index::remove(&index).unwrap(),
+                _ => {}
+            }
+        }
+    }
+}
