@@ -38,6 +38,7 @@ pub struct File {
     roles: Option<IgnoredAny>,
     shared: Option<IgnoredAny>,
     toolsets: Option<IgnoredAny>,
+    groups: Option<IgnoredAny>,
     hold: Option<IgnoredAny>,
     log_format: Option<IgnoredAny>,
     mcp_secure: Option<IgnoredAny>,

@@ -224,6 +224,13 @@ impl Link {
         self.mail_receipts.push(role, message, through, mark);
     }
 
+    /// Resolves once what was marked so far is told, or will not be soon.
+    pub async fn mail_marks_settled(&self) {
+        if self.shared.state.borrow().is_connected() {
+            self.mail_receipts.settled().await;
+        }
+    }
+
     /// A command that is said once, and does not wait for a broker that is away.
     async fn command<T, F>(
         &self,

@@ -124,12 +124,17 @@ impl Served for Agents {
 impl Agent {
     fn instructions(&self) -> String {
         let role = self.scope.only(&self.host).map(|actions| actions.role());
-        prompts::instructions(role, &self.host.names(), self.has_loops())
+        prompts::instructions(role, &self.host.names(), self.has_loops(), self.has_mail())
     }
 
     /// Whether any role of this address takes turns.
     fn has_loops(&self) -> bool {
         !self.players().is_empty()
+    }
+
+    /// Whether any role of this address has mail.
+    fn has_mail(&self) -> bool {
+        self.scope.roles(&self.host).into_iter().any(|role| self.host.has_set(role, tools::MAIL))
     }
 
     /// The roles of this address that take turns.

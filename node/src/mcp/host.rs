@@ -9,13 +9,11 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    hold::Learning, instances::Instances, tasks::Tasks, tools::MAIL, transport::server::Settings,
-};
+use super::{hold::Learning, instances::Instances, tasks::Tasks, transport::server::Settings};
 use crate::{
     config::{self, ToolsetChoice},
     mail_directories::Directories,
-    role::{Actions, Overview, Refusal, mail::Mail},
+    role::{Actions, Overview, Refusal},
 };
 
 /// Tool calls in flight, of all connections together: each holds a task and a wait.
@@ -23,8 +21,6 @@ const CALLS_MAX: usize = 4096;
 
 pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
-    /// The mailboxes of those that have one.
-    pub mail: BTreeMap<RoleId, Arc<dyn Mail>>,
     /// Names that stand for several receivers.
     pub groups: BTreeMap<String, Vec<RoleId>>,
     /// Where the mailboxes of roles belong on disk.
@@ -64,7 +60,6 @@ impl Host {
             hold,
             toolsets,
             overview,
-            mail,
             groups,
             directories,
             task_key,
@@ -77,7 +72,6 @@ impl Host {
             hold,
             toolsets,
             overview,
-            mail,
             groups,
             directories,
             resume_within,
@@ -90,12 +84,8 @@ impl Host {
         }
     }
 
-    /// A node without mailboxes shows no tools for them.
     pub(super) fn toolsets(&self, role: &RoleId) -> Vec<ToolsetChoice> {
-        let chosen = self.toolsets.get(role).cloned();
-        let mut chosen = chosen.unwrap_or_else(|| config::usual_toolsets(role));
-        chosen.retain(|choice| choice.set != MAIL || self.mail.contains_key(role));
-        chosen
+        self.toolsets.get(role).cloned().unwrap_or_else(|| config::usual_toolsets(role))
     }
 
     pub(super) fn has_set(&self, role: &RoleId, set: &str) -> bool {

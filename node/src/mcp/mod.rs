@@ -51,7 +51,8 @@ pub use transport::{
     stdio::UPGRADE,
 };
 
-/// The names of all tools, for clients that allow each by its name.
+/// The names of the tools that roles are shown unless they ask for more, for clients that allow
+/// each by its name.
 pub fn tool_names() -> Vec<String> {
-    tools::names().map(str::to_owned).collect()
+    tools::core_names().map(str::to_owned).collect()
 }

@@ -18,10 +18,7 @@ use super::{
     tools::{arrived, awaited},
     transport::handed::{Mark, Probe},
 };
-use crate::role::{
-    Actions, Refusal,
-    mail::{Mail, MailFilter},
-};
+use crate::role::{Actions, Refusal, mail::MailFilter};
 
 /// How long an answer may be overdue, in milliseconds, before the wait ends without it: longer
 /// than it takes to find out that the broker is away, and before the client's own limit.
@@ -52,7 +49,7 @@ pub(super) struct Asking {
 #[derive(Debug, Clone)]
 pub(super) enum About {
     Turn(LoopId),
-    Mail { mail: Arc<dyn Mail>, filter: MailFilter },
+    Mail(MailFilter),
 }
 
 #[derive(Debug)]
@@ -83,7 +80,7 @@ impl Asking {
     pub(super) fn question(&self) -> Question {
         let what = match &self.about {
             About::Turn(loop_id) => What::Turn(loop_id.clone()),
-            About::Mail { filter, .. } => What::Mail(filter.clone()),
+            About::Mail(filter) => What::Mail(filter.clone()),
         };
         Question { role: self.actions.role().clone(), what }
     }
@@ -94,8 +91,8 @@ impl Asking {
                 let answer = self.actions.await_turn(loop_id, hold).await?;
                 Ok(Answer::Turn(Box::new(answer)))
             }
-            About::Mail { mail, filter } => {
-                let answer = mail.await_mail(filter, hold).await?;
+            About::Mail(filter) => {
+                let answer = self.actions.mail().await_mail(filter, hold).await?;
                 Ok(Answer::Mail(Box::new(answer)))
             }
         }
@@ -124,7 +121,7 @@ impl Asking {
                 r#loop: loop_id.to_string(),
                 ..Default::default()
             })),
-            About::Mail { .. } => mail_answer(Standing::StillWaiting),
+            About::Mail(_) => mail_answer(Standing::StillWaiting),
         }
     }
 
@@ -136,7 +133,7 @@ impl Asking {
                 r#loop: loop_id.to_string(),
                 ..Default::default()
             })),
-            About::Mail { .. } => mail_answer(Standing::Superseded),
+            About::Mail(_) => mail_answer(Standing::Superseded),
         }
     }
 
@@ -144,7 +141,7 @@ impl Asking {
     pub(super) fn unanswered(&self) -> Answer {
         match &self.about {
             About::Turn(_) => Answer::Turn(Box::default()),
-            About::Mail { .. } => mail_answer(Standing::StillWaiting),
+            About::Mail(_) => mail_answer(Standing::StillWaiting),
         }
     }
 
@@ -167,14 +164,14 @@ impl Asking {
                 let (actions, loop_id) = (Arc::clone(&self.actions), loop_id.clone());
                 Some(Mark::Turn { actions, loop_id, turn: Turn::from(answer.turn) })
             }
-            (About::Mail { mail, .. }, Answer::Mail(answer)) => {
+            (About::Mail(_), Answer::Mail(answer)) => {
                 let message: MessageId = answer.thread.as_ref()?.message_id.parse().ok()?;
                 let through = answer.entries.last()?.number;
-                let (mail, mark) = (Arc::clone(mail), MailMark::Handed);
-                Some(Mark::Mail { mail, message, through, mark })
+                let (actions, mark) = (Arc::clone(&self.actions), MailMark::Handed);
+                Some(Mark::Mail { actions, message, through, mark })
             }
             (About::Turn(_), Answer::Turn(_) | Answer::Mail(_))
-            | (About::Mail { .. }, Answer::Turn(_)) => None,
+            | (About::Mail(_), Answer::Turn(_)) => None,
         }
     }
 
@@ -186,7 +183,7 @@ impl Asking {
                 superseded: "A newer await_my_turn of this role took the place of this one. There \
                              is nothing to do.",
             },
-            About::Mail { .. } => &Words {
+            About::Mail(_) => &Words {
                 progress: "waiting for mail",
                 waiting: "Waiting for mail.",
                 superseded: "A newer filebox_wait_for_message of this role took the place of this \

@@ -118,5 +118,5 @@ pub trait Mail: std::fmt::Debug + Send + Sync + 'static {
 
     /// Resolves once what was marked so far is at the broker, or will not get there soon: an agent
     /// that acts on what it just read is judged with that.
-    async fn marks_settled(&self) {}
+    async fn marks_settled(&self);
 }

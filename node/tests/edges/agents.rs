@@ -120,16 +120,21 @@ impl Agent {
 
     /// The result of a tool, which a held call gives after a while.
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, Broken> {
+        let told = self.begin(tool, arguments).await?;
+        if told["resultType"] != "task" { Ok(told) } else { self.awoken(told).await }
+    }
+
+    /// The first answer to a call, be it a task.
+    pub(crate) async fn begin(&mut self, tool: &str, arguments: Value) -> Result<Value, Broken> {
         let mut request = call(0, tool, arguments);
         if self.manner.wants_progress {
             request = with_progress(request);
         }
-        let told = self.ask(tool, request).await?;
-        if told["resultType"] != "task" { Ok(told) } else { self.awoken(told).await }
+        self.ask(tool, request).await
     }
 
     /// What a task comes to, which is asked for as often as it wants to be.
-    async fn awoken(&mut self, mut told: Value) -> Result<Value, Broken> {
+    pub(crate) async fn awoken(&mut self, mut told: Value) -> Result<Value, Broken> {
         let id = told["taskId"].as_str().unwrap().to_owned();
         while told["status"] == "working" {
             let pause = Duration::from_millis(told["pollIntervalMs"].as_u64().unwrap());

@@ -13,6 +13,7 @@ mod guarded;
 mod http;
 mod instances;
 mod lifecycle;
+mod mail;
 mod notices;
 mod patience;
 mod process;

@@ -110,9 +110,9 @@ impl Post {
         let roles = ["A", "B"].map(|it| it.parse::<RoleId>().unwrap());
         let sets = toolsets.split(',').map(|it| it.parse().unwrap()).collect::<Vec<_>>();
         let toolsets = roles.iter().map(|role| (role.clone(), sets.clone())).collect();
-        let mail = roles.into_iter().map(|role| (role.clone(), self.of(role))).collect();
-        let settings = Settings { mail, toolsets, ..settings };
-        World::with("127.0.0.1:0", Loop::new(), settings).await
+        let settings = Settings { toolsets, ..settings };
+        let mail = |role| Some(self.of(role));
+        World::with_mail("127.0.0.1:0", Loop::new(), settings, mail).await
     }
 
     pub(crate) fn of(self: &Arc<Self>, role: RoleId) -> Arc<dyn Mail> {
@@ -493,6 +493,8 @@ impl Mail for Mailbox {
     ) -> Result<Bytes, Refusal> {
         Err(no(Reason::UnknownAttachment, format!("there is no file {}", attachment.name)))
     }
+
+    async fn marks_settled(&self) {}
 
     fn mark_mail(&self, message: MessageId, through: u32, mark: MailMark) {
         let role = self.role.to_string();

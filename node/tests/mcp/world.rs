@@ -16,7 +16,7 @@ use tasuki_node::{
     clock::{Clock, Moment},
     link::LinkState,
     mcp::{Settings, serve},
-    role::{Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, news::News},
+    role::{Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, mail::Mail, news::News},
 };
 use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
@@ -203,6 +203,7 @@ impl Overview for View {
 struct Fake {
     role: RoleId,
     shared: Arc<Loop>,
+    mail: Option<Arc<dyn Mail>>,
     guards: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -331,8 +332,8 @@ impl Actions for Fake {
 
     fn mark_seen(&self, _loop_id: &LoopId, _turn: Turn) {}
 
-    fn mail(&self) -> &dyn tasuki_node::role::mail::Mail {
-        unreachable!("nothing here asks for mail")
+    fn mail(&self) -> &dyn Mail {
+        self.mail.as_deref().expect("nothing here asks for mail")
     }
 
     fn called(&self, client: &str) {
@@ -370,12 +371,27 @@ impl World {
         Self::with(addr, shared, settings).await
     }
 
-    pub(crate) async fn with(addr: &str, shared: Arc<Loop>, settings: Settings) -> Self {
+    /// With tools for the loop alone, unless the settings say otherwise.
+    pub(crate) async fn with(addr: &str, shared: Arc<Loop>, mut settings: Settings) -> Self {
+        if settings.toolsets.is_empty() {
+            let of_the_loop = |role: &str| (role.parse().unwrap(), vec!["loop".parse().unwrap()]);
+            settings.toolsets = ["A", "B"].map(of_the_loop).into();
+        }
+        Self::with_mail(addr, shared, settings, |_| None).await
+    }
+
+    pub(crate) async fn with_mail(
+        addr: &str,
+        shared: Arc<Loop>,
+        settings: Settings,
+        mail: impl Fn(RoleId) -> Option<Arc<dyn Mail>>,
+    ) -> Self {
         let roles = ["A", "B"]
             .map(|role| {
                 let shared = Arc::clone(&shared);
-                let role = role.parse().unwrap();
-                Arc::new(Fake { role, shared, guards: Mutex::default() }) as Arc<dyn Actions>
+                let role: RoleId = role.parse().unwrap();
+                let mail = mail(role.clone());
+                Arc::new(Fake { role, shared, mail, guards: Mutex::default() }) as Arc<dyn Actions>
             })
             .to_vec();
         let listener = TcpListener::bind(addr).await.unwrap();

@@ -11,7 +11,10 @@ use std::{
 };
 
 use tasuki_proto::{id::RoleId, mail::MessageId, wire};
-use tokio::{sync::Notify, time};
+use tokio::{
+    sync::{Notify, watch},
+    time,
+};
 
 use crate::link::{
     Shared,
@@ -21,6 +24,9 @@ use crate::link::{
 
 /// Threads with marks waiting to be sent: what a busy node's agents read while the broker is away.
 const THREADS_MAX: usize = 256;
+
+/// How long an agent's act waits for what it read to be told, in milliseconds: some round trips.
+const SETTLE_MS_MAX: u64 = 1_000;
 
 /// How far one thread got at one role. 0: nothing new.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +46,8 @@ pub(in crate::link) struct MailReceipts {
 struct Queue {
     marks: Mutex<VecDeque<Marks>>,
     pushed: Notify,
+    /// Something is not told yet.
+    is_open: watch::Sender<bool>,
 }
 
 impl MailReceipts {
@@ -67,6 +75,13 @@ impl MailReceipts {
         self.queue.push(Marks { role: role.clone(), message, handed, seen });
         self.queue.pushed.notify_one();
     }
+
+    /// Resolves once all of it is told, or it takes too long.
+    pub(in crate::link) async fn settled(&self) {
+        let mut is_open = self.queue.is_open.subscribe();
+        let told = is_open.wait_for(|is_open| !is_open);
+        drop(time::timeout(Duration::from_millis(SETTLE_MS_MAX), told).await);
+    }
 }
 
 impl Queue {
@@ -76,6 +91,7 @@ impl Queue {
 
     fn push(&self, new: Marks) {
         let mut marks = self.marks();
+        self.is_open.send_replace(true);
         let is_same = |it: &&mut Marks| it.message == new.message && it.role == new.role;
         if let Some(known) = marks.iter_mut().find(is_same) {
             known.handed = known.handed.max(new.handed);
@@ -86,6 +102,14 @@ impl Queue {
             marks.pop_front();
         }
         marks.push_back(new);
+    }
+
+    /// What was popped is told.
+    fn rest(&self) {
+        let marks = self.marks();
+        if marks.is_empty() {
+            self.is_open.send_replace(false);
+        }
     }
 
     /// The next to be sent, the weaker one of a thread first.
@@ -115,6 +139,7 @@ async fn run(shared: Arc<Shared>, queue: Arc<Queue>) {
     loop {
         while let Some(mark) = queue.pop() {
             send(&shared, mark).await;
+            queue.rest();
         }
         tokio::select! {
             () = queue.pushed.notified() => {}
@@ -186,6 +211,25 @@ mod tests {
         ] {
             assert_eq!(pushed(&marks), told, "{marks:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_pushed_is_settled_once_it_is_told() {
+        let receipts = MailReceipts::default();
+        receipts.settled().await;
+        let role = "A".parse().expect("an id");
+        receipts.push(&role, MessageId::from_bits(1), 1, wire::MailMark::Handed);
+        receipts.push(&role, MessageId::from_bits(1), 1, wire::MailMark::Seen);
+        let settled = receipts.settled();
+        tokio::pin!(settled);
+        for _ in 0..2 {
+            assert!(futures::poll!(&mut settled).is_pending());
+            receipts.queue.rest();
+            assert!(receipts.queue.pop().is_some());
+        }
+        assert!(futures::poll!(&mut settled).is_pending(), "the last is on its way");
+        receipts.queue.rest();
+        assert!(futures::poll!(&mut settled).is_ready());
     }
 
     #[test]

@@ -83,10 +83,7 @@ impl Asker<'_> {
         }
         let about = match what {
             What::Turn(loop_id) => About::Turn(loop_id.clone()),
-            What::Mail(filter) => {
-                let mail = Arc::clone(self.host.mail.get(role)?);
-                About::Mail { mail, filter: filter.clone() }
-            }
+            What::Mail(filter) => About::Mail(filter.clone()),
         };
         Some(Asking { actions: Arc::clone(actions), about })
     }

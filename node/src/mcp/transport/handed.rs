@@ -31,10 +31,7 @@ use tokio_util::{
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
-use crate::{
-    mcp::hold::Held,
-    role::{Actions, mail::Mail},
-};
+use crate::{mcp::hold::Held, role::Actions};
 
 /// Requests of one connection that are not answered yet; more are refused.
 const IN_FLIGHT_MAX: usize = 256;
@@ -49,7 +46,7 @@ pub(in crate::mcp) enum Mark {
     },
     /// Entries of a thread up to `through`, of which their role learns so much.
     Mail {
-        mail: Arc<dyn Mail>,
+        actions: Arc<dyn Actions>,
         message: MessageId,
         through: u32,
         mark: MailMark,
@@ -60,7 +57,9 @@ impl Mark {
     fn tell(self) {
         match self {
             Self::Turn { actions, loop_id, turn } => actions.mark_handed(&loop_id, turn),
-            Self::Mail { mail, message, through, mark } => mail.mark_mail(message, through, mark),
+            Self::Mail { actions, message, through, mark } => {
+                actions.mail().mark_mail(message, through, mark);
+            }
         }
     }
 }

@@ -51,7 +51,7 @@ use crate::{
     clock::Clock,
     config::ToolsetChoice,
     mail_directories::Directories,
-    role::{Actions, Overview, mail::Mail},
+    role::{Actions, Overview},
 };
 
 /// A request's body, in bytes: two texts of a handover at their limit, escaped, with room.
@@ -88,8 +88,6 @@ pub struct Settings {
     pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
     /// Where loops are looked at for resources; `None`: there are none.
     pub overview: Option<Arc<dyn Overview>>,
-    /// The mailboxes of roles; one that is not here gets no tools for mail.
-    pub mail: BTreeMap<RoleId, Arc<dyn Mail>>,
     /// Names that stand for several receivers of mail.
     pub groups: BTreeMap<String, Vec<RoleId>>,
     /// Where mailboxes belong on disk.
@@ -114,7 +112,6 @@ impl Default for Settings {
             hold: None,
             toolsets: BTreeMap::new(),
             overview: None,
-            mail: BTreeMap::new(),
             groups: BTreeMap::new(),
             directories: Directories::default(),
             task_key: None,

@@ -185,4 +185,13 @@ impl Mail for Handle {
         // A receipt that is lost is one that nobody claims.
         drop(actor.send_message(report));
     }
+
+    async fn marks_settled(&self) {
+        let settled = |link: Link, _| async move {
+            link.mail_marks_settled().await;
+            Ok(())
+        };
+        // Behind the marks in the actor's mailbox. If it is stopping, they are on their way.
+        drop(self.ask(settled).await);
+    }
 }

@@ -78,7 +78,7 @@ pub(super) async fn register_agent(
     let (caller, _playing) = Caller::player(call, arguments)?;
     let agent = agent(arguments)?;
     let directory = directory(arguments)?;
-    let opened = caller.mail.open_mailbox(&agent).await?;
+    let opened = caller.mail().open_mailbox(&agent).await?;
     let mut told = format!("Agent '{agent}' registered successfully");
     if let Some(directory) = &directory {
         keep(call, &agent, directory.clone()).await?;
@@ -134,7 +134,7 @@ pub(super) async fn list_agents(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let (caller, _counts) = Caller::reader(call, arguments)?;
-    let seen = caller.mail.mailboxes().await?;
+    let seen = caller.mail().mailboxes().await?;
     let directories = &call.host.directories;
     let agents: Vec<Agent> =
         seen.what.mailboxes.into_iter().map(|it| Agent::new(it, directories)).collect();
@@ -154,7 +154,7 @@ pub(super) async fn unregister_agent(
 ) -> Result<CallToolResult, Refusal> {
     let (caller, _playing) = Caller::player(call, arguments)?;
     let agent = agent(arguments)?;
-    let closed = caller.mail.close_mailbox(&agent).await.map_err(|why| {
+    let closed = caller.mail().close_mailbox(&agent).await.map_err(|why| {
         if why.reason != Reason::UnknownRole {
             return why;
         }

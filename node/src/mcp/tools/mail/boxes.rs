@@ -47,7 +47,7 @@ pub(super) async fn list_messages(
         after: arguments.name("after")?.unwrap_or_default(),
         ..Default::default()
     };
-    let listed = caller.mail.list_box(request).await?;
+    let listed = caller.mail().list_box(request).await?;
     let mut others = Others::default();
     let threads = &listed.what.threads;
     let page = Page {

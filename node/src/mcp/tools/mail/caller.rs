@@ -32,7 +32,6 @@ const RUN_AS: &str = "runAs";
 /// A role, by whose agent a tool was called.
 pub(super) struct Caller {
     pub actions: Arc<dyn Actions>,
-    pub mail: Arc<dyn Mail>,
 }
 
 impl Caller {
@@ -61,6 +60,10 @@ impl Caller {
         Ok((it, counts))
     }
 
+    pub(super) fn mail(&self) -> &dyn Mail {
+        self.actions.mail()
+    }
+
     pub(super) fn role(&self) -> &RoleId {
         self.actions.role()
     }
@@ -68,10 +71,8 @@ impl Caller {
     fn of(call: &Call<'_>, arguments: Arguments<'_>) -> Result<Self, Refusal> {
         let named = arguments.name(RUN_AS)?;
         let role = resolve(call, named.as_deref())?;
-        let host = call.host;
-        let mailbox = host.roles.get(role).zip(host.mail.get(role));
-        let (actions, mail) = mailbox.ok_or_else(|| no_mail(role))?;
-        Ok(Self { actions: Arc::clone(actions), mail: Arc::clone(mail) })
+        let actions = call.host.roles.get(role).ok_or_else(|| no_mail(role))?;
+        Ok(Self { actions: Arc::clone(actions) })
     }
 }
 

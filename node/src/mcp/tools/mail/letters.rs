@@ -37,7 +37,7 @@ pub(super) async fn list_dead_letters(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let (caller, _counts) = Caller::reader(call, arguments)?;
-    let found = caller.mail.dead_letters().await?;
+    let found = caller.mail().dead_letters().await?;
     let mut others = Others::default();
     let letter = |it| Letter {
         message: Listed::new(it, &mut others),
@@ -55,7 +55,7 @@ pub(super) async fn hand_again(
     let (caller, _playing) = Caller::player(call, arguments)?;
     let name = required_message(arguments, "message_id")?;
     let handed = match message_name(&name) {
-        Ok(()) => caller.mail.hand_again(&name).await,
+        Ok(()) => caller.mail().hand_again(&name).await,
         Err(why) => Err(why),
     };
     match handed {

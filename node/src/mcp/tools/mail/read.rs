@@ -94,8 +94,8 @@ impl Part {
             return None;
         }
         let message: MessageId = self.thread.message_id.parse().ok()?;
-        let (mail, mark) = (Arc::clone(&caller.mail), MailMark::Seen);
-        Some(Mark::Mail { mail, message, through: self.last(), mark })
+        let (actions, mark) = (Arc::clone(&caller.actions), MailMark::Seen);
+        Some(Mark::Mail { actions, message, through: self.last(), mark })
     }
 }
 
@@ -190,7 +190,7 @@ async fn load(caller: &Caller, name: &str, want: Want) -> Result<Part, Refusal> 
             mark: MailMark::None.into(),
             ..Default::default()
         };
-        let seen = caller.mail.read_thread(request).await?;
+        let seen = caller.mail().read_thread(request).await?;
         let wire::ReadThreadResponse { thread, entries, next, sequence: _ } = seen.what;
         let part = Part { thread: thread.unwrap_or_default(), entries, ago: seen.ago };
         Ok::<_, Refusal>((part, next))

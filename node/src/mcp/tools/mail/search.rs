@@ -102,7 +102,7 @@ pub(super) async fn search_messages(
         limit,
         ..Default::default()
     };
-    let found = caller.mail.search_mail(request).await?;
+    let found = caller.mail().search_mail(request).await?;
     let mut others = Others::default();
     let hits = found.hits.iter().map(|it| Hit::new(it, &mut others)).collect();
     Ok(shown(&Found { note: FRAME, total: found.total, hits, stripped: others.stripped }))

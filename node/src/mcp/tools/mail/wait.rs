@@ -32,9 +32,9 @@ pub(super) async fn wait_for_message(
     if let Some(name) = arguments.name("after")? {
         done_with(&caller, &name).await?;
     }
-    caller.mail.marks_settled().await;
-    let Caller { actions, mail } = caller;
-    wait(call, playing, Asking { actions, about: About::Mail { mail, filter } }, asked).await
+    caller.mail().marks_settled().await;
+    let Caller { actions } = caller;
+    wait(call, playing, Asking { actions, about: About::Mail(filter) }, asked).await
 }
 
 /// What was handed of a thread is seen: its role says so.
@@ -46,12 +46,12 @@ async fn done_with(caller: &Caller, name: &str) -> Result<(), Refusal> {
         mark: MailMark::None.into(),
         ..Default::default()
     };
-    caller.mail.marks_settled().await;
-    let thread = caller.mail.read_thread(request).await?.what.thread.unwrap_or_default();
+    caller.mail().marks_settled().await;
+    let thread = caller.mail().read_thread(request).await?.what.thread.unwrap_or_default();
     if let Ok(message) = thread.message_id.parse::<MessageId>()
         && thread.seen_through < thread.handed_through
     {
-        caller.mail.mark_mail(message, thread.handed_through, MailMark::Seen);
+        caller.mail().mark_mail(message, thread.handed_through, MailMark::Seen);
     }
     Ok(())
 }
