@@ -3,7 +3,10 @@
 //! A command that changes something is sent under one key, again and again until an answer comes
 //! or patience ends. Then it says "may or may not have taken effect", never "failed".
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tasuki_broker::dial::{Channel, DialError, dial, refused_later};
 use tasuki_proto::{
@@ -37,7 +40,12 @@ pub(crate) struct Broker {
     pub(crate) url: String,
     workspace: WorkspaceId,
     data: std::path::PathBuf,
+    /// The connection of the call before, for the next: an import asks thousands of times.
+    kept: Arc<Mutex<Option<Line>>>,
 }
+
+/// A connection, and the token that is shown on it.
+type Line = (Channel, Option<Token>);
 
 impl Broker {
     pub(crate) fn new(config: &Config) -> Self {
@@ -45,7 +53,7 @@ impl Broker {
         let data = config.data.value.clone();
         let url = told.or_else(|| NodeFile::read(&data).map(|file| file.broker));
         let url = url.unwrap_or_else(|| config.broker_url());
-        Self { url, workspace: config.workspace.value.clone(), data }
+        Self { url, workspace: config.workspace.value.clone(), data, kept: Arc::default() }
     }
 
     pub(crate) fn caller(&self) -> Option<wire::Caller> {
@@ -67,7 +75,7 @@ impl Broker {
     }
 
     /// A connection, and the token that is shown on it.
-    pub(crate) async fn open(&self) -> Result<(Channel, Option<Token>), Failure> {
+    pub(crate) async fn open(&self) -> Result<Line, Failure> {
         let credentials = self.credentials()?;
         let trusting = credentials.trusting();
         let Credentials { token, spare, .. } = &credentials;
@@ -90,6 +98,22 @@ impl Broker {
             tracing::debug!(%why, "both secrets stay on disk");
         }
         Ok((channel, Some(spare.clone())))
+    }
+
+    /// The kept connection, and `true`; else one that is opened and kept.
+    async fn line(&self) -> Result<(Line, bool), Failure> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(line) = kept {
+            return Ok((line, true));
+        }
+        let line = self.open().await?;
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
+        Ok((line, false))
+    }
+
+    /// What was kept is of no use.
+    fn forget(&self) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Whether a call was refused only because its token was rotated after it was read.
@@ -123,11 +147,18 @@ impl Broker {
     {
         let mut tokens_left = TOKENS_MAX;
         loop {
-            let (channel, shown) = self.open().await?;
+            let ((channel, shown), was_kept) = self.line().await?;
             match send(channel).await {
                 Ok(response) => return Ok(response.into_inner()),
-                Err(status) if is_lost(&status) => return Err(self.lost(&status)),
+                Err(status) if is_lost(&status) => {
+                    self.forget();
+                    // It may have broken long before this question.
+                    if !was_kept {
+                        return Err(self.lost(&status));
+                    }
+                }
                 Err(status) if 0 < tokens_left && self.is_outdated(&status, shown.as_ref()) => {
+                    self.forget();
                     tokens_left -= 1;
                 }
                 Err(status) => return Err(self.refused(&status)),
@@ -169,15 +200,17 @@ impl Broker {
         let mut pause = PAUSE;
         let mut tokens_left = TOKENS_MAX;
         for attempt in 1.. {
-            let failure = match self.open().await {
+            let failure = match self.line().await {
                 Err(failure) => failure,
-                Ok((channel, shown)) => match send(channel, key.clone()).await {
+                Ok(((channel, shown), _)) => match send(channel, key.clone()).await {
                     Ok(response) => return Ok(response.into_inner()),
                     Err(status) if is_lost(&status) => {
+                        self.forget();
                         was_sent = true;
                         self.lost(&status)
                     }
                     Err(status) if 0 < tokens_left && self.is_outdated(&status, shown.as_ref()) => {
+                        self.forget();
                         tokens_left -= 1;
                         continue;
                     }

@@ -37,6 +37,10 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki loop list",
         "tasuki watch --from 1 --json",
         "tasuki status",
+        "tasuki import filebox . ../other --role dev_agent=dev --role qa=q --dry-run --json",
+        "tasuki export --format markdown --out mail --role qa --box done --workspace w",
+        "tasuki export --format mbox",
+        "tasuki export --format jsonl --broker http://127.0.0.1:1",
         "tasuki config check",
         "tasuki completions zsh",
         "tasuki prompt A",
@@ -62,6 +66,10 @@ fn command_lines_that_make_no_sense_are_refused() {
         ),
         ("tasuki loop history --limit 0", ValueValidation),
         ("tasuki completions cmd", InvalidValue),
+        ("tasuki import filebox", MissingRequiredArgument),
+        ("tasuki import filebox . --role x", ValueValidation),
+        ("tasuki export", MissingRequiredArgument),
+        ("tasuki export --format mbox --box trash", ValueValidation),
     ] {
         assert_eq!(parse(line).err(), Some(kind), "{line}");
     }
@@ -77,6 +85,8 @@ fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
         ("mcp", "Needs a running node"),
         ("take-over", "was quiet for a quarter of an hour"),
         ("loop start", "keeps its history"),
+        ("import filebox", "only what is missing is sent"),
+        ("export", "Nothing is marked as seen"),
         ("loop reclaim", "The old holder is refused from then on."),
     ] {
         let mut command = Cli::command();
