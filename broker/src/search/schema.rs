@@ -19,19 +19,19 @@ const NAME: &str = "raw";
 
 /// One entry of a thread, to be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doc {
-    pub thread: ThreadNumber,
+pub(super) struct Doc {
+    pub(super) thread: ThreadNumber,
     /// From 1.
-    pub entry: u32,
+    pub(super) entry: u32,
     /// Its thread's.
-    pub subject: String,
-    pub text: String,
-    pub kind: String,
-    pub sender: RoleId,
-    pub receivers: Vec<RoleId>,
+    pub(super) subject: String,
+    pub(super) text: String,
+    pub(super) kind: String,
+    pub(super) sender: RoleId,
+    pub(super) receivers: Vec<RoleId>,
     /// Everyone with a copy of the thread: who may find it.
-    pub readers: Vec<RoleId>,
-    pub at: Timestamp,
+    pub(super) readers: Vec<RoleId>,
+    pub(super) at: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -81,10 +81,8 @@ impl Mail {
     }
 
     async fn step(&mut self) {
-        let thread = (!self.threads.is_empty()).then(|| {
-            let at = self.numbers as usize % self.threads.len();
-            *self.threads.keys().nth(at).unwrap()
-        });
+        let at = self.dice(self.threads.len().max(1));
+        let thread = self.threads.keys().nth(at).copied();
         let to = ROLES[self.dice(ROLES.len())];
         let words = self.words();
         match (thread, self.dice(4)) {

@@ -245,7 +245,8 @@ async fn an_index_that_is_old_damaged_or_gone_is_no_loss() {
         all.sort();
         all
     };
-    let whats: [(&str, &dyn Fn(&Path)); 5] = [
+    type Harm<'a> = &'a dyn Fn(&Path);
+    let whats: [(&str, Harm<'_>); 5] = [
         ("killed", &|_| {}),
         ("gone", &|data| fs::remove_dir_all(index_of(data)).unwrap()),
         ("cut off", &|data| {
