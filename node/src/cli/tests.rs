@@ -38,6 +38,10 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki watch --from 1 --json",
         "tasuki status",
         "tasuki config check",
+        "tasuki hooks list --json",
+        "tasuki hooks retry 00ff01 00ff02",
+        "tasuki hooks retry --hook notify",
+        "tasuki hooks drop --all",
         "tasuki completions zsh",
         "tasuki prompt A",
         "tasuki prompt qa --goal g --json",
@@ -62,6 +66,8 @@ fn command_lines_that_make_no_sense_are_refused() {
         ),
         ("tasuki loop history --limit 0", ValueValidation),
         ("tasuki completions cmd", InvalidValue),
+        ("tasuki hooks drop", MissingRequiredArgument),
+        ("tasuki hooks retry 00ff --all", ArgumentConflict),
     ] {
         assert_eq!(parse(line).err(), Some(kind), "{line}");
     }

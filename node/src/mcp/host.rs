@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     config::{self, ToolsetChoice},
+    hooks::Hooks,
     mail_directories::Directories,
     role::{Actions, Overview, Refusal, mail::Mail},
 };
@@ -39,6 +40,8 @@ pub(super) struct Host {
     pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
     /// `None`: nobody is shown loops as resources.
     pub overview: Option<Arc<dyn Overview>>,
+    /// `None`: nothing is done when something happens to mail.
+    pub hooks: Option<Hooks>,
     /// Waits that clients poll instead of holding a call.
     pub tasks: Arc<Tasks>,
     /// How long a session's wait goes on after its stream broke.
@@ -70,6 +73,7 @@ impl Host {
             task_key,
             resume_within,
             clock,
+            hooks,
             guard: _,
         } = settings;
         let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
@@ -80,6 +84,7 @@ impl Host {
             mail,
             groups,
             directories,
+            hooks,
             resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
