@@ -39,6 +39,7 @@ pub struct File {
     shared: Option<IgnoredAny>,
     toolsets: Option<IgnoredAny>,
     groups: Option<IgnoredAny>,
+    hooks: Option<IgnoredAny>,
     hold: Option<IgnoredAny>,
     log_format: Option<IgnoredAny>,
     mcp_secure: Option<IgnoredAny>,
@@ -127,8 +128,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         let text = "data = \"/d\"\nlease = \"2m\"\nroles = [\"A\"]\nshared = [\"A\"]\n\
-                    secure = true\nadvertise = \"h:1\"\ntls_cert = \"c\"\ntls_key = \"k\"\n\
-                    client_ca = \"a\"\n";
+                    hooks = []\nsecure = true\nadvertise = \"h:1\"\ntls_cert = \"c\"\n\
+                    tls_key = \"k\"\nclient_ca = \"a\"\n";
         fs::write(&path, text).unwrap();
         for file in [read(Some(&path), None), read(None, Some(folder.path()))] {
             let file = file.unwrap();

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod credentials;
 pub mod filebox;
+pub mod hooks;
 pub mod identity;
 pub mod link;
 pub mod mail_directories;

@@ -1,6 +1,6 @@
 //! A running node: its identity, its link to the broker, and the actors of its roles.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
 
 use ractor::{Actor as _, ActorRef, SpawnErr};
 use tasuki_proto::{
@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use crate::{
+    hooks::{self, Hooks, spec::Hook},
     identity::{Identity, IdentityError},
     link::{self, HostedRole, Link, LinkState},
     role::{
@@ -131,6 +132,17 @@ impl Node {
     /// What can be seen of the workspace without playing a role.
     pub fn overview(&self) -> Arc<dyn Overview> {
         Arc::new(self.link.clone())
+    }
+
+    /// Begins what is to be done when something happens to mail at the roles of this node.
+    ///
+    /// # Errors
+    /// When what is kept of it in the data directory cannot be read.
+    pub fn start_hooks(&self, hooks: Vec<Hook>) -> io::Result<Hooks> {
+        let hosted = self.settings.roles.iter().map(|spec| spec.role.clone()).collect();
+        let workspace = self.settings.workspace.clone();
+        let writer = hooks::document::Writer { workspace, node: self.id().clone() };
+        Hooks::start(hooks, &self.settings.data, hosted, writer, Arc::new(self.link.clone()))
     }
 
     pub fn roles(&self) -> &[RoleSpec] {

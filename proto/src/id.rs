@@ -101,6 +101,10 @@ name!(
     /// A way for one node to join.
     InvitationId
 );
+name!(
+    /// What an operator has run or called when something happens to mail.
+    HookName
+);
 
 /// What belongs to no workspace is kept in this one. Nobody can ask for it by name: no id begins
 /// like that.

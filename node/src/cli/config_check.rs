@@ -1,7 +1,7 @@
 //! `tasuki config check`: what holds, who said so, and what is wrong.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     path::{Path, PathBuf},
 };
@@ -10,8 +10,11 @@ use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value, json};
 use tasuki_proto::id::RoleId;
 
-use super::{Failure, Output};
-use crate::config::{Config, FILE, Key, Problem, Source, Surroundings, duration_text};
+use super::{Failure, Output, text::line};
+use crate::{
+    config::{Config, FILE, Key, Problem, Source, Sourced, Surroundings, duration_text},
+    hooks,
+};
 
 /// See to the configuration.
 #[derive(Debug, clap::Subcommand)]
@@ -28,22 +31,26 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let rows = Key::ALL.map(|key| (key, setting(config, key)));
     let strangers = around.strangers();
+    let (found, wrong) = hooks(config);
+    let problems: Vec<Problem> =
+        problems.iter().chain(&config.distrust).cloned().chain(wrong).collect();
     output.answer(
-        || value(config, &rows, &strangers),
+        || value(config, &rows, &found, &strangers),
         || {
-            let mut out = heading(config.file.as_deref(), problems) + &lines(&rows);
+            let mut out = heading(config.file.as_deref(), &problems) + &lines(&rows);
             for (name, roles) in &config.groups {
                 let roles: Vec<&str> = roles.iter().map(RoleId::as_str).collect();
                 let of = format!("group {name}");
                 out += &format!("{:<14} {}\n", of.bold(), roles.join(" "));
             }
+            out += &found.iter().map(Shown::lines).collect::<String>();
             for name in &strangers {
                 out += &format!("\nwarning: {name} is not a setting; it is ignored.\n");
             }
             out
         },
     )?;
-    if problems.is_empty() { Ok(()) } else { Err(Failure::configuration(problems)) }
+    if problems.is_empty() { Ok(()) } else { Err(Failure::configuration(&problems)) }
 }
 
 type Row = (Key, (Vec<String>, Source));
@@ -88,18 +95,93 @@ fn setting(config: &Config, key: Key) -> (Vec<String>, Source) {
     }
 }
 
-fn value(config: &Config, rows: &[Row], strangers: &[&str]) -> Value {
+/// A hook as one would want to check it.
+struct Shown {
+    name: String,
+    on: Vec<&'static str>,
+    /// Each filter that is set: its name, and what it lets through.
+    only: Vec<(&'static str, Vec<String>)>,
+    action: String,
+    /// Where its program was found.
+    program: Option<String>,
+    limit: String,
+    retries: u32,
+    from: String,
+}
+
+/// The hooks, and what keeps any from being called on this machine.
+fn hooks(config: &Config) -> (Vec<Shown>, Vec<Problem>) {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    for Sourced { value: hook, source } in &config.hooks {
+        let program = hooks::look(hook).unwrap_or_else(|why| {
+            let message = format!("the hook {} cannot be called: {why}", hook.name);
+            problems.push(Problem { at: source.clone(), message });
+            None
+        });
+        fn names<T: ToString>(set: &BTreeSet<T>) -> Vec<String> {
+            set.iter().map(ToString::to_string).collect()
+        }
+        let filters = [
+            ("role", names(&hook.roles)),
+            ("type", names(&hook.types)),
+            ("sender", names(&hook.senders)),
+            ("receiver", names(&hook.receivers)),
+        ];
+        found.push(Shown {
+            name: hook.name.to_string(),
+            on: hook.on.iter().map(|kind| kind.as_str()).collect(),
+            only: filters.into_iter().filter(|(_, set)| !set.is_empty()).collect(),
+            action: hook.action.text(),
+            program,
+            limit: duration_text(hook.limit),
+            retries: hook.retries,
+            from: source.to_string(),
+        });
+    }
+    (found, problems)
+}
+
+impl Shown {
+    fn lines(&self) -> String {
+        let only = self.only.iter().map(|(filter, set)| format!("; {filter} {}", set.join(" ")));
+        let (on, only) = (self.on.join(" "), only.collect::<String>());
+        let program = self.program.as_ref().map(|it| format!(", which is {it}"));
+        let program = line(&program.unwrap_or_default());
+        let limits = format!("at most {}, tried again {} times", self.limit, self.retries);
+        format!(
+            "{:<14} {} on {on}{only}  {}\n{:<14} {}\n",
+            "hook".bold(),
+            self.name,
+            format!("from {}", self.from).dimmed(),
+            "",
+            format!("{}{program} ({limits})", line(&self.action)).dimmed()
+        )
+    }
+
+    fn value(&self) -> Value {
+        let only: Map<_, _> =
+            self.only.iter().map(|(filter, set)| ((*filter).to_owned(), json!(set))).collect();
+        json!({
+            "name": self.name, "on": self.on, "only": only, "action": self.action,
+            "program": self.program, "limit": self.limit, "retries": self.retries,
+            "from": self.from,
+        })
+    }
+}
+
+fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> Value {
     let mut settings = Map::new();
     for (key, (texts, source)) in rows {
         let value = if key.is_list() { json!(texts) } else { json!(texts.concat()) };
         let row = json!({"value": value, "from": source.to_string(), "variable": key.env()});
         settings.insert(key.name().to_owned(), row);
     }
+    let hooks: Vec<Value> = hooks.iter().map(Shown::value).collect();
     let name = |roles: &Vec<RoleId>| roles.iter().map(ToString::to_string).collect::<Vec<_>>();
     let groups: BTreeMap<_, _> = config.groups.iter().map(|(it, of)| (it, name(of))).collect();
     json!({
         "file": config.file, "settings": settings, "groups": groups,
-        "unknown_variables": strangers,
+        "hooks": hooks, "unknown_variables": strangers,
     })
 }
 

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     config::{Config, Source},
+    hooks::Hooks,
     link::Phase,
     mail_directories::Directories,
     mcp::{self, TaskKey},
@@ -32,6 +33,7 @@ const HOLDS: &str = "holds.json";
 /// A running node and its MCP side.
 pub(super) struct Hosting {
     node: Node,
+    hooks: Hooks,
     file: NodeFile,
     /// As its listener has it.
     listening: String,
@@ -56,6 +58,9 @@ impl Hosting {
         take_over: bool,
         listener: TcpListener,
     ) -> Result<Self, Failure> {
+        if let Some(distrust) = &config.distrust {
+            return Err(Failure::configuration(std::slice::from_ref(distrust)));
+        }
         let data = &config.data.value;
         let address = listener.local_addr().map_err(|why| Failure::local(why.to_string()))?;
         let spec = |role: &crate::config::Role| RoleSpec {
@@ -91,6 +96,9 @@ impl Hosting {
             roles: names,
         };
         let listening = format!("{scheme}://{address}");
+        let hooks = config.hooks.iter().map(|hook| hook.value.clone()).collect();
+        let hooks = node.start_hooks(hooks);
+        let hooks = hooks.map_err(|why| Failure::local(format!("Hooks cannot begin: {why}.")))?;
         let task_key = TaskKey::open(data, &config.workspace.value)
             .map_err(|why| Failure::local(format!("Tasks cannot be sealed: {why}.")))?;
         let directories = Directories::open(data)
@@ -107,6 +115,7 @@ impl Hosting {
             groups: config.groups.clone(),
             directories,
             task_key: Some(task_key),
+            hooks: Some(hooks.clone()),
             guard: guarding.map(|it| it.guard),
             ..mcp::Settings::default()
         };
@@ -115,7 +124,7 @@ impl Hosting {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
         let data = data_flag(config);
-        Ok(Self { node, file, listening, data, stop, mcp })
+        Ok(Self { node, hooks, file, listening, data, stop, mcp })
     }
 
     /// Says where it listens. `broker` is the address of a broker in the same process.
@@ -200,11 +209,14 @@ impl Hosting {
     pub(super) async fn shut_down(self, config: &Config) {
         self.file.remove(&config.data.value);
         self.stop.cancel();
-        if !self.mcp.is_finished()
-            && let Err(error) = self.mcp.await
-        {
-            tracing::warn!(%error, "the MCP side had failed");
-        }
+        let mcp = async {
+            if !self.mcp.is_finished()
+                && let Err(error) = self.mcp.await
+            {
+                tracing::warn!(%error, "the MCP side had failed");
+            }
+        };
+        tokio::join!(mcp, self.hooks.shutdown());
         self.node.shutdown(LAST_WORDS).await;
     }
 }

@@ -14,6 +14,7 @@ mod events;
 mod export;
 mod failure;
 mod guarding;
+mod hooks;
 mod hosted;
 mod hosting;
 mod import;
@@ -101,6 +102,8 @@ pub enum Command {
     Status(status::Args),
     TakeOver(take_over::Args),
     AgentToken(agent_token::Args),
+    #[command(subcommand)]
+    Hooks(hooks::Command),
     /// See to the configuration
     #[command(subcommand)]
     Config(config_check::Command),
@@ -183,6 +186,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         | Command::Disconnect(_)
         | Command::Join(_)
         | Command::Token(_)
+        | Command::Hooks(_)
         | Command::Config(_)
         | Command::Completions(_)
         | Command::Prompt(_) => {}
@@ -237,6 +241,7 @@ async fn dispatch(
         Command::Status(_) => status::run(config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),
+        Command::Hooks(command) => hooks::run(command, config, output),
         Command::Config(_) | Command::Completions(_) | Command::Prompt(_) => Ok(()),
     }
 }

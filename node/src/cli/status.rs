@@ -22,6 +22,7 @@ use super::{
 use crate::{
     agent_tokens::Bearing,
     config::{Config, Role, ToolsetChoice},
+    hooks::Report,
     mcp::{self, ask},
     paths::NodeFile,
 };
@@ -44,6 +45,8 @@ struct Seen {
     loops: Vec<wire::Loop>,
     /// Of each role in turn, what its tools cost a model, in tokens.
     tokens: Vec<usize>,
+    /// Of the node here.
+    hooks: Vec<Report>,
 }
 
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
@@ -63,10 +66,43 @@ pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Fail
 
 /// What the node here last saw of that broker's loops.
 async fn remembered(broker: &Broker, config: &Config) -> Option<String> {
-    let node = NodeFile::read(&config.data.value).filter(|node| node.broker == broker.url)?;
-    let node = reach::running(node, &config.data.value, &Bearing::Node);
-    let told = ask::get(&node, "/status").await.ok()?;
+    let told = told_by_node(config, |node| node.broker == broker.url).await?;
     from_memory(&told["broker"])
+}
+
+/// What the node here says of itself.
+async fn told_by_node(config: &Config, is_meant: impl Fn(&NodeFile) -> bool) -> Option<Value> {
+    let node = NodeFile::read(&config.data.value).filter(is_meant)?;
+    let node = reach::running(node, &config.data.value, &Bearing::Node);
+    ask::get(&node, "/status").await.ok()
+}
+
+/// How the hooks of the node here do; none where there is no node.
+async fn hooks(config: &Config) -> Vec<Report> {
+    let told = told_by_node(config, |_| true).await;
+    let hooks = told.map(|mut told| told["hooks"].take()).unwrap_or_default();
+    serde_json::from_value(hooks).unwrap_or_default()
+}
+
+fn hook_lines(of: &Report) -> String {
+    let mut out = format!("  {}  {} made", line(&of.hook).bold(), of.made);
+    let mut add = |count: u64, what: &str| {
+        if count != 0 {
+            write!(out, ", {count} {what}").expect("a String takes everything");
+        }
+    };
+    add(of.failed, "failed");
+    add(of.waiting as u64, "waiting");
+    add(of.dead_letters as u64, "dead letters (`tasuki hooks list`)");
+    let unusable = of.unusable.iter().map(|why| format!("is not called: {}", line(why)));
+    let deaf = of.deaf.iter().map(|why| format!("hears of no events: {}", line(why)));
+    let missed = of.missed.iter().map(|what| format!("missed {}", line(what)));
+    let failure = of.last_failure.iter();
+    let failure = failure.map(|it| format!("failed last {}: {}", time(it.at_ms), line(&it.why)));
+    for said in unusable.chain(deaf).chain(missed).chain(failure) {
+        write!(out, "\n    {}", said.yellow()).expect("a String takes everything");
+    }
+    out + "\n"
 }
 
 fn from_memory(told: &Value) -> Option<String> {
@@ -106,10 +142,11 @@ async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
     let loops =
         broker.ask(async |c| TurnLoopClient::new(c).list_loops(request.clone()).await).await?;
     let roles = roles.roles;
+    let hooks = hooks(config).await;
     // If it could not be read now, it is by whoever counts.
     drop(reading.await);
     let tokens = roles.iter().map(|of| mcp::tokens(&toolsets(of, config))).collect();
-    Ok(Seen { health, access, nodes: nodes.nodes, roles, loops: loops.loops, tokens })
+    Ok(Seen { health, access, nodes: nodes.nodes, roles, loops: loops.loops, tokens, hooks })
 }
 
 /// The toolsets of a role. Whether one is shown in full, its node's configuration says.
@@ -147,6 +184,7 @@ fn value(broker: &Broker, seen: &Seen) -> Value {
         "nodes": seen.nodes.iter().map(as_json::node).collect::<Vec<_>>(),
         "roles": roles,
         "loops": seen.loops.iter().map(as_json::of_loop).collect::<Vec<_>>(),
+        "hooks": seen.hooks,
     })
 }
 
@@ -202,6 +240,12 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
     if seen.loops.is_empty() {
         write(format_args!("  none; `tasuki loop start` opens one\n"));
     }
+    if !seen.hooks.is_empty() {
+        write(format_args!("\n{}\n", "hooks of the node here".bold()));
+    }
+    for hook in &seen.hooks {
+        write(format_args!("{}", hook_lines(hook)));
+    }
     out
 }
 
@@ -229,5 +273,30 @@ mod tests {
         assert_eq!(plain, expected);
         assert_eq!(from_memory(&json!({ "url": "u" })), None);
         assert_eq!(from_memory(&Value::Null), None);
+    }
+
+    #[test]
+    fn a_hook_that_fails_says_so() {
+        let shown = |told: Value| {
+            let report: Report = serde_json::from_value(told).expect("a report");
+            anstream::adapter::strip_str(&hook_lines(&report)).to_string()
+        };
+        let fine = json!({
+            "hook": "notify", "made": 7, "failed": 0, "waiting": 0, "dead_letters": 0,
+            "sequence": 40,
+        });
+        assert_eq!(shown(fine), "  notify  7 made\n");
+        let failing = json!({
+            "hook": "post", "made": 0, "failed": 2, "waiting": 1, "dead_letters": 2,
+            "sequence": 40, "missed": "events 3 to 9", "deaf": "no answer",
+            "last_failure": {
+                "at_ms": 1_795_305_600_000_u64, "id": "00ff", "why": "answered 500: \u{1b}[2Jx",
+            },
+        });
+        assert_eq!(
+            shown(failing),
+            "  post  0 made, 2 failed, 1 waiting, 2 dead letters (`tasuki hooks list`)\n    \
+             hears of no events: no answer\n    missed events 3 to 9\n    failed last 2026-11-22 00:00:00Z: answered 500: x\n"
+        );
     }
 }

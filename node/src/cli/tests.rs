@@ -42,6 +42,10 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki export --format mbox",
         "tasuki export --format jsonl --broker http://127.0.0.1:1",
         "tasuki config check",
+        "tasuki hooks list --json",
+        "tasuki hooks retry 00ff01 00ff02",
+        "tasuki hooks retry --hook notify",
+        "tasuki hooks drop --all",
         "tasuki completions zsh",
         "tasuki prompt A",
         "tasuki prompt qa --goal g --json",
@@ -70,6 +74,8 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("tasuki import filebox . --role x", ValueValidation),
         ("tasuki export", MissingRequiredArgument),
         ("tasuki export --format mbox --box trash", ValueValidation),
+        ("tasuki hooks drop", MissingRequiredArgument),
+        ("tasuki hooks retry 00ff --all", ArgumentConflict),
     ] {
         assert_eq!(parse(line).err(), Some(kind), "{line}");
     }

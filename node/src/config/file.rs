@@ -8,7 +8,12 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{Key, Layer, Problem, Raw, Source, ToolsetChoice, value};
+use super::{
+    Key, Layer, Problem, Raw, Source, Sourced, ToolsetChoice,
+    hooks::{self, HOOKS},
+    value,
+};
+use crate::hooks::spec::Hook;
 
 /// The table that gives toolsets to roles by name.
 const TOOLSETS: &str = "toolsets";
@@ -26,12 +31,21 @@ pub(super) struct Contents {
     pub(super) layer: Layer,
     pub(super) toolsets: BTreeMap<String, Vec<ToolsetChoice>>,
     pub(super) groups: Groups,
+    pub(super) hooks: Vec<Sourced<Hook>>,
+    /// Why those of the file do not count.
+    pub(super) distrust: Option<Problem>,
 }
 
 /// Roles by the name of their group, and where the file says so.
 pub(super) type Groups = BTreeMap<String, (Source, Vec<RoleId>)>;
 
-pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> Contents {
+/// `is_found_here`: nobody named the file, it is in the current directory.
+pub(super) fn parse(
+    path: &Path,
+    is_found_here: bool,
+    content: &str,
+    problems: &mut Vec<Problem>,
+) -> Contents {
     let at = |offset: usize| Source::File { path: path.to_owned(), line: line(content, offset) };
     let (table, errors) = DeTable::parse_recoverable(content);
     for error in errors {
@@ -48,6 +62,16 @@ pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> 
             toolsets(item, &mut contents.toolsets)
         } else if name == GROUPS {
             groups(item, &mut contents.groups, &at)
+        } else if name == HOOKS {
+            let hooks = hooks::parse(item, path, &at, problems);
+            match hooks::distrust(path, is_found_here) {
+                Some(why) => {
+                    let (at, message) = (source.clone(), format!("`{HOOKS}` {why}"));
+                    contents.distrust = Some(Problem { at, message });
+                }
+                None => contents.hooks = hooks,
+            }
+            Ok(())
         } else if let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) {
             texts(key, item).map(|texts| {
                 contents.layer.insert(key, Raw { source: source.clone(), texts });
@@ -57,7 +81,7 @@ pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> 
             Err((
                 None,
                 format!(
-                    "is not a setting; there are {}, {TOOLSETS}, {GROUPS}, and of the broker {}",
+                    "is not a setting; there are {}, {TOOLSETS}, {GROUPS}, {HOOKS}, and of the broker {}",
                     names.join(", "),
                     OF_THE_BROKER.join(", ")
                 ),
@@ -72,7 +96,7 @@ pub(super) fn parse(path: &Path, content: &str, problems: &mut Vec<Problem>) -> 
 }
 
 /// Where in the file, if it is not where the name is; and what is wrong.
-type Wrong = (Option<usize>, String);
+pub(super) type Wrong = (Option<usize>, String);
 
 fn texts(key: Key, item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
     if !key.is_list() {
@@ -81,14 +105,14 @@ fn texts(key: Key, item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
     list(item)
 }
 
-fn text<'a>(item: &'a Spanned<DeValue<'_>>) -> Result<&'a str, Wrong> {
+pub(super) fn text<'a>(item: &'a Spanned<DeValue<'_>>) -> Result<&'a str, Wrong> {
     item.get_ref().as_str().ok_or_else(|| {
         let is = item.get_ref().type_str();
         (Some(item.span().start), format!("takes a text in quotes, not this {is}"))
     })
 }
 
-fn list(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+pub(super) fn list(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
     let items = item.get_ref().as_array().ok_or_else(|| {
         let is = item.get_ref().type_str();
         (Some(item.span().start), format!("takes a list of texts, not this {is}"))

@@ -8,6 +8,7 @@
 //! one go, those of values that were overridden included: they would bite later.
 
 mod file;
+mod hooks;
 mod key;
 mod value;
 
@@ -26,7 +27,9 @@ pub use value::{LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
 
 use crate::{
     credentials::{self, TOKEN_VARIABLE},
-    filebox, paths,
+    filebox,
+    hooks::spec::Hook,
+    paths,
 };
 
 /// The name of the configuration file.
@@ -129,6 +132,11 @@ pub struct Config {
     /// Both, or neither.
     pub tls_cert: Sourced<Option<PathBuf>>,
     pub tls_key: Sourced<Option<PathBuf>>,
+    /// What is done when something happens to mail; only a file can say.
+    pub hooks: Vec<Sourced<Hook>>,
+    /// Hooks that are there and do not count, and why. Whoever would have to call them does not
+    /// start; to anybody else it is nothing.
+    pub distrust: Option<Problem>,
 }
 
 /// What surrounds the program. Tests make their own.
@@ -197,15 +205,20 @@ impl Config {
         let data = [&flags, &env].into_iter().find_map(|layer| layer.get(&Key::Data));
         let data = data.and_then(|raw| raw.texts.first()).map(PathBuf::from);
         let (path, content) = find_file(file, around, data.as_deref(), &mut problems);
+        let is_found_here = file.is_none()
+            && !around.env.contains_key(CONFIG_VARIABLE)
+            && path.as_deref().is_some_and(|path| is_only_here(path, around, data.as_deref()));
         let contents = match (&path, &content) {
-            (Some(path), Some(content)) => file::parse(path, content, &mut problems),
+            (Some(path), Some(content)) => file::parse(path, is_found_here, content, &mut problems),
             _ => file::Contents::default(),
         };
         let mut layers = vec![flags, env, contents.layer];
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
             layers.extend(filebox_layer(around, &mut problems));
         }
-        let config = Self::parse(path, &layers, &contents.toolsets, contents.groups, &mut problems);
+        let mut config =
+            Self::parse(path, &layers, &contents.toolsets, contents.groups, &mut problems);
+        (config.hooks, config.distrust) = (contents.hooks, contents.distrust);
         (config, problems)
     }
 
@@ -281,6 +294,8 @@ impl Config {
             advertise: pick.value(Key::Advertise, value::host),
             tls_cert,
             tls_key,
+            hooks: Vec::new(),
+            distrust: None,
         }
     }
 }
@@ -347,9 +362,9 @@ fn find_file(
     let named = named.map(Path::to_owned);
     let named = named.or_else(|| around.env.get(CONFIG_VARIABLE).map(PathBuf::from));
     let path = named.or_else(|| {
-        let data = data.map_or_else(tasuki_broker::config::data_directory, Path::to_owned);
-        let places = [Some(around.directory.clone()), Some(data), paths::config_directory()];
-        places.into_iter().flatten().map(|place| place.join(FILE)).find(|path| path.is_file())
+        let kept = kept_places(data);
+        let mut places = [around.directory.clone()].into_iter().chain(kept);
+        places.by_ref().map(|place| place.join(FILE)).find(|path| path.is_file())
     });
     let Some(path) = path else { return (None, None) };
     match read(&path) {
@@ -360,6 +375,19 @@ fn find_file(
             (Some(path), None)
         }
     }
+}
+
+/// Where a user keeps configuration, beside the current directory.
+fn kept_places(data: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let data = data.map_or_else(tasuki_broker::config::data_directory, Path::to_owned);
+    [Some(data), paths::config_directory()].into_iter().flatten()
+}
+
+/// Whether a file that nobody named is in the current directory, and that is no place for it.
+fn is_only_here(path: &Path, around: &Surroundings, data: Option<&Path>) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_here = path == around.directory.join(FILE);
+    is_here && !kept_places(data).any(|kept| real(&kept) == real(&around.directory))
 }
 
 fn read(path: &Path) -> Result<String, String> {

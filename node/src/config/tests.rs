@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use super::*;
+use crate::hooks::spec::Action;
 
 fn around(directory: &Path, env: &[(&str, &str)]) -> Surroundings {
     let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -126,8 +127,8 @@ fn every_problem_of_a_file_is_found_with_its_line() {
             "2: `lease` takes a text in quotes, not this integer",
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
              broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
-             mcp_tls_cert, mcp_tls_key, toolsets, groups, and of the broker secure, advertise, \
-             tls_cert, tls_key, client_ca",
+             mcp_tls_cert, mcp_tls_key, toolsets, groups, hooks, and of the broker secure, \
+             advertise, tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
             "4: `broker_listen` is \"7420\"; it takes ADDRESS:PORT, such as 127.0.0.1:7421",
@@ -240,4 +241,145 @@ fn roles_that_nobody_gave_are_the_agents_of_filebox() {
     let said = found[0].to_string();
     assert!(said.starts_with(&format!("{}: is not the JSON", from(place.path()))), "{said}");
     assert_eq!(roles(flag(Key::Roles, "x")).0, "x", "whoever says who needs no such file");
+}
+
+/// Loads a file that was named, which may have hooks.
+fn hooks(content: &str) -> Result<Vec<Sourced<Hook>>, Vec<String>> {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("named.toml");
+    fs::write(&path, content).unwrap();
+    let config = Config::load(Layer::new(), Some(&path), &around(place.path(), &[]));
+    let shown = |problem: &Problem| {
+        problem.to_string().replace(&format!("{}:", path.display()), "").replace(" :", " ")
+    };
+    config.map(|config| config.hooks).map_err(|found| found.iter().map(shown).collect())
+}
+
+#[test]
+fn a_hook_is_what_its_table_says() {
+    let found = hooks(
+        "[[hooks]]\nname = \"notify\"\non = \"received\"\ncommand = [\"notify-send\", \"mail\"]\n\n\
+         [[hooks]]\nname = \"post\"\non = [\"sent\", \"dead\"]\nrole = \"B\"\n\
+         type = [\"BR\", \"URGENT\"]\nsender = \"A\"\nreceiver = [\"B\", \"C\"]\n\
+         url = \"http://10.0.0.1/h?k=v\"\nallow_http = true\nsecret_file = \"s\"\n\
+         timeout_sec = 20\nretries = 3\n",
+    );
+    let found = found.unwrap();
+    let lines: Vec<_> = found.iter().map(|hook| hook.source.to_string()).collect();
+    assert!(lines[0].ends_with(":1") && lines[1].ends_with(":6"), "{lines:?}");
+    let [notify, post] = [&found[0].value, &found[1].value];
+    let Action::Command(command) = &notify.action else { panic!("{notify:?}") };
+    assert_eq!(
+        (command.program.as_str(), &command.arguments[..]),
+        ("notify-send", &["mail".into()][..])
+    );
+    assert!(command.directory.is_absolute());
+    assert_eq!((notify.limit, notify.retries), (Duration::from_secs(10), 0));
+    assert!(notify.roles.is_empty() && notify.types.is_empty());
+    let Action::Webhook(webhook) = &post.action else { panic!("{post:?}") };
+    assert_eq!(webhook.url, "http://10.0.0.1/h?k=v");
+    assert_eq!(webhook.secret_file, Some(command.directory.join("s")));
+    assert!(!format!("{post:?}").contains("k=v"), "a path may be a secret");
+    assert_eq!((post.limit, post.retries), (Duration::from_secs(20), 3));
+    let filters = (post.on.len(), post.roles.len(), post.types.len(), post.senders.len());
+    assert_eq!((filters, post.receivers.len()), ((2, 1, 2, 1), 2));
+}
+
+#[test]
+fn every_problem_of_a_hook_is_found_with_its_line() {
+    let hook = |rest: &str| format!("[[hooks]]\nname = \"h\"\non = \"sent\"\n{rest}\n");
+    let run = "command = [\"x\"]";
+    for (content, expected) in [
+        ("hooks = 1\n".to_owned(), &["1: `hooks` takes tables: write [[hooks]] above each"][..]),
+        (
+            "[[hooks]]\nonn = 1\n".to_owned(),
+            &[
+                "2: the hook has no setting \"onn\"; there are name, on, role, type, sender, \
+                 receiver, command, url, secret_file, ca_file, allow_http, timeout_sec, retries",
+                "1: the hook has no `name`",
+                "1: the hook has no `on`",
+                "1: the hook has neither `command` nor `url`",
+            ],
+        ),
+        (
+            hook("type = \"BUG\"\nrole = \"../x\"\ntimeout_sec = 0\ncommand = [\"x\"]"),
+            &[
+                "5: the hook h has `role`, which names \"../x\", which contains '/'; an id is made \
+                 of letters, digits, '_', '.' and '-'",
+                "4: the hook h has `type`, which is \"BUG\"; a message is one of BR, ACK, ER, INFO, \
+                 URGENT, DIS",
+                "6: the hook h has `timeout_sec`, which takes a number from 1 to 300",
+            ],
+        ),
+        (
+            hook(&format!("{run}\nurl = \"https://h\"")),
+            &["1: the hook has both `command` and `url`; each is a hook"],
+        ),
+        (
+            hook(&format!("{run}\nsecret_file = \"s\"")),
+            &["5: the hook h has `secret_file`, which belongs to `url`"],
+        ),
+        (
+            hook("command = [\"./x\"]"),
+            &[
+                "4: the hook has `command`, which begins with \"./x\"; it takes a program's absolute \
+               path, or a name in PATH",
+            ],
+        ),
+        (
+            hook("command = \"x y\""),
+            &["4: the hook has `command`, which takes a list of texts, not this string"],
+        ),
+        (
+            hook("url = \"http://host/secret\""),
+            &["4: the hook has `url`, which begins with http://, so everybody on the way could \
+               read the mail; use https://, or say `allow_http = true`"],
+        ),
+        (
+            hook("url = \"https://u:p@host/\""),
+            &["4: the hook has `url`, which has a user or password in it; sign with `secret_file`"],
+        ),
+        (
+            "[[hooks]]\nname = \"h\"\non = [\"send\"]\ncommand = [\"x\"]\n".to_owned(),
+            &["3: the hook h has `on`, which names \"send\"; there are received, sent, resolved, \
+               rejected, seen, lapsed, dead"],
+        ),
+        (
+            hook(run) + &hook(run).replace("\"h\"", "\"H\""),
+            &["5: the hook H has the name of that at 1"],
+        ),
+    ] {
+        assert_eq!(hooks(&content).unwrap_err(), expected, "{content}");
+    }
+    for fine in ["url = \"http://127.0.0.1:1/\"", "url = \"http://[::1]:1\"", "url = \"https://h\""]
+    {
+        assert!(hooks(&hook(fine)).is_ok(), "{fine}");
+    }
+}
+
+#[test]
+fn hooks_of_a_file_that_anybody_could_have_put_there_do_not_count() {
+    let content = "[[hooks]]\nname = \"h\"\non = \"sent\"\ncommand = [\"x\"]\n";
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join(FILE), content).unwrap();
+    let found = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap();
+    let why = found.distrust.unwrap().to_string();
+    assert!(
+        why.contains(":1: `hooks` is not taken") && why.contains("the current directory"),
+        "{why}"
+    );
+    assert!(found.hooks.is_empty());
+    // The same file, where configuration is kept.
+    let data = flag(Key::Data, &place.path().to_string_lossy());
+    let config = Config::load(data.clone(), None, &around(place.path(), &[])).unwrap();
+    assert_eq!((config.hooks.len(), config.distrust), (1, None));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let anybody = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(place.path().join(FILE), anybody).unwrap();
+        let found = Config::load(data, None, &around(place.path(), &[])).unwrap();
+        let why = found.distrust.unwrap().message;
+        assert!(found.hooks.is_empty() && why.contains("everybody on this machine"), "{why}");
+    }
 }

@@ -13,7 +13,7 @@
 //! - `call`: commands and reads, of `turns` and of `mail`. `waits`: parked questions.
 //!   `receipts`: how far a turn got.
 //! - `seen`: what loops looked like, for when nobody can be asked.
-//! - `feed`: what changed, for whoever follows.
+//! - `feed`: what changed, for whoever follows. `follow`: the same for hooks, with the words.
 
 pub mod keys;
 pub mod retry;
@@ -21,6 +21,7 @@ pub mod retry;
 mod call;
 mod channel;
 mod feed;
+mod follow;
 mod line;
 mod mail;
 mod moves;

@@ -46,7 +46,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    const fn between(first_ms: u64, longest_ms: u64) -> Self {
+    /// Doubling from the first to the longest.
+    pub const fn between(first_ms: u64, longest_ms: u64) -> Self {
         Self { step_ms: first_ms, first_ms, longest_ms }
     }
 

@@ -33,7 +33,10 @@ use super::{
         served::{Lifeline, Served, Stay, UnderWay},
     },
 };
-use crate::role::{Connected, Overview, Refusal, player::Ended};
+use crate::{
+    hooks::Hooks,
+    role::{Connected, Overview, Refusal, player::Ended},
+};
 
 /// The header that names a session.
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -113,6 +116,7 @@ impl Served for Agents {
             glance: self.host.overview.as_deref().map(Overview::at_a_glance),
             calls: self.host.calls_in_flight(),
             waits: roles.map(|(role, actions)| (role.clone(), actions.open_waits())).collect(),
+            hooks: self.host.hooks.as_ref().map(Hooks::report).unwrap_or_default(),
         }
     }
 

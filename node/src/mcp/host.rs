@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{hold::Learning, instances::Instances, tasks::Tasks, transport::server::Settings};
 use crate::{
     config::{self, ToolsetChoice},
+    hooks::Hooks,
     mail_directories::Directories,
     role::{Actions, Overview, Refusal},
 };
@@ -35,6 +36,8 @@ pub(super) struct Host {
     pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
     /// `None`: nobody is shown loops as resources.
     pub overview: Option<Arc<dyn Overview>>,
+    /// `None`: nothing is done when something happens to mail.
+    pub hooks: Option<Hooks>,
     /// Waits that clients poll instead of holding a call.
     pub tasks: Arc<Tasks>,
     /// How long a session's wait goes on after its stream broke.
@@ -65,6 +68,7 @@ impl Host {
             task_key,
             resume_within,
             clock,
+            hooks,
             guard: _,
         } = settings;
         let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
@@ -74,6 +78,7 @@ impl Host {
             overview,
             groups,
             directories,
+            hooks,
             resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),

@@ -1,8 +1,9 @@
 //! `GET /status`: what is open in this node, counted where it is kept.
 //!
 //! For programs of the node's user, and for finding what was left behind. It names roles and counts
-//! things; nothing an agent wrote is in it. Whose turn it is the broker knows: only while it is
-//! out of reach the loops are here, as they were last seen and with their age.
+//! things; nothing an agent wrote is in it, but what programs and addresses said when a hook
+//! failed, in one line. Whose turn it is the broker knows: only while it is out of reach the loops
+//! are here, as they were last seen and with their age.
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use super::{
     },
 };
 use crate::{
+    hooks::Report,
     link::Phase,
     role::{Glance, Seen},
 };
@@ -49,6 +51,8 @@ pub(super) struct Status {
     streams: usize,
     /// Agents connected through `tasuki mcp`.
     bridges: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hooks: Vec<Report>,
 }
 
 /// The connection to the broker.
@@ -101,7 +105,7 @@ pub(super) async fn show<S: Served>(
     if let Err(refusal) = only_its_user(by.as_deref()) {
         return *refusal;
     }
-    let UnderWay { glance, calls, waits } = server.served_to_all().under_way();
+    let UnderWay { glance, calls, waits, hooks } = server.served_to_all().under_way();
     let roles = waits.into_iter().map(|(role, waits)| Role { role: role.to_string(), waits });
     Json(Status {
         name: "tasuki",
@@ -113,6 +117,7 @@ pub(super) async fn show<S: Served>(
         sessions: server.sessions(),
         streams: server.sse.count(),
         bridges: server.stdio.count(),
+        hooks,
     })
     .into_response()
 }

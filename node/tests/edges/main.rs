@@ -8,6 +8,7 @@ mod chance;
 mod copies;
 mod crash;
 mod guarded;
+mod hooks;
 #[path = "../mcp/http.rs"]
 #[allow(dead_code, reason = "shared with the tests of the MCP server, which use more of it")]
 mod http;

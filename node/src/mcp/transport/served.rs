@@ -10,7 +10,10 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt as _, transport::Transport};
 use tasuki_proto::id::RoleId;
 use tokio_util::sync::CancellationToken;
 
-use crate::role::{Connected, Glance, player::Ended};
+use crate::{
+    hooks,
+    role::{Connected, Glance, player::Ended},
+};
 
 /// Something that lasts until it is dropped.
 pub(in crate::mcp) type Stay = Box<dyn Any + Send + Sync>;
@@ -38,6 +41,8 @@ pub struct UnderWay {
     pub calls: usize,
     /// Of each role that the address speaks for: its open waits.
     pub waits: Vec<(RoleId, usize)>,
+    /// How each hook of the node does.
+    pub hooks: Vec<hooks::Report>,
 }
 
 /// Makes the handlers of one address. It is asked for each request, so it should be quick.

@@ -50,6 +50,7 @@ use crate::{
     agent_tokens::AgentTokens,
     clock::Clock,
     config::ToolsetChoice,
+    hooks::Hooks,
     mail_directories::Directories,
     role::{Actions, Overview},
 };
@@ -98,6 +99,8 @@ pub struct Settings {
     pub resume_within: Duration,
     /// What time it is for who plays a role, and for how long calls were held.
     pub clock: Clock,
+    /// What is done when something happens to mail; `None`: nothing.
+    pub hooks: Option<Hooks>,
     /// Encrypts and asks for tokens; `None`: whoever reaches the listener is let in, so it must
     /// be on loopback.
     pub guard: Option<Guard>,
@@ -117,6 +120,7 @@ impl Default for Settings {
             task_key: None,
             resume_within: Duration::from_millis(RESUME_MS_MAX),
             clock: Clock::default(),
+            hooks: None,
             guard: None,
         }
     }

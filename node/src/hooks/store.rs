@@ -1,0 +1,371 @@
+//! What is to be done and what failed for good, on disk: `DATA/hooks`.
+//!
+//! ```text
+//! places.json          how far the feed was taken in, for each hook
+//! input-HOOK           what a program is about to read, for a moment
+//! waiting/HOOK/KEY     calls to be made, in order of their keys
+//! dead/HOOK/KEY        calls that failed for good, with why
+//! ```
+//!
+//! - **N2** A call is in `waiting` before its hook's place in the feed goes past it, and leaves it
+//!   only when it was made, is in `dead`, or its operator dropped it: a crash repeats calls and
+//!   loses none.
+//!
+//! Files appear whole, by a rename. Commands for people work on them while the node runs, so the
+//! files are the truth and nothing of them is kept in memory.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use tasuki_broker::files;
+use tasuki_proto::id::{HookName, WorkspaceId};
+
+use super::event::{Happening, Place};
+
+/// The folder, in the data directory.
+pub const FOLDER: &str = "hooks";
+
+/// Calls of one hook that wait here. What comes after them is still in the broker's journal.
+pub const WAITING_MAX: usize = 64;
+
+/// Dead letters of one hook; past it the oldest is dropped.
+pub const DEAD_MAX: usize = 100;
+
+const PLACES: &str = "places.json";
+const WAITING: &str = "waiting";
+const DEAD: &str = "dead";
+
+/// One call of a hook, to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    pub id: String,
+    pub event: String,
+    pub role: String,
+    pub message_id: String,
+    pub at_ms: u64,
+    sequence: u64,
+    number: usize,
+    part: usize,
+    /// The document, as it goes out each time.
+    pub body: String,
+    /// Why it is a dead letter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Failed>,
+}
+
+/// What became of a call that failed for good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// By this machine's clock.
+    pub at_ms: u64,
+    pub attempts: u32,
+    pub why: String,
+}
+
+impl Call {
+    /// A call about something that a record of `at_ms` says.
+    pub fn new(id: String, of: &Happening, at_ms: u64, body: String) -> Self {
+        let Place { sequence, event: number, part } = of.place;
+        Self {
+            id,
+            event: of.kind.as_str().to_owned(),
+            role: of.role.to_string(),
+            message_id: of.message.clone(),
+            at_ms,
+            sequence,
+            number,
+            part,
+            body,
+            failed: None,
+        }
+    }
+
+    /// The name of its file. Names sort as happenings follow one another.
+    fn key(&self) -> String {
+        format!("{:020}-{:05}-{:03}.json", self.sequence, self.number, self.part)
+    }
+}
+
+/// How far one hook has taken the feed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Taken {
+    pub sequence: u64,
+    /// When that record was written, by which the journal is known again; 0: not known.
+    pub at_ms: u64,
+}
+
+/// How far each has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Places {
+    pub workspace: String,
+    pub hooks: BTreeMap<String, Taken>,
+}
+
+/// The folder. Every call of it touches the disk.
+#[derive(Debug, Clone)]
+pub struct Store {
+    root: PathBuf,
+}
+
+impl Store {
+    pub fn of(data: &Path) -> Self {
+        Self { root: data.join(FOLDER) }
+    }
+
+    fn folder(&self, what: &str, hook: &HookName) -> PathBuf {
+        self.root.join(what).join(hook.as_str())
+    }
+
+    /// None of another workspace, or that cannot be read: then hooks begin with what is to come.
+    pub fn places(&self, workspace: &WorkspaceId) -> io::Result<Option<Places>> {
+        let path = self.root.join(PLACES);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(why),
+        };
+        let places = serde_json::from_slice::<Places>(&bytes);
+        let places = places.inspect_err(|error| {
+            tracing::error!(path = %path.display(), %error, "it is damaged; hooks begin anew");
+        });
+        Ok(places.ok().filter(|places| places.workspace == workspace.as_str()))
+    }
+
+    pub fn keep_places(&self, places: &Places) -> io::Result<()> {
+        files::replace(&self.root.join(PLACES), &serde_json::to_vec_pretty(places)?)
+    }
+
+    /// Has a call wait; one that is there already is the same.
+    pub fn put(&self, hook: &HookName, call: &Call) -> io::Result<()> {
+        let path = self.folder(WAITING, hook).join(call.key());
+        files::replace(&path, &serde_json::to_vec(call)?)
+    }
+
+    /// How many calls wait.
+    pub fn waiting(&self, hook: &HookName) -> io::Result<usize> {
+        Ok(keys(&self.folder(WAITING, hook))?.len())
+    }
+
+    pub fn dead(&self, hook: &HookName) -> io::Result<usize> {
+        Ok(keys(&self.folder(DEAD, hook))?.len())
+    }
+
+    /// The call to be made next. One that cannot be read is put aside, and said.
+    pub fn next(&self, hook: &HookName) -> io::Result<Option<Call>> {
+        let folder = self.folder(WAITING, hook);
+        for key in keys(&folder)? {
+            if let Some(call) = read(&folder.join(key))? {
+                return Ok(Some(call));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether nobody took it out.
+    pub fn is_waiting(&self, hook: &HookName, call: &Call) -> bool {
+        self.folder(WAITING, hook).join(call.key()).exists()
+    }
+
+    /// A document for a program to read: a file without a name, so that it is whole even when the
+    /// node dies meanwhile. Of one hook there is one at a time.
+    pub fn input(&self, hook: &HookName, body: &str) -> io::Result<File> {
+        let path = self.root.join(format!("input-{hook}"));
+        files::private_directory(&self.root)?;
+        files::private(&path)?.write_all(body.as_bytes())?;
+        let input = File::open(&path)?;
+        fs::remove_file(&path)?;
+        Ok(input)
+    }
+
+    /// It was made.
+    pub fn done(&self, hook: &HookName, call: &Call) -> io::Result<()> {
+        files::remove(&self.folder(WAITING, hook).join(call.key()))
+    }
+
+    /// It failed for good. Says which older ones had to go.
+    pub fn bury(&self, hook: &HookName, call: &Call, failed: Failed) -> io::Result<Vec<String>> {
+        let folder = self.folder(DEAD, hook);
+        let buried = Call { failed: Some(failed), ..call.clone() };
+        files::replace(&folder.join(call.key()), &serde_json::to_vec(&buried)?)?;
+        let mut dropped = Vec::new();
+        let keys = keys(&folder)?;
+        for key in keys.iter().take(keys.len().saturating_sub(DEAD_MAX)) {
+            files::remove(&folder.join(key))?;
+            dropped.push(key.clone());
+        }
+        self.done(hook, call)?;
+        Ok(dropped)
+    }
+
+    /// The names of all hooks that something is kept of.
+    pub fn hooks(&self) -> io::Result<Vec<HookName>> {
+        let mut names = Vec::new();
+        for what in [WAITING, DEAD] {
+            names.extend(keys_of(&self.root.join(what), |name| name.parse().ok())?);
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    pub fn list_waiting(&self, hook: &HookName) -> io::Result<Vec<Call>> {
+        list(&self.folder(WAITING, hook))
+    }
+
+    /// The oldest first.
+    pub fn list_dead(&self, hook: &HookName) -> io::Result<Vec<Call>> {
+        list(&self.folder(DEAD, hook))
+    }
+
+    /// Has a dead letter wait again, with all its attempts.
+    pub fn revive(&self, hook: &HookName, call: &Call) -> io::Result<()> {
+        self.put(hook, &Call { failed: None, ..call.clone() })?;
+        files::remove(&self.folder(DEAD, hook).join(call.key()))
+    }
+
+    /// Forgets a dead letter, or a call that waits.
+    pub fn drop(&self, hook: &HookName, call: &Call) -> io::Result<()> {
+        let what = if call.failed.is_some() { DEAD } else { WAITING };
+        files::remove(&self.folder(what, hook).join(call.key()))
+    }
+}
+
+fn list(folder: &Path) -> io::Result<Vec<Call>> {
+    let mut found = Vec::new();
+    for key in keys(folder)? {
+        found.extend(read(&folder.join(key))?);
+    }
+    Ok(found)
+}
+
+/// `None`: it is gone, or was put aside.
+fn read(path: &Path) -> io::Result<Option<Call>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(why) => return Err(why),
+    };
+    match serde_json::from_slice(&bytes) {
+        Ok(call) => Ok(Some(call)),
+        Err(error) => {
+            let path = path.display();
+            tracing::error!(%path, %error, "a hook's call is damaged; it is put aside");
+            fs::rename(path.to_string(), format!("{path}.damaged"))?;
+            Ok(None)
+        }
+    }
+}
+
+/// The calls of a folder in order; none where there is no folder.
+fn keys(folder: &Path) -> io::Result<Vec<String>> {
+    let is_call = |name: &str| name.ends_with(".json").then(|| name.to_owned());
+    keys_of(folder, is_call)
+}
+
+fn keys_of<T: Ord>(folder: &Path, pick: impl Fn(&str) -> Option<T>) -> io::Result<Vec<T>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) => return Err(why),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        found.extend(entry?.file_name().to_str().and_then(&pick));
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::spec::Kind, *};
+
+    fn name() -> HookName {
+        "notify".parse().unwrap()
+    }
+
+    fn call(sequence: u64, part: usize) -> Call {
+        let of = Happening {
+            kind: Kind::Received,
+            role: "B".parse().unwrap(),
+            message: "m".into(),
+            entry: 1,
+            facts: None,
+            place: Place { sequence, event: 0, part },
+        };
+        Call::new(format!("id{sequence}.{part}"), &of, 1, "{}".into())
+    }
+
+    fn failed(why: &str) -> Failed {
+        Failed { at_ms: 5, attempts: 2, why: why.into() }
+    }
+
+    #[test]
+    fn calls_wait_in_order_until_they_are_made() {
+        let data = tempfile::tempdir().unwrap();
+        let store = Store::of(data.path());
+        assert_eq!(store.next(&name()).unwrap(), None);
+        for (sequence, part) in [(10, 1), (9, 0), (100, 0), (10, 0), (10, 0)] {
+            store.put(&name(), &call(sequence, part)).unwrap();
+        }
+        let mut made = Vec::new();
+        while let Some(next) = Store::of(data.path()).next(&name()).unwrap() {
+            store.done(&name(), &next).unwrap();
+            made.push(next.id);
+        }
+        assert_eq!(made, ["id9.0", "id10.0", "id10.1", "id100.0"]);
+    }
+
+    #[test]
+    fn dead_letters_are_bounded_and_can_be_revived_or_dropped() {
+        let data = tempfile::tempdir().unwrap();
+        let store = Store::of(data.path());
+        let mut dropped = Vec::new();
+        for sequence in 1..=102 {
+            store.put(&name(), &call(sequence, 0)).unwrap();
+            dropped.extend(store.bury(&name(), &call(sequence, 0), failed("no")).unwrap());
+        }
+        assert_eq!((dropped.len(), store.dead(&name()).unwrap()), (2, DEAD_MAX));
+        assert_eq!(store.waiting(&name()).unwrap(), 0);
+        let dead = store.list_dead(&name()).unwrap();
+        assert_eq!((dead[0].id.as_str(), &dead[0].failed), ("id3.0", &Some(failed("no"))));
+        store.revive(&name(), &dead[0]).unwrap();
+        store.drop(&name(), &dead[1]).unwrap();
+        assert_eq!(store.next(&name()).unwrap(), Some(call(3, 0)), "as it was before");
+        assert_eq!(store.dead(&name()).unwrap(), DEAD_MAX - 2);
+        assert_eq!(store.hooks().unwrap(), [name()]);
+    }
+
+    #[test]
+    fn a_damaged_call_holds_nothing_up() {
+        let data = tempfile::tempdir().unwrap();
+        let store = Store::of(data.path());
+        store.put(&name(), &call(1, 0)).unwrap();
+        store.put(&name(), &call(2, 0)).unwrap();
+        let path = store.folder(WAITING, &name()).join(call(1, 0).key());
+        fs::write(&path, "{").unwrap();
+        assert_eq!(store.next(&name()).unwrap(), Some(call(2, 0)));
+        assert!(path.with_extension("json.damaged").exists());
+    }
+
+    #[test]
+    fn places_are_one_workspaces() {
+        let data = tempfile::tempdir().unwrap();
+        let store = Store::of(data.path());
+        let (here, there) = ("w".parse().unwrap(), "v".parse().unwrap());
+        assert_eq!(store.places(&here).unwrap(), None);
+        let taken = Taken { sequence: 7, at_ms: 70 };
+        let hooks = [("notify".to_owned(), taken)].into();
+        let places = Places { workspace: "w".into(), hooks };
+        store.keep_places(&places).unwrap();
+        assert_eq!(store.places(&here).unwrap(), Some(places));
+        assert_eq!(store.places(&there).unwrap(), None);
+        fs::write(store.root.join(PLACES), "{").unwrap();
+        assert_eq!(store.places(&here).unwrap(), None);
+    }
+}
