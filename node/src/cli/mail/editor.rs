@@ -78,10 +78,16 @@ impl Draft {
             return Err(self.kept(failure));
         }
         let place = self.path.display().to_string();
-        let file = fs::File::open(&self.path)
-            .map_err(|why| Failure::local(format!("{place} cannot be read: {why}.")))?;
+        let file = fs::File::open(&self.path).map_err(|why| {
+            Failure::local(format!("{place} cannot be read: {why}. Nothing was sent."))
+        })?;
         let written = bounded("The text", &place, file).map_err(|failure| self.kept(failure))?;
-        Ok(said(&written))
+        let text = said(&written);
+        // What is kept is what was to be sent.
+        paths::replace(&self.path, text.as_bytes()).map_err(|why| {
+            self.kept(Failure::local(format!("{place} cannot be written: {why}.")))
+        })?;
+        Ok(text)
     }
 
     /// Says where the text is.
@@ -104,8 +110,8 @@ fn chosen() -> Option<String> {
     said.map(|it| it.trim().to_owned()).find(|it| !it.is_empty())
 }
 
-/// What is sent of a draft. One that was kept and is sent with `--file` goes through here as well.
-pub(super) fn said(draft: &str) -> String {
+/// What is sent of a draft.
+fn said(draft: &str) -> String {
     let lines: Vec<&str> = draft.lines().filter(|line| !line.starts_with(NOTE)).collect();
     lines.join("\n").trim().to_owned()
 }

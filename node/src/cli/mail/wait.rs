@@ -58,8 +58,10 @@ pub struct Args {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let mail = args.who.mail(config)?;
     let answer = tokio::select! {
-        answer = answer(&args, &mail, output) => answer?,
+        // Signals are listened for before anything is asked.
+        biased;
         () = stopped() => return Err(Failure::told(Exit::Nothing)),
+        answer = answer(&args, &mail, output) => answer?,
     };
     tell(&args, &mail, answer, output).await
 }
