@@ -475,6 +475,22 @@ async fn a_large_box_comes_page_by_page_and_may_be_cut_off() {
 }
 
 #[tokio::test]
+async fn mail_is_found_by_its_words() {
+    let office = Office::open().await;
+    let id = office.send(&["--type", "BR", "--subject", "Login", "the webhook fails"]).await;
+    office.send(&["the webhook is fine"]).await;
+    let found = office.json(0, &["search", "webhook fails", "--role", "B", "--type", "BR"]).await;
+    let hits = found[0]["hits"].as_array().unwrap();
+    assert_eq!((hits.len(), &hits[0]["thread"]["message_id"]), (1, &json!(id)), "{found:?}");
+    let mut command = office.command(&["search", "fails", "--role", "A", "--since", "1h"]);
+    command.env_remove("NO_COLOR").env("CLICOLOR_FORCE", "1");
+    let said = Said::of(&soon(command.output()).await.unwrap());
+    assert!(said.code == 0 && said.out.contains("fails\u{1b}["), "{said:?}");
+    let none = office.run(&["search", "absent", "--role", "A"]).await;
+    assert_eq!((none.code, none.out.as_str()), (0, "Nothing was found.\n"));
+}
+
+#[tokio::test]
 async fn a_broker_that_is_away_is_said() {
     let mut office = Office::open().await;
     let id = office.send(&["x"]).await;

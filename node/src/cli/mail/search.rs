@@ -84,7 +84,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         since_ms: args.since.unwrap_or(0),
         until_ms: args.until.unwrap_or(0),
         limit: args.limit,
-        include_sequence: 0,
+        // All that there is by now.
+        include_sequence: u64::MAX,
     };
     let found =
         mail.broker.ask(async |channel| client(channel).search_mail(request.clone()).await).await?;
