@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Puts what the client tests need where they look for it, target/sdk: the official MCP SDKs, the
-# MCP conformance suite, the MCP Inspector, and a Node they run on (the suite needs 22).
+# MCP conformance suite, the MCP Inspector, a Node they run on (the suite needs 22), and Python's
+# gRPC with stubs of this protocol.
 # Does nothing when they are there in these versions already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python_sdk='mcp==1.30.*'
+python_grpc=('grpcio==1.85.*' 'grpcio-tools==1.85.*' 'googleapis-common-protos==1.*')
 packages=(
     '@modelcontextprotocol/sdk@1.32'
     '@modelcontextprotocol/conformance@0.2.0-alpha.12'
@@ -13,7 +15,8 @@ packages=(
 )
 node='22.23.3'
 place=target/sdk
-wanted="$python_sdk ${packages[*]} $node"
+protocol=$(cat proto/tasuki/v1/*.proto | cksum)
+wanted="$python_sdk ${python_grpc[*]} ${packages[*]} $node $protocol"
 
 if [ -f "$place/ready" ] && [ "$(cat "$place/ready")" = "$wanted" ]; then
     exit 0
@@ -40,7 +43,12 @@ fi
 rm -rf "$place"
 mkdir -p "$place"
 python3 -m venv "$place/venv"
-"$place/venv/bin/pip" install --quiet --disable-pip-version-check "$python_sdk"
+"$place/venv/bin/pip" install --quiet --disable-pip-version-check \
+    "$python_sdk" "${python_grpc[@]}"
+# The stubs of examples/python, as its README says.
+mkdir -p "$place/grpc"
+"$place/venv/bin/python" -m grpc_tools.protoc -I proto \
+    --python_out="$place/grpc" --grpc_python_out="$place/grpc" proto/tasuki/v1/*.proto
 echo '{"name":"tasuki-sdk-tests","private":true}' > "$place/package.json"
 # Under an older Node than the packages want, npm installs them all the same.
 npm install --prefix "$place" --silent --no-audit --no-fund "${packages[@]}"

@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
-use std::process::Command;
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 /// What an example prints.
 fn run(example: &str, arguments: &[&str]) -> String {
@@ -19,6 +23,80 @@ fn run(example: &str, arguments: &[&str]) -> String {
 fn two_agents_take_ten_turns() {
     let said = run("two_agents", &[]);
     assert!(said.contains("10 turns; the broker's history has 10 handovers"), "{said}");
+}
+
+#[test]
+fn two_agents_write_to_each_other() {
+    let said = run("mail", &[]);
+    assert!(said.contains("4 entries, every one acted on"), "{said}");
+}
+
+#[test]
+#[ignore = "needs python with grpcio: scripts/sdk-setup.sh"]
+fn a_client_in_python_sends_and_waits() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let installed = root.join("../target/sdk");
+    let broker = Broker::start();
+    let python = |arguments: &[&str]| {
+        let output = Command::new(installed.join("venv/bin/python"))
+            .arg(root.join("python/mail.py"))
+            .args(["--broker", &broker.address])
+            .args(arguments)
+            .env("PYTHONPATH", installed.join("grpc"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), said, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said, errors) = python(&["--role", "B", "wait", "--timeout", "0"]);
+    assert_eq!((code, said.as_str()), (Some(7), ""), "{errors}");
+    let line = ["--role", "A", "send", "--to", "B", "--type", "BR", "--subject", "slow", "über"];
+    let (code, said, errors) = python(&line);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(said.contains("-BR-slow-"), "{said}");
+    let (code, said, errors) = python(&["--role", "B", "wait", "--timeout", "60"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(said.contains("slow") && said.contains("#1 A -> B (BR)\nüber\n"), "{said}");
+    // It was seen once it was printed.
+    assert_eq!(python(&["--role", "B", "wait", "--timeout", "0"]).0, Some(7));
+    let (code, _, errors) = python(&["--role", "A", "send", "--to", "nobody", "x"]);
+    assert!(code == Some(1) && errors.contains("unknown_role"), "{errors}");
+}
+
+/// `tasuki-broker serve` on a free port. Killed when dropped.
+struct Broker {
+    child: Child,
+    address: String,
+    _data: tempfile::TempDir,
+}
+
+impl Broker {
+    fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut child = Command::new(tasuki_examples::process::program("tasuki-broker").unwrap())
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(data.path())
+            .env("RUST_LOG", "off")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let said = lines.by_ref().map_while(Result::ok);
+        let mut addresses = said.filter_map(|line| {
+            Some(line.strip_prefix("listening on http://")?.split_once(' ')?.0.to_owned())
+        });
+        let address = addresses.next().expect("it says where it listens");
+        Self { child, address, _data: data }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
 }
 
 #[test]

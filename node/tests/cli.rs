@@ -1,6 +1,13 @@
-//! The real `tasuki` against a broker that says what a test wants it to say.
+//! The real `tasuki` against a broker that says what a test wants it to say; its mail against a
+//! real one.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+#[path = "cli/mail.rs"]
+mod mail;
+#[path = "edges/process.rs"]
+#[allow(dead_code, reason = "shared with the tests at the edges, which use more of it")]
+mod process;
 
 use std::{
     collections::VecDeque,

@@ -239,7 +239,7 @@ impl Broker {
             Reason::OutcomeUnknown,
             format!(
                 "The command was sent to {} {ATTEMPTS} times and no answer came: it may or may \
-                 not have taken effect. Look with `tasuki loop status` before doing it again. \
+                 not have taken effect. Look before doing it again: `tasuki loop status`, `tasuki mail list outbox`. \
                  (key {}/{})",
                 self.url, key.client_id, key.counter
             ),

@@ -24,6 +24,8 @@ pub enum Exit {
     Local = 5,
     /// Whoever answers is not the broker, or would be spoken to in the clear; nothing was sent.
     Untrusted = 6,
+    /// What was waited for did not come.
+    Nothing = 7,
 }
 
 /// The same for `--help`.
@@ -36,6 +38,7 @@ Exit codes:
   4  the command may or may not have taken effect
   5  something on this machine failed: a file, a port, a disk
   6  whoever answers is not the broker that was joined, or TLS fails; nothing was sent
+  7  what was waited for did not come
 
 Settings come from flags, else from TASUKI_* variables, else from tasuki.toml;
 `tasuki config check` shows them all and where each came from.
@@ -56,6 +59,8 @@ enum Kind {
     Usage,
     Local,
     Untrusted,
+    /// The answer said it all; the exit code says it to programs.
+    Told(Exit),
     /// Whoever read standard output has gone; nothing is said about it.
     Quiet,
 }
@@ -90,6 +95,11 @@ impl Failure {
         Self { kind: Kind::Untrusted, message: message.into() }
     }
 
+    /// The answer was printed, and tells of what was not done.
+    pub(crate) fn told(exit: Exit) -> Self {
+        Self { kind: Kind::Told(exit), message: String::new() }
+    }
+
     pub(crate) fn quiet() -> Self {
         Self { kind: Kind::Quiet, message: String::new() }
     }
@@ -112,22 +122,30 @@ impl Failure {
             Kind::Foreign => {
                 format!("The broker answered {:?}: {}", status.code(), status.message())
             }
-            Kind::Reason(_) | Kind::Usage | Kind::Local | Kind::Untrusted | Kind::Quiet => {
-                status.message().to_owned()
-            }
+            Kind::Reason(_)
+            | Kind::Usage
+            | Kind::Local
+            | Kind::Untrusted
+            | Kind::Told(_)
+            | Kind::Quiet => status.message().to_owned(),
         };
         Self { kind, message }
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        self.kind == Kind::Quiet
+        matches!(self.kind, Kind::Quiet | Kind::Told(_))
     }
 
     /// The reason of the table, where it is one.
     pub(crate) fn as_reason(&self) -> Option<Reason> {
         match self.kind {
             Kind::Reason(reason) => Some(reason),
-            Kind::Foreign | Kind::Usage | Kind::Local | Kind::Untrusted | Kind::Quiet => None,
+            Kind::Foreign
+            | Kind::Usage
+            | Kind::Local
+            | Kind::Untrusted
+            | Kind::Told(_)
+            | Kind::Quiet => None,
         }
     }
 
@@ -139,6 +157,7 @@ impl Failure {
             Kind::Usage => "usage",
             Kind::Local => "local",
             Kind::Untrusted => "untrusted",
+            Kind::Told(_) => "told",
             Kind::Quiet => "quiet",
         }
     }
@@ -159,6 +178,7 @@ impl Failure {
             Kind::Usage => Exit::Usage,
             Kind::Local => Exit::Local,
             Kind::Untrusted => Exit::Untrusted,
+            Kind::Told(exit) => exit,
             Kind::Quiet => Exit::Ok,
         }
     }
@@ -179,5 +199,6 @@ mod tests {
         assert_eq!(Failure::usage("no").exit() as u8, 2);
         assert_eq!(Failure::local("no").exit() as u8, 5);
         assert_eq!(Failure::untrusted("no").exit() as u8, 6);
+        assert_eq!(Failure::told(Exit::Nothing).exit() as u8, 7);
     }
 }

@@ -2,11 +2,34 @@
 //!
 //! Field names are those of the protocol; texts are as they were written.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 use tasuki_proto::{
     mail::BoxKind,
+    visible::is_visible,
     wire::{self, EntryKind, LoopStatus, event::Kind},
 };
+
+/// The value in one line. Characters that a terminal would act on are written as `\u…`, which
+/// means the same: outside of its strings JSON has none.
+pub(crate) fn harmless(value: &Value) -> String {
+    let text = value.to_string();
+    if text.bytes().all(|it| it == b' ' || it.is_ascii_graphic()) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_visible(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            write!(out, "\\u{unit:04x}").expect("a String takes everything");
+        }
+    }
+    out
+}
 
 pub(crate) fn status_name(status: LoopStatus) -> &'static str {
     match status {

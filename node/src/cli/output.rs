@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 
-use super::{Failure, text};
+use super::{Failure, json::harmless, text};
 
 /// Standard output, in the form that was asked for.
 ///
@@ -34,7 +34,7 @@ impl Output {
         value: impl FnOnce() -> Value,
         lines: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        if self.is_json { self.line(&value().to_string()) } else { self.raw(&lines()) }
+        if self.is_json { self.line(&harmless(&value())) } else { self.raw(&lines()) }
     }
 
     /// Prints what helps people and is nothing to programs.
@@ -77,7 +77,8 @@ impl Output {
                 "retryable": failure.is_retryable(),
                 "maybe_applied": failure.is_maybe_applied(),
             });
-            writeln!(self.out, "{}", json!({ "error": error })).and_then(|()| self.out.flush())
+            writeln!(self.out, "{}", harmless(&json!({ "error": error })))
+                .and_then(|()| self.out.flush())
         } else {
             let message = text::block(&failure.message);
             writeln!(self.err, "{} {message} ({})", "error:".red().bold(), failure.code())

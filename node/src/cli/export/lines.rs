@@ -2,21 +2,18 @@
 //!
 //! Characters that a terminal would act on are written as `\u…`, which means the same.
 
-use std::fmt::Write as _;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
-use tasuki_proto::{id::WorkspaceId, visible::is_visible, wire};
+use tasuki_proto::{id::WorkspaceId, wire};
 
 use super::Found;
+use crate::cli::json::harmless;
 
 /// A line for each entry.
 pub(super) fn thread(found: &Found, workspace: &WorkspaceId) -> String {
     let mut lines = String::new();
     for entry in &found.entries {
-        for c in line(found, workspace, entry).to_string().chars() {
-            push(&mut lines, c);
-        }
+        lines += &harmless(&line(found, workspace, entry));
         lines.push('\n');
     }
     lines
@@ -67,14 +64,4 @@ fn receipt(of: &wire::MailReceipt) -> Value {
         "lapsed_ms": of.lapsed_ms,
         "dead_ms": of.dead_ms,
     })
-}
-
-/// Outside of its strings JSON has nothing that needs this.
-fn push(line: &mut String, c: char) {
-    if is_visible(c) {
-        return line.push(c);
-    }
-    for unit in c.encode_utf16(&mut [0; 2]) {
-        write!(line, "\\u{unit:04x}").expect("a String takes everything");
-    }
 }

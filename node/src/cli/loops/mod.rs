@@ -6,7 +6,7 @@ mod list;
 mod reclaim;
 mod start;
 mod status;
-mod words;
+pub(super) mod words;
 
 use tasuki_proto::{
     id::{InvalidId, LoopId, PersonId},

@@ -48,7 +48,8 @@ impl Words {
     }
 }
 
-fn bounded(name: &str, place: &str, from: impl Read) -> Result<String, Failure> {
+/// All that is to be read there, if it is no more than a text may be.
+pub(in crate::cli) fn bounded(name: &str, place: &str, from: impl Read) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     from.take(TEXT_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)

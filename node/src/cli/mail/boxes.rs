@@ -1,0 +1,65 @@
+//! `tasuki mail mailboxes`.
+
+use owo_colors::OwoColorize as _;
+use serde_json::json;
+use tasuki_proto::wire;
+
+use super::{Failure, Output, Target, json as as_json, who::client};
+use crate::{
+    cli::{broker::Broker, text::line},
+    config::{Config, duration_text},
+};
+
+/// Show every mailbox of the workspace, and what is in it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+pub(super) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let broker = Broker::new(config);
+    let request = wire::ListMailboxesRequest { caller: broker.caller() };
+    let all = broker
+        .ask(async |channel| client(channel).list_mailboxes(request.clone()).await)
+        .await?
+        .mailboxes;
+    output.answer(
+        || json!({"mailboxes": all.iter().map(as_json::mailbox).collect::<Vec<_>>()}),
+        || match all.as_slice() {
+            [] => "There is no mailbox yet; the first mail makes some.\n".to_owned(),
+            all => head() + &all.iter().map(row).collect::<String>(),
+        },
+    )
+}
+
+fn head() -> String {
+    let text = format!(
+        "{:<20} {:>6} {:>6} {:>6} {:>6} {:>6} {:>5}  NODE",
+        "ROLE", "UNSEEN", "INBOX", "OUTBOX", "DONE", "CANCEL", "DEAD"
+    );
+    format!("{}\n", text.dimmed())
+}
+
+fn row(of: &wire::MailboxState) -> String {
+    let node = match (of.node.as_str(), of.quiet_ms) {
+        ("", _) => "no node".to_owned(),
+        (node, None | Some(0..1000)) => line(node),
+        (node, Some(ms)) => {
+            let quiet = std::time::Duration::from_secs(ms / 1000);
+            format!("{}, quiet for {}", line(node), duration_text(quiet))
+        }
+    };
+    let closed = if of.is_closed { ", closed" } else { "" };
+    let role = format!("{:<20}", line(&of.role));
+    format!(
+        "{} {:>6} {:>6} {:>6} {:>6} {:>6} {:>5}  {node}{closed}\n",
+        role.bold(),
+        of.unseen,
+        of.inbox,
+        of.outbox,
+        of.done,
+        of.cancel,
+        of.dead
+    )
+}

@@ -1,0 +1,93 @@
+//! `tasuki mail dead`.
+
+use serde_json::json;
+use tasuki_proto::wire;
+
+use super::{
+    Failure, Output, json as as_json, show,
+    who::{Mail, Who, client},
+};
+use crate::config::Config;
+
+/// Show dead letters: threads that were handed 10 times and never seen, so that waits pass them
+/// over.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(flatten)]
+    who: Who,
+    #[command(subcommand)]
+    again: Option<Again>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Again {
+    /// Have waits show dead letters again
+    Again {
+        /// The threads, each by its id, 4 or more digits of it, or its file name
+        #[arg(value_name = "ID", required = true)]
+        messages: Vec<String>,
+        #[command(flatten)]
+        who: Who,
+    },
+}
+
+impl Args {
+    pub(super) fn who(&self) -> &Who {
+        match &self.again {
+            Some(Again::Again { who, .. }) => who,
+            None => &self.who,
+        }
+    }
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let mail = args.who().mail(config)?;
+    match args.again {
+        Some(Again::Again { messages, .. }) => again(&mail, &messages, output).await,
+        None => list(&mail, output).await,
+    }
+}
+
+async fn list(mail: &Mail, output: &mut Output) -> Result<(), Failure> {
+    let request =
+        wire::ListDeadLettersRequest { caller: mail.broker.caller(), role: mail.role.to_string() };
+    let dead = mail
+        .broker
+        .ask(async |channel| client(channel).list_dead_letters(request.clone()).await)
+        .await?
+        .threads;
+    for (at, thread) in dead.iter().enumerate() {
+        if at == 0 {
+            output.guide(show::head)?;
+        }
+        output.answer(|| as_json::thread(thread), || show::row(thread, &mail.role))?;
+    }
+    match dead.len() {
+        0 => output.guide(|| format!("{} has no dead letters.\n", mail.role)),
+        _ => Ok(()),
+    }
+}
+
+async fn again(mail: &Mail, messages: &[String], output: &mut Output) -> Result<(), Failure> {
+    for message in messages {
+        let request = wire::HandAgainRequest {
+            caller: mail.broker.caller(),
+            key: None,
+            role: mail.role.to_string(),
+            message: message.clone(),
+        };
+        let done = mail
+            .broker
+            .tell(async |channel, key| {
+                let request = wire::HandAgainRequest { key: Some(key), ..request.clone() };
+                client(channel).hand_again(request).await
+            })
+            .await?;
+        output.answer(
+            || json!({"message_id": done.message_id}),
+            || format!("{} is handed again.\n", show::short_id(&done.message_id)),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! `tasuki mail …`: one file per command.
+//!
+//! Every command acts as one role (`who`) and asks the broker itself, with what this machine joined
+//! it with; no node has to run. What came from others is shown harmless (`show`, `markdown`), and
+//! counts as seen only once it was printed. Lists, threads and their JSON go page by page, one line
+//! a thing, so that no box is in memory whole.
+//!
+//! Not here: keeping mail while the broker is out of reach. That is a running node's.
+
+mod attach;
+mod boxes;
+mod dead;
+mod editor;
+mod json;
+mod list;
+mod markdown;
+mod moves;
+mod read;
+mod receipts;
+mod reply;
+mod search;
+mod send;
+mod show;
+mod wait;
+mod who;
+mod words;
+
+use super::{Failure, Output, Target};
+use crate::config::Config;
+
+/// Write, read and settle mail between roles.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    Send(send::Args),
+    /// Show a thread, oldest entry first
+    Read(read::ReadArgs),
+    Reply(reply::Args),
+    List(list::Args),
+    /// Show a thread, or its newest entries, with how far each got
+    Thread(read::ThreadArgs),
+    Wait(wait::Args),
+    Search(search::Args),
+    /// Put threads from the inbox into done
+    Resolve(moves::Args),
+    /// Put threads from the inbox into cancel
+    Reject(moves::Args),
+    Receipts(receipts::Args),
+    Mailboxes(boxes::Args),
+    Dead(dead::Args),
+}
+
+impl Command {
+    pub(super) fn target(&self) -> &Target {
+        match self {
+            Self::Send(args) => &args.send.who.target,
+            Self::Read(args) => &args.who.target,
+            Self::Reply(args) => &args.send.who.target,
+            Self::List(args) => &args.who.target,
+            Self::Thread(args) => &args.who.target,
+            Self::Wait(args) => &args.who.target,
+            Self::Search(args) => &args.who.target,
+            Self::Resolve(args) | Self::Reject(args) => &args.who.target,
+            Self::Receipts(args) => &args.who.target,
+            Self::Mailboxes(args) => &args.target,
+            Self::Dead(args) => &args.who().target,
+        }
+    }
+}
+
+pub(super) async fn run(
+    command: Command,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    match command {
+        Command::Send(args) => send::run(args, config, output).await,
+        Command::Read(args) => read::read(args, config, output).await,
+        Command::Reply(args) => reply::run(args, config, output).await,
+        Command::List(args) => list::run(args, config, output).await,
+        Command::Thread(args) => read::thread(args, config, output).await,
+        Command::Wait(args) => wait::run(args, config, output).await,
+        Command::Search(args) => search::run(args, config, output).await,
+        Command::Resolve(args) => moves::resolve(args, config, output).await,
+        Command::Reject(args) => moves::reject(args, config, output).await,
+        Command::Receipts(args) => receipts::run(args, config, output).await,
+        Command::Mailboxes(_) => boxes::run(config, output).await,
+        Command::Dead(args) => dead::run(args, config, output).await,
+    }
+}

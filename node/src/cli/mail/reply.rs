@@ -1,0 +1,152 @@
+//! `tasuki mail reply`.
+
+use std::fmt::Write as _;
+
+use tasuki_proto::{
+    id::RoleId,
+    wire::{self, MailMark},
+};
+
+use super::{
+    Failure, Output,
+    send::{Sending, names, tell},
+    who::Mail,
+    words::{HELP, Words},
+};
+use crate::{
+    cli::text::{block, line, time},
+    config::Config,
+};
+
+/// Newest entries that are looked at for whom to answer, and what to quote.
+const ENTRIES: u32 = 20;
+
+/// Answer in a thread.
+///
+/// The answer goes to whoever wrote the newest entry that is not yours. It takes the thread out of
+/// your inbox, unless something in it was not shown to you yet.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// The thread: its id, 4 or more digits of it, or its file name
+    #[arg(value_name = "ID")]
+    message: String,
+    #[command(flatten)]
+    words: Words,
+    /// Answer everybody who takes part
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    pub(super) send: Sending,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let mail = args.send.who.mail(config)?;
+    args.send.check()?;
+    let read = mail.read(&args.message, 0, ENTRIES).await?;
+    let thread = read.thread.unwrap_or_default();
+    let to = receivers(&thread, &read.entries, &mail.role, args.all)?;
+    let quoted = quotes(&mail, &thread, &read.entries);
+    let notes = format!(
+        "{} from {} to {}, in: {}\nAn empty text sends nothing.\n\n{}",
+        args.send.kind,
+        mail.role,
+        names(&to),
+        line(&thread.subject),
+        quoted.iter().map(|entry| quote(entry)).collect::<String>()
+    );
+    let text = args.words.read(&notes, config)?;
+    let request = wire::SendRequest {
+        in_reply_to: thread.message_id.clone(),
+        text: text.text.clone(),
+        ..Default::default()
+    };
+    let sent = async {
+        let all: Vec<wire::MailEntry> = quoted.iter().map(|it| (*it).clone()).collect();
+        if args.words.is_edited()
+            && thread.unseen != 0
+            && mail.is_all_unseen_in(&thread, &all)
+            && let Some(last) = all.last()
+        {
+            mail.mark(&thread.message_id, last.number, MailMark::Seen).await?;
+        }
+        args.send.carry_out(&mail, &to, request).await
+    };
+    let sent = text.settle(sent.await)?;
+    tell(&sent, output)
+}
+
+/// Where nobody else wrote anything, those that one wrote to before.
+fn receivers(
+    thread: &wire::MailThread,
+    entries: &[wire::MailEntry],
+    me: &RoleId,
+    is_to_all: bool,
+) -> Result<Vec<RoleId>, Failure> {
+    let others: Vec<&String> = if is_to_all {
+        thread.participants.iter().collect()
+    } else {
+        let newest = entries.iter().rev().find(|it| it.sender != me.as_str());
+        match newest {
+            Some(entry) => vec![&entry.sender],
+            None if thread.original_sender != me.as_str() => vec![&thread.original_sender],
+            None => thread.latest_receivers.iter().collect(),
+        }
+    };
+    let others = others.into_iter().filter(|it| **it != me.as_str());
+    let to: Vec<RoleId> = others.filter_map(|it| it.parse().ok()).collect();
+    if to.is_empty() {
+        let text = "Nobody else takes part in this thread; nothing was sent.";
+        return Err(Failure::usage(text));
+    }
+    Ok(to)
+}
+
+/// What somebody who answers has to read: all that is unseen, at least the newest of others.
+fn quotes<'a>(
+    mail: &Mail,
+    thread: &wire::MailThread,
+    entries: &'a [wire::MailEntry],
+) -> Vec<&'a wire::MailEntry> {
+    let to_me = entries.iter().filter(|it| it.receivers.iter().any(|to| *to == mail.role.as_str()));
+    let to_me: Vec<&wire::MailEntry> = to_me.collect();
+    let unseen = (thread.unseen as usize).max(1).min(to_me.len());
+    to_me[to_me.len() - unseen..].to_vec()
+}
+
+fn quote(of: &wire::MailEntry) -> String {
+    let mut out = format!("#{} {} wrote {}:\n", of.number, line(&of.sender), time(of.at_ms));
+    for line in block(&of.text).lines() {
+        writeln!(out, "> {line}").expect("a String takes everything");
+    }
+    for it in &of.attachments {
+        writeln!(out, "> attached: {}", line(&it.name)).expect("a String takes everything");
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_goes_to_whoever_wrote_last() {
+        let entry = |sender: &str| wire::MailEntry { sender: sender.into(), ..Default::default() };
+        let thread = |original: &str| wire::MailThread {
+            original_sender: original.into(),
+            participants: ["me", "qa", "pm"].map(Into::into).into(),
+            latest_receivers: ["pm", "me"].map(Into::into).into(),
+            ..Default::default()
+        };
+        let to = |original: &str, senders: &[&str], is_to_all| {
+            let entries: Vec<_> = senders.iter().map(|it| entry(it)).collect();
+            let me = "me".parse().unwrap();
+            receivers(&thread(original), &entries, &me, is_to_all).map(|it| names(&it))
+        };
+        assert_eq!(to("qa", &["qa", "pm", "me"], false).unwrap(), "pm");
+        assert_eq!(to("qa", &["me", "me"], false).unwrap(), "qa");
+        assert_eq!(to("me", &["me"], false).unwrap(), "pm");
+        assert_eq!(to("me", &["me"], true).unwrap(), "qa, pm");
+    }
+}

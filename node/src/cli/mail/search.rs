@@ -1,0 +1,174 @@
+//! `tasuki mail search`.
+
+use owo_colors::OwoColorize as _;
+use serde_json::json;
+use tasuki_broker::config::duration;
+use tasuki_proto::{
+    id::RoleId,
+    limits::{HITS, HITS_MAX},
+    mail::{BoxKind, MessageType},
+    visible::is_visible,
+    wire,
+};
+
+use super::{
+    Failure, Output, json as as_json, show,
+    who::{Who, client},
+};
+use crate::{
+    cli::text::{line, short, time},
+    clock,
+    config::Config,
+};
+
+/// Characters of a subject in a hit.
+const SUBJECT_CHARS_MAX: usize = 72;
+
+/// Find entries by their words, in the threads one takes part in.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A query is words, \"phrases\" and -words that must not be there; subject: body: type: from: to:
+before one looks only there. --since and --until take a time such as 2026-11-21 or
+2026-11-21T20:42:00Z, or how long ago, such as 2h.")]
+pub struct Args {
+    /// What to look for
+    #[arg(value_name = "QUERY", required = true, allow_hyphen_values = true)]
+    query: String,
+    /// Only in this box: inbox, outbox, done or cancel
+    #[arg(long = "box", value_name = "BOX")]
+    place: Option<BoxKind>,
+    /// Only entries of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<MessageType>,
+    /// Only entries from this role
+    #[arg(long, value_name = "ROLE")]
+    from: Option<RoleId>,
+    /// Only entries since then
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<u64>,
+    /// Only entries until then
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<u64>,
+    /// At most so many hits
+    #[arg(long, value_name = "COUNT", default_value_t = HITS,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(HITS_MAX)))]
+    limit: u32,
+    #[command(flatten)]
+    pub(super) who: Who,
+}
+
+/// Milliseconds since the Unix epoch.
+fn moment(text: &str) -> Result<u64, String> {
+    let stamp = text.parse::<jiff::Timestamp>().ok().or_else(|| {
+        let day: jiff::civil::Date = text.parse().ok()?;
+        Some(day.to_zoned(jiff::tz::TimeZone::system()).ok()?.timestamp())
+    });
+    if let Some(stamp) = stamp {
+        return u64::try_from(stamp.as_millisecond()).map_err(|_| "is before 1970".to_owned());
+    }
+    let ago = duration(text).map_err(|_| {
+        format!("is {text:?}; it takes a time such as 2026-11-21, or how long ago, such as 2h")
+    })?;
+    Ok(clock::wall_ms().saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)))
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let mail = args.who.mail(config)?;
+    let request = wire::SearchMailRequest {
+        caller: mail.broker.caller(),
+        role: mail.role.to_string(),
+        query: args.query.clone(),
+        r#box: args.place.map_or(wire::Box::Unspecified, BoxKind::to_wire).into(),
+        r#type: args.kind.map(|it| it.to_string()).unwrap_or_default(),
+        sender: args.from.as_ref().map(ToString::to_string).unwrap_or_default(),
+        since_ms: args.since.unwrap_or(0),
+        until_ms: args.until.unwrap_or(0),
+        limit: args.limit,
+        // All that there is by now.
+        include_sequence: u64::MAX,
+    };
+    let found =
+        mail.broker.ask(async |channel| client(channel).search_mail(request.clone()).await).await?;
+    output.answer(
+        || {
+            json!({
+                "hits": found.hits.iter().map(as_json::hit).collect::<Vec<_>>(),
+                "total": found.total,
+                "through_sequence": found.through_sequence,
+            })
+        },
+        || match found.hits.as_slice() {
+            [] => "Nothing was found.\n".to_owned(),
+            hits => {
+                let mut out: String = hits.iter().map(hit).collect();
+                if (hits.len() as u64) < found.total {
+                    out += &format!("{} of {} are shown.\n", hits.len(), found.total);
+                }
+                out
+            }
+        },
+    )
+}
+
+fn hit(of: &wire::MailHit) -> String {
+    let thread = of.thread.clone().unwrap_or_default();
+    let (id, number) = (show::short_id(&thread.message_id), format!("#{}", of.entry));
+    let (kind, sender) = (line(&of.r#type), line(&of.sender));
+    let subject = short(&thread.subject, SUBJECT_CHARS_MAX);
+    format!(
+        "{} {number} {} {sender} {} {subject}\n    {}\n",
+        id.bold(),
+        kind.green(),
+        time(of.at_ms).dimmed(),
+        highlighted(&of.excerpt, &of.highlights)
+    )
+}
+
+/// The excerpt in one line, with what matched set off. Offsets that fit no text are passed over.
+fn highlighted(text: &str, highlights: &[u32]) -> String {
+    let mut out = String::new();
+    let mut done = 0;
+    for pair in highlights.chunks_exact(2) {
+        let (from, to) = (pair[0] as usize, pair[1] as usize);
+        let Some(found) = text.get(from..to).filter(|_| done <= from && from < to) else {
+            continue;
+        };
+        out += &harmless(text.get(done..from).unwrap_or_default());
+        out += &harmless(found).bold().yellow().to_string();
+        done = to;
+    }
+    out + &harmless(text.get(done..).unwrap_or_default())
+}
+
+/// One line; its ends stay, since others follow.
+fn harmless(piece: &str) -> String {
+    let flat = piece.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
+    flat.filter(|c| is_visible(*c)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matched_is_set_off_and_nothing_steers() {
+        let bold = |text: &str| text.bold().yellow().to_string();
+        let text = "a \u{1b}[2Jfox\nor ä";
+        assert_eq!(highlighted(text, &[6, 9]), format!("a [2J{} or ä", bold("fox")));
+        // Overlapping, backwards, beyond the end, inside of a character, half a pair.
+        for odd in
+            [&[6_u32, 9, 7, 8][..], &[6, 9, 9, 6], &[6, 9, 90, 99], &[6, 9, 14, 99], &[6, 9, 1]]
+        {
+            assert_eq!(highlighted(text, odd), format!("a [2J{} or ä", bold("fox")), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_given_as_people_say_them() {
+        assert_eq!(moment("2026-11-21T20:42:52.094Z"), Ok(1_795_293_772_094));
+        let ago = clock::wall_ms() - moment("2h").unwrap();
+        assert!((7_200_000..7_260_000).contains(&ago), "{ago}");
+        assert!(moment("2026-11-21").is_ok());
+        assert!(moment("yesterday").is_err() && moment("1900-01-01").is_err());
+    }
+}

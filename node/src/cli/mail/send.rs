@@ -1,0 +1,253 @@
+//! `tasuki mail send`, and what an answer is sent with as well.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
+
+use owo_colors::OwoColorize as _;
+use serde_json::json;
+use tasuki_broker::config::duration;
+use tasuki_proto::{
+    id::{InvalidId, RoleId},
+    limits::{MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX, SUBJECT_BYTES_MAX},
+    mail::MessageType,
+    reason::Reason,
+    wire,
+};
+
+use super::{
+    Failure, Output, attach, json as as_json, show,
+    who::{Mail, Who, client},
+    words::{HELP, Words},
+};
+use crate::{cli::text::line, clock, config::Config};
+
+/// Characters of the text that make a subject where none was given.
+const SUBJECT_CHARS: usize = 80;
+
+/// Begin a thread: send a message to one or more roles.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// To whom: roles, or groups of the configuration
+    #[arg(long, value_name = "ROLE,ROLE…", value_delimiter = ',', required = true)]
+    to: Vec<String>,
+    /// What it is about [default: the first line of the text]
+    #[arg(long, value_name = "TEXT")]
+    subject: Option<String>,
+    #[command(flatten)]
+    words: Words,
+    #[command(flatten)]
+    pub(super) send: Sending,
+}
+
+/// What can be said of a message or an answer.
+#[derive(Debug, clap::Args)]
+pub(super) struct Sending {
+    /// BR (bug report), ACK, ER (enhancement request), INFO, URGENT or DIS (discussion)
+    #[arg(long = "type", value_name = "TYPE", default_value_t = MessageType::Info)]
+    pub(super) kind: MessageType,
+    /// A file to attach, at most 16 MiB; repeat for each, at most 16
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
+    /// Let it lapse where it was not seen after so long
+    #[arg(long, value_name = "DURATION", value_parser = expiry)]
+    expires: Option<Duration>,
+    /// Your own name for this message: sent again under the same name, it is sent once
+    #[arg(long = "ref", value_name = "NAME")]
+    client_ref: Option<String>,
+    #[command(flatten)]
+    pub(super) who: Who,
+}
+
+fn expiry(text: &str) -> Result<Duration, String> {
+    let after = duration(text)?;
+    // What is over at once would be sent to nobody.
+    if after.as_millis() == 0 || u128::from(MAIL_EXPIRES_MS_MAX) < after.as_millis() {
+        return Err(format!("is {text:?}; it takes 1ms to 365 days"));
+    }
+    Ok(after)
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let mail = args.send.who.mail(config)?;
+    let to = receivers(&args.to, &config.groups, &mail.role)?;
+    attach::check(&args.send.attach)?;
+    if let Some(subject) = &args.subject {
+        fits(subject)?;
+    }
+    let about = args.subject.as_deref().unwrap_or("(the first line)");
+    let notes = format!(
+        "{} from {} to {}: {about}\nAn empty text sends nothing.",
+        args.send.kind,
+        mail.role,
+        names(&to)
+    );
+    let text = args.words.read(&notes, config)?;
+    let subject = args.subject.clone().unwrap_or_else(|| subject_of(&text.text));
+    let request = wire::SendRequest { subject, text: text.text.clone(), ..Default::default() };
+    let sent = args.send.carry_out(&mail, &to, request).await;
+    let sent = text.settle(sent)?;
+    tell(&sent, output)
+}
+
+impl Sending {
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        attach::check(&self.attach)
+    }
+
+    /// Sends what `request` says so far.
+    pub(super) async fn carry_out(
+        &self,
+        mail: &Mail,
+        to: &[RoleId],
+        request: wire::SendRequest,
+    ) -> Result<wire::SendResponse, Failure> {
+        let attachments = attach::put(mail, &self.attach).await?;
+        let expires = self.expires.map_or(0, |it| it.as_millis());
+        let request = wire::SendRequest {
+            caller: mail.broker.caller(),
+            role: mail.role.to_string(),
+            to: to.iter().map(ToString::to_string).collect(),
+            r#type: self.kind.to_string(),
+            client_ref: self.client_ref.clone().unwrap_or_default(),
+            expires_in_ms: u64::try_from(expires).unwrap_or(MAIL_EXPIRES_MS_MAX),
+            attachments,
+            utc_offset_s: clock::utc_offset_s(),
+            ..request
+        };
+        let sent = mail
+            .broker
+            .tell(async |channel, key| {
+                let request = wire::SendRequest { key: Some(key), ..request.clone() };
+                client(channel).send(request).await
+            })
+            .await;
+        sent.map_err(|mut failure| {
+            if failure.as_reason() == Some(Reason::OutcomeUnknown) && self.client_ref.is_some() {
+                failure.message += " Sent again with the same --ref, it is sent once.";
+            }
+            failure
+        })
+    }
+}
+
+/// Whom it goes to, each once. A group that the sender is in means the others of it.
+fn receivers(
+    names: &[String],
+    groups: &BTreeMap<String, Vec<RoleId>>,
+    sender: &RoleId,
+) -> Result<Vec<RoleId>, Failure> {
+    let mut to: Vec<RoleId> = Vec::new();
+    for name in names {
+        match groups.get(name) {
+            Some(group) => to.extend(group.iter().filter(|it| *it != sender).cloned()),
+            None => to.push(name.parse().map_err(|why: InvalidId| {
+                Failure::usage(format!("--to names {name:?}, which {why}; nothing was sent."))
+            })?),
+        }
+    }
+    let mut known = BTreeSet::new();
+    to.retain(|role| known.insert(role.clone()));
+    match to.len() {
+        0 => Err(Failure::usage("--to names a group that has nobody but you; nothing was sent.")),
+        count if RECEIVERS_MAX < count => {
+            let text = format!(
+                "--to names {count} roles; the limit is {RECEIVERS_MAX}. Nothing was sent."
+            );
+            Err(Failure::reason(Reason::TooLarge, text))
+        }
+        _ => Ok(to),
+    }
+}
+
+fn fits(subject: &str) -> Result<(), Failure> {
+    if subject.len() <= SUBJECT_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "--subject is {} bytes long; the limit is {SUBJECT_BYTES_MAX}. Nothing was sent.",
+        subject.len()
+    );
+    Err(Failure::reason(Reason::TooLarge, text))
+}
+
+/// The first line with words in it, without what makes it a head or a list.
+fn subject_of(text: &str) -> String {
+    let bare = |line: &str| {
+        line.trim_matches(|c: char| c.is_whitespace() || "#*->=`|_".contains(c)).to_owned()
+    };
+    let mut lines = text.lines().map(bare);
+    let found = lines.find(|it| !it.is_empty()).unwrap_or_else(|| text.trim().to_owned());
+    crate::cli::text::short(&found, SUBJECT_CHARS)
+}
+
+pub(super) fn names(roles: &[RoleId]) -> String {
+    roles.iter().map(RoleId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Says what was sent.
+pub(super) fn tell(sent: &wire::SendResponse, output: &mut Output) -> Result<(), Failure> {
+    output.answer(
+        || {
+            json!({
+                "message_id": sent.message_id,
+                "entry": sent.entry,
+                "file_name": sent.file_name,
+                "box": as_json::place(sent.r#box()),
+                "receipts": as_json::receipts(&sent.receipts),
+                "repeated": sent.repeated,
+                "sequence": sent.sequence,
+            })
+        },
+        || {
+            let again = if sent.repeated { " That had been sent before." } else { "" };
+            let stays = if sent.r#box() == wire::Box::Inbox {
+                " It stays in your inbox: something in it was not read yet."
+            } else {
+                ""
+            };
+            let id = line(&sent.message_id);
+            let file = line(&sent.file_name);
+            format!(
+                "Sent {} as entry {}.{again}{stays}\n  {} {file}\n{}",
+                id.bold(),
+                sent.entry,
+                format!("{:<13}", "file").dimmed(),
+                show::receipts(&sent.receipts)
+            )
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receivers_are_roles_and_groups_each_once() {
+        let role = |name: &str| name.parse::<RoleId>().unwrap();
+        let groups =
+            BTreeMap::from([("devs".to_owned(), vec![role("d1"), role("qa"), role("d2")])]);
+        let to = |all: &[&str]| {
+            let all: Vec<String> = all.iter().map(|it| (*it).to_owned()).collect();
+            receivers(&all, &groups, &role("qa")).map(|it| names(&it)).map_err(|it| it.code())
+        };
+        assert_eq!(to(&["d2", "devs", "pm"]).as_deref(), Ok("d2, d1, pm"));
+        assert_eq!(to(&["qa"]).as_deref(), Ok("qa"));
+        assert_eq!(to(&["a b"]), Err("usage"));
+        let many: Vec<String> = (0..33).map(|n| format!("r{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(to(&many), Err("too_large"));
+    }
+
+    #[test]
+    fn a_subject_is_the_first_line_with_words() {
+        assert_eq!(subject_of("\n---\n# The **build** fails\nsince"), "The **build** fails");
+        assert_eq!(subject_of("***"), "***");
+        assert_eq!(subject_of(&"long ".repeat(50)).chars().count(), SUBJECT_CHARS);
+        assert!(expiry("0s").is_err() && expiry("366d").is_err() && expiry("2h").is_ok());
+    }
+}

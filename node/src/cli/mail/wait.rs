@@ -1,0 +1,162 @@
+//! `tasuki mail wait`.
+//!
+//! One call is answered within seconds, so a long wait is many calls; mail that comes between two
+//! is shown by the next. A broker that goes away meanwhile is waited for as well.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tasuki_broker::config::duration;
+use tasuki_proto::{
+    id::RoleId,
+    mail::MessageType,
+    reason::Reason,
+    wire::{self, MailMark, mail_answer::Standing},
+};
+use tokio::time::sleep;
+
+use super::{
+    Failure, Output, json as as_json, show,
+    who::{Mail, Who, client},
+};
+use crate::{
+    cli::{Exit, stopped},
+    clock::{self, Moment},
+    config::Config,
+};
+
+/// How long one call is held: an answer to any call is missed after ten seconds.
+const HOLD: Duration = Duration::from_secs(8);
+
+/// Before a broker that went away is asked again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Wait for unseen mail and print it: an urgent thread first, then the oldest.
+///
+/// What was printed is shown again by the next wait until something else is done with it: reading,
+/// answering, resolving or rejecting it, or --seen here. Only one waits as a role for the same: a
+/// newer wait takes an older one's place, an agent's too. Exits with 0 once there is mail, with 7
+/// when there is none.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only entries of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<MessageType>,
+    /// Only entries from this role
+    #[arg(long, value_name = "ROLE")]
+    from: Option<RoleId>,
+    /// Give up after so long; 0 only looks [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Count what was printed as seen
+    #[arg(long)]
+    seen: bool,
+    #[command(flatten)]
+    pub(super) who: Who,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let mail = args.who.mail(config)?;
+    let answer = tokio::select! {
+        // Signals are listened for before anything is asked.
+        biased;
+        () = stopped() => return Err(Failure::told(Exit::Nothing)),
+        answer = answer(&args, &mail, output) => answer?,
+    };
+    tell(&args, &mail, answer, output).await
+}
+
+async fn answer(
+    args: &Args,
+    mail: &Mail,
+    output: &mut Output,
+) -> Result<wire::MailAnswer, Failure> {
+    let until = args.timeout.map(|timeout| clock::now().after(timeout));
+    let left = |until: Moment| until.since(clock::now());
+    let (mut was_there, mut is_away) = (false, false);
+    loop {
+        let rest = until.map_or(HOLD, left).min(HOLD);
+        match ask(args, mail, rest).await {
+            Ok(answer) => {
+                (was_there, is_away) = (true, false);
+                let is_over = until.is_some_and(|until| left(until).is_zero());
+                if is_over || answer.standing() != Standing::StillWaiting {
+                    return Ok(answer);
+                }
+            }
+            // A first call that fails is a mistake to tell; a later one is weather.
+            Err(failure) if was_there && failure.is_retryable() => {
+                if until.is_some_and(|until| left(until).is_zero()) {
+                    return Err(failure);
+                }
+                if !is_away {
+                    output.note(&format!("{} It is asked again.", failure.message));
+                    is_away = true;
+                }
+                sleep(until.map_or(PAUSE, left).min(PAUSE)).await;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+async fn ask(args: &Args, mail: &Mail, hold: Duration) -> Result<wire::MailAnswer, Failure> {
+    let request = wire::AwaitMailRequest {
+        caller: mail.broker.caller(),
+        role: mail.role.to_string(),
+        hold_ms: u64::try_from(hold.as_millis()).unwrap_or(0),
+        r#type: args.kind.map(|it| it.to_string()).unwrap_or_default(),
+        sender: args.from.as_ref().map(ToString::to_string).unwrap_or_default(),
+        mark: MailMark::None.into(),
+    };
+    let told =
+        mail.broker.ask(async |channel| client(channel).await_mail(request.clone()).await).await?;
+    told.answer.ok_or_else(|| {
+        Failure::reason(Reason::Unavailable, "The broker answered a wait with nothing.")
+    })
+}
+
+async fn tell(
+    args: &Args,
+    mail: &Mail,
+    answer: wire::MailAnswer,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let standing = match answer.standing() {
+        Standing::Mail => "mail",
+        Standing::StillWaiting => "still_waiting",
+        Standing::Superseded => "superseded",
+        Standing::Unspecified => "unspecified",
+    };
+    let thread = answer.thread.unwrap_or_default();
+    let has_mail = answer.standing == i32::from(Standing::Mail);
+    output.answer(
+        || {
+            json!({
+                "standing": standing,
+                "thread": has_mail.then(|| as_json::thread(&thread)),
+                "entries": answer.entries.iter().map(as_json::entry).collect::<Vec<_>>(),
+                "next": answer.next,
+                "unseen_threads": answer.unseen_threads,
+                "sequence": answer.sequence,
+            })
+        },
+        || match standing {
+            "mail" => {
+                let mut out = show::title(&thread);
+                out.extend(answer.entries.iter().map(|entry| show::entry(entry, false)));
+                if answer.next != 0 {
+                    out += "\nThere is more: read the thread.\n";
+                }
+                out
+            }
+            "superseded" => "A newer wait took this one's place.\n".to_owned(),
+            _ => "No mail came.\n".to_owned(),
+        },
+    )?;
+    let (true, Some(last)) = (has_mail, answer.entries.last()) else {
+        return Err(Failure::told(Exit::Nothing));
+    };
+    let mark = if args.seen { MailMark::Seen } else { MailMark::Handed };
+    mail.mark(&thread.message_id, last.number, mark).await
+}

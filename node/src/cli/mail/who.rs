@@ -1,0 +1,180 @@
+//! As which role a command acts, and the calls that several commands make.
+
+use tasuki_broker::dial::Channel;
+use tasuki_proto::{
+    id::RoleId,
+    reason::Reason,
+    wire::{self, MailMark, mailbox_client::MailboxClient},
+};
+
+use super::{Failure, Target};
+use crate::{
+    cli::broker::Broker,
+    config::{Config, Source, Surroundings},
+    filebox,
+    paths::NodeFile,
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Who {
+    /// Whose mail [default: the only role in the settings, else `current_agent` of `.filebox`,
+    /// else the only role of the running node]
+    #[arg(long, value_name = "ROLE")]
+    role: Option<RoleId>,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+/// One role's mail at the broker.
+#[derive(Debug)]
+pub(super) struct Mail {
+    pub(super) broker: Broker,
+    pub(super) role: RoleId,
+}
+
+impl Who {
+    pub(super) fn mail(&self, config: &Config) -> Result<Mail, Failure> {
+        let running = NodeFile::read(&config.data.value);
+        let role = match &self.role {
+            Some(role) => role.clone(),
+            None => usual(config, &Surroundings::of_process(), running)?,
+        };
+        Ok(Mail { broker: Broker::new(config), role })
+    }
+}
+
+/// What was set counts before what surrounds the command, and that before what happens to run.
+fn usual(
+    config: &Config,
+    around: &Surroundings,
+    running: Option<NodeFile>,
+) -> Result<RoleId, Failure> {
+    let set: Vec<RoleId> = match config.roles.source {
+        Source::Default | Source::Filebox(_) => Vec::new(),
+        Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
+            config.roles.value.iter().map(|role| role.name.clone()).collect()
+        }
+    };
+    if let [one] = set.as_slice() {
+        return Ok(one.clone());
+    }
+    let found = filebox::current_agent(&around.directory, around.home.as_deref());
+    if let Some(role) = found.map_err(|why| Failure::usage(why.to_string()))? {
+        return Ok(role);
+    }
+    let hosted = running.filter(|node| node.workspace == config.workspace.value.as_str());
+    let hosted: Vec<RoleId> =
+        hosted.iter().flat_map(|node| &node.roles).filter_map(|it| it.parse().ok()).collect();
+    if let [one] = hosted.as_slice() {
+        return Ok(one.clone());
+    }
+    let names = if hosted.is_empty() { set } else { hosted };
+    let names: Vec<&str> = names.iter().map(RoleId::as_str).collect();
+    let choice = match names.as_slice() {
+        [] => "`tasuki mail mailboxes` shows whose there are".to_owned(),
+        names => format!("here there are {}", names.join(", ")),
+    };
+    let text = format!("Nothing says whose mail is meant: give --role NAME; {choice}.");
+    Err(Failure::reason(Reason::RoleRequired, text))
+}
+
+impl Mail {
+    /// A page of a thread; marks nothing.
+    pub(super) async fn read(
+        &self,
+        message: &str,
+        from: u32,
+        last: u32,
+    ) -> Result<wire::ReadThreadResponse, Failure> {
+        let request = wire::ReadThreadRequest {
+            caller: self.broker.caller(),
+            role: self.role.to_string(),
+            message: message.to_owned(),
+            from,
+            last,
+            mark: MailMark::None.into(),
+            ..Default::default()
+        };
+        self.broker.ask(async |channel| client(channel).read_thread(request.clone()).await).await
+    }
+
+    /// Says that entries up to `through` got to the role.
+    pub(super) async fn mark(
+        &self,
+        message_id: &str,
+        through: u32,
+        mark: MailMark,
+    ) -> Result<(), Failure> {
+        let request = wire::MarkMailRequest {
+            caller: self.broker.caller(),
+            role: self.role.to_string(),
+            message_id: message_id.to_owned(),
+            through,
+            mark: mark.into(),
+        };
+        self.broker.ask(async |channel| client(channel).mark_mail(request.clone()).await).await?;
+        Ok(())
+    }
+
+    /// Whether all that the role has not seen of a thread is among these entries.
+    pub(super) fn is_all_unseen_in(
+        &self,
+        thread: &wire::MailThread,
+        entries: &[wire::MailEntry],
+    ) -> bool {
+        let to_me =
+            entries.iter().filter(|it| it.receivers.iter().any(|to| *to == *self.role.as_str()));
+        thread.unseen as usize <= to_me.count()
+    }
+}
+
+pub(super) fn client(channel: Channel) -> MailboxClient<Channel> {
+    MailboxClient::new(channel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Key, Layer, Raw};
+
+    #[test]
+    fn who_one_is_follows_from_settings_then_place_then_node() {
+        let place = tempfile::tempdir().unwrap();
+        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
+        let around =
+            Surroundings { env: env.into(), directory: place.path().to_owned(), home: None };
+        let said = |roles: &str, hosted: &[&str]| {
+            let mut layer = Layer::new();
+            if !roles.is_empty() {
+                let texts = roles.split(' ').map(str::to_owned).collect();
+                layer.insert(Key::Roles, Raw { source: Source::Env("TASUKI_ROLES"), texts });
+            }
+            let config = Config::load(layer, None, &around).unwrap();
+            let node = NodeFile {
+                pid: 1,
+                mcp: String::new(),
+                fingerprint: None,
+                vouched: None,
+                broker: String::new(),
+                workspace: "default".into(),
+                roles: hosted.iter().map(|it| (*it).to_owned()).collect(),
+            };
+            match usual(&config, &around, (!hosted.is_empty()).then_some(node)) {
+                Ok(role) => role.to_string(),
+                Err(failure) => format!("{}: {}", failure.code(), failure.message),
+            }
+        };
+        let no = "role_required: Nothing says whose mail is meant: give --role NAME; ";
+        assert_eq!(said("qa", &["x"]), "qa");
+        assert_eq!(said("", &["x"]), "x");
+        assert_eq!(said("qa dev", &["x"]), "x");
+        assert_eq!(said("", &["x", "y"]), format!("{no}here there are x, y."));
+        assert_eq!(said("qa dev", &[]), format!("{no}here there are qa, dev."));
+        assert_eq!(said("", &[]), format!("{no}`tasuki mail mailboxes` shows whose there are."));
+        let filebox = r#"{"current_agent": "pm", "agents": {"pm": ".", "qa": "q"}}"#;
+        std::fs::write(place.path().join(".filebox"), filebox).unwrap();
+        assert_eq!(said("", &["x"]), "pm");
+        assert_eq!(said("qa dev", &["x", "y"]), "pm");
+        assert_eq!(said("qa", &["x"]), "qa");
+    }
+}

@@ -1,0 +1,89 @@
+//! Where the words of a mail come from: the command line, a file, a pipe, or an editor.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+};
+
+use super::{Failure, editor::Draft};
+use crate::{cli::loops::words::bounded, config::Config};
+
+/// How to give them, for `--help`.
+pub(super) const HELP: &str = "\
+The text is the argument; else --file; else what comes through a pipe; else what one writes in
+$VISUAL or $EDITOR, where an empty text sends nothing. A text written there is kept, and said
+where, when it cannot be sent. Texts are Markdown, UTF-8 and at most 256 KiB.";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Words {
+    /// What to say; - reads standard input [default: a pipe, else an editor]
+    #[arg(value_name = "TEXT")]
+    text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// Write the text in an editor; what was given is there already
+    #[arg(long)]
+    edit: bool,
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) text: String,
+    /// Where it was written.
+    draft: Option<Draft>,
+}
+
+impl Words {
+    /// Whether somebody will write in an editor, and so see what is shown there.
+    pub(super) fn is_edited(&self) -> bool {
+        self.edit || (self.text.is_none() && self.file.is_none() && io::stdin().is_terminal())
+    }
+
+    /// `notes` are lines for whoever writes in an editor.
+    pub(super) fn read(&self, notes: &str, config: &Config) -> Result<Text, Failure> {
+        let is_edited = self.is_edited();
+        let given = match (&self.text, &self.file) {
+            (Some(text), _) if text != "-" => text.clone(),
+            (None, Some(path)) if path.as_os_str() != "-" => {
+                let place = path.display().to_string();
+                let file = File::open(path).map_err(|why| {
+                    Failure::usage(format!("--file: {place} cannot be opened: {why}."))
+                })?;
+                bounded("--file", &place, file)?
+            }
+            (None, None) if is_edited => String::new(),
+            (Some(_) | None, _) => bounded("TEXT", "standard input", io::stdin().lock())?,
+        };
+        let (text, draft) = if is_edited {
+            let draft = Draft::open(&config.data.value, &given, notes)?;
+            let text = draft.write()?;
+            (text, Some(draft))
+        } else {
+            (given, None)
+        };
+        if text.trim().is_empty() {
+            if let Some(draft) = draft {
+                draft.done();
+            }
+            return Err(Failure::usage("The text is empty; nothing was sent."));
+        }
+        Ok(Text { text, draft })
+    }
+}
+
+impl Text {
+    /// Takes the draft away, or says where it is.
+    pub(super) fn settle<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
+        match (result, self.draft) {
+            (Ok(done), Some(draft)) => {
+                draft.done();
+                Ok(done)
+            }
+            (Err(failure), Some(draft)) => Err(draft.kept(failure)),
+            (result, None) => result,
+        }
+    }
+}
