@@ -79,7 +79,8 @@ fn a_key_with_other_roles_or_another_name_is_not_what_its_node_said() {
     // The weakest key there is: it "signs" everything.
     let mut weak = vec![0; 32];
     weak[0] = 1;
-    let signs_all = of(&|it| (it.sign_key, it.proof) = (weak.clone(), [&weak[..], &[0; 32]].concat()));
+    let signs_all =
+        of(&|it| (it.sign_key, it.proof) = (weak.clone(), [&weak[..], &[0; 32]].concat()));
     assert_eq!(signs_all, Unproven::Signature);
 }
 
