@@ -22,6 +22,7 @@ mod json;
 mod keys;
 mod logs;
 mod loops;
+mod mail;
 pub mod mcp;
 pub mod node;
 mod output;
@@ -93,6 +94,9 @@ pub enum Command {
     /// See and steer loops: who has the turn, what was handed over
     #[command(subcommand)]
     Loop(loops::Command),
+    /// See to mail between roles
+    #[command(subcommand)]
+    Mail(mail::Command),
     Watch(watch::Args),
     /// Take over mail that was written elsewhere
     #[command(subcommand)]
@@ -174,6 +178,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
             flags.set(Key::Broker, "--broker", args.broker.as_ref());
         }
         Command::Loop(command) => flags.target(command.target()),
+        Command::Mail(command) => flags.target(command.target()),
         Command::Watch(args) => flags.target(&args.target),
         Command::Import(command) => flags.target(command.target()),
         Command::Export(args) => flags.target(&args.target),
@@ -231,6 +236,7 @@ async fn dispatch(
         Command::Disconnect(args) => connect::disconnect(args, config, output).await,
         Command::Mcp(args) => mcp::run(args, config).await,
         Command::Loop(command) => loops::run(command, config, output).await,
+        Command::Mail(command) => mail::run(command, config, output).await,
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Import(command) => import::run(command, config, output).await,
         Command::Export(args) => export::run(args, config, output).await,
