@@ -15,6 +15,7 @@ mod instances;
 mod lifecycle;
 mod notices;
 mod patience;
+mod private;
 mod process;
 mod stdio;
 mod storm;

@@ -120,11 +120,11 @@ async fn status(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
 
 async fn on(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
     let own_key = asked.own_key_or_new()?;
-    let owner = trust::owner_or_new(&asked.data, asked.workspace()).map_err(kept)?;
-    let public = trust::public(&owner);
     let shown = asked.shown().await?;
     let before = shown.roster.as_ref().map(SignedRoster::roster);
-    if let Some(before) = before.filter(|it| it.is_on && it.owner != public) {
+    let known = trust::owner(&asked.data, asked.workspace()).map_err(kept)?;
+    let is_ours = |it: &Roster| known.as_ref().is_some_and(|own| is_by(it, trust::public(own)));
+    if let Some(before) = before.filter(|it| it.is_on && !is_ours(it)) {
         return Err(refused(format!(
             "Mail in {} is private already, by the owner's key {}, which is not this machine's. \
              To take part, compare that fingerprint on the owner's machine and run `tasuki mail \
@@ -134,6 +134,8 @@ async fn on(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
             before.owner.id()
         )));
     }
+    let owner = trust::owner_or_new(&asked.data, asked.workspace()).map_err(kept)?;
+    let public = trust::public(&owner);
     let roster = match before {
         Some(before) if before.owner == public => {
             asked.check_pin(before)?;
