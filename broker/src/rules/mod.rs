@@ -222,14 +222,26 @@ impl Workspace {
         use mailbox::Command;
         let around = mailbox::Surroundings { directory: &self.directory, loops: &self.loops };
         match command {
-            Command::Send(it) => self.mail.decide_send(now, caller, around, it),
+            Command::Send(it) => {
+                self.privacy.check_words(!it.sealed.is_empty())?;
+                if !it.attachments.is_empty() {
+                    self.privacy.check_files()?;
+                }
+                self.mail.decide_send(now, caller, around, it)
+            }
             Command::Move(it) => Ok(self.mail.decide_move(it)),
             Command::Mark(it) => self.mail.decide_mark_mail(it),
             Command::Open(role) => self.mail.decide_open(role),
             Command::Close(role) => self.mail.decide_close(around, role),
             Command::HandAgain { role, thread } => self.mail.decide_hand_again(role, *thread),
-            Command::Import(it) => self.mail.decide_import(now, caller, it),
-            Command::Keep(it) => self.mail.decide_keep(it),
+            Command::Import(it) => {
+                self.privacy.check_words(false)?;
+                self.mail.decide_import(now, caller, it)
+            }
+            Command::Keep(it) => {
+                self.privacy.check_files()?;
+                self.mail.decide_keep(it)
+            }
         }
     }
 }

@@ -62,6 +62,7 @@ use self::{
 use crate::{
     clock::{self, Moment},
     identity::Identity,
+    private::Sealer,
     role::{Refusal, news::News, presence::Presence},
 };
 
@@ -135,6 +136,7 @@ struct Shared {
     news: News,
     memory: Memory,
     mail: mail::Memory,
+    sealer: Sealer,
     /// No further work is taken on; what was begun is ended.
     closing: CancellationToken,
     /// Nothing is sent any more.
@@ -148,6 +150,7 @@ impl Link {
     pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, StartError> {
         let endpoint = channel::endpoint(&settings.broker)?;
         let papers = Papers::find(identity.data(), &settings.broker)?;
+        let sealer = Sealer::new(identity.data(), &settings.workspace);
         let lines = Lines::default();
         let channel = channel::open(&endpoint, papers.clone(), lines.clone());
         let shared = Arc::new(Shared {
@@ -156,6 +159,7 @@ impl Link {
             channel,
             lines,
             papers,
+            sealer,
             keys: Keys::new(identity),
             state: watch::Sender::new(LinkState::begin(clock::wall_ms(), clock::now())),
             stale: watch::Sender::new(Epoch::NONE.get()),

@@ -67,6 +67,12 @@ impl SecretKey {
         &self.open
     }
 
+    /// Hashes what only this node can hash so.
+    pub(super) fn marker(&self) -> blake3::Hasher {
+        let secret = self.sign.to_bytes();
+        blake3::Hasher::new_keyed(&blake3::derive_key("tasuki 2026 the same words again", &secret))
+    }
+
     /// Its public halves, said by this node to a workspace.
     pub fn public(&self, workspace: &WorkspaceId, node: NodeId, roles: Vec<RoleId>) -> NodeKey {
         NodeKey::proven(workspace, node, roles, &self.sign, self.seal)

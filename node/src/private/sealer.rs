@@ -201,23 +201,18 @@ impl Sealer {
         Ok(if signed.roster().is_on { Standing::Private(signed) } else { Standing::Ended(signed) })
     }
 
-    /// Has `send` send a request, sealed if mail is private (Y6).
-    pub async fn send<T>(
+    /// A request that was refused because mail is private by now, sealed; nothing of it was taken.
+    pub async fn seal_again(
         &self,
         ask: &dyn Ask,
         request: wire::SendRequest,
-        send: impl AsyncFn(wire::SendRequest) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let sealed = self.seal(ask, request.clone(), Fresh::IfPrivate).await?;
-        let was_plain = sealed.sealed.is_none();
-        match send(sealed).await {
-            // Turned on since this node last looked; nothing was taken.
-            Err(refusal) if was_plain && refusal.reason == Reason::PrivateWorkspace => {
-                let sealed = self.seal(ask, request, Fresh::Always).await?;
-                if sealed.sealed.is_none() { Err(refusal) } else { send(sealed).await }
-            }
-            answer => answer,
+        refusal: Refusal,
+    ) -> Result<wire::SendRequest, Refusal> {
+        if request.sealed.is_some() || refusal.reason != Reason::PrivateWorkspace {
+            return Err(refusal);
         }
+        let sealed = self.seal(ask, request, Fresh::Always).await?;
+        if sealed.sealed.is_none() { Err(refusal) } else { Ok(sealed) }
     }
 
     /// How mail stood when it was last looked at, if it was not private then and nobody on this
@@ -341,6 +336,7 @@ impl Sealer {
             nonce: store::chance().map_err(|why| failed(&why))?,
         };
         let subject = if thread.is_some() { "" } else { request.subject.as_str() };
+        let same = same_words(&keys, &request, &address, subject);
         let words = Words { subject: subject.to_owned(), text: std::mem::take(&mut request.text) };
         let envelope = envelope::seal(&address, &words, &recipients, secret);
         let envelope = envelope.map_err(|why| match why {
@@ -354,7 +350,7 @@ impl Sealer {
         if thread.is_none() {
             request.message_id = thread_id.to_string();
         }
-        request.sealed = Some(wire::Sealed { envelope });
+        request.sealed = Some(wire::Sealed { envelope, same });
         Ok(request)
     }
 
@@ -541,6 +537,33 @@ pub enum Fresh {
     /// Where mail was not private when it was last looked at: the broker refuses if it is by now.
     IfPrivate,
     Always,
+}
+
+/// What tells the broker, and nobody else anything, that the same words are said again (16 bytes).
+/// Keyed with the oldest key of the node, so that a rotation in between changes nothing.
+fn same_words(
+    keys: &NodeKeys,
+    request: &wire::SendRequest,
+    address: &Address,
+    subject: &str,
+) -> Vec<u8> {
+    let Some(oldest) = keys.iter().next() else { return Vec::new() };
+    let mut mark = oldest.marker();
+    let mut field = |bytes: &[u8]| {
+        mark.update(&(bytes.len() as u64).to_be_bytes());
+        mark.update(bytes);
+    };
+    field(address.workspace.as_str().as_bytes());
+    field(address.sender.as_str().as_bytes());
+    field(address.kind.as_str().as_bytes());
+    let thread = address.thread.bits().to_be_bytes();
+    field(if address.after == 0 { &[] } else { &thread });
+    field(subject.as_bytes());
+    field(request.text.as_bytes());
+    for role in &address.receivers {
+        field(role.as_str().as_bytes());
+    }
+    mark.finalize().as_bytes()[..16].to_vec()
 }
 
 fn signer(entry: &wire::MailEntry) -> Option<KeyId> {

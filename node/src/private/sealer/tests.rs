@@ -117,14 +117,18 @@ impl Machine {
             message_id: if is_answer { String::new() } else { THREAD.to_owned() },
             ..wire::SendRequest::default()
         };
-        let carry = async |it: wire::SendRequest| {
+        let carry = |it: wire::SendRequest| {
             let is_private = broker.roster.lock().unwrap().is_some();
             if is_private && it.sealed.is_none() {
                 return Err(private("sealed only"));
             }
             Ok(broker.store(it))
         };
-        self.sealer.send(broker, request, carry).await
+        let letter = self.sealer.seal(broker, request, Fresh::IfPrivate).await?;
+        match carry(letter.clone()) {
+            Err(refusal) => carry(self.sealer.seal_again(broker, letter, refusal).await?),
+            sent => sent,
+        }
     }
 
     async fn sent(&self, broker: &Broker, role: &str, to: &[&str], text: &str) {
@@ -424,4 +428,35 @@ async fn what_is_too_long_or_has_files_is_refused_by_name() {
     let attachments = vec![wire::Attachment::default()];
     let why = refused(wire::SendRequest { attachments, ..Default::default() }).await;
     assert!(why.message.contains("files are not sealed"), "{why}");
+}
+
+#[tokio::test]
+async fn the_same_words_again_are_known_by_their_mark_alone() {
+    let world = World::new();
+    let seal = async |text: &str, change: fn(&mut wire::SendRequest)| {
+        let mut request = wire::SendRequest {
+            role: "A".to_owned(),
+            to: vec!["C".to_owned()],
+            r#type: "BR".to_owned(),
+            subject: "s".to_owned(),
+            text: text.to_owned(),
+            ..wire::SendRequest::default()
+        };
+        change(&mut request);
+        let sealer = &world.here.sealer;
+        sealer.seal(&world.broker, request, Fresh::IfPrivate).await.unwrap().sealed.unwrap()
+    };
+    let (first, again) = (seal("t", |_| {}).await, seal("t", |_| {}).await);
+    assert!(first.same == again.same && first.envelope != again.envelope);
+    NodeKeys::rotate(world.here.data.path()).unwrap();
+    assert_eq!(seal("t", |_| {}).await.same, first.same);
+    for other in [
+        seal("u", |_| {}).await,
+        seal("t", |it| it.subject = "t".to_owned()).await,
+        seal("t", |it| it.role = "B".to_owned()).await,
+        seal("t", |it| it.to.push("B".to_owned())).await,
+        seal("t", |it| it.r#type = "ER".to_owned()).await,
+    ] {
+        assert_ne!(other.same, first.same);
+    }
 }
