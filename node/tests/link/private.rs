@@ -162,7 +162,8 @@ async fn what_two_nodes_write_is_nowhere_at_the_broker() {
     let here = Machine::start(&broker, &["A", "B"]).await;
     let there = Machine::start(&broker, &["C"]).await;
     // That the search below finds what is there.
-    let plain = here.send("A", to_c("in-the-clear-77aa")).await.expect("stored");
+    let plain = wire::SendRequest { subject: "s".to_owned(), ..to_c("in-the-clear-77aa") };
+    let plain = here.send("A", plain).await.expect("stored");
 
     let mut owner = Owner::new(&broker).await;
     owner.vouch(&here.trusting(&owner.roster)).await;
