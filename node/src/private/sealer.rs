@@ -288,6 +288,9 @@ impl Sealer {
                 return Err(Refusal { reason: Reason::TooLarge, message });
             }
         }
+        if request.text.trim().is_empty() {
+            return Err(invalid("text is empty; say something".to_owned()));
+        }
         let sender: RoleId = parsed("role", &request.role)?;
         let receivers: BTreeSet<RoleId> =
             request.to.iter().map(|role| parsed("to", role)).collect::<Result<_, _>>()?;
@@ -354,7 +357,8 @@ impl Sealer {
         Ok(request)
     }
 
-    /// Opens what a thread shows: its words, and its subject.
+    /// Opens what a thread shows: its words, and its subject. What is still `sealed` after it has
+    /// the reason for a text.
     pub async fn open_thread(
         &self,
         ask: &dyn Ask,
@@ -441,22 +445,23 @@ impl Sealer {
         let id: Option<MessageId> = thread.message_id.parse().ok();
         let mut subject = None;
         for entry in thread.first.iter_mut().chain(entries) {
-            let Some(sealed) = entry.sealed.as_mut() else {
+            let Some(sealed) = entry.sealed.take() else {
                 if is_private {
                     entry.text.insert_str(0, NOT_SEALED);
                 }
                 continue;
             };
-            // What it held is either shown or not to be shown; that it was sealed stays.
-            let bytes = std::mem::take(&mut sealed.envelope);
-            let words = self.words(standing, keys, id, entry, &bytes);
+            let words = self.words(standing, keys, id, entry, &sealed.envelope);
             if entry.number == 1 {
                 let shown = words.as_ref().map(|it| it.subject.clone());
                 subject = Some(shown.unwrap_or_else(|_| NO_SUBJECT.to_owned()));
             }
             entry.text = match words {
                 Ok(words) => words.text,
-                Err(why) => unopened(&why),
+                Err(why) => {
+                    entry.sealed = Some(sealed);
+                    unopened(&why)
+                }
             };
         }
         if let Some(subject) = subject {
