@@ -4,13 +4,14 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const API: [&str; 6] = [
+const API: [&str; 7] = [
     "tasuki/v1/turn_loop.proto",
     "tasuki/v1/directory.proto",
     "tasuki/v1/waits.proto",
     "tasuki/v1/feed.proto",
     "tasuki/v1/access.proto",
     "tasuki/v1/mailbox.proto",
+    "tasuki/v1/privacy.proto",
 ];
 const JOURNAL: &str = "tasuki/journal/v1/journal.proto";
 

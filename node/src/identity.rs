@@ -110,6 +110,19 @@ impl Identity {
         Ok(identity)
     }
 
+    /// The name of the node whose data directory this is, whether it runs or not; `None` where
+    /// none ever ran. Blocks on the disk.
+    pub fn known(data: &Path) -> Result<Option<NodeId>, IdentityError> {
+        let path = data.join(FILE);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(IdentityError::Io { path, source }),
+        };
+        let Stored { node, .. } = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, &e))?;
+        node.parse().map(Some).map_err(|e: InvalidId| damaged(&path, &e))
+    }
+
     pub const fn node(&self) -> &NodeId {
         &self.node
     }
@@ -262,6 +275,7 @@ mod tests {
         let restarted = next(&identity);
         assert!(restarted.client == after.client && after.counter < restarted.counter);
         assert_eq!(identity.node(), &node);
+        assert_eq!(Identity::known(data.path()).expect("readable"), Some(node));
     }
 
     #[test]

@@ -12,4 +12,5 @@ pub mod mail_directories;
 pub mod mcp;
 pub mod node;
 pub mod paths;
+pub mod private;
 pub mod role;

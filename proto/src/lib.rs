@@ -8,6 +8,7 @@
 //! - [`reason`]: why a call was refused, carried in `google.rpc.ErrorInfo`.
 //! - [`token`] and [`invitation`]: what a bearer shows, and the line that makes somebody one.
 //! - [`mail`]: types, boxes, ids and file names of mail.
+//! - [`private`]: keys of nodes, and who vouches for them, where mail is private.
 //! - [`visible`]: what of somebody else's text may stand in ours.
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
@@ -16,6 +17,7 @@ pub mod id;
 pub mod invitation;
 pub mod limits;
 pub mod mail;
+pub mod private;
 pub mod reason;
 pub mod token;
 pub mod visible;

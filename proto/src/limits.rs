@@ -124,3 +124,15 @@ pub const IMPORT_ENTRIES_MAX: usize = 1000;
 /// Hits of one search, and unless said otherwise.
 pub const HITS_MAX: u32 = 100;
 pub const HITS: u32 = 20;
+
+/// Keys of nodes in one roster, those kept for reading alone included.
+pub const ROSTER_KEYS_MAX: usize = 256;
+
+/// A roster, in bytes: 256 nodes of a few roles each. It is kept inside the record.
+pub const ROSTER_BYTES_MAX: usize = 96 * 1024;
+
+/// Keys that nodes made known and nobody vouched for yet, of one workspace.
+pub const PENDING_KEYS_MAX: usize = 256;
+
+/// The same of one token, which is one machine's.
+pub const PENDING_KEYS_PER_TOKEN_MAX: usize = 64;

@@ -106,6 +106,8 @@ reasons! {
     NotInInbox          "not_in_inbox"       FailedPrecondition false false;
     /// No file with this content is stored, or none that the role may read.
     UnknownAttachment   "unknown_attachment" NotFound           false false;
+    /// The workspace takes in sealed mail only, or the node has no say in it yet.
+    PrivateWorkspace    "private_workspace"  FailedPrecondition false false;
     /// Records asked for are no longer kept.
     Compacted           "compacted"          OutOfRange         false false;
     /// The reader fell behind and resumes after the last sequence it saw.

@@ -22,7 +22,7 @@ use crate::{
     access::{Grant, Tokens},
     hash::Hash,
     journal::{Journal, JournalError},
-    rules::{self, Caller, Command, Event, Record, Rejection, access::Roles},
+    rules::{self, Caller, Command, Event, Record, Rejection, access::Roles, privacy},
     search::{Ask, Found, Search},
     workspace::{Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
 };
@@ -105,6 +105,11 @@ impl Entered {
         if let Command::Register(it) = &command {
             for spec in &it.roles {
                 self.may_act_as(&spec.role)?;
+            }
+        }
+        if let Command::Privacy(privacy::Command::Publish(it)) = &command {
+            for role in &it.roles {
+                self.may_act_as(role)?;
             }
         }
         if command.person().is_some() && !self.grant.has_right(Right::Steer) {
@@ -232,6 +237,7 @@ impl Entered {
             | Event::TurnSeen(_)
             | Event::TurnLapsed(_)
             | Event::LeaseRenewed(_)
+            | Event::Privacy(_)
             | Event::Access(_) => true,
         })
     }

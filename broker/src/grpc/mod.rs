@@ -12,6 +12,7 @@ mod feed;
 mod health;
 mod mailbox;
 mod parse;
+mod privacy;
 mod refuse;
 mod render;
 mod turn_loop;
@@ -22,7 +23,8 @@ use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     wire::{
         access_server::AccessServer, directory_server::DirectoryServer, feed_server::FeedServer,
-        mailbox_server::MailboxServer, turn_loop_server::TurnLoopServer, waits_server::WaitsServer,
+        mailbox_server::MailboxServer, privacy_server::PrivacyServer,
+        turn_loop_server::TurnLoopServer, waits_server::WaitsServer,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -77,12 +79,16 @@ pub fn routes(
     let mailbox = MailboxServer::new(service.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let privacy = PrivacyServer::new(service.clone())
+        .max_decoding_message_size(QUESTION_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Ok(Routes::new(turn_loop)
         .add_service(mailbox)
         .add_service(access)
         .add_service(directory)
         .add_service(waits)
         .add_service(feed)
+        .add_service(privacy)
         .add_service(health::server(service).max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection.build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX)))
 }

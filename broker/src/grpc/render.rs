@@ -14,7 +14,7 @@ use crate::{
     rules::{
         Event,
         directory::RoleSpec,
-        mailbox,
+        mailbox, privacy,
         turn::{EntryBody, EntryFacts, EntryKind, Loop, Receipts, Standing},
     },
     workspace::{Answer, Told, View},
@@ -268,6 +268,13 @@ pub(super) fn event(event: &Event) -> Option<wire::Event> {
             is_grace: it.is_grace,
         }),
         Event::Mail(it) => mail_event(it)?,
+        Event::Privacy(privacy::Event::RosterSet(it)) => {
+            let roster = it.roster();
+            Kind::RosterSet(wire::RosterSet { number: roster.number, is_on: roster.is_on })
+        }
+        Event::Privacy(privacy::Event::KeyPublished(it)) => {
+            Kind::KeyPublished(wire::KeyPublished { node: it.key.node.to_string() })
+        }
         Event::Access(_) => return None,
     };
     Some(wire::Event { kind: Some(kind) })

@@ -2,7 +2,7 @@
 
 use tasuki_proto::id::{Epoch, IdempotencyKey, LoopId, NodeId, PersonId, RoleId, TokenId, Turn};
 
-use super::{access, directory::Register, mailbox, turn};
+use super::{access, directory::Register, mailbox, privacy, turn};
 use crate::hash::Hash;
 
 /// A command and what came with it.
@@ -35,6 +35,7 @@ pub enum Command {
     Mail(mailbox::Command),
     /// Of the system workspace.
     Access(access::Command),
+    Privacy(privacy::Command),
     /// What the passing of time alone brings.
     Tick,
 }
@@ -55,7 +56,11 @@ impl Command {
             Self::Mail(it) => it.role(),
             Self::StartRound(it) => it.by.role(),
             Self::Reclaim(it) => it.by.role(),
-            Self::Register(_) | Self::CreateLoop(_) | Self::Access(_) | Self::Tick => None,
+            Self::Register(_)
+            | Self::CreateLoop(_)
+            | Self::Access(_)
+            | Self::Privacy(_)
+            | Self::Tick => None,
         }
     }
 
@@ -70,6 +75,7 @@ impl Command {
             | Self::Mark(_)
             | Self::Mail(_)
             | Self::Access(_)
+            | Self::Privacy(_)
             | Self::Tick => None,
         }
     }
@@ -85,6 +91,7 @@ impl Command {
             | Self::CreateLoop(_)
             | Self::Mark(_)
             | Self::Access(_)
+            | Self::Privacy(_)
             | Self::Tick => 0,
         }
     }

@@ -14,6 +14,7 @@ use tasuki_proto::{
 use super::access::{self, Scope};
 use super::directory::NodeRegistered;
 use super::mailbox;
+use super::privacy;
 use super::turn::{
     HandedOver, LeaseRenewed, LoopOpened, ParticipantsSet, RoundStarted, TurnReclaimed,
 };
@@ -56,6 +57,13 @@ pub enum Event {
     LeaseRenewed(LeaseRenewed),
     Access(access::Event),
     Mail(mailbox::Event),
+    Privacy(privacy::Event),
+}
+
+impl From<privacy::Event> for Event {
+    fn from(event: privacy::Event) -> Self {
+        Self::Privacy(event)
+    }
 }
 
 impl From<access::Event> for Event {
@@ -75,7 +83,7 @@ impl Event {
     /// The loop it changed, where there is one.
     pub fn loop_id(&self) -> Option<&LoopId> {
         match self {
-            Self::NodeRegistered(_) | Self::Access(_) | Self::Mail(_) => None,
+            Self::NodeRegistered(_) | Self::Access(_) | Self::Mail(_) | Self::Privacy(_) => None,
             Self::LoopOpened(it) => Some(&it.loop_id),
             Self::ParticipantsSet(it) => Some(&it.loop_id),
             Self::HandedOver(it) => Some(&it.loop_id),

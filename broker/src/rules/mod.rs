@@ -7,7 +7,8 @@
 //!
 //! Whoever calls them puts the record on disk in between, or right behind, and lets nothing out
 //! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles),
-//! [`mailbox`] (threads and boxes), [`access`] (invitations and tokens);
+//! [`mailbox`] (threads and boxes), [`privacy`] (rosters and keys of private mail), [`access`]
+//! (invitations and tokens);
 //! [`clients`] remembers answers, [`presence`] who gave a sign of life.
 //!
 //! # Invariants
@@ -17,7 +18,7 @@
 //! - **W3** A command takes effect at most once per token and idempotency key (see [`clients`]).
 //! - **W4** A refused command changes nothing: `decide` borrows.
 //! - **T1…T4** of [`turn`], **D1…D3** of [`directory`], **R1…R3** of [`access`], **X1…X5** of
-//!   [`mailbox`].
+//!   [`mailbox`], **Y3…Y5** of [`privacy`].
 //!
 //! **Architecture invariant:** no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/tidy.rs` holds it to that.
@@ -29,6 +30,7 @@ pub mod directory;
 mod event;
 pub mod mailbox;
 pub mod presence;
+pub mod privacy;
 mod rejection;
 pub mod turn;
 
@@ -42,6 +44,7 @@ use self::{
     directory::Directory,
     mailbox::Mailboxes,
     presence::Presence,
+    privacy::Privacy,
     turn::Loops,
 };
 pub use self::{
@@ -60,6 +63,7 @@ pub struct Workspace {
     pub directory: Directory,
     pub loops: Loops,
     pub mail: Mailboxes,
+    pub privacy: Privacy,
     /// Of the system workspace; empty in any other.
     pub access: Access,
 }
@@ -147,6 +151,7 @@ impl Workspace {
             Command::Reclaim(it) => self.loops.decide_reclaim(now, context, it),
             Command::Mark(it) => self.loops.decide_mark(now, context, it),
             Command::Access(it) => self.access.decide(now, it),
+            Command::Privacy(it) => self.privacy.decide(&self.directory, &request.caller, it),
             Command::Mail(it) => self.decide_mail(now, &request.caller, it),
             Command::Tick => {
                 let mut decision = self.loops.decide_tick(now, context);
@@ -171,6 +176,7 @@ impl Workspace {
                 Event::NodeRegistered(it) => self.directory.apply(record.time, it),
                 Event::Access(it) => self.access.apply(record.time, it),
                 Event::Mail(it) => self.mail.apply(record.time, it),
+                Event::Privacy(it) => self.privacy.apply(record.time, it),
                 Event::LoopOpened(_)
                 | Event::ParticipantsSet(_)
                 | Event::HandedOver(_)
@@ -216,14 +222,26 @@ impl Workspace {
         use mailbox::Command;
         let around = mailbox::Surroundings { directory: &self.directory, loops: &self.loops };
         match command {
-            Command::Send(it) => self.mail.decide_send(now, caller, around, it),
+            Command::Send(it) => {
+                self.privacy.check_words(!it.sealed.is_empty())?;
+                if !it.attachments.is_empty() {
+                    self.privacy.check_files()?;
+                }
+                self.mail.decide_send(now, caller, around, it)
+            }
             Command::Move(it) => Ok(self.mail.decide_move(it)),
             Command::Mark(it) => self.mail.decide_mark_mail(it),
             Command::Open(role) => self.mail.decide_open(role),
             Command::Close(role) => self.mail.decide_close(around, role),
             Command::HandAgain { role, thread } => self.mail.decide_hand_again(role, *thread),
-            Command::Import(it) => self.mail.decide_import(now, caller, it),
-            Command::Keep(it) => self.mail.decide_keep(it),
+            Command::Import(it) => {
+                self.privacy.check_words(false)?;
+                self.mail.decide_import(now, caller, it)
+            }
+            Command::Keep(it) => {
+                self.privacy.check_files()?;
+                self.mail.decide_keep(it)
+            }
         }
     }
 }

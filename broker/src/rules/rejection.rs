@@ -12,6 +12,7 @@ use tasuki_proto::{
         ATTACHMENTS_BYTES_MAX, KEY_WINDOW, LOOPS_MAX, THREAD_ENTRIES_MAX, THREAD_PARTICIPANTS_MAX,
     },
     mail::MessageId,
+    private::KeyId,
     reason::Reason,
 };
 
@@ -76,6 +77,24 @@ pub enum Rejection {
     InvitationSpent { invitation: InvitationId, token: TokenId },
     #[error("no token {token} is in use here")]
     UnknownToken { token: TokenId },
+    #[error(
+        "mail in this workspace is private (owner's key {owner}): what is sent has to be sealed by \
+         a node that the owner vouched for; `tasuki mail private status` says what is missing"
+    )]
+    PrivateWorkspace { owner: KeyId },
+    #[error(
+        "mail in this workspace is private, and attached files are not sealed, so none is taken; \
+         put what matters into the text"
+    )]
+    PrivateFiles,
+    #[error(
+        "mail in this workspace is private, and only the owner's key {owner} says who may read it"
+    )]
+    NotOwner { owner: KeyId },
+    #[error("the roster {presented} is no newer than the current one, {current}; look again")]
+    StaleRoster { presented: u64, current: u64 },
+    #[error("as many keys as may be wait for the owner to vouch for them; see to those first")]
+    TooManyKeys,
     #[error("{INVITATIONS_MAX} invitations are open, which is the limit; withdraw some")]
     TooManyInvitations,
     #[error("{TOKENS_MAX} tokens are in use, which is the limit; revoke some")]
@@ -171,6 +190,9 @@ impl Rejection {
             Self::UnknownInvitation => Reason::UnknownInvitation,
             Self::InvitationSpent { .. } => Reason::InvitationSpent,
             Self::UnknownToken { .. } => Reason::UnknownToken,
+            Self::PrivateWorkspace { .. } | Self::PrivateFiles => Reason::PrivateWorkspace,
+            Self::NotOwner { .. } => Reason::RightForbidden,
+            Self::StaleRoster { .. } => Reason::StaleToken,
             Self::UnknownMessage { .. } => Reason::UnknownMessage,
             Self::UnknownReceiver { .. } => Reason::UnknownRole,
             Self::MailboxClosed { .. } => Reason::MailboxClosed,
@@ -189,6 +211,7 @@ impl Rejection {
             | Self::TooManyNodesOfToken { .. }
             | Self::TooManyInvitations
             | Self::TooManyTokens
+            | Self::TooManyKeys
             | Self::TooManyWaits => Reason::Overloaded,
         }
     }

@@ -237,6 +237,7 @@ fn happened(event: &Event) -> String {
         Event::NodeRegistered(_)
         | Event::Access(_)
         | Event::Mail(_)
+        | Event::Privacy(_)
         | Event::LoopOpened(_)
         | Event::ParticipantsSet(_)
         | Event::HandedOver(_)

@@ -5,5 +5,6 @@
 mod api;
 mod mail;
 mod model;
+mod private;
 mod support;
 mod tidy;

@@ -440,6 +440,7 @@ impl World {
                 Event::NodeRegistered(_)
                 | Event::Access(_)
                 | Event::Mail(_)
+                | Event::Privacy(_)
                 | Event::LoopOpened(_)
                 | Event::ParticipantsSet(_)
                 | Event::TurnHanded(_)

@@ -104,6 +104,11 @@ fn event_text(event: &wire::Event) -> String {
         }
         Kind::MailboxOpened(e) => format!("mailbox of {} opened", line(&e.role)),
         Kind::MailboxClosed(e) => format!("mailbox of {} closed", line(&e.role)),
+        Kind::RosterSet(e) if e.is_on => {
+            format!("{}, roster {}", "mail is private".cyan(), e.number)
+        }
+        Kind::RosterSet(e) => format!("{}, roster {}", "mail is not private".cyan(), e.number),
+        Kind::KeyPublished(e) => format!("{} made its key known", line(&e.node)),
     }
 }
 

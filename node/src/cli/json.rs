@@ -234,6 +234,10 @@ fn event(of: &wire::Event) -> Value {
             "participants": e.participants,
         }),
         Kind::MailboxOpened(e) => json!({"kind": "mailbox_opened", "role": e.role}),
+        Kind::RosterSet(e) => {
+            json!({"kind": "roster_set", "number": e.number, "is_on": e.is_on})
+        }
+        Kind::KeyPublished(e) => json!({"kind": "key_published", "node": e.node}),
         Kind::MailboxClosed(e) => json!({"kind": "mailbox_closed", "role": e.role}),
     }
 }

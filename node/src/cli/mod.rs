@@ -30,6 +30,7 @@ mod output;
 mod pipes;
 mod prompt;
 mod reach;
+mod sealing;
 mod show;
 mod status;
 mod stop;

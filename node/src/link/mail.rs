@@ -1,10 +1,12 @@
 //! What a role asks about its mail.
 //!
 //! - `keys`: what names the commands. `receipts`: how far mail got. `seen`: what boxes looked
-//!   like, for when nobody can be asked. `attachments`: files.
+//!   like, for when nobody can be asked. `attachments`: files. `private`: mail that the broker
+//!   cannot read.
 
 mod attachments;
 mod keys;
+mod private;
 mod receipts;
 mod seen;
 
@@ -27,9 +29,12 @@ use super::{
     keys as command_keys,
     retry::Attempts,
 };
-use crate::role::{
-    Refusal, Seen,
-    mail::{MailFilter, Moving, Sent},
+use crate::{
+    private::Fresh,
+    role::{
+        Refusal, Seen,
+        mail::{MailFilter, Moving, Sent},
+    },
 };
 
 impl Link {
@@ -49,11 +54,27 @@ impl Link {
             request.message_id = keys::begun_by(&key).to_string();
         }
         request.key = Some(command_keys::wire(&key));
+        // Sealed once, before it is tried, so that each attempt says the same.
+        let letter = self.sealer().seal(self, request, Fresh::IfPrivate).await?;
+        let stored = match self.carry_letter(&letter).await {
+            Err(refusal) if letter.sealed.is_none() => {
+                let letter = self.sealer().seal_again(self, letter, refusal).await?;
+                self.carry_letter(&letter).await?
+            }
+            answer => answer?,
+        };
+        Ok(Sent::Stored(stored))
+    }
+
+    async fn carry_letter(
+        &self,
+        letter: &wire::SendRequest,
+    ) -> Result<wire::SendResponse, Refusal> {
         let call = |channel, caller| {
-            let request = wire::SendRequest { caller: Some(caller), ..request.clone() };
+            let request = wire::SendRequest { caller: Some(caller), ..letter.clone() };
             async move { channel::mailbox(channel).send(request).await }
         };
-        self.send(Attempts::default(), call).await.map(Sent::Stored)
+        self.send(Attempts::default(), call).await
     }
 
     /// Resolves or rejects threads of `role`; carried through as [`Link::send_mail`] is.
@@ -96,6 +117,7 @@ impl Link {
         let memory = &self.shared.mail;
         match asked.await {
             Ok(seen) => {
+                let seen = self.opened_box(seen).await;
                 memory.remember_box(&request, &seen);
                 Ok(Seen::now(seen))
             }
@@ -120,6 +142,7 @@ impl Link {
         let memory = &self.shared.mail;
         match asked.await {
             Ok(seen) => {
+                let seen = self.opened_thread(seen).await;
                 memory.remember_thread(&request, &seen);
                 Ok(Seen::now(seen))
             }
@@ -152,7 +175,8 @@ impl Link {
         filter: &MailFilter,
         hold: Duration,
     ) -> Result<wire::MailAnswer, Refusal> {
-        self.waits.ask_mail(role.clone(), filter.clone(), hold).await
+        let answer = self.waits.ask_mail(role.clone(), filter.clone(), hold).await?;
+        Ok(self.opened_answer(answer).await)
     }
 
     pub async fn search_mail(
@@ -177,7 +201,7 @@ impl Link {
                 wire::ListDeadLettersRequest { caller: Some(caller), role: role.to_string() };
             async move { channel::mailbox(channel).list_dead_letters(request).await }
         };
-        self.ask(call).await
+        Ok(self.opened_dead_letters(self.ask(call).await?).await)
     }
 
     pub async fn open_mailbox(&self, role: &RoleId) -> Result<wire::OpenMailboxResponse, Refusal> {

@@ -63,6 +63,7 @@ use self::{
 use crate::{
     clock::{self, Moment},
     identity::Identity,
+    private::Sealer,
     role::{Refusal, news::News, presence::Presence},
 };
 
@@ -136,6 +137,7 @@ struct Shared {
     news: News,
     memory: Memory,
     mail: mail::Memory,
+    sealer: Sealer,
     /// No further work is taken on; what was begun is ended.
     closing: CancellationToken,
     /// Nothing is sent any more.
@@ -149,6 +151,7 @@ impl Link {
     pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, StartError> {
         let endpoint = channel::endpoint(&settings.broker)?;
         let papers = Papers::find(identity.data(), &settings.broker)?;
+        let sealer = Sealer::new(identity.data(), &settings.workspace);
         let lines = Lines::default();
         let channel = channel::open(&endpoint, papers.clone(), lines.clone());
         let shared = Arc::new(Shared {
@@ -157,6 +160,7 @@ impl Link {
             channel,
             lines,
             papers,
+            sealer,
             keys: Keys::new(identity),
             state: watch::Sender::new(LinkState::begin(clock::wall_ms(), clock::now())),
             stale: watch::Sender::new(Epoch::NONE.get()),

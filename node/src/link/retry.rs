@@ -133,6 +133,7 @@ impl Failure {
             | Reason::UnseenEntries
             | Reason::NotInInbox
             | Reason::UnknownAttachment
+            | Reason::PrivateWorkspace
             | Reason::Compacted
             | Reason::Lagged
             | Reason::Damaged => Self::Refused(Refusal { reason, message }),

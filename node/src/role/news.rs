@@ -104,7 +104,9 @@ impl Changes {
                     | Kind::MailDied(_)
                     | Kind::MailImported(_)
                     | Kind::MailboxOpened(_)
-                    | Kind::MailboxClosed(_),
+                    | Kind::MailboxClosed(_)
+                    | Kind::RosterSet(_)
+                    | Kind::KeyPublished(_),
                 ) => {}
                 // Of a newer broker.
                 None => self.miss(),

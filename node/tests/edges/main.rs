@@ -17,6 +17,7 @@ mod lifecycle;
 mod mail;
 mod notices;
 mod patience;
+mod private;
 mod process;
 mod stdio;
 mod storm;

@@ -4,6 +4,7 @@ mod fake;
 mod known;
 mod lost;
 mod mail;
+mod private;
 
 use std::{path::Path, sync::Arc, time::Duration};
 

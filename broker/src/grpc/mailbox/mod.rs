@@ -42,7 +42,7 @@ impl Mailbox for Service {
         let grant = grant(&request)?;
         let mut it = request.into_inner();
         let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = key(it.key.take(), &it)?;
+        let key = parse::key_of_letter(&mut it)?;
         let role = id("role", &it.role)?;
         let answered = match it.in_reply_to.as_str() {
             "" => None,
@@ -145,9 +145,11 @@ impl Mailbox for Service {
             Ok((page, has_more, total, view.workspace.sequence))
         });
         let (page, has_more, total, sequence) = seen.await?;
-        let next = page.last().filter(|_| has_more);
+        let threads = entered.threads(&page)?;
+        let is_cut = threads.len() < page.len();
+        let last = threads.len().checked_sub(1).map(|last| &page[last]);
+        let next = last.filter(|_| has_more || is_cut);
         let next = next.map_or_else(String::new, |facts| format!("{:x}", facts.place));
-        let threads = page.iter().map(|facts| entered.thread(facts)).collect::<Result<_, _>>()?;
         let sequence = sequence.get();
         Ok(Response::new(wire::ListBoxResponse { threads, total, next, sequence }))
     }
@@ -299,7 +301,7 @@ impl Mailbox for Service {
             Ok(dead.take(BOX_PAGE_MAX as usize).collect::<Vec<_>>())
         });
         let dead = dead.await?;
-        let threads = dead.iter().map(|facts| entered.thread(facts)).collect::<Result<_, _>>()?;
+        let threads = entered.threads(&dead)?;
         Ok(Response::new(wire::ListDeadLettersResponse { threads }))
     }
 

@@ -1,7 +1,7 @@
 //! What callers say of mail, as values that are already valid.
 
 use tasuki_proto::{
-    id::{RoleId, Timestamp},
+    id::{IdempotencyKey, RoleId, Timestamp},
     limits::{
         ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CLIENT_REF_BYTES_MAX,
         FILE_NAME_BYTES_MAX, IMPORT_ENTRIES_MAX, MAIL_EXPIRES_MS_MAX, MOVES_MAX, RECEIVERS_MAX,
@@ -18,6 +18,7 @@ use super::{
     id, optional, refuse,
 };
 use crate::{
+    hash::Hash,
     rules::mailbox::{
         Attachment, ContentHash, Filter, Import, ImportedEntry, Place, Send, Subject, ThreadFacts,
     },
@@ -30,6 +31,23 @@ const UTC_OFFSET_S_MAX: i32 = 24 * 3600;
 /// What an imported entry may have for a type, in bytes.
 const KIND_BYTES_MAX: usize = 64;
 
+/// A sender's mark of what it sealed, in bytes.
+const SAME_BYTES: usize = 16;
+
+/// The key of a letter. Sealed again, it is the same letter, though its bytes are others.
+pub(super) fn key_of_letter(it: &mut wire::SendRequest) -> Result<(IdempotencyKey, Hash), Status> {
+    let key = it.key.take();
+    let marked = it.sealed.as_mut().filter(|it| it.same.len() == SAME_BYTES);
+    let Some(envelope) = marked.map(|it| std::mem::take(&mut it.envelope)) else {
+        return super::key(key, it);
+    };
+    let key = super::key(key, it);
+    if let Some(sealed) = &mut it.sealed {
+        sealed.envelope = envelope;
+    }
+    key
+}
+
 pub(super) fn send(
     it: wire::SendRequest,
     role: RoleId,
@@ -37,7 +55,14 @@ pub(super) fn send(
 ) -> Result<Send, Status> {
     let kind: MessageType = it.r#type.parse().map_err(|e| refuse::invalid("type", &e))?;
     let to = roles("to", &it.to, RECEIVERS_MAX)?;
-    let sealed = it.sealed.unwrap_or_default().envelope;
+    let wire::Sealed { envelope: sealed, same } = it.sealed.unwrap_or_default();
+    if !sealed.is_empty() && !(it.subject.is_empty() && it.text.is_empty()) {
+        return Err(refuse::invalid("sealed", &"comes instead of subject and text, not beside"));
+    }
+    if !same.is_empty() && (sealed.is_empty() || same.len() != SAME_BYTES) {
+        let why = format!("is not the mark of an envelope, of {SAME_BYTES} bytes");
+        return Err(refuse::invalid("sealed.same", &why));
+    }
     if SEALED_BYTES_MAX < sealed.len() {
         return Err(too_large("sealed", sealed.len(), SEALED_BYTES_MAX));
     }
@@ -77,6 +102,7 @@ pub(super) fn send(
         place,
         text,
         sealed: sealed.into(),
+        same: same.into(),
         client_ref: (!it.client_ref.is_empty()).then_some(it.client_ref),
         fold: it.fold,
         expires_in_ms: (it.expires_in_ms != 0).then_some(it.expires_in_ms),

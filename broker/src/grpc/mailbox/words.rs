@@ -130,6 +130,21 @@ impl Entered {
         })
     }
 
+    /// As many of them, from the first on, as fit: sealed ones come with the words that name them.
+    pub(super) fn threads(&self, all: &[ThreadFacts]) -> Result<Vec<wire::MailThread>, Status> {
+        let (mut threads, mut bytes) = (Vec::with_capacity(all.len()), 0);
+        for facts in all {
+            let thread = self.thread(facts)?;
+            let sealed = thread.first.as_ref().and_then(|it| it.sealed.as_ref());
+            bytes += sealed.map_or(0, |it| it.envelope.len());
+            if PAGE_BYTES_MAX < bytes && !threads.is_empty() {
+                break;
+            }
+            threads.push(thread);
+        }
+        Ok(threads)
+    }
+
     /// Entries `from` to `last`, as many as fit, and where the next page begins.
     pub(super) fn letters(
         &self,
@@ -208,7 +223,8 @@ impl Entered {
 }
 
 fn entry(it: EntryBody) -> wire::MailEntry {
-    let sealed = (!it.sealed.is_empty()).then(|| wire::Sealed { envelope: it.sealed.to_vec() });
+    let sealed = (!it.sealed.is_empty())
+        .then(|| wire::Sealed { envelope: it.sealed.to_vec(), same: Vec::new() });
     wire::MailEntry {
         number: it.number,
         sender: it.sender.to_string(),

@@ -5,6 +5,7 @@
 
 mod access;
 mod mail;
+mod privacy;
 mod record;
 mod snapshot;
 

@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    CodecError, FORMAT, access, decode_next, hash, id, ids, mail, optional, readable, text,
+    CodecError, FORMAT, access, decode_next, hash, id, ids, mail, optional, privacy, readable, text,
 };
 use crate::rules::{
     Event, Principal, Record, Reply, TurnMoment,
@@ -148,6 +148,7 @@ fn encode_event(event: &Event) -> stored::Event {
         }),
         Event::Access(it) => access::encode_event(it),
         Event::Mail(it) => mail::encode_event(it),
+        Event::Privacy(it) => privacy::encode_event(it),
     };
     stored::Event { kind: Some(kind) }
 }
@@ -232,6 +233,7 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
         | Kind::MailboxOpened(_)
         | Kind::MailboxClosed(_)
         | Kind::AttachmentKept(_) => Event::Mail(mail::decode_event(kind)?),
+        Kind::RosterSet(_) | Kind::KeyPublished(_) => Event::Privacy(privacy::decode_event(kind)?),
     })
 }
 

@@ -11,7 +11,7 @@ use tasuki_proto::{
 
 use super::{
     CodecError, FORMAT, access, decode_facts, decode_next, encode_facts, hash, id, ids, mail,
-    optional, readable,
+    optional, privacy, readable,
     record::{decode_reply, decode_roles, encode_reply, encode_roles},
     text,
 };
@@ -66,6 +66,8 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
         invitations: state.access.invitations.iter().map(access::encode_invitation).collect(),
         tokens: state.access.tokens.iter().map(access::encode_token).collect(),
         forgotten_epoch: state.directory.forgotten.get(),
+        roster: state.privacy.roster.as_ref().map(privacy::encode_roster),
+        pending_keys: state.privacy.pending.values().map(privacy::encode_pending).collect(),
         ..mail::encode_mail(&state.mail)
     };
     stored.encode_to_vec().into()
@@ -136,6 +138,7 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
         loops: Loops::restored(loops),
         access: access::decode_access(it.invitations, it.tokens)?,
         mail,
+        privacy: privacy::decode_privacy(it.roster, it.pending_keys)?,
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod mail;
+mod privacy;
 
 use tasuki_proto::id::{IdempotencyKey, Sequence, Timestamp, Turn};
 

@@ -39,6 +39,8 @@ pub struct Send {
     pub text: String,
     /// Instead of subject and text.
     pub sealed: Bytes,
+    /// Its sender's mark of what is sealed, the same for the same words; empty without one.
+    pub same: Bytes,
     pub client_ref: Option<String>,
     /// The same words, said last and seen by nobody, are the same entry.
     pub fold: bool,
@@ -165,7 +167,9 @@ impl Send {
         };
         let mut to: Vec<&str> = self.to.iter().map(RoleId::as_str).collect();
         to.sort_unstable();
-        let sealed = blake3::hash(&self.sealed).to_hex();
+        // The same words are sealed to other bytes each time.
+        let sealed = if self.same.is_empty() { &self.sealed } else { &self.same };
+        let sealed = blake3::hash(sealed).to_hex();
         let files: Vec<String> = self.attachments.iter().map(|it| format!("{it:?}")).collect();
         let fixed = [self.kind.as_str(), subject, &thread, &self.text, sealed.as_str()];
         let fields = fixed.into_iter().chain(to).chain(files.iter().map(String::as_str));

@@ -48,6 +48,7 @@ fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
             place,
             text: text.to_owned(),
             sealed: bytes::Bytes::new(),
+            same: bytes::Bytes::new(),
             client_ref: option("ref=").map(str::to_owned),
             fold: options.contains(&"fold"),
             expires_in_ms: option("within=").map(|ms| ms.parse().unwrap()),

@@ -23,7 +23,11 @@ impl Loops {
         }
         self.lapsed.remove(id);
         match event {
-            Event::NodeRegistered(_) | Event::Access(_) | Event::Mail(_) | Event::LoopOpened(_) => {
+            Event::NodeRegistered(_)
+            | Event::Access(_)
+            | Event::Mail(_)
+            | Event::Privacy(_)
+            | Event::LoopOpened(_) => {
                 unreachable!("handled above")
             }
             Event::ParticipantsSet(it) => state.set_participants(it),

@@ -142,6 +142,7 @@ pub(super) fn command<'a>(
                 place,
                 text: format!("t{text}"),
                 sealed: bytes::Bytes::new(),
+                same: bytes::Bytes::new(),
                 client_ref: name.map(|name| format!("n{name}")),
                 fold: *fold,
                 expires_in_ms: *expires_in_ms,

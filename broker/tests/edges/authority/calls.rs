@@ -1,7 +1,13 @@
 //! Every call of the broker, with a message that is as it should be.
 
 use bytes::Bytes;
-use tasuki_proto::{mail::MessageId, token::Right, wire};
+use ed25519_dalek::SigningKey;
+use tasuki_proto::{
+    mail::MessageId,
+    private::{NodeKey, OwnerKey, Roster},
+    token::Right,
+    wire,
+};
 
 use crate::{
     guarded::{fresh, scope},
@@ -72,6 +78,11 @@ fn new_key() -> Option<wire::IdempotencyKey> {
 
 /// Names no thread.
 const NO_MESSAGE: &str = "00000000-0000-4000-8000-000000000000";
+
+/// An owner's or a node's secret.
+fn signing() -> SigningKey {
+    SigningKey::from_bytes(&[9; 32])
+}
 
 pub(super) static CALLS: &[Call] = &[
     plain("/grpc.health.v1.Health/Check", |_, _| Bytes::new()),
@@ -360,4 +371,34 @@ pub(super) static CALLS: &[Call] = &[
         };
         bytes(wire::ParkRequest { wait: 1, ask: Some(wire::park_request::Ask::Turn(turn)) })
     })),
+    // Last: mail in the clear is refused from then on.
+    inside("/tasuki.v1.Privacy/GetRoster", Right::Read, |workspace, _| {
+        bytes(wire::GetRosterRequest { caller: caller(workspace) })
+    }),
+    acting("/tasuki.v1.Privacy/PublishKey", Right::Host, |workspace, role| {
+        let (secret, roles) = (signing(), vec![role.parse().unwrap()]);
+        let node = "private".parse().unwrap();
+        let made = NodeKey::proven(&workspace.parse().unwrap(), node, roles, &secret, [1; 32]);
+        bytes(wire::PublishKeyRequest {
+            caller: caller(workspace),
+            key: new_key(),
+            node_key: Some(made.to_wire(0)),
+        })
+    }),
+    inside("/tasuki.v1.Privacy/SetRoster", Right::Steer, |workspace, _| {
+        let owner = signing();
+        let roster = Roster {
+            workspace: workspace.parse().unwrap(),
+            owner: OwnerKey(owner.verifying_key().to_bytes()),
+            number: 1,
+            is_on: true,
+            keys: Vec::new(),
+        };
+        let roster = roster.signed(&owner).unwrap().to_wire();
+        bytes(wire::SetRosterRequest {
+            caller: caller(workspace),
+            key: new_key(),
+            roster: Some(roster),
+        })
+    }),
 ];

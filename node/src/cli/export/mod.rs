@@ -8,7 +8,10 @@ mod markdown;
 mod mbox;
 mod place;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use serde_json::json;
 use tasuki_proto::{
@@ -19,7 +22,7 @@ use tasuki_proto::{
 };
 
 use super::{Failure, Output, Target, broker::Broker};
-use crate::config::Config;
+use crate::{config::Config, private::Sealer};
 use place::Place;
 
 /// Write what is in mailboxes as Markdown, mbox or JSON lines.
@@ -71,7 +74,7 @@ struct Found {
 struct Sums {
     threads: usize,
     entries: usize,
-    /// Entries whose words the broker does not know.
+    /// Entries that are sealed, and not for this node.
     sealed: usize,
     attachments: usize,
 }
@@ -80,7 +83,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let broker = Broker::new(config);
     let mut place = Place::open(args.format, args.out.clone(), args.role.is_none())?;
     let mut sums = Sums::default();
-    let result = write_all(&args, &broker, &mut place, output, &mut sums).await;
+    let result = write_all(&args, &broker, &config.data.value, &mut place, output, &mut sums).await;
     place.close(result.is_ok())?;
     result?;
     tell(&args, &sums, output)
@@ -89,6 +92,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 async fn write_all(
     args: &Args,
     broker: &Broker,
+    data: &Path,
     place: &mut Place,
     output: &mut Output,
     sums: &mut Sums,
@@ -97,21 +101,23 @@ async fn write_all(
         Some(role) => vec![role.clone()],
         None => everybody(broker).await?,
     };
+    let (sealer, ahead) = (Sealer::new(data, broker.workspace()), broker.ahead().await?);
     for role in roles {
         let mut known = BTreeSet::new();
         for of in boxes(args.place) {
             let mut after = String::new();
             loop {
                 let page = list(broker, &role, of, &after).await?;
-                for thread in page.threads {
+                for mut thread in page.threads {
                     // One that was moved meanwhile is listed twice.
                     if !known.insert(thread.message_id.clone()) {
                         continue;
                     }
-                    let entries = read(broker, &role, &thread.message_id).await?;
+                    let mut entries = read(broker, &role, &thread.message_id).await?;
                     if entries.is_empty() {
                         continue;
                     }
+                    sealer.open_thread(&ahead, &mut thread, &mut entries).await;
                     let found = Found { role: role.clone(), place: of, thread, entries };
                     sums.add(&found);
                     place.write(&found, broker.workspace(), output)?;

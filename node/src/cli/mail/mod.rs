@@ -15,6 +15,7 @@ mod json;
 mod list;
 mod markdown;
 mod moves;
+mod private;
 mod read;
 mod receipts;
 mod reply;
@@ -47,6 +48,9 @@ pub enum Command {
     Receipts(receipts::Args),
     Mailboxes(boxes::Args),
     Dead(dead::Args),
+    /// See to who can read mail: end-to-end encryption between nodes, off unless turned on
+    #[command(subcommand)]
+    Private(private::Command),
 }
 
 impl Command {
@@ -63,6 +67,7 @@ impl Command {
             Self::Receipts(args) => &args.who.target,
             Self::Mailboxes(args) => &args.target,
             Self::Dead(args) => &args.who().target,
+            Self::Private(command) => command.target(),
         }
     }
 }
@@ -85,5 +90,6 @@ pub(super) async fn run(
         Command::Receipts(args) => receipts::run(args, config, output).await,
         Command::Mailboxes(_) => boxes::run(config, output).await,
         Command::Dead(args) => dead::run(args, config, output).await,
+        Command::Private(command) => private::run(command, config, output).await,
     }
 }

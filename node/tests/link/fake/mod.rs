@@ -1,6 +1,7 @@
 //! A broker of one loop and some mail, in memory, that can be killed, and that notes what it was told.
 
 mod mailbox;
+mod privacy;
 pub(crate) mod proxy;
 
 pub(crate) use self::mailbox::Mail;
@@ -16,7 +17,7 @@ use tasuki_proto::{
     reason::Reason,
     wire::{
         self, directory_server, mailbox_server, park_request::Ask, park_response::Outcome,
-        turn_loop_server, waits_server,
+        privacy_server, turn_loop_server, waits_server,
     },
 };
 use tokio::{net::TcpListener, runtime::Runtime, sync::watch, time};
@@ -112,6 +113,7 @@ impl Fake {
                 .add_service(turn_loop_server::TurnLoopServer::new(service.clone()))
                 .add_service(directory_server::DirectoryServer::new(service.clone()))
                 .add_service(mailbox_server::MailboxServer::new(service.clone()))
+                .add_service(privacy_server::PrivacyServer::new(privacy::NeverPrivate))
                 .add_service(waits_server::WaitsServer::new(service))
                 .serve_with_incoming(TcpListenerStream::new(listener))
                 .await

@@ -1,0 +1,69 @@
+//! `Privacy`: the roster of a workspace whose mail is private, and keys that wait for one.
+//!
+//! Signatures are looked at here; what is refused for want of a good one reaches no workspace.
+
+use tasuki_proto::{
+    private::{NodeKey, SignedRoster},
+    wire::{self, privacy_server::Privacy},
+};
+use tonic::{Request, Response, Status};
+
+use super::{Service, entered::grant, parse, refuse};
+use crate::rules::{Command, privacy};
+
+#[tonic::async_trait]
+impl Privacy for Service {
+    async fn get_roster(
+        &self,
+        request: Request<wire::GetRosterRequest>,
+    ) -> Result<Response<wire::GetRosterResponse>, Status> {
+        let grant = grant(&request)?;
+        let entered = self.door.enter(&grant, request.into_inner().caller.as_ref())?;
+        let seen = entered.look(|view| {
+            let privacy = &view.workspace.privacy;
+            let pending = privacy.pending.values();
+            wire::GetRosterResponse {
+                roster: privacy.roster.as_ref().map(SignedRoster::to_wire),
+                pending: pending.map(|it| it.key.to_wire(it.published.as_millis())).collect(),
+                now_ms: view.now.as_millis(),
+            }
+        });
+        Ok(Response::new(seen.await?))
+    }
+
+    async fn set_roster(
+        &self,
+        request: Request<wire::SetRosterRequest>,
+    ) -> Result<Response<wire::SetRosterResponse>, Status> {
+        let grant = grant(&request)?;
+        let mut it = request.into_inner();
+        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
+        let key = parse::key(it.key.take(), &it)?;
+        let signed = SignedRoster::of_wire(&it.roster.unwrap_or_default());
+        let signed =
+            signed.map_err(|why| refuse::invalid("roster", &format!("is no roster: {why}")))?;
+        if signed.roster().workspace != entered.workspace {
+            let why = format!("is of the workspace {}", signed.roster().workspace);
+            return Err(refuse::invalid("roster", &why));
+        }
+        let command = Command::Privacy(privacy::Command::SetRoster(signed));
+        let repeated = entered.execute(Some(key), command).await?.is_repeat;
+        Ok(Response::new(wire::SetRosterResponse { repeated }))
+    }
+
+    async fn publish_key(
+        &self,
+        request: Request<wire::PublishKeyRequest>,
+    ) -> Result<Response<wire::PublishKeyResponse>, Status> {
+        let grant = grant(&request)?;
+        let mut it = request.into_inner();
+        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
+        let key = parse::key(it.key.take(), &it)?;
+        let node_key = NodeKey::of_wire(&entered.workspace, &it.node_key.unwrap_or_default());
+        let node_key = node_key
+            .map_err(|why| refuse::invalid("node_key", &format!("does not hold: {why}")))?;
+        let command = Command::Privacy(privacy::Command::Publish(node_key));
+        let repeated = entered.execute(Some(key), command).await?.is_repeat;
+        Ok(Response::new(wire::PublishKeyResponse { repeated }))
+    }
+}

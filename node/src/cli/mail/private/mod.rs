@@ -1,0 +1,376 @@
+//! `tasuki mail private …`: whose keys read mail, where the broker is not to.
+//!
+//! Two fingerprints are carried between machines by people: the owner's to each node (`trust`),
+//! each node's to the owner (`approve`). Nothing here takes one from the broker without a person
+//! having said it.
+
+mod asked;
+mod words;
+
+use serde_json::json;
+use tasuki_proto::{
+    id::NodeId,
+    private::{KeyId, NodeKey, OwnerKey, Roster, SignedRoster},
+    reason::Reason,
+};
+
+use self::asked::Asked;
+use super::super::{Failure, Output, Target};
+use crate::{
+    config::Config,
+    private::{
+        keys::NodeKeys,
+        owning::{self, Unchanged},
+        store::StoreError,
+        trust::{self, Pin},
+    },
+};
+
+/// See to who can read mail.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Show whether mail is private, whose keys read it, and which wait for the owner
+    Status(Args),
+    /// Turn it on: from then on only nodes that you approve read what is sent
+    ///
+    /// This machine gets the owner's key. Mail sent so far stays as it is. What it costs: the
+    /// broker can no longer search, show or moderate what is written; files cannot be attached; a
+    /// node that is approved later, or takes over a role, cannot read what was written before;
+    /// whoever loses the owner's key can approve nobody and cannot turn it off; and who gets hold
+    /// of a node's keys reads all that was sealed for them (there is no forward secrecy). The
+    /// broker still sees who writes to whom, when, and how much, and what is handed over in loops.
+    On(Args),
+    /// Trust an owner's key on this machine, and make this machine's own key known to the owner
+    ///
+    /// Compare the fingerprint with what `tasuki mail private status` says on the owner's machine.
+    Trust {
+        /// Of the owner's key [default: the one that is trusted already]
+        #[arg(value_name = "FINGERPRINT")]
+        owner: Option<KeyId>,
+        #[command(flatten)]
+        args: Args,
+    },
+    /// Let a node read and write private mail as the roles it asked for; takes the owner's key
+    Approve {
+        /// The node
+        #[arg(value_name = "NODE")]
+        node: NodeId,
+        /// Of its key, as that machine shows it
+        #[arg(value_name = "FINGERPRINT")]
+        key: Option<KeyId>,
+        #[command(flatten)]
+        args: Args,
+    },
+    /// Let a node go: nothing more is sealed for it; takes the owner's key
+    Remove {
+        /// The node
+        #[arg(value_name = "NODE")]
+        node: NodeId,
+        #[command(flatten)]
+        args: Args,
+    },
+    /// Give this machine another key; the old one is kept, to read what was sealed for it
+    Rotate(Args),
+    /// Turn it off: from then on mail is sent in the clear; takes the owner's key
+    Off(Args),
+}
+
+/// Which workspace of which broker.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Command {
+    pub(super) fn target(&self) -> &Target {
+        match self {
+            Self::Status(args) | Self::On(args) | Self::Rotate(args) | Self::Off(args) => {
+                &args.target
+            }
+            Self::Trust { args, .. } | Self::Approve { args, .. } | Self::Remove { args, .. } => {
+                &args.target
+            }
+        }
+    }
+}
+
+pub(super) async fn run(
+    command: Command,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let asked = Asked::new(config);
+    match command {
+        Command::Status(_) => status(&asked, output).await,
+        Command::On(_) => on(&asked, output).await,
+        Command::Trust { owner, .. } => trusted(&asked, owner, output).await,
+        Command::Approve { node, key, .. } => approve(&asked, &node, key, output).await,
+        Command::Remove { node, .. } => remove(&asked, &node, output).await,
+        Command::Rotate(_) => rotate(&asked, output).await,
+        Command::Off(_) => off(&asked, output).await,
+    }
+}
+
+async fn status(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
+    let shown = asked.shown().await?;
+    let seen = asked.seen(&shown)?;
+    output.answer(|| words::in_json(&seen), || words::in_text(&seen))
+}
+
+async fn on(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
+    let own_key = asked.own_key_or_new()?;
+    let shown = asked.shown().await?;
+    let before = shown.roster.as_ref().map(SignedRoster::roster);
+    let known = trust::owner(&asked.data, asked.workspace()).map_err(kept)?;
+    let is_ours = |it: &Roster| known.as_ref().is_some_and(|own| is_by(it, trust::public(own)));
+    if let Some(before) = before.filter(|it| it.is_on && !is_ours(it)) {
+        return Err(refused(format!(
+            "Mail in {} is private already, by the owner's key {}, which is not this machine's. \
+             To take part, compare that fingerprint on the owner's machine and run `tasuki mail \
+             private trust {}` here.",
+            asked.workspace(),
+            before.owner.id(),
+            before.owner.id()
+        )));
+    }
+    let owner = trust::owner_or_new(&asked.data, asked.workspace()).map_err(kept)?;
+    let public = trust::public(&owner);
+    let roster = match before {
+        Some(before) if before.owner == public => {
+            asked.check_pin(before)?;
+            let known = before.key(&own_key.id());
+            let is_done = before.is_on
+                && known.is_some_and(|it| own_key.roles.iter().all(|role| it.plays(role)));
+            if is_done {
+                trust_own(asked, before)?;
+                return told(asked, "Mail was private already.", output);
+            }
+            before.clone()
+        }
+        other => Roster {
+            workspace: asked.workspace().clone(),
+            owner: public,
+            number: other.map_or(0, |it| it.number),
+            is_on: true,
+            keys: Vec::new(),
+        },
+    };
+    let next = owning::vouch(&roster, &own_key, shown.now_ms).map_err(|why| unchanged(&why))?;
+    let next = Roster { is_on: true, ..next };
+    asked.set(next.clone(), &owner).await?;
+    trust_own(asked, &next)?;
+    let lines = words::turned_on(asked, &own_key, public);
+    output.answer(
+        || json!({"is_on": true, "owner": public.id().to_string(), "key": own_key.id().to_string(), "costs": words::COSTS}),
+        || lines,
+    )
+}
+
+/// Believes what was just signed here.
+fn trust_own(asked: &Asked, roster: &Roster) -> Result<(), Failure> {
+    Pin::trust(&asked.data, asked.workspace(), roster.owner.id()).map_err(kept)?;
+    Pin::saw(&asked.data, roster).map_err(kept)
+}
+
+async fn trusted(asked: &Asked, owner: Option<KeyId>, output: &mut Output) -> Result<(), Failure> {
+    let shown = asked.shown().await?;
+    let by = shown.roster.as_ref().map(|it| it.roster().owner.id());
+    let pin = Pin::read(&asked.data, asked.workspace()).map_err(kept)?;
+    let owner = match (owner, pin, by) {
+        (Some(said), _, Some(by)) if said != by => {
+            return Err(refused(format!(
+                "Nothing is trusted: you said {said}, and the broker shows a roster by {by}. Either \
+                 it was mistyped, or the broker does not show what the owner signed."
+            )));
+        }
+        (Some(said), _, _) => said,
+        (None, Some(pin), _) => pin.owner,
+        (None, None, Some(by)) => {
+            return Err(Failure::usage(format!(
+                "The broker shows a roster by the owner's key {by}. Compare that with what `tasuki \
+                 mail private status` says on the owner's machine; if it is the same, run `tasuki \
+                 mail private trust {by}`."
+            )));
+        }
+        (None, None, None) => return Err(never_on(asked)),
+    };
+    let own_key = asked.own_key_or_new()?;
+    Pin::trust(&asked.data, asked.workspace(), owner).map_err(kept)?;
+    let roster = shown.roster.as_ref().map(SignedRoster::roster);
+    let is_vouched_for = roster
+        .and_then(|it| it.key(&own_key.id()))
+        .is_some_and(|it| own_key.roles.iter().all(|role| it.plays(role)));
+    if !is_vouched_for {
+        asked.publish(&own_key).await?;
+    }
+    published(&own_key, Some(owner), is_vouched_for, output)
+}
+
+async fn approve(
+    asked: &Asked,
+    node: &NodeId,
+    said: Option<KeyId>,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let owner = owner(asked)?;
+    let shown = asked.shown().await?;
+    let roster = asked.owned(&shown, &owner)?;
+    let Some(key) = shown.pending.iter().find(|it| it.node == *node) else {
+        let waiting: Vec<_> = shown.pending.iter().map(|it| it.node.to_string()).collect();
+        let waiting = if waiting.is_empty() { "none".to_owned() } else { waiting.join(", ") };
+        return Err(refused(format!(
+            "No key of {node} waits for approval; run `tasuki mail private trust` on its machine. \
+             Nodes whose keys wait: {waiting}."
+        )));
+    };
+    let roles = words::roles(&key.roles);
+    match said {
+        None => {
+            return Err(Failure::usage(format!(
+                "The broker shows the key {} for {node}, which asks to read and write as {roles}. \
+                 Compare it with what `tasuki mail private status` says on that machine; if it is \
+                 the same, run `tasuki mail private approve {node} {}`.",
+                key.id(),
+                key.id()
+            )));
+        }
+        Some(said) if said != key.id() => {
+            return Err(refused(format!(
+                "Nothing is approved: you said {said}, and the broker shows the key {} for {node}. \
+                 Either it was mistyped, or the broker does not show the key of that machine.",
+                key.id()
+            )));
+        }
+        Some(_) => {}
+    }
+    let next = owning::vouch(&roster, key, shown.now_ms).map_err(|why| unchanged(&why))?;
+    asked.set(next.clone(), &owner).await?;
+    trust_own(asked, &next)?;
+    output.answer(
+        || json!({"node": node.to_string(), "key": key.id().to_string(), "roster": next.number}),
+        || {
+            format!(
+                "{node} reads and writes private mail as {roles} from now on, with the key {}. What \
+                 was written before stays closed to it.\n",
+                key.id()
+            )
+        },
+    )
+}
+
+async fn remove(asked: &Asked, node: &NodeId, output: &mut Output) -> Result<(), Failure> {
+    let owner = owner(asked)?;
+    let shown = asked.shown().await?;
+    let roster = asked.owned(&shown, &owner)?;
+    let next = owning::let_go(&roster, node, shown.now_ms).map_err(|why| unchanged(&why))?;
+    asked.set(next.clone(), &owner).await?;
+    trust_own(asked, &next)?;
+    output.answer(
+        || json!({"node": node.to_string(), "roster": next.number}),
+        || {
+            format!(
+                "Nothing more is sealed for {node}, and nothing that it signs from now on counts. \
+                 What it could read before it can read still.\n"
+            )
+        },
+    )
+}
+
+async fn rotate(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
+    // Asked first, so that no key is made that nobody can hear of.
+    asked.shown().await?;
+    let node = asked.node()?;
+    NodeKeys::rotate(&asked.data).map_err(kept)?;
+    let own_key = asked.own_key(node)?;
+    if let Some(owner) = trust::owner(&asked.data, asked.workspace()).map_err(kept)? {
+        let shown = asked.shown().await?;
+        let roster = asked.owned(&shown, &owner)?;
+        let next = owning::vouch(&roster, &own_key, shown.now_ms).map_err(|why| unchanged(&why))?;
+        asked.set(next.clone(), &owner).await?;
+        trust_own(asked, &next)?;
+        return published(&own_key, None, true, output);
+    }
+    asked.publish(&own_key).await?;
+    published(&own_key, None, false, output)
+}
+
+async fn off(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
+    let owner = owner(asked)?;
+    let shown = asked.shown().await?;
+    let roster = asked.owned(&shown, &owner)?;
+    if !roster.is_on {
+        return told(asked, "Mail was not private.", output);
+    }
+    let next = owning::turned(&roster, false);
+    asked.set(next.clone(), &owner).await?;
+    trust_own(asked, &next)?;
+    output.answer(
+        || json!({"is_on": false, "roster": next.number}),
+        || {
+            "Mail is sent in the clear from now on, and the broker can read it. What was sealed \
+             stays sealed; nodes that could read it still can.\n"
+                .to_owned()
+        },
+    )
+}
+
+fn told(asked: &Asked, what: &str, output: &mut Output) -> Result<(), Failure> {
+    output.answer(
+        || json!({"workspace": asked.workspace().to_string(), "is_repeat": true}),
+        || format!("{what} Nothing changed.\n"),
+    )
+}
+
+fn published(
+    key: &NodeKey,
+    owner: Option<KeyId>,
+    is_vouched_for: bool,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let (id, owner) = (key.id().to_string(), owner.map(|it| it.to_string()));
+    output.answer(
+        || {
+            json!({"node": key.node.to_string(), "key": id, "owner": owner,
+                   "is_approved": is_vouched_for})
+        },
+        || words::published(key, owner.as_deref(), is_vouched_for),
+    )
+}
+
+/// The owner's secret key, which only some machine has.
+fn owner(asked: &Asked) -> Result<ed25519_dalek::SigningKey, Failure> {
+    let owner = trust::owner(&asked.data, asked.workspace()).map_err(kept)?;
+    owner.ok_or_else(|| {
+        refused(format!(
+            "This takes the owner's key for {}, and it is not on this machine (data in {}). Run it \
+             on the machine that turned private mail on.",
+            asked.workspace(),
+            asked.data.display()
+        ))
+    })
+}
+
+fn never_on(asked: &Asked) -> Failure {
+    refused(format!(
+        "Mail in {} never was private; `tasuki mail private on` makes it so.",
+        asked.workspace()
+    ))
+}
+
+fn refused(message: String) -> Failure {
+    Failure::reason(Reason::PrivateWorkspace, message)
+}
+
+fn unchanged(why: &Unchanged) -> Failure {
+    refused(format!("Nothing changed: {why}."))
+}
+
+fn kept(why: StoreError) -> Failure {
+    Failure::local(format!("{}.", why.to_string().trim_end_matches('.')))
+}
+
+/// Whether a key is the owner's.
+fn is_by(roster: &Roster, owner: OwnerKey) -> bool {
+    roster.owner == owner
+}

@@ -1,0 +1,35 @@
+//! Private mail for commands that ask the broker themselves: opened with the keys of the node
+//! whose data directory they use.
+
+use async_trait::async_trait;
+use tasuki_proto::wire::{self, privacy_client::PrivacyClient};
+
+use super::{Failure, broker::Broker};
+use crate::{private::Ask, role::Refusal};
+
+/// What opening asks the broker for, asked ahead.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    roster: wire::GetRosterResponse,
+}
+
+impl Broker {
+    pub(crate) async fn ahead(&self) -> Result<Ahead, Failure> {
+        let request = wire::GetRosterRequest { caller: self.caller() };
+        let asked =
+            self.ask(async |channel| PrivacyClient::new(channel).get_roster(request.clone()).await);
+        Ok(Ahead { roster: asked.await? })
+    }
+}
+
+#[async_trait]
+impl Ask for Ahead {
+    async fn roster(&self) -> Result<wire::GetRosterResponse, Refusal> {
+        Ok(self.roster.clone())
+    }
+
+    /// Of no thread: nothing is sent.
+    async fn thread(&self, _role: &str, _message: &str) -> Result<wire::MailThread, Refusal> {
+        Ok(wire::MailThread::default())
+    }
+}

@@ -1,0 +1,627 @@
+//! What this node sends and reads where mail is private: requests on their way out are sealed,
+//! answers on their way in are opened, in one place for everybody who asks.
+//!
+//! Where mail never was private and nobody is trusted, nothing is asked and nothing changes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use tasuki_proto::{
+    id::{RoleId, WorkspaceId},
+    limits::{RECEIVERS_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
+    mail::MessageId,
+    private::{KeyId, Roster, SignedRoster},
+    reason::Reason,
+    wire,
+};
+
+use super::{
+    envelope::{self, Address, Closed, Envelope, Recipient, SealError, Words},
+    keys::NodeKeys,
+    store::{self, StoreError},
+    trust::Pin,
+};
+use crate::role::Refusal;
+
+/// Entries whose place is remembered, to notice one that is shown at two.
+const PLACES_MAX: usize = 65_536;
+
+/// What sealing asks the broker for.
+#[async_trait]
+pub trait Ask: Send + Sync {
+    async fn roster(&self) -> Result<wire::GetRosterResponse, Refusal>;
+
+    /// A thread as `role` has it: only looks, and its newest entry is enough.
+    async fn thread(&self, role: &str, message: &str) -> Result<wire::MailThread, Refusal>;
+}
+
+/// How mail stands in a workspace, as far as this machine believes it.
+#[derive(Debug, Clone)]
+pub enum Standing {
+    /// It never was private, as far as anybody said.
+    Open,
+    /// The broker shows a roster by an owner that nobody here trusts.
+    Stranger(KeyId),
+    Private(Arc<SignedRoster>),
+    /// Its trusted owner turned it off.
+    Ended(Arc<SignedRoster>),
+}
+
+impl Standing {
+    fn roster(&self) -> Option<&Roster> {
+        match self {
+            Self::Private(it) | Self::Ended(it) => Some(it.roster()),
+            Self::Open | Self::Stranger(_) => None,
+        }
+    }
+}
+
+/// Why an entry's words are not shown (Y7).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unopened {
+    #[error("mail here is private, and this machine trusts no owner's key yet; {TRUST}")]
+    NoTrust,
+    #[error("its bytes are not those of a sealed entry: {0}")]
+    Malformed(String),
+    #[error("its {0} is not the one it was sealed with: it was moved here from elsewhere")]
+    Moved(&'static str),
+    #[error("nobody that the owner vouched for signed it (key {0})")]
+    Unknown(KeyId),
+    #[error("it was signed by {node}, which the owner never vouched for as {role}")]
+    NotTheirs { node: String, role: RoleId },
+    #[error("it came after the key that signed it was withdrawn")]
+    Retired,
+    #[error("its signature does not hold: it was changed")]
+    Signature,
+    #[error("it is a copy of entry {number} of thread {thread}")]
+    Copy { thread: MessageId, number: u32 },
+    #[error("it was sealed before this node could read it, or for others; ask its sender again")]
+    NotForUs,
+    #[error("its sender sealed something that is no entry")]
+    Broken,
+    #[error("this node's keys cannot be read: {0}")]
+    Keys(String),
+}
+
+const TRUST: &str = "compare its fingerprint with what `tasuki mail private status` says on the \
+                     owner's machine, and run `tasuki mail private trust FINGERPRINT` here";
+
+/// What stands where words would.
+pub fn unopened(why: &Unopened) -> String {
+    format!("[This entry is sealed and is not shown: {why}.]")
+}
+
+/// What stands before words that came in the clear where mail is private.
+pub const NOT_SEALED: &str = "[Not sealed: written before mail here was private, or by somebody \
+                              who has the broker.]\n\n";
+
+/// The subject of a thread whose first entry is not opened.
+pub const NO_SUBJECT: &str = "(sealed)";
+
+/// Seals and opens for one workspace. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Sealer(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    data: PathBuf,
+    workspace: WorkspaceId,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None`: nobody was asked yet.
+    standing: Option<Standing>,
+    places: BTreeMap<[u8; 16], (MessageId, u32)>,
+    oldest: VecDeque<[u8; 16]>,
+}
+
+impl Sealer {
+    /// With what is kept in a node's data directory.
+    pub fn new(data: &Path, workspace: &WorkspaceId) -> Self {
+        let (data, workspace) = (data.to_owned(), workspace.clone());
+        Self(Arc::new(Shared { data, workspace, state: Mutex::default() }))
+    }
+
+    pub fn data(&self) -> &Path {
+        &self.0.data
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How mail stands by now.
+    pub async fn look(&self, ask: &dyn Ask) -> Result<Standing, Refusal> {
+        let shown = ask.roster().await?.roster;
+        let this = self.clone();
+        let judged = on_disk(move || this.judge(shown)).await?;
+        self.state().standing = Some(judged.clone());
+        Ok(judged)
+    }
+
+    /// What the broker shows, against what this machine trusts (Y6). Blocks on the disk.
+    fn judge(&self, shown: Option<wire::SignedRoster>) -> Result<Standing, Refusal> {
+        let Shared { data, workspace, .. } = &*self.0;
+        let pin = Pin::read(data, workspace).map_err(|why| failed(&why))?;
+        let Some(shown) = shown else {
+            return match pin {
+                None => Ok(Standing::Open),
+                Some(Pin { number: 0, .. }) => Err(private(format!(
+                    "mail in {workspace} is to be private, as this machine was told, and the \
+                     broker has nothing of it yet"
+                ))),
+                Some(pin) => Err(private(format!(
+                    "the broker shows no roster of {workspace}, of which this machine saw number \
+                     {}: it lost it, or keeps it back",
+                    pin.number
+                ))),
+            };
+        };
+        let signed = SignedRoster::of_wire(&shown).map_err(|why| {
+            private(format!("the broker shows a roster that does not hold: {why}"))
+        })?;
+        let roster = signed.roster();
+        let Some(pin) = pin else {
+            return Ok(match roster.is_on {
+                true => Standing::Stranger(roster.owner.id()),
+                false => Standing::Open,
+            });
+        };
+        if roster.workspace != *workspace {
+            return Err(private(format!(
+                "the broker shows the roster of {} as that of {workspace}",
+                roster.workspace
+            )));
+        }
+        if roster.owner.id() != pin.owner {
+            return Err(private(format!(
+                "the broker shows a roster by {}, and this machine trusts {}; if the owner \
+                 changed, {TRUST}",
+                roster.owner.id(),
+                pin.owner
+            )));
+        }
+        if roster.number < pin.number {
+            return Err(private(format!(
+                "the broker shows roster {} of {workspace}, and this machine saw number {}: it \
+                 lost that, or keeps it back",
+                roster.number, pin.number
+            )));
+        }
+        if pin.number < roster.number {
+            Pin::saw(data, roster).map_err(|why| failed(&why))?;
+        }
+        let signed = Arc::new(signed);
+        Ok(if signed.roster().is_on { Standing::Private(signed) } else { Standing::Ended(signed) })
+    }
+
+    /// A request that was refused because mail is private by now, sealed; nothing of it was taken.
+    pub async fn seal_again(
+        &self,
+        ask: &dyn Ask,
+        request: wire::SendRequest,
+        refusal: Refusal,
+    ) -> Result<wire::SendRequest, Refusal> {
+        if request.sealed.is_some() || refusal.reason != Reason::PrivateWorkspace {
+            return Err(refusal);
+        }
+        let sealed = self.seal(ask, request, Fresh::Always).await?;
+        if sealed.sealed.is_none() { Err(refusal) } else { Ok(sealed) }
+    }
+
+    /// How mail stood when it was last looked at, if it was not private then and nobody on this
+    /// machine was told otherwise since.
+    async fn known_as_open(&self) -> Result<Option<Standing>, Refusal> {
+        let known = match self.state().standing.clone() {
+            Some(known @ (Standing::Open | Standing::Ended(_))) => known,
+            Some(Standing::Private(_) | Standing::Stranger(_)) | None => return Ok(None),
+        };
+        let this = self.clone();
+        let pin = on_disk(move || {
+            let Shared { data, workspace, .. } = &*this.0;
+            Pin::read(data, workspace).map_err(|why| failed(&why))
+        });
+        Ok(pin.await?.is_none_or(|pin| !pin.is_on).then_some(known))
+    }
+
+    /// A request as it may leave this node: sealed if mail is private.
+    pub async fn seal(
+        &self,
+        ask: &dyn Ask,
+        request: wire::SendRequest,
+        fresh: Fresh,
+    ) -> Result<wire::SendRequest, Refusal> {
+        if request.sealed.is_some() {
+            return Ok(request);
+        }
+        let known = match fresh {
+            Fresh::IfPrivate => self.known_as_open().await?,
+            Fresh::Always => None,
+        };
+        let standing = match known {
+            Some(known) => known,
+            None => self.look(ask).await?,
+        };
+        let signed = match standing {
+            Standing::Open | Standing::Ended(_) => return Ok(request),
+            Standing::Stranger(owner) => {
+                return Err(private(format!(
+                    "mail in {} is private (owner's key {owner}), and this machine does not trust \
+                     that key; {TRUST}",
+                    self.0.workspace
+                )));
+            }
+            Standing::Private(signed) => signed,
+        };
+        let thread = match request.in_reply_to.as_str() {
+            "" => None,
+            message => Some(ask.thread(&request.role, message).await?),
+        };
+        let this = self.clone();
+        on_disk(move || this.seal_for(signed.roster(), request, thread)).await
+    }
+
+    /// Blocks on the disk.
+    fn seal_for(
+        &self,
+        roster: &Roster,
+        mut request: wire::SendRequest,
+        thread: Option<wire::MailThread>,
+    ) -> Result<wire::SendRequest, Refusal> {
+        if !request.attachments.is_empty() {
+            return Err(private(
+                "files are not sealed, and mail here is private; put what matters into the text",
+            ));
+        }
+        for (what, bytes, most) in [
+            ("text", request.text.len(), TEXT_BYTES_MAX),
+            ("subject", request.subject.len(), SUBJECT_BYTES_MAX),
+        ] {
+            if most < bytes {
+                let message = format!("{what} is {bytes} bytes long; the limit is {most}");
+                return Err(Refusal { reason: Reason::TooLarge, message });
+            }
+        }
+        if request.text.trim().is_empty() {
+            return Err(invalid("text is empty; say something".to_owned()));
+        }
+        let sender: RoleId = parsed("role", &request.role)?;
+        let receivers: BTreeSet<RoleId> =
+            request.to.iter().map(|role| parsed("to", role)).collect::<Result<_, _>>()?;
+        if RECEIVERS_MAX < receivers.len() {
+            return Err(invalid(format!("to has more than {RECEIVERS_MAX} roles")));
+        }
+        let (thread_id, after) = match &thread {
+            Some(thread) => (parsed("message", &thread.message_id)?, thread.entries),
+            None if request.message_id.is_empty() => {
+                let chosen: [u8; 16] = store::chance().map_err(|why| failed(&why))?;
+                let chosen = uuid::Builder::from_random_bytes(chosen).into_uuid();
+                (MessageId::from_bits(chosen.as_u128()), 0)
+            }
+            None => (parsed("message_id", &request.message_id)?, 0),
+        };
+        let keys = NodeKeys::read(&self.0.data).map_err(|why| failed(&why))?;
+        let secret = keys.in_use(roster, &sender).ok_or_else(|| not_vouched(&keys, &sender))?;
+        if let Some(nobody) = receivers.iter().find(|role| roster.of_role(role).next().is_none()) {
+            return Err(private(format!(
+                "mail here is private, and the owner has vouched for no node that plays {nobody}, \
+                 so nobody could read this; on the owner's machine, `tasuki mail private approve \
+                 NODE` does"
+            )));
+        }
+        let mut readers = receivers.clone();
+        readers.insert(sender.clone());
+        if let Some(thread) = &thread {
+            readers.extend(thread.participants.iter().filter_map(|role| role.parse().ok()));
+        }
+        let mut recipients: BTreeMap<KeyId, Recipient> = BTreeMap::new();
+        for role in &readers {
+            for key in roster.of_role(role) {
+                recipients.insert(key.id(), Recipient { id: key.id(), seal: key.seal });
+            }
+        }
+        let recipients: Vec<Recipient> = recipients.into_values().collect();
+        let address = Address {
+            workspace: roster.workspace.clone(),
+            owner: roster.owner.id(),
+            thread: thread_id,
+            after,
+            sender,
+            key: secret.id(),
+            kind: request.r#type.parse().map_err(|why| invalid(format!("type {why}")))?,
+            receivers,
+            nonce: store::chance().map_err(|why| failed(&why))?,
+        };
+        let subject = if thread.is_some() { "" } else { request.subject.as_str() };
+        let same = same_words(&keys, &request, &address, subject);
+        let words = Words { subject: subject.to_owned(), text: std::mem::take(&mut request.text) };
+        let envelope = envelope::seal(&address, &words, &recipients, secret);
+        let envelope = envelope.map_err(|why| match why {
+            SealError::Store(why) => failed(&why),
+            SealError::Crowded(_) | SealError::TooLarge(_) => {
+                Refusal { reason: Reason::TooLarge, message: why.to_string() }
+            }
+            SealError::Key(_) => private(why.to_string()),
+        })?;
+        request.subject = String::new();
+        if thread.is_none() {
+            request.message_id = thread_id.to_string();
+        }
+        request.sealed = Some(wire::Sealed { envelope, same });
+        Ok(request)
+    }
+
+    /// Opens what a thread shows: its words, and its subject. What is still `sealed` after it has
+    /// the reason for a text.
+    pub async fn open_thread(
+        &self,
+        ask: &dyn Ask,
+        thread: &mut wire::MailThread,
+        entries: &mut [wire::MailEntry],
+    ) {
+        let sealed = |it: &wire::MailEntry| it.sealed.is_some();
+        let is_sealed = thread.first.as_ref().is_some_and(sealed) || entries.iter().any(sealed);
+        let standing = self.standing_to_read(ask, is_sealed, || {
+            let all = thread.first.iter().chain(entries.iter());
+            all.filter_map(signer).collect()
+        });
+        let Some(standing) = standing.await else { return };
+        let this = self.clone();
+        let (mut whole, mut opened) = (std::mem::take(thread), entries.to_vec());
+        let work = move || {
+            let keys = NodeKeys::read(&this.0.data);
+            this.open_one(&standing, &keys, &mut whole, &mut opened);
+            (whole, opened)
+        };
+        let (whole, opened) = in_background(work).await;
+        *thread = whole;
+        entries.clone_from_slice(&opened);
+    }
+
+    /// Opens what a list of threads shows: their subjects.
+    pub async fn open_threads(&self, ask: &dyn Ask, threads: &mut Vec<wire::MailThread>) {
+        let firsts = || threads.iter().filter_map(|it| it.first.as_ref());
+        let is_sealed = firsts().any(|it| it.sealed.is_some());
+        let standing =
+            self.standing_to_read(ask, is_sealed, || firsts().filter_map(signer).collect());
+        let Some(standing) = standing.await else { return };
+        let this = self.clone();
+        let mut whole = std::mem::take(threads);
+        let work = move || {
+            let keys = NodeKeys::read(&this.0.data);
+            for thread in &mut whole {
+                this.open_one(&standing, &keys, thread, &mut []);
+            }
+            whole
+        };
+        *threads = in_background(work).await;
+    }
+
+    /// By what to judge entries: `None` where there is nothing to open or to remark on. Asks
+    /// again, once, if somebody signed whom the last roster seen does not have.
+    async fn standing_to_read(
+        &self,
+        ask: &dyn Ask,
+        is_sealed: bool,
+        signers: impl Fn() -> BTreeSet<KeyId>,
+    ) -> Option<Standing> {
+        let known = self.state().standing.clone();
+        let is_enough = match &known {
+            None => false,
+            Some(standing) => {
+                let roster = standing.roster();
+                let has = |id: &KeyId| roster.is_some_and(|it| it.key(id).is_some());
+                !is_sealed || (roster.is_some() && signers().iter().all(has))
+            }
+        };
+        let standing = match known {
+            Some(known) if is_enough => known,
+            earlier => match self.look(ask).await {
+                Ok(standing) => standing,
+                Err(refusal) => {
+                    tracing::debug!(%refusal, "the roster cannot be had");
+                    earlier.unwrap_or(Standing::Open)
+                }
+            },
+        };
+        let is_private = matches!(standing, Standing::Private(_));
+        (is_sealed || is_private).then_some(standing)
+    }
+
+    fn open_one(
+        &self,
+        standing: &Standing,
+        keys: &Result<NodeKeys, StoreError>,
+        thread: &mut wire::MailThread,
+        entries: &mut [wire::MailEntry],
+    ) {
+        let is_private = matches!(standing, Standing::Private(_));
+        let id: Option<MessageId> = thread.message_id.parse().ok();
+        let mut subject = None;
+        for entry in thread.first.iter_mut().chain(entries) {
+            let Some(sealed) = entry.sealed.take() else {
+                if is_private {
+                    entry.text.insert_str(0, NOT_SEALED);
+                }
+                continue;
+            };
+            let words = self.words(standing, keys, id, entry, &sealed.envelope);
+            if entry.number == 1 {
+                let shown = words.as_ref().map(|it| it.subject.clone());
+                subject = Some(shown.unwrap_or_else(|_| NO_SUBJECT.to_owned()));
+            }
+            entry.text = match words {
+                Ok(words) => words.text,
+                Err(why) => {
+                    entry.sealed = Some(sealed);
+                    unopened(&why)
+                }
+            };
+        }
+        if let Some(subject) = subject {
+            thread.subject = subject;
+        }
+    }
+
+    /// The words of an entry that the broker shows in this place, if everything about it holds.
+    fn words(
+        &self,
+        standing: &Standing,
+        keys: &Result<NodeKeys, StoreError>,
+        thread: Option<MessageId>,
+        entry: &wire::MailEntry,
+        bytes: &[u8],
+    ) -> Result<Words, Unopened> {
+        let roster = standing.roster().ok_or(Unopened::NoTrust)?;
+        let envelope =
+            Envelope::parse(bytes).map_err(|why| Unopened::Malformed(why.to_string()))?;
+        let it = &envelope.address;
+        let vouched = roster.key(&it.key).ok_or(Unopened::Unknown(it.key))?;
+        if !envelope.is_by(&vouched.sign) {
+            return Err(Unopened::Signature);
+        }
+        if !vouched.ever_played(&it.sender) {
+            let (node, role) = (vouched.node.to_string(), it.sender.clone());
+            return Err(Unopened::NotTheirs { node, role });
+        }
+        if !vouched.is_in_use() && vouched.retired_ms < entry.at_ms {
+            return Err(Unopened::Retired);
+        }
+        let receivers: BTreeSet<&str> = entry.receivers.iter().map(String::as_str).collect();
+        for (what, is_same) in [
+            ("workspace", it.workspace == self.0.workspace),
+            ("owner", it.owner == roster.owner.id()),
+            ("thread", Some(it.thread) == thread),
+            (
+                "place in the thread",
+                it.after < entry.number && (it.after == 0) == (entry.number == 1),
+            ),
+            ("sender", it.sender.as_str() == entry.sender),
+            ("type", it.kind.as_str() == entry.r#type),
+            ("list of receivers", it.receivers.iter().map(RoleId::as_str).eq(receivers)),
+        ] {
+            if !is_same {
+                return Err(Unopened::Moved(what));
+            }
+        }
+        self.place(it.nonce, it.thread, entry.number)?;
+        let keys = keys.as_ref().map_err(|why| Unopened::Keys(why.to_string()))?;
+        envelope.open(keys).map_err(|why| match why {
+            Closed::NotForUs => Unopened::NotForUs,
+            Closed::Broken => Unopened::Broken,
+        })
+    }
+
+    /// Remembers where an entry was shown; the same at another place is a copy.
+    fn place(&self, nonce: [u8; 16], thread: MessageId, number: u32) -> Result<(), Unopened> {
+        let mut state = self.state();
+        if let Some((thread, first)) = state.places.get(&nonce).copied() {
+            let is_same = first == number;
+            return if is_same { Ok(()) } else { Err(Unopened::Copy { thread, number: first }) };
+        }
+        if PLACES_MAX <= state.oldest.len()
+            && let Some(oldest) = state.oldest.pop_front()
+        {
+            state.places.remove(&oldest);
+        }
+        state.oldest.push_back(nonce);
+        state.places.insert(nonce, (thread, number));
+        Ok(())
+    }
+}
+
+/// Whether what is known of the roster is enough to go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fresh {
+    /// Where mail was not private when it was last looked at: the broker refuses if it is by now.
+    IfPrivate,
+    Always,
+}
+
+/// What tells the broker, and nobody else anything, that the same words are said again (16 bytes).
+/// Keyed with the oldest key of the node, so that a rotation in between changes nothing.
+fn same_words(
+    keys: &NodeKeys,
+    request: &wire::SendRequest,
+    address: &Address,
+    subject: &str,
+) -> Vec<u8> {
+    let Some(oldest) = keys.iter().next() else { return Vec::new() };
+    let mut mark = oldest.marker();
+    let mut field = |bytes: &[u8]| {
+        mark.update(&(bytes.len() as u64).to_be_bytes());
+        mark.update(bytes);
+    };
+    field(address.workspace.as_str().as_bytes());
+    field(address.sender.as_str().as_bytes());
+    field(address.kind.as_str().as_bytes());
+    let thread = address.thread.bits().to_be_bytes();
+    field(if address.after == 0 { &[] } else { &thread });
+    field(subject.as_bytes());
+    field(request.text.as_bytes());
+    for role in &address.receivers {
+        field(role.as_str().as_bytes());
+    }
+    mark.finalize().as_bytes()[..16].to_vec()
+}
+
+fn signer(entry: &wire::MailEntry) -> Option<KeyId> {
+    let sealed = entry.sealed.as_ref()?;
+    Some(Envelope::parse(&sealed.envelope).ok()?.address.key)
+}
+
+fn not_vouched(keys: &NodeKeys, role: &RoleId) -> Refusal {
+    let how = match keys.newest() {
+        Some(key) => format!(
+            "on the owner's machine, `tasuki mail private approve NODE {}` does, once this node \
+             published its key with `tasuki mail private trust`",
+            key.id()
+        ),
+        None => format!("first {TRUST}"),
+    };
+    private(format!(
+        "mail here is private, and the owner has not vouched for this node as {role}: {how}"
+    ))
+}
+
+fn private(message: impl Into<String>) -> Refusal {
+    Refusal { reason: Reason::PrivateWorkspace, message: format!("{}.", message.into()) }
+}
+
+fn failed(why: &StoreError) -> Refusal {
+    private(format!("what this node needs for private mail is not to be had: {why}"))
+}
+
+fn invalid(message: String) -> Refusal {
+    Refusal { reason: Reason::InvalidArgument, message }
+}
+
+fn parsed<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Refusal>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|why| invalid(format!("{field} {why}")))
+}
+
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|why| Err(private(format!("private mail failed: {why}"))))
+}
+
+async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(why) => std::panic::resume_unwind(why.into_panic()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
