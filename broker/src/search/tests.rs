@@ -133,6 +133,7 @@ impl Mail {
             place,
             text: text.to_owned(),
             sealed: bytes::Bytes::new(),
+            same: bytes::Bytes::new(),
             client_ref: None,
             fold: false,
             expires_in_ms: None,

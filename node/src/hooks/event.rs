@@ -104,7 +104,9 @@ pub fn of_item(item: &wire::FeedItem, hosted: &BTreeSet<RoleId>) -> Vec<Happenin
                     push(0, Kind::Dead, &it.role, &it.message_id, 0, None);
                 }
             }
-            Said::MailImported(_)
+            Said::RosterSet(_)
+            | Said::KeyPublished(_)
+            | Said::MailImported(_)
             | Said::MailboxOpened(_)
             | Said::MailboxClosed(_)
             | Said::NodeRegistered(_)
