@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
+    clock::processor_time,
     rules::mailbox::ThreadNumber,
     search::{query::parse, schema::Doc},
 };
@@ -86,10 +87,6 @@ fn memory_kib(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
     line.trim().split(' ').next().unwrap().parse().unwrap()
-}
-
-fn processor_time() -> Duration {
-    rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
 fn folder_bytes(folder: &Path) -> u64 {
