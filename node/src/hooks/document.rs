@@ -310,7 +310,8 @@ mod tests {
     #[test]
     fn sealed_words_are_not_there_and_said_to_be_sealed() {
         let mut sealed = read();
-        sealed.entries[0].sealed = Some(wire::Sealed { envelope: b"opaque".to_vec(), ..Default::default() });
+        sealed.entries[0].sealed =
+            Some(wire::Sealed { envelope: b"opaque".to_vec(), ..Default::default() });
         let told = written(Ok(sealed));
         assert_eq!((told["entry"].get("text"), &told["entry"]["is_sealed"]), (None, &json!(true)));
     }

@@ -56,7 +56,8 @@ pub(super) fn send(
     let kind: MessageType = it.r#type.parse().map_err(|e| refuse::invalid("type", &e))?;
     let to = roles("to", &it.to, RECEIVERS_MAX)?;
     let wire::Sealed { envelope: sealed, same } = it.sealed.unwrap_or_default();
-    if !sealed.is_empty() && !(it.subject.is_empty() && it.text.is_empty()) {
+    let has_words = !it.subject.is_empty() || !it.text.is_empty();
+    if !sealed.is_empty() && has_words {
         return Err(refuse::invalid("sealed", &"comes instead of subject and text, not beside"));
     }
     if !same.is_empty() && (sealed.is_empty() || same.len() != SAME_BYTES) {

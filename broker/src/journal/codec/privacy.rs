@@ -17,11 +17,11 @@ pub(super) fn encode_event(event: &Event) -> Kind {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "whoever calls chose the kind")]
 pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
     match kind {
         Kind::RosterSet(it) => Ok(Event::RosterSet(decode_roster(&it)?)),
         Kind::KeyPublished(it) => Ok(Event::KeyPublished(decode_published(&it)?)),
-        #[expect(clippy::wildcard_enum_match_arm, reason = "whoever calls chose the kind")]
         _ => Err(CodecError::Unknown("event of privacy")),
     }
 }
