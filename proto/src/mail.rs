@@ -232,11 +232,7 @@ pub fn slug(subject: &str) -> String {
     for c in subject.to_lowercase().trim().chars() {
         match c {
             'a'..='z' | '0'..='9' => slug.push(c),
-            c if c == '-' || c.is_whitespace() => {
-                if !slug.ends_with('-') {
-                    slug.push('-');
-                }
-            }
+            c if (c == '-' || c.is_whitespace()) && !slug.ends_with('-') => slug.push('-'),
             _ => {}
         }
     }

@@ -139,11 +139,10 @@ impl Waits {
     /// Roles that wait for their turn in this loop.
     pub fn roles<'a>(&'a self, loop_id: &'a LoopId) -> impl Iterator<Item = &'a RoleId> {
         let first = Question::Turn { loop_id: loop_id.clone(), role: smallest_role() };
-        let of_loop = self.parked.range(first..).map_while(move |(it, _)| match it {
+        self.parked.range(first..).map_while(move |(it, _)| match it {
             Question::Turn { loop_id: other, role } => (other == loop_id).then_some(role),
             Question::Mail { .. } => None,
-        });
-        of_loop
+        })
     }
 
     /// What a role waits for in its mail.

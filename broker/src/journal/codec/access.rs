@@ -42,6 +42,7 @@ pub(super) fn encode_event(event: &Event) -> Kind {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "whoever calls chose the kind")]
 pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
     Ok(match kind {
         Kind::InvitationOpened(it) => Event::InvitationOpened(decode_opened(it)?),
@@ -60,7 +61,6 @@ pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
         },
         Kind::OldSecretEnded(it) => Event::OldSecretEnded { token: id("token_id", &it.token_id)? },
         Kind::TokenRevoked(it) => Event::TokenRevoked { token: id("token_id", &it.token_id)? },
-        #[expect(clippy::wildcard_enum_match_arm, reason = "whoever calls chose the kind")]
         _ => return Err(CodecError::Unknown("event of access")),
     })
 }

@@ -178,7 +178,14 @@ fn say(decision: &Decision) -> String {
         Reply::Imported { thread, entries } => format!("{}/{entries}", thread.bits() >> 96),
         Reply::Done if decision.events.is_empty() => "so already".to_owned(),
         Reply::Done => "done".to_owned(),
-        other => unreachable!("these stories are about mail: {other:?}"),
+        Reply::Registered { .. }
+        | Reply::Opened { .. }
+        | Reply::Started { .. }
+        | Reply::Handed { .. }
+        | Reply::Reclaimed { .. }
+        | Reply::Invited { .. }
+        | Reply::Issued { .. }
+        | Reply::Rotated { .. } => unreachable!("these stories are about mail"),
     };
     if decision.is_repeat {
         said += " (said before)";

@@ -181,6 +181,7 @@ pub(super) fn encode_event(event: &Event) -> Kind {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "whoever calls chose the kind")]
 pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
     Ok(match kind {
         Kind::MailSent(it) => Event::Sent(EntrySent {
@@ -238,7 +239,6 @@ pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
         Kind::AttachmentKept(it) => {
             Event::Kept(AttachmentKept { hash: content_hash(&it.hash)?, size: it.size })
         }
-        #[expect(clippy::wildcard_enum_match_arm, reason = "whoever calls chose the kind")]
         _ => return Err(CodecError::Unknown("mail event")),
     })
 }

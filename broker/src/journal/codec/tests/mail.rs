@@ -42,7 +42,7 @@ fn events() -> Vec<mailbox::Event> {
         client_ref: None,
         acted: 1,
         lapses: None,
-        ..sent.clone()
+        ..sent
     };
     let head = EntryHead { sender: role("A"), to: vec![role("D")], kind: 0 };
     vec![
