@@ -191,7 +191,8 @@ async fn a_wait_wakes_for_mail_like_it_and_an_urgent_one_comes_first() {
     let mut answers = waits.park(requests).await.unwrap().into_inner();
     let mail = |answer: wire::ParkResponse| match answer.outcome.unwrap() {
         wire::park_response::Outcome::Mail(mail) => (answer.wait, mail),
-        other => panic!("{other:?}"),
+        wire::park_response::Outcome::Turn(turn) => panic!("{turn:?}"),
+        wire::park_response::Outcome::Refusal(refusal) => panic!("{refusal:?}"),
     };
     it.write("A", &["B"], "ordinary").await;
     let (wait, told) = mail(answers.next().await.unwrap().unwrap());
