@@ -9,7 +9,9 @@ use tasuki_proto::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{hold::Learning, instances::Instances, tasks::Tasks, transport::server::Settings};
+use super::{
+    hold::Learning, instances::Instances, shown::Shown, tasks::Tasks, transport::server::Settings,
+};
 use crate::{
     config::{self, ToolsetChoice},
     hooks::Hooks,
@@ -22,6 +24,8 @@ const CALLS_MAX: usize = 4096;
 
 pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
+    /// Mail on its way to the agent of each.
+    pub shown: BTreeMap<RoleId, Shown>,
     /// Names that stand for several receivers.
     pub groups: BTreeMap<String, Vec<RoleId>>,
     /// Where the mailboxes of roles belong on disk.
@@ -83,6 +87,7 @@ impl Host {
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
             tasks: Arc::new(Tasks::new(task_key)),
+            shown: roles.keys().map(|role| (role.clone(), Shown::default())).collect(),
             roles,
             calls: Semaphore::new(CALLS_MAX),
             stopping,

@@ -15,6 +15,7 @@ use tasuki_proto::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    shown::Shown,
     tools::{arrived, awaited},
     transport::handed::{Mark, Probe},
 };
@@ -49,7 +50,7 @@ pub(super) struct Asking {
 #[derive(Debug, Clone)]
 pub(super) enum About {
     Turn(LoopId),
-    Mail(MailFilter),
+    Mail { filter: MailFilter, shown: Shown },
 }
 
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl Asking {
     pub(super) fn question(&self) -> Question {
         let what = match &self.about {
             About::Turn(loop_id) => What::Turn(loop_id.clone()),
-            About::Mail(filter) => What::Mail(filter.clone()),
+            About::Mail { filter, .. } => What::Mail(filter.clone()),
         };
         Question { role: self.actions.role().clone(), what }
     }
@@ -91,7 +92,7 @@ impl Asking {
                 let answer = self.actions.await_turn(loop_id, hold).await?;
                 Ok(Answer::Turn(Box::new(answer)))
             }
-            About::Mail(filter) => {
+            About::Mail { filter, .. } => {
                 let answer = self.actions.mail().await_mail(filter, hold).await?;
                 Ok(Answer::Mail(Box::new(answer)))
             }
@@ -121,7 +122,7 @@ impl Asking {
                 r#loop: loop_id.to_string(),
                 ..Default::default()
             })),
-            About::Mail(_) => mail_answer(Standing::StillWaiting),
+            About::Mail { .. } => mail_answer(Standing::StillWaiting),
         }
     }
 
@@ -133,7 +134,7 @@ impl Asking {
                 r#loop: loop_id.to_string(),
                 ..Default::default()
             })),
-            About::Mail(_) => mail_answer(Standing::Superseded),
+            About::Mail { .. } => mail_answer(Standing::Superseded),
         }
     }
 
@@ -141,7 +142,7 @@ impl Asking {
     pub(super) fn unanswered(&self) -> Answer {
         match &self.about {
             About::Turn(_) => Answer::Turn(Box::default()),
-            About::Mail(_) => mail_answer(Standing::StillWaiting),
+            About::Mail { .. } => mail_answer(Standing::StillWaiting),
         }
     }
 
@@ -164,14 +165,14 @@ impl Asking {
                 let (actions, loop_id) = (Arc::clone(&self.actions), loop_id.clone());
                 Some(Mark::Turn { actions, loop_id, turn: Turn::from(answer.turn) })
             }
-            (About::Mail(_), Answer::Mail(answer)) => {
+            (About::Mail { shown, .. }, Answer::Mail(answer)) => {
                 let message: MessageId = answer.thread.as_ref()?.message_id.parse().ok()?;
                 let through = answer.entries.last()?.number;
                 let (actions, mark) = (Arc::clone(&self.actions), MailMark::Handed);
-                Some(Mark::Mail { actions, message, through, mark })
+                Some(Mark::Mail { actions, message, through, mark, on_its_way: shown.begin() })
             }
             (About::Turn(_), Answer::Turn(_) | Answer::Mail(_))
-            | (About::Mail(_), Answer::Turn(_)) => None,
+            | (About::Mail { .. }, Answer::Turn(_)) => None,
         }
     }
 
@@ -183,7 +184,7 @@ impl Asking {
                 superseded: "A newer await_my_turn of this role took the place of this one. There \
                              is nothing to do.",
             },
-            About::Mail(_) => &Words {
+            About::Mail { .. } => &Words {
                 progress: "waiting for mail",
                 waiting: "Waiting for mail.",
                 superseded: "A newer filebox_wait_for_message of this role took the place of this \

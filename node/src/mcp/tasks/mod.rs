@@ -83,7 +83,10 @@ impl Asker<'_> {
         }
         let about = match what {
             What::Turn(loop_id) => About::Turn(loop_id.clone()),
-            What::Mail(filter) => About::Mail(filter.clone()),
+            What::Mail(filter) => {
+                let shown = self.host.shown.get(role)?.clone();
+                About::Mail { filter: filter.clone(), shown }
+            }
         };
         Some(Asking { actions: Arc::clone(actions), about })
     }

@@ -31,7 +31,10 @@ use tokio_util::{
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
-use crate::{mcp::hold::Held, role::Actions};
+use crate::{
+    mcp::{hold::Held, shown::OnItsWay},
+    role::Actions,
+};
 
 /// Requests of one connection that are not answered yet; more are refused.
 const IN_FLIGHT_MAX: usize = 256;
@@ -50,6 +53,7 @@ pub(in crate::mcp) enum Mark {
         message: MessageId,
         through: u32,
         mark: MailMark,
+        on_its_way: OnItsWay,
     },
 }
 
@@ -57,8 +61,9 @@ impl Mark {
     fn tell(self) {
         match self {
             Self::Turn { actions, loop_id, turn } => actions.mark_handed(&loop_id, turn),
-            Self::Mail { actions, message, through, mark } => {
+            Self::Mail { actions, message, through, mark, on_its_way } => {
                 actions.mail().mark_mail(message, through, mark);
+                drop(on_its_way);
             }
         }
     }

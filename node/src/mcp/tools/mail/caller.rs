@@ -22,7 +22,7 @@ use super::{
     list::SET,
 };
 use crate::{
-    mcp::{host::Scope, instances::Playing},
+    mcp::{host::Scope, instances::Playing, shown::Shown},
     role::{Actions, Refusal, mail::Mail},
 };
 
@@ -32,6 +32,7 @@ const RUN_AS: &str = "runAs";
 /// A role, by whose agent a tool was called.
 pub(super) struct Caller {
     pub actions: Arc<dyn Actions>,
+    pub shown: Shown,
 }
 
 impl Caller {
@@ -64,6 +65,12 @@ impl Caller {
         self.actions.mail()
     }
 
+    /// Resolves once the broker knows what was shown to the role so far, or will not soon.
+    pub(super) async fn settled(&self) {
+        self.shown.settled().await;
+        self.mail().marks_settled().await;
+    }
+
     pub(super) fn role(&self) -> &RoleId {
         self.actions.role()
     }
@@ -71,8 +78,10 @@ impl Caller {
     fn of(call: &Call<'_>, arguments: Arguments<'_>) -> Result<Self, Refusal> {
         let named = arguments.name(RUN_AS)?;
         let role = resolve(call, named.as_deref())?;
-        let actions = call.host.roles.get(role).ok_or_else(|| no_mail(role))?;
-        Ok(Self { actions: Arc::clone(actions) })
+        let host = call.host;
+        let mailbox = host.roles.get(role).zip(host.shown.get(role));
+        let (actions, shown) = mailbox.ok_or_else(|| no_mail(role))?;
+        Ok(Self { actions: Arc::clone(actions), shown: shown.clone() })
     }
 }
 

@@ -77,7 +77,7 @@ impl Move {
         let mut moved = Vec::new();
         if !messages.is_empty() {
             let request = wire::MoveRequest { messages, to: self.to.into(), ..Default::default() };
-            caller.mail().marks_settled().await;
+            caller.settled().await;
             match caller.mail().move_mail(request, intent::of(&call.context.meta)).await? {
                 Moving::Moved(response) => moved = response.moved,
                 Moving::Queued { number } => return Ok(self.queued(&names, number)),

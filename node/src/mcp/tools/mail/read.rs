@@ -95,7 +95,8 @@ impl Part {
         }
         let message: MessageId = self.thread.message_id.parse().ok()?;
         let (actions, mark) = (Arc::clone(&caller.actions), MailMark::Seen);
-        Some(Mark::Mail { actions, message, through: self.last(), mark })
+        let on_its_way = caller.shown.begin();
+        Some(Mark::Mail { actions, message, through: self.last(), mark, on_its_way })
     }
 }
 

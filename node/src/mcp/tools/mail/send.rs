@@ -77,7 +77,7 @@ pub(super) async fn send_message(
         utc_offset_s: clock::utc_offset_s(),
         ..Default::default()
     };
-    caller.mail().marks_settled().await;
+    caller.settled().await;
     match caller.mail().send(request, key).await {
         Ok(Sent::Stored(stored)) => {
             let stored = Stored {

@@ -32,9 +32,9 @@ pub(super) async fn wait_for_message(
     if let Some(name) = arguments.name("after")? {
         done_with(&caller, &name).await?;
     }
-    caller.mail().marks_settled().await;
-    let Caller { actions } = caller;
-    wait(call, playing, Asking { actions, about: About::Mail(filter) }, asked).await
+    caller.settled().await;
+    let Caller { actions, shown } = caller;
+    wait(call, playing, Asking { actions, about: About::Mail { filter, shown } }, asked).await
 }
 
 /// What was handed of a thread is seen: its role says so.
@@ -46,7 +46,7 @@ async fn done_with(caller: &Caller, name: &str) -> Result<(), Refusal> {
         mark: MailMark::None.into(),
         ..Default::default()
     };
-    caller.mail().marks_settled().await;
+    caller.settled().await;
     let thread = caller.mail().read_thread(request).await?.what.thread.unwrap_or_default();
     if let Ok(message) = thread.message_id.parse::<MessageId>()
         && thread.seen_through < thread.handed_through
