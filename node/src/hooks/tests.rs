@@ -245,8 +245,9 @@ async fn a_hook_begins_with_what_is_to_come_and_goes_on_where_it_was() {
     world.source.journal.send_modify(|it| it.breaks += 1);
     world.send(1);
     assert_eq!(ear.sequences(1).await, [8]);
-    let report = world.until(&hooks, |it| it[0].made == 3).await;
-    assert_eq!((report[0].waiting, report[0].failed, report[0].sequence), (0, 0, 8));
+    // A call may be over before its record is gone past.
+    let report = world.until(&hooks, |it| it[0].made == 3 && it[0].sequence == 8).await;
+    assert_eq!((report[0].waiting, report[0].failed), (0, 0));
     hooks.shutdown().await;
     assert!(ear.heard.try_recv().is_err(), "nothing twice");
 }
