@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Output, json, show,
+    Failure, Output, json, kinds, places, show,
     who::{Mail, Who, client},
 };
 use crate::config::Config;
@@ -19,11 +19,13 @@ use crate::config::Config;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "NEW counts entries that were not seen. ! is urgent, x a dead letter.")]
 pub struct Args {
-    /// Which box: inbox, outbox, done or cancel
-    #[arg(value_name = "BOX", default_value_t = BoxKind::Inbox)]
+    /// Which box
+    #[arg(value_name = "BOX", default_value_t = BoxKind::Inbox, value_parser = places(),
+          ignore_case = true)]
     place: BoxKind,
     /// Only threads whose newest entry is of these types
-    #[arg(long = "type", value_name = "TYPE,TYPE…", value_delimiter = ',')]
+    #[arg(long = "type", value_name = "TYPE,TYPE…", value_delimiter = ',',
+          value_parser = kinds(), ignore_case = true)]
     types: Vec<MessageType>,
     /// Only threads whose newest entry is from this role
     #[arg(long, value_name = "ROLE")]

@@ -26,8 +26,23 @@ mod wait;
 mod who;
 mod words;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tasuki_proto::mail::{BoxKind, MessageType};
+
 use super::{Failure, Output, Target};
 use crate::config::Config;
+
+/// Types as people type them; shells complete them.
+fn kinds() -> impl TypedValueParser<Value = MessageType> {
+    PossibleValuesParser::new(MessageType::ALL.map(MessageType::as_str))
+        .map(|it| it.to_uppercase().parse().expect("it is one of them"))
+}
+
+/// The same of boxes.
+fn places() -> impl TypedValueParser<Value = BoxKind> {
+    PossibleValuesParser::new(BoxKind::ALL.map(BoxKind::as_str))
+        .map(|it| it.to_lowercase().parse().expect("it is one of them"))
+}
 
 /// Write, read and settle mail between roles.
 #[derive(Debug, clap::Subcommand)]

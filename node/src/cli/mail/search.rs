@@ -12,7 +12,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Output, json as as_json, show,
+    Failure, Output, json as as_json, kinds, places, show,
     who::{Who, client},
 };
 use crate::{
@@ -34,11 +34,11 @@ pub struct Args {
     /// What to look for
     #[arg(value_name = "QUERY", required = true, allow_hyphen_values = true)]
     query: String,
-    /// Only in this box: inbox, outbox, done or cancel
-    #[arg(long = "box", value_name = "BOX")]
+    /// Only in this box
+    #[arg(long = "box", value_name = "BOX", value_parser = places(), ignore_case = true)]
     place: Option<BoxKind>,
     /// Only entries of this type
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(long = "type", value_name = "TYPE", value_parser = kinds(), ignore_case = true)]
     kind: Option<MessageType>,
     /// Only entries from this role
     #[arg(long, value_name = "ROLE")]

@@ -18,7 +18,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Output, attach, json as as_json, show,
+    Failure, Output, attach, json as as_json, kinds, show,
     who::{Mail, Who, client},
     words::{HELP, Words},
 };
@@ -47,7 +47,8 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct Sending {
     /// BR (bug report), ACK, ER (enhancement request), INFO, URGENT or DIS (discussion)
-    #[arg(long = "type", value_name = "TYPE", default_value_t = MessageType::Info)]
+    #[arg(long = "type", value_name = "TYPE", default_value_t = MessageType::Info,
+          value_parser = kinds(), ignore_case = true)]
     pub(super) kind: MessageType,
     /// A file to attach, at most 16 MiB; repeat for each, at most 16
     #[arg(long, value_name = "FILE")]

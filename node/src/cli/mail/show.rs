@@ -39,10 +39,10 @@ pub(super) fn row(of: &wire::MailThread, me: &RoleId) -> String {
         subject => short(subject, SUBJECT_CHARS_MAX),
     };
     format!(
-        "{mark}{dead}{} {} {} {} {} {subject}\n",
+        "{mark}{dead}{} {} {:<14} {} {} {subject}\n",
         format!("{unseen:>3}").bold(),
         format!("{:<6}", line(kind)).green(),
-        format!("{:<14}", short(&who, 14)),
+        short(&who, 14),
         format!("{:<20}", time(of.latest_ms)).dimmed(),
         format!("{:<8}", short_id(&of.message_id)).bold(),
     )

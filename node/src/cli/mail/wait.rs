@@ -16,7 +16,7 @@ use tasuki_proto::{
 use tokio::time::sleep;
 
 use super::{
-    Failure, Output, json as as_json, show,
+    Failure, Output, json as as_json, kinds, show,
     who::{Mail, Who, client},
 };
 use crate::{
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only entries of this type
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(long = "type", value_name = "TYPE", value_parser = kinds(), ignore_case = true)]
     kind: Option<MessageType>,
     /// Only entries from this role
     #[arg(long, value_name = "ROLE")]
