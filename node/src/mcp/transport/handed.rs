@@ -51,6 +51,11 @@ pub(in crate::mcp) enum Mark {
         through: u32,
         mark: MailMark,
     },
+    /// That these of the outbox were refused late.
+    Told {
+        actions: Arc<dyn Actions>,
+        numbers: Vec<u64>,
+    },
 }
 
 impl Mark {
@@ -60,6 +65,7 @@ impl Mark {
             Self::Mail { actions, message, through, mark } => {
                 actions.mail().mark_mail(message, through, mark);
             }
+            Self::Told { actions, numbers } => actions.mail().mark_told(numbers),
         }
     }
 }

@@ -68,7 +68,8 @@ impl Caller {
         self.actions.role()
     }
 
-    fn of(call: &Call<'_>, arguments: Arguments<'_>) -> Result<Self, Refusal> {
+    /// Whose mailbox it is, whoever calls.
+    pub(super) fn of(call: &Call<'_>, arguments: Arguments<'_>) -> Result<Self, Refusal> {
         let named = arguments.name(RUN_AS)?;
         let role = resolve(call, named.as_deref())?;
         let actions = call.host.roles.get(role).ok_or_else(|| no_mail(role))?;
