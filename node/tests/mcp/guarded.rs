@@ -31,6 +31,8 @@ const ADDRESSES: [(&str, [u16; 3]); 19] = [
     ("GET /stdio/A", [426, 403, 426]),
     ("GET /status", [403, 403, 200]),
     ("POST /take-over/A", [403, 403, 200]),
+    ("POST /outbox/1/drop", [403, 403, 200]),
+    ("POST /outbox/2/retry", [403, 403, 404]),
     ("GET /healthz", [200, 200, 200]),
     ("GET /nothing", [404, 404, 404]),
     ("POST /message", [400, 400, 400]),
