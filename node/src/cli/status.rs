@@ -152,7 +152,16 @@ async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
     drop(reading.await);
     let tokens = roles.iter().map(|of| mcp::tokens(&toolsets(of, config))).collect();
     let outbox = Waiting::count(&config.data.value);
-    Ok(Seen { health, access, nodes: nodes.nodes, roles, loops: loops.loops, tokens, hooks, outbox })
+    Ok(Seen {
+        health,
+        access,
+        nodes: nodes.nodes,
+        roles,
+        loops: loops.loops,
+        tokens,
+        hooks,
+        outbox,
+    })
 }
 
 /// The toolsets of a role. Whether one is shown in full, its node's configuration says.

@@ -30,8 +30,8 @@ use crate::{
         keys as command_keys,
         retry::{Attempts, Backoff, UNREACHED_MS_MAX, chance},
     },
-    private::Fresh,
     outbox::{Counts, Entry, Failed, New, Outbox, Summary, What, thread_of},
+    private::Fresh,
     role::{
         Refusal, Settling,
         mail::{Moving, Sent},
@@ -237,10 +237,9 @@ impl Link {
         let What::Send(request) = what else { return Err(given_up) };
         let GivenUp { refusal, is_away: was_away } = given_up;
         let again = self.sealer().seal_again(self, request.clone(), refusal).await;
-        again.map(What::Send).map_err(|refusal| GivenUp {
-            is_away: was_away || is_away(&refusal),
-            refusal,
-        })
+        again
+            .map(What::Send)
+            .map_err(|refusal| GivenUp { is_away: was_away || is_away(&refusal), refusal })
     }
 
     async fn deliver(&self, key: &IdempotencyKey, what: &What) -> Result<Done, GivenUp> {
