@@ -11,6 +11,7 @@ pub mod link;
 pub mod mail_directories;
 pub mod mcp;
 pub mod node;
+pub mod outbox;
 pub mod paths;
 pub mod private;
 pub mod role;

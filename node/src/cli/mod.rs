@@ -26,6 +26,7 @@ mod loops;
 mod mail;
 pub mod mcp;
 pub mod node;
+mod outbox;
 mod output;
 mod pipes;
 mod prompt;
@@ -105,6 +106,7 @@ pub enum Command {
     Import(import::Command),
     Export(export::Args),
     Status(status::Args),
+    Outbox(outbox::Args),
     TakeOver(take_over::Args),
     AgentToken(agent_token::Args),
     #[command(subcommand)]
@@ -188,6 +190,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Export(args) => flags.target(&args.target),
         Command::Status(args) => flags.target(&args.target),
         Command::TakeOver(_)
+        | Command::Outbox(_)
         | Command::AgentToken(_)
         | Command::Disconnect(_)
         | Command::Join(_)
@@ -246,6 +249,7 @@ async fn dispatch(
         Command::Import(command) => import::run(command, config, output).await,
         Command::Export(args) => export::run(args, config, output).await,
         Command::Status(_) => status::run(config, output).await,
+        Command::Outbox(args) => outbox::run(args, config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::Hooks(command) => hooks::run(command, config, output),

@@ -16,7 +16,9 @@ use super::{
     Failure, Output, Target,
     access::Access,
     broker::Broker,
-    json as as_json, reach, show,
+    json as as_json,
+    outbox::Waiting,
+    reach, show,
     text::{line, time},
 };
 use crate::{
@@ -47,6 +49,7 @@ struct Seen {
     tokens: Vec<usize>,
     /// Of the node here.
     hooks: Vec<Report>,
+    outbox: Waiting,
 }
 
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
@@ -54,6 +57,8 @@ pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Fail
     match look(&broker, config).await {
         Ok(seen) => output.answer(|| value(&broker, &seen), || lines(&broker, &seen)),
         Err(failure) => {
+            let waiting = Waiting::count(&config.data.value);
+            output.guide(|| waiting.lines())?;
             if failure.as_reason() == Some(Reason::Unavailable)
                 && let Some(told) = remembered(&broker, config).await
             {
@@ -146,7 +151,17 @@ async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
     // If it could not be read now, it is by whoever counts.
     drop(reading.await);
     let tokens = roles.iter().map(|of| mcp::tokens(&toolsets(of, config))).collect();
-    Ok(Seen { health, access, nodes: nodes.nodes, roles, loops: loops.loops, tokens, hooks })
+    let outbox = Waiting::count(&config.data.value);
+    Ok(Seen {
+        health,
+        access,
+        nodes: nodes.nodes,
+        roles,
+        loops: loops.loops,
+        tokens,
+        hooks,
+        outbox,
+    })
 }
 
 /// The toolsets of a role. Whether one is shown in full, its node's configuration says.
@@ -185,6 +200,7 @@ fn value(broker: &Broker, seen: &Seen) -> Value {
         "roles": roles,
         "loops": seen.loops.iter().map(as_json::of_loop).collect::<Vec<_>>(),
         "hooks": seen.hooks,
+        "outbox": seen.outbox.value(),
     })
 }
 
@@ -246,6 +262,7 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
     for hook in &seen.hooks {
         write(format_args!("{}", hook_lines(hook)));
     }
+    out += &seen.outbox.lines();
     out
 }
 

@@ -15,6 +15,14 @@ use super::{
 };
 use crate::role::Refusal;
 
+/// The last word on a call.
+#[derive(Debug)]
+pub(super) struct GivenUp {
+    pub(super) refusal: Refusal,
+    /// Nobody said it: the broker is out of reach.
+    pub(super) is_away: bool,
+}
+
 impl Link {
     pub(super) fn room(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Refusal> {
         self.calls.try_acquire().map_err(|_| overloaded("calls are under way", CALLS_MAX))
@@ -34,9 +42,20 @@ impl Link {
 
     pub(super) async fn send<T, F>(
         &self,
-        mut attempts: Attempts,
+        attempts: Attempts,
         call: impl Fn(Channel, wire::Caller) -> F,
     ) -> Result<T, Refusal>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.try_send(attempts, call).await.map_err(|given_up| given_up.refusal)
+    }
+
+    pub(super) async fn try_send<T, F>(
+        &self,
+        mut attempts: Attempts,
+        call: impl Fn(Channel, wire::Caller) -> F,
+    ) -> Result<T, GivenUp>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
@@ -53,7 +72,11 @@ impl Link {
             if failure.is_of_connection() {
                 self.shared.suspect.notify_one();
             }
-            let is_away = matches!(&failure, Failure::NotTaken(_) | Failure::Lost(_));
+            let is_away = match &failure {
+                Failure::NotTaken(refusal) => refusal.reason == Reason::Unavailable,
+                Failure::Lost(_) => true,
+                Failure::StaleEpoch(_) | Failure::TurnedAway(_) | Failure::Refused(_) => false,
+            };
             match attempts.next(began.elapsed(), chance(), failure) {
                 Next::Again(pause) => {
                     tokio::select! {
@@ -63,10 +86,15 @@ impl Link {
                 }
                 Next::Renew(within) => {
                     if let Err(refusal) = self.shared.renew(epoch, within).await {
-                        return Err(attempts.give_up(refusal, "registering again failed"));
+                        let is_away = refusal.reason == Reason::Unavailable;
+                        let refusal = attempts.give_up(refusal, "registering again failed");
+                        return Err(GivenUp { refusal, is_away });
                     }
                 }
-                Next::Give(refusal) => return Err(self.worded(refusal, is_away)),
+                Next::Give(refusal) => {
+                    let refusal = self.worded(refusal, is_away);
+                    return Err(GivenUp { refusal, is_away });
+                }
             }
         }
     }

@@ -1,10 +1,11 @@
 //! What a role asks about its mail.
 //!
-//! - `keys`: what names the commands. `receipts`: how far mail got. `seen`: what boxes looked
-//!   like, for when nobody can be asked. `attachments`: files. `private`: mail that the broker
-//!   cannot read.
+//! - `forward`: letters and moves, which the outbox keeps while the broker is away. `keys`: what
+//!   names them. `receipts`: how far mail got. `seen`: what boxes looked like, for when nobody can
+//!   be asked. `attachments`: files. `private`: mail that the broker cannot read.
 
 mod attachments;
+mod forward;
 mod keys;
 mod private;
 mod receipts;
@@ -12,97 +13,23 @@ mod seen;
 
 use std::time::Duration;
 
-use tasuki_proto::{
-    id::{IdempotencyKey, RoleId},
-    mail::MessageId,
-    wire,
-};
+use tasuki_proto::{id::RoleId, mail::MessageId, wire};
 use tonic::{Response, Status};
 
+pub use self::forward::settle;
 pub(super) use self::{
-    attachments::TRANSFERS_MAX, keys::MailKeys, receipts::MailReceipts, seen::Memory,
+    attachments::TRANSFERS_MAX, forward::Carriers, keys::MailKeys, receipts::MailReceipts,
+    seen::Memory,
 };
 use super::{
     Link,
     call::is_away,
     channel::{self, Channel},
-    keys as command_keys,
     retry::Attempts,
 };
-use crate::{
-    private::Fresh,
-    role::{
-        Refusal, Seen,
-        mail::{MailFilter, Moving, Sent},
-    },
-};
+use crate::role::{Refusal, Seen, mail::MailFilter};
 
 impl Link {
-    /// Sends a letter of `role`. As with [`Link::hand_over`], whoever needs it carried through
-    /// spawns it.
-    pub async fn send_mail(
-        &self,
-        role: &RoleId,
-        request: wire::SendRequest,
-        key: Option<IdempotencyKey>,
-    ) -> Result<Sent, Refusal> {
-        let _room = self.room()?;
-        self.shared.ready().await?;
-        let key = self.mail_key(role, key)?;
-        let mut request = wire::SendRequest { role: role.to_string(), ..request };
-        if request.in_reply_to.is_empty() && request.message_id.is_empty() {
-            request.message_id = keys::begun_by(&key).to_string();
-        }
-        request.key = Some(command_keys::wire(&key));
-        // Sealed once, before it is tried, so that each attempt says the same.
-        let letter = self.sealer().seal(self, request, Fresh::IfPrivate).await?;
-        let stored = match self.carry_letter(&letter).await {
-            Err(refusal) if letter.sealed.is_none() => {
-                let letter = self.sealer().seal_again(self, letter, refusal).await?;
-                self.carry_letter(&letter).await?
-            }
-            answer => answer?,
-        };
-        Ok(Sent::Stored(stored))
-    }
-
-    async fn carry_letter(
-        &self,
-        letter: &wire::SendRequest,
-    ) -> Result<wire::SendResponse, Refusal> {
-        let call = |channel, caller| {
-            let request = wire::SendRequest { caller: Some(caller), ..letter.clone() };
-            async move { channel::mailbox(channel).send(request).await }
-        };
-        self.send(Attempts::default(), call).await
-    }
-
-    /// Resolves or rejects threads of `role`; carried through as [`Link::send_mail`] is.
-    pub async fn move_mail(
-        &self,
-        role: &RoleId,
-        request: wire::MoveRequest,
-        key: Option<IdempotencyKey>,
-    ) -> Result<Moving, Refusal> {
-        let _room = self.room()?;
-        self.shared.ready().await?;
-        let key = Some(command_keys::wire(&self.mail_key(role, key)?));
-        let request = wire::MoveRequest { role: role.to_string(), key, ..request };
-        let call = |channel, caller| {
-            let request = wire::MoveRequest { caller: Some(caller), ..request.clone() };
-            async move { channel::mailbox(channel).r#move(request).await }
-        };
-        self.send(Attempts::default(), call).await.map(Moving::Moved)
-    }
-
-    fn mail_key(
-        &self,
-        role: &RoleId,
-        key: Option<IdempotencyKey>,
-    ) -> Result<IdempotencyKey, Refusal> {
-        key.map_or_else(|| self.mail_keys.next(role), Ok)
-    }
-
     /// One box of `role`; while the broker is out of reach, as it was last seen.
     pub async fn list_box(
         &self,

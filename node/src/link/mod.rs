@@ -33,7 +33,7 @@ mod state;
 mod turns;
 mod waits;
 
-use std::{sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use tasuki_proto::{
@@ -46,6 +46,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{
     channel::BadAddress,
+    mail::settle,
     papers::PapersError,
     receipts::Mark,
     state::{LinkState, Phase},
@@ -54,7 +55,7 @@ use self::{
     channel::Channel,
     keys::Keys,
     line::Lines,
-    mail::{MailKeys, MailReceipts, TRANSFERS_MAX},
+    mail::{Carriers, MailKeys, MailReceipts, TRANSFERS_MAX},
     papers::Papers,
     receipts::Receipts,
     seen::Memory,
@@ -63,6 +64,7 @@ use self::{
 use crate::{
     clock::{self, Moment},
     identity::Identity,
+    outbox::Outbox,
     private::Sealer,
     role::{Refusal, news::News, presence::Presence},
 };
@@ -102,6 +104,8 @@ pub enum StartError {
     Address(#[from] BadAddress),
     #[error(transparent)]
     Papers(#[from] PapersError),
+    #[error("the letters that wait in {path} cannot be read")]
+    Outbox { path: PathBuf, source: io::Error },
 }
 
 /// The connection. Cheap to clone; it lives until [`Link::shutdown`].
@@ -112,6 +116,8 @@ pub struct Link {
     receipts: Receipts,
     mail_receipts: MailReceipts,
     mail_keys: MailKeys,
+    outbox: Outbox,
+    carriers: Carriers,
     calls: Arc<Semaphore>,
     transfers: Arc<Semaphore>,
 }
@@ -152,6 +158,8 @@ impl Link {
         let endpoint = channel::endpoint(&settings.broker)?;
         let papers = Papers::find(identity.data(), &settings.broker)?;
         let sealer = Sealer::new(identity.data(), &settings.workspace);
+        let outbox = Outbox::open(identity.data())
+            .map_err(|source| StartError::Outbox { path: identity.data().to_owned(), source })?;
         let lines = Lines::default();
         let channel = channel::open(&endpoint, papers.clone(), lines.clone());
         let shared = Arc::new(Shared {
@@ -185,8 +193,18 @@ impl Link {
         let mail_receipts = MailReceipts::start(&shared);
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
         let transfers = Arc::new(Semaphore::new(TRANSFERS_MAX));
-        let mail_keys = MailKeys::default();
-        let link = Self { shared, waits, receipts, mail_receipts, mail_keys, calls, transfers };
+        let link = Self {
+            shared,
+            waits,
+            receipts,
+            mail_receipts,
+            mail_keys: MailKeys::default(),
+            outbox,
+            carriers: Carriers::default(),
+            calls,
+            transfers,
+        };
+        link.carry_what_waits();
         link.spawn(
             link.shared
                 .closing

@@ -9,7 +9,10 @@ use tasuki_proto::{
 };
 
 use super::{Link, call::is_away, channel, keys, receipts::Mark, retry::Attempts};
-use crate::role::{Glance, HandOver, Overview, Refusal, Seen, news::News};
+use crate::{
+    outbox::Summary,
+    role::{Glance, HandOver, Overview, Refusal, Seen, Settling, news::News},
+};
 
 impl Link {
     /// Ends `role`'s turn. The future may be dropped, but then nobody tries again: whoever needs
@@ -117,8 +120,17 @@ impl Overview for Link {
         Glance {
             broker: self.shared.settings.broker.clone(),
             link: self.shared.state.borrow().clone(),
+            outbox: self.outbox_counts(),
             loops: self.shared.memory.recall_all(),
         }
+    }
+
+    fn outbox(&self) -> Vec<Summary> {
+        self.outbox_of(None)
+    }
+
+    async fn settle(&self, number: u64, how: Settling) -> Result<bool, Refusal> {
+        self.settle_mail(number, how).await
     }
 
     fn news(&self) -> &News {

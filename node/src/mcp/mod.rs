@@ -34,6 +34,7 @@ mod notices;
 mod prompts;
 mod question;
 mod resources;
+mod settle;
 mod shown;
 mod status;
 mod take_over;

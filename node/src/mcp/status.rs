@@ -27,6 +27,7 @@ use super::{
 use crate::{
     hooks::Report,
     link::Phase,
+    outbox::Counts,
     role::{Glance, Seen},
 };
 
@@ -40,6 +41,9 @@ pub(super) struct Status {
     version: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     broker: Option<Broker>,
+    /// Letters that wait for the broker, and those it refused late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outbox: Option<Outbox>,
     roles: Vec<Role>,
     /// Tool calls in flight, waits among them.
     calls: usize,
@@ -53,6 +57,18 @@ pub(super) struct Status {
     bridges: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     hooks: Vec<Report>,
+}
+
+#[derive(Debug, Serialize)]
+struct Outbox {
+    queued: usize,
+    failed: usize,
+}
+
+impl From<Counts> for Outbox {
+    fn from(Counts { queued, failed }: Counts) -> Self {
+        Self { queued, failed }
+    }
 }
 
 /// The connection to the broker.
@@ -71,7 +87,7 @@ struct Broker {
 
 impl From<Glance> for Broker {
     fn from(glance: Glance) -> Self {
-        let Glance { broker, link, loops } = glance;
+        let Glance { broker, link, outbox: _, loops } = glance;
         let (state, why) = match link.phase {
             Phase::Connecting => ("connecting", link.last_error),
             Phase::Connected => ("connected", None),
@@ -110,6 +126,7 @@ pub(super) async fn show<S: Served>(
     Json(Status {
         name: "tasuki",
         version: env!("CARGO_PKG_VERSION"),
+        outbox: glance.as_ref().map(|glance| glance.outbox.into()),
         broker: glance.map(Broker::from),
         roles: roles.collect(),
         calls,
@@ -138,6 +155,7 @@ mod tests {
         let mut glance = Glance {
             broker: "https://b:1".into(),
             link: LinkState::down("the cable is out", 7),
+            outbox: Counts::default(),
             loops: Some(Seen { what: loops, ago: Some(Duration::from_millis(42_500)) }),
         };
         let shown = serde_json::to_value(Broker::from(glance.clone())).expect("JSON");

@@ -14,6 +14,7 @@ use tasuki_proto::{
 };
 
 use super::{Refusal, Seen};
+use crate::outbox::Summary;
 
 /// What became of mail handed in.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +48,8 @@ pub struct MailFilter {
 }
 
 /// What a role can ask of its mailbox. While the broker is out of reach reads answer with what was
-/// last seen, and say how long ago; sends, replies, and moves are kept in the node's outbox.
+/// last seen, and say how long ago; sends, replies, and moves are kept in the node's outbox. There
+/// their order stays: what is sent while something waits goes behind it.
 #[async_trait]
 pub trait Mail: std::fmt::Debug + Send + Sync + 'static {
     /// `key` names the intent each time its sender says it; `None`: it is said once.
@@ -111,6 +113,13 @@ pub trait Mail: std::fmt::Debug + Send + Sync + 'static {
         message: &str,
         attachment: &wire::Attachment,
     ) -> Result<bytes::Bytes, Refusal>;
+
+    /// What of this role waits in the node's outbox, or was refused late: that the agent is to be
+    /// told, unless it was ([`Failed::is_told`](crate::outbox::Failed)).
+    async fn outbox(&self) -> Result<Vec<Summary>, Refusal>;
+
+    /// The agent was told that these of its outbox failed.
+    fn mark_told(&self, numbers: Vec<u64>);
 
     /// Entries up to `through` were written to a live connection of the agent. Reported in the
     /// background.

@@ -31,7 +31,10 @@ use tasuki_proto::{
     wire,
 };
 
-use crate::link::LinkState;
+use crate::{
+    link::LinkState,
+    outbox::{Counts, Summary},
+};
 
 /// Why an action did not happen, or may not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,8 +64,18 @@ impl<T> Seen<T> {
 pub struct Glance {
     pub broker: String,
     pub link: LinkState,
+    pub outbox: Counts,
     /// `None`: none were seen yet.
     pub loops: Option<Seen<wire::ListLoopsResponse>>,
+}
+
+/// What a person decides about an entry of the outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settling {
+    /// It failed, and is to go out again.
+    Retry,
+    /// It is not to be sent.
+    Drop,
 }
 
 /// A handover as the agent worded it.
@@ -121,8 +134,8 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
     fn connected(&self, client: &str) -> Connected;
 }
 
-/// What can be seen of the workspace by somebody who only looks: nothing of it counts as a sign of
-/// life, or as told.
+/// What can be seen of the workspace by somebody who only looks, and decided about this node's
+/// outbox: nothing of it counts as a sign of life, or as told.
 #[async_trait]
 pub trait Overview: std::fmt::Debug + Send + Sync + 'static {
     /// While the broker is out of reach: what was last seen, if anything was.
@@ -133,6 +146,13 @@ pub trait Overview: std::fmt::Debug + Send + Sync + 'static {
 
     /// Where the connection to the broker stands; what it last said of the loops, asking nobody.
     fn at_a_glance(&self) -> Glance;
+
+    /// What waits in the node's outbox, or was refused late, of all roles.
+    fn outbox(&self) -> Vec<Summary>;
+
+    /// A person has something that was refused late go out again, or not at all. Whether it was
+    /// there is answered.
+    async fn settle(&self, number: u64, how: Settling) -> Result<bool, Refusal>;
 
     /// What changed, as it does.
     fn news(&self) -> &news::News;

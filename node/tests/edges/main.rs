@@ -16,6 +16,7 @@ mod instances;
 mod lifecycle;
 mod mail;
 mod notices;
+mod outbox;
 mod patience;
 mod private;
 mod process;

@@ -54,7 +54,7 @@ impl Bench {
         self.fake.until("parked", |world| world.mail.parked.len() == count).await;
     }
 
-    async fn kill(&mut self) {
+    pub(crate) async fn kill(&mut self) {
         self.fake.kill().await;
         until(&self.node, "down", |phase| matches!(phase, Phase::Down(_))).await;
     }

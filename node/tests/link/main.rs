@@ -1,9 +1,11 @@
 //! A node against a broker that dies, loses answers and forgets who is who.
 
 mod fake;
+mod killed;
 mod known;
 mod lost;
 mod mail;
+mod outbox;
 mod private;
 
 use std::{path::Path, sync::Arc, time::Duration};

@@ -1,7 +1,11 @@
 //! What agents see of mail: names, schemas, texts. Changing a line here breaks someone's prompt.
 
 use serde_json::{Value, json};
-use tasuki_node::{mail_directories::Directories, mcp::Settings};
+use tasuki_node::{
+    mail_directories::Directories,
+    mcp::Settings,
+    outbox::{Failed, Summarised, Summary},
+};
 use tasuki_proto::{
     mail::BoxKind,
     wire::{self, MailMark},
@@ -424,6 +428,52 @@ async fn while_the_broker_is_away_mail_is_queued_and_boxes_are_as_last_seen() {
     // What cannot be asked of what was last seen says so.
     let lost = b.call("filebox_search_messages", json!({ "query": "x" })).await;
     assert_eq!(lost["structuredContent"]["error"]["code"], "unavailable");
+}
+
+#[tokio::test]
+async fn whoever_sent_what_is_refused_late_is_told_once_with_the_next_answer() {
+    let post = Post::new();
+    let world = post.world("mail", Settings::default()).await;
+    let [a, b] = [Client::new(world.addr, "/mcp/A").await, Client::new(world.addr, "/mcp/B").await];
+    let failed = |number: u64| Summary {
+        number,
+        workspace: "default".parse().unwrap(),
+        role: "A".parse().unwrap(),
+        queued_ms: 0,
+        what: Summarised::Send {
+            to: vec!["ghost".to_owned()],
+            kind: "BR".to_owned(),
+            subject: "s".to_owned(),
+            message: id(9).to_string(),
+        },
+        failed: Some(Failed {
+            at_ms: 1,
+            reason: "unknown_role".to_owned(),
+            message: "there is no role ghost".to_owned(),
+            is_told: false,
+        }),
+    };
+    let waiting = Summary { failed: None, ..failed(4) };
+    post.0.send_modify(|it| it.outbox = vec![failed(3), waiting]);
+    let list = json!({ "box_type": "inbox" });
+    let others = b.call("filebox_list_messages", list.clone()).await;
+    assert!(facts(&others).get("failed").is_none(), "{others}");
+    let told = a.call("filebox_list_messages", list.clone()).await;
+    assert_eq!(
+        beside(&told),
+        format!(
+            "Queued earlier, and refused by the broker; not carried out:\nnumber 3 (BR to ghost, \
+             message {}): unknown_role: there is no role ghost",
+            id(9)
+        )
+    );
+    let expected = json!([
+        { "queued": 3, "reason": "unknown_role", "message": "there is no role ghost" }
+    ]);
+    assert_eq!(facts(&told)["failed"], expected);
+    post.until("told", |it| it.outbox[0].failed.as_ref().unwrap().is_told).await;
+    let again = a.call("filebox_list_messages", list).await;
+    assert!(facts(&again).get("failed").is_none(), "{again}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tasuki_node::{
     mcp::Settings,
+    outbox::Summary,
     role::{
         Refusal, Seen,
         mail::{Mail, MailFilter, Moving, Sent},
@@ -89,6 +90,8 @@ pub(crate) struct State {
     pub(crate) closed: Vec<String>,
     pub(crate) opened: Vec<String>,
     pub(crate) dead: Vec<MailThread>,
+    /// What waits at the node, or was refused late.
+    pub(crate) outbox: Vec<Summary>,
     /// The broker cannot be reached.
     pub(crate) is_away: bool,
     /// Entries that fit into one page, if not all do.
@@ -495,6 +498,19 @@ impl Mail for Mailbox {
     }
 
     async fn marks_settled(&self) {}
+
+    async fn outbox(&self) -> Result<Vec<Summary>, Refusal> {
+        let outbox = self.post.0.borrow().outbox.clone();
+        Ok(outbox.into_iter().filter(|it| it.role == self.role).collect())
+    }
+
+    fn mark_told(&self, numbers: Vec<u64>) {
+        self.post.0.send_modify(|state| {
+            for it in state.outbox.iter_mut().filter(|it| numbers.contains(&it.number)) {
+                it.failed.as_mut().unwrap().is_told = true;
+            }
+        });
+    }
 
     fn mark_mail(&self, message: MessageId, through: u32, mark: MailMark) {
         let role = self.role.to_string();

@@ -16,7 +16,11 @@ use tasuki_node::{
     clock::{Clock, Moment},
     link::LinkState,
     mcp::{Settings, serve},
-    role::{Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, mail::Mail, news::News},
+    outbox::{Counts, Summary},
+    role::{
+        Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, Settling, mail::Mail,
+        news::News,
+    },
 };
 use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
@@ -190,8 +194,17 @@ impl Overview for View {
         Glance {
             broker: "https://broker:7420".to_owned(),
             link: LinkState::down("the cable is out", 1_000),
+            outbox: Counts { queued: 2, failed: 1 },
             loops: Some(Seen { what: loops, ago: Some(ago) }),
         }
+    }
+
+    fn outbox(&self) -> Vec<Summary> {
+        Vec::new()
+    }
+
+    async fn settle(&self, number: u64, _how: Settling) -> Result<bool, Refusal> {
+        Ok(number == 1)
     }
 
     fn news(&self) -> &News {

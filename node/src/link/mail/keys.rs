@@ -25,6 +25,9 @@ use crate::role::Refusal;
 #[derive(Debug, Clone, Default)]
 pub(in crate::link) struct MailKeys(Arc<Mutex<BTreeMap<RoleId, (ClientId, u64)>>>);
 
+/// What the names of such clients begin with.
+const PREFIX: &str = "mail-";
+
 impl MailKeys {
     /// A key that was never used.
     pub(in crate::link) fn next(&self, role: &RoleId) -> Result<IdempotencyKey, Refusal> {
@@ -38,12 +41,22 @@ impl MailKeys {
     }
 }
 
+/// A key of a client that has no other: whatever goes out before or after, it does not expire.
+pub(in crate::link) fn alone() -> Result<IdempotencyKey, Refusal> {
+    Ok(IdempotencyKey { client: new_client()?, counter: 1 })
+}
+
+/// Whether a role's client has this key, and not an agent's or a program's that counts by itself.
+pub(in crate::link) fn is_ours(key: &IdempotencyKey) -> bool {
+    key.client.as_str().starts_with(PREFIX)
+}
+
 fn new_client() -> Result<ClientId, Refusal> {
     let chance = getrandom::u64().map_err(|error| Refusal {
         reason: Reason::Unavailable,
         message: format!("This node cannot name a new command: {error}. Nothing was sent."),
     })?;
-    Ok(format!("mail-{chance:016x}").parse().expect("a client's name is an id"))
+    Ok(format!("{PREFIX}{chance:016x}").parse().expect("a client's name is an id"))
 }
 
 /// The thread that the command of this key begins: however often it is sent, the same one.

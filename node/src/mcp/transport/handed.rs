@@ -55,6 +55,11 @@ pub(in crate::mcp) enum Mark {
         mark: MailMark,
         on_its_way: OnItsWay,
     },
+    /// That these of the outbox were refused late.
+    Told {
+        actions: Arc<dyn Actions>,
+        numbers: Vec<u64>,
+    },
 }
 
 impl Mark {
@@ -65,6 +70,7 @@ impl Mark {
                 actions.mail().mark_mail(message, through, mark);
                 drop(on_its_way);
             }
+            Self::Told { actions, numbers } => actions.mail().mark_told(numbers),
         }
     }
 }

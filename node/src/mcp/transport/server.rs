@@ -42,6 +42,7 @@ use crate::mcp::{
     address::readable,
     agent::Agents,
     host::{Host, Scope},
+    settle::settle,
     status,
     take_over::take_over,
     tasks::TaskKey,
@@ -245,8 +246,10 @@ pub async fn serve(
     let of_role = of_role.map(|(role, it)| (role.clone(), agents(Scope::One(Arc::clone(it)))));
     let of_role = of_role.collect();
     let of_all = agents(Scope::All);
-    let beside =
-        Router::new().route("/take-over/{role}", post(take_over)).with_state(Arc::clone(&host));
+    let beside = Router::new()
+        .route("/take-over/{role}", post(take_over))
+        .route("/outbox/{number}/{how}", post(settle))
+        .with_state(Arc::clone(&host));
     let door = Door { listener, guard, clock };
     let served = run(door, of_all, of_role, sessions_dir, beside, shutdown).await;
     let written = host.learning.written();

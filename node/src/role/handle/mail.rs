@@ -16,6 +16,7 @@ use tasuki_proto::{
 use super::{CALLS_PER_ROLE_MAX, Handle, WAITS_PER_ROLE_MAX, admit, gone};
 use crate::{
     link::{Link, retry::outcome_unknown},
+    outbox::Summary,
     role::{
         Refusal, Seen,
         actor::{Msg, Reply, Surroundings, Work},
@@ -173,6 +174,24 @@ impl Mail for Handle {
             link.get_attachment(&role, &message, &attachment).await
         };
         self.ask(get).await
+    }
+
+    async fn outbox(&self) -> Result<Vec<Summary>, Refusal> {
+        self.ask(|link, role| async move { Ok(link.outbox_of(Some(&role))) }).await
+    }
+
+    fn mark_told(&self, numbers: Vec<u64>) {
+        let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
+        let told = beside(move |around| {
+            let Surroundings { role, link, .. } = around.clone();
+            around.link.spawn(async move {
+                link.mark_told(&role, &numbers).await;
+                drop(permit);
+            });
+        });
+        let actor = self.actor.borrow().clone();
+        // What nobody claims to have told is told again.
+        drop(actor.send_message(told));
     }
 
     fn mark_mail(&self, message: MessageId, through: u32, mark: wire::MailMark) {

@@ -23,6 +23,8 @@ pub(crate) struct Mail {
     sent: BTreeMap<(String, u64), wire::SendResponse>,
     /// Why a letter to this role is not taken, or anything when it is empty.
     pub(crate) refused: Option<(String, Reason)>,
+    /// A client whose keys are all below the window.
+    pub(crate) expired: Option<String>,
     /// Unseen, for everybody.
     pub(crate) unseen: Vec<wire::MailThread>,
     pub(crate) parked: BTreeMap<(u64, u64), wire::AwaitMailRequest>,
@@ -129,6 +131,9 @@ impl mailbox_server::Mailbox for Service {
         let answer = self.with(|world| {
             let mail = &mut world.mail;
             let key = mail.asked(request.key.as_ref(), &request.text);
+            if mail.expired.as_ref() == Some(&key.0) {
+                return Err(Reason::KeyExpired.status("the key is too old"));
+            }
             if let Some(answer) = mail.sent.get(&key) {
                 return Ok(answer.clone());
             }

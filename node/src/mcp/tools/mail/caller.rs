@@ -75,7 +75,8 @@ impl Caller {
         self.actions.role()
     }
 
-    fn of(call: &Call<'_>, arguments: Arguments<'_>) -> Result<Self, Refusal> {
+    /// Whose mailbox it is, whoever calls.
+    pub(super) fn of(call: &Call<'_>, arguments: Arguments<'_>) -> Result<Self, Refusal> {
         let named = arguments.name(RUN_AS)?;
         let role = resolve(call, named.as_deref())?;
         let host = call.host;

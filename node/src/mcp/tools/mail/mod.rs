@@ -6,12 +6,14 @@
 //! - [`list`]: what clients are told of the tools. [`caller`]: whose mailbox a call is about.
 //! - [`send`], [`moves`], [`boxes`], [`read`], [`search`], [`wait`], [`letters`], [`agents`]: the
 //!   tools, by what they are about.
+//! - [`late`]: what is added to any of their answers.
 //! - [`facts`]: what they answer, field by field. [`others`]: how words of other agents are shown.
 
 mod agents;
 mod boxes;
 mod caller;
 mod facts;
+mod late;
 mod letters;
 mod list;
 mod moves;
@@ -34,8 +36,25 @@ pub(super) async fn call(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Option<Result<CallToolResponse, Refusal>> {
-    let done: Result<CallToolResult, Refusal> = match name {
-        list::WAIT => return Some(wait::wait_for_message(call, arguments).await),
+    let done = match name {
+        list::WAIT => wait::wait_for_message(call, arguments).await,
+        _ => at_once(name, call, arguments).await?.map(CallToolResponse::Complete),
+    };
+    Some(match done {
+        Ok(CallToolResponse::Complete(mut result)) => {
+            late::tell(call, arguments, &mut result).await;
+            Ok(CallToolResponse::Complete(result))
+        }
+        other => other,
+    })
+}
+
+async fn at_once(
+    name: &str,
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Option<Result<CallToolResult, Refusal>> {
+    Some(match name {
         list::SEND => send::send_message(call, arguments).await,
         list::LIST => boxes::list_messages(call, arguments).await,
         list::READ => read::read_message(call, arguments).await,
@@ -50,6 +69,5 @@ pub(super) async fn call(
         list::UNREGISTER => agents::unregister_agent(call, arguments).await,
         list::CLEAN_UP => agents::cleanup_agents(call, arguments).await,
         _ => return None,
-    };
-    Some(done.map(CallToolResponse::Complete))
+    })
 }

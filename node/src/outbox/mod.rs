@@ -1,0 +1,358 @@
+//! Mail that this node keeps until the broker can be reached again.
+//!
+//! Each entry is a file of its own in `DATA/outbox`, put there whole and durably before the agent
+//! is told that it is queued, and taken away after the broker answered. Of a file that was being
+//! written when the power failed nobody was told, so it is thrown away.
+//!
+//! - **O1** What was called queued is on disk until the broker answered it, or a person dropped it.
+//! - **O2** An entry keeps its key for as long as the broker may have seen it under that key.
+//! - **O3** What waits of a role goes out one by one, in the order of its numbers.
+//! - **O4** What is kept is bounded by [`ENTRIES_MAX`], [`BYTES_MAX`] and [`FAILED_MAX`].
+//!
+//! One process at a time writes here: whoever has taken the data directory
+//! ([`Identity`](crate::identity::Identity)). Anybody may [`read`], at any time.
+
+pub mod entry;
+
+mod files;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tasuki_proto::{
+    id::{IdempotencyKey, RoleId, WorkspaceId},
+    reason::Reason,
+};
+use tokio::sync::watch;
+
+pub use self::{
+    entry::{ENTRY_BYTES_MAX, Entry, Failed, Summarised, Summary, What, thread_of},
+    files::{Contents, Unreadable, read},
+};
+use crate::role::Refusal;
+
+/// Entries, failed ones included: what agents say in a long day on the road.
+pub const ENTRIES_MAX: usize = 4_096;
+
+/// All entries, in bytes.
+pub const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Entries that were refused late and are kept to be looked at. Past it the oldest goes, first of
+/// those whose agent was told.
+pub const FAILED_MAX: usize = 256;
+
+/// How many there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub queued: usize,
+    pub failed: usize,
+}
+
+/// The outbox of a running node. Cheap to clone; all clones are one.
+#[derive(Debug, Clone)]
+pub struct Outbox(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    directory: PathBuf,
+    /// One writer at a time, in the order they came.
+    writing: tokio::sync::Mutex<()>,
+    index: Mutex<Index>,
+    /// Changes whenever the index does.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    entries: BTreeMap<u64, Slot>,
+    bytes: u64,
+    last: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Slot {
+    summary: Summary,
+    key: IdempotencyKey,
+    bytes: u64,
+}
+
+impl Contents {
+    pub fn counts(&self) -> Counts {
+        let failed = self.entries.iter().filter(|(entry, _)| entry.failed.is_some()).count();
+        Counts { queued: self.entries.len() - failed, failed }
+    }
+}
+
+/// What is to be kept. The number is still to be given.
+#[derive(Debug, Clone)]
+pub struct New {
+    pub workspace: WorkspaceId,
+    pub role: RoleId,
+    pub key: IdempotencyKey,
+    pub may_have_reached: bool,
+    pub queued_ms: u64,
+    pub what: What,
+}
+
+/// Why an entry is not kept; nothing of it is.
+#[derive(Debug, thiserror::Error)]
+pub enum NotKept {
+    #[error("{ENTRIES_MAX} letters wait in this node's outbox already")]
+    Full,
+    #[error("the letters in this node's outbox have {BYTES_MAX} bytes already")]
+    FullOfBytes,
+    #[error("it has {0} bytes; {ENTRY_BYTES_MAX} are the most that this node's outbox takes")]
+    TooLarge(usize),
+    #[error("this node's outbox cannot be written to: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Index {
+    fn insert(&mut self, entry: &Entry, bytes: u64) {
+        self.last = self.last.max(entry.number);
+        let slot = Slot { summary: entry.summary(), key: entry.key.clone(), bytes };
+        self.bytes += bytes;
+        if let Some(before) = self.entries.insert(entry.number, slot) {
+            self.bytes -= before.bytes;
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some(slot) = self.entries.remove(&number) {
+            self.bytes -= slot.bytes;
+        }
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Slot> {
+        self.entries.values().filter(|slot| slot.summary.failed.is_none())
+    }
+
+    /// Failed ones that are too many, the next to go first.
+    fn surplus(&self) -> Option<u64> {
+        let failed: Vec<_> = self
+            .entries
+            .values()
+            .filter_map(|slot| Some((!slot.summary.failed.as_ref()?.is_told, slot.summary.number)))
+            .collect();
+        if failed.len() <= FAILED_MAX {
+            return None;
+        }
+        failed.into_iter().min().map(|(_, number)| number)
+    }
+}
+
+impl Outbox {
+    /// Finds what an earlier life of the node left. Of unreadable files people are told; they stay
+    /// where they are.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or read.
+    pub fn open(data: &Path) -> io::Result<Self> {
+        let directory = files::directory(data);
+        files::prepare(&directory)?;
+        let Contents { entries, unreadable } = read(data)?;
+        for Unreadable { path, why } in &unreadable {
+            tracing::error!(path = %path.display(), why, "a letter in the outbox is damaged");
+        }
+        let mut index = Index::default();
+        for number in unreadable.iter().filter_map(|it| files::number_of(&it.path)) {
+            index.last = index.last.max(number);
+        }
+        for (entry, bytes) in &entries {
+            index.insert(entry, *bytes);
+        }
+        Ok(Self(Arc::new(Shared {
+            directory,
+            writing: tokio::sync::Mutex::default(),
+            index: Mutex::new(index),
+            changes: watch::Sender::new(0),
+        })))
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.0.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Index)) {
+        change(&mut self.index());
+        self.0.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Durable when this returns.
+    pub async fn keep(&self, new: New) -> Result<Summary, NotKept> {
+        let _writing = self.0.writing.lock().await;
+        let New { workspace, role, key, may_have_reached, queued_ms, what } = new;
+        let number = self.index().last + 1;
+        let entry =
+            Entry { number, workspace, role, key, may_have_reached, queued_ms, what, failed: None };
+        let bytes = entry.encode();
+        let size = bytes.len();
+        if ENTRY_BYTES_MAX < size {
+            return Err(NotKept::TooLarge(size));
+        }
+        let size = size as u64;
+        {
+            let index = self.index();
+            if ENTRIES_MAX <= index.entries.len() {
+                return Err(NotKept::Full);
+            }
+            if BYTES_MAX < index.bytes + size {
+                return Err(NotKept::FullOfBytes);
+            }
+        }
+        self.write(number, bytes).await?;
+        self.change(|index| index.insert(&entry, size));
+        Ok(entry.summary())
+    }
+
+    /// The entry under this key, if it waits: said once more, it is the same.
+    pub fn find(&self, role: &RoleId, key: &IdempotencyKey) -> Option<Summary> {
+        let index = self.index();
+        let slot = index.waiting().find(|slot| slot.key == *key && slot.summary.role == *role)?;
+        Some(slot.summary.clone())
+    }
+
+    /// Roles with something that waits to go to this workspace.
+    pub fn roles(&self, workspace: &WorkspaceId) -> Vec<RoleId> {
+        let index = self.index();
+        let of = index.waiting().filter(|slot| slot.summary.workspace == *workspace);
+        let roles: std::collections::BTreeSet<_> =
+            of.map(|slot| slot.summary.role.clone()).collect();
+        roles.into_iter().collect()
+    }
+
+    /// What goes out next of what a role has for this workspace.
+    pub fn next(&self, workspace: &WorkspaceId, role: &RoleId) -> Option<u64> {
+        let index = self.index();
+        let mut of = index
+            .waiting()
+            .filter(|slot| slot.summary.workspace == *workspace && slot.summary.role == *role);
+        of.next().map(|slot| slot.summary.number)
+    }
+
+    /// One entry with its words. `None` when it is there no more; one whose file was damaged
+    /// meanwhile is left out from then on.
+    pub async fn get(&self, number: u64) -> io::Result<Option<Entry>> {
+        let path = files::path(&self.0.directory, number);
+        let read = on_disk(move || files::get(&path)).await?;
+        match read {
+            Some(Ok(entry)) => return Ok(Some(entry)),
+            Some(Err(why)) => {
+                tracing::error!(number, %why, "a letter in the outbox is damaged");
+            }
+            None => {}
+        }
+        self.change(|index| index.remove(number));
+        Ok(None)
+    }
+
+    /// Puts `entry` in the place of what was there under its number.
+    pub async fn update(&self, entry: &Entry) -> io::Result<()> {
+        let _writing = self.0.writing.lock().await;
+        if !self.index().entries.contains_key(&entry.number) {
+            // A person dropped it meanwhile.
+            return Ok(());
+        }
+        let bytes = entry.encode();
+        let size = bytes.len() as u64;
+        self.write(entry.number, bytes).await?;
+        self.change(|index| index.insert(entry, size));
+        Ok(())
+    }
+
+    /// Takes an entry away for good. One that is not there is gone; whether it was is answered.
+    pub async fn remove(&self, number: u64) -> io::Result<bool> {
+        let _writing = self.0.writing.lock().await;
+        let path = files::path(&self.0.directory, number);
+        let taken = on_disk(move || {
+            let was_there = path.exists();
+            tasuki_broker::files::remove(&path).map(|()| was_there)
+        });
+        let was_there = taken.await?;
+        self.change(|index| index.remove(number));
+        Ok(was_there)
+    }
+
+    /// The broker will not have it: it is kept, with the reason, and goes out no more.
+    pub async fn fail(&self, entry: &Entry, failed: Failed) -> io::Result<()> {
+        self.update(&Entry { failed: Some(failed), ..entry.clone() }).await?;
+        loop {
+            let surplus = self.index().surplus();
+            let Some(oldest) = surplus else { return Ok(()) };
+            tracing::warn!(number = oldest, "too many failed letters: the oldest is dropped");
+            self.remove(oldest).await?;
+        }
+    }
+
+    /// Has a failed entry go out again, under `key`: the broker has judged the one it had.
+    pub async fn retry(&self, number: u64, key: IdempotencyKey) -> io::Result<bool> {
+        let Some(entry) = self.get(number).await?.filter(|entry| entry.failed.is_some()) else {
+            return Ok(false);
+        };
+        let entry = Entry { key, may_have_reached: false, failed: None, ..entry };
+        self.update(&entry).await?;
+        Ok(true)
+    }
+
+    /// The agents of these were told that they failed.
+    pub async fn mark_told(&self, numbers: &[u64]) -> io::Result<()> {
+        for number in numbers {
+            let Some(entry) = self.get(*number).await? else { continue };
+            let Some(failed) = entry.failed.clone().filter(|failed| !failed.is_told) else {
+                continue;
+            };
+            let failed = Some(Failed { is_told: true, ..failed });
+            self.update(&Entry { failed, ..entry }).await?;
+        }
+        Ok(())
+    }
+
+    pub fn list(&self) -> Vec<Summary> {
+        self.index().entries.values().map(|slot| slot.summary.clone()).collect()
+    }
+
+    pub fn counts(&self) -> Counts {
+        let index = self.index();
+        let queued = index.waiting().count();
+        Counts { queued, failed: index.entries.len() - queued }
+    }
+
+    /// Changes whenever something comes, goes, or fails.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    async fn write(&self, number: u64, bytes: Vec<u8>) -> io::Result<()> {
+        let path = files::path(&self.0.directory, number);
+        on_disk(move || tasuki_broker::files::replace(&path, &bytes)).await
+    }
+}
+
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+impl NotKept {
+    /// What an agent is told.
+    pub fn refusal(&self) -> Refusal {
+        let (reason, then) = match self {
+            Self::Full | Self::FullOfBytes => {
+                (Reason::Overloaded, "Call again when the broker is back.")
+            }
+            Self::TooLarge(_) => (Reason::TooLarge, "Shorten it."),
+            Self::Io(_) => (Reason::Unavailable, "Call again when the broker is back."),
+        };
+        let message =
+            format!("The broker is out of reach, and {self}. Nothing of it was taken. {then}");
+        Refusal { reason, message }
+    }
+}
+
+#[cfg(test)]
+mod tests;

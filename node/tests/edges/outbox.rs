@@ -1,0 +1,144 @@
+//! Mail while the broker is away: real programs, killed at any time.
+
+use serde_json::{Value, json};
+
+use crate::{
+    http::{Client, text},
+    process::{Process, soon},
+};
+
+const SEND: &str = "filebox_send_message";
+const LIST: &str = "filebox_list_messages";
+const THREAD: &str = "filebox_thread";
+
+async fn session(of: &Process, role: &str) -> Client {
+    Client::new(of.mcp, &format!("/mcp/{role}")).await
+}
+
+async fn ask(client: &Client, tool: &str, arguments: Value) -> Value {
+    let result = soon(client.call(tool, arguments)).await;
+    assert_ne!(result["isError"], true, "{result}");
+    result["structuredContent"].clone()
+}
+
+fn letter(to: &str, said: &str) -> Value {
+    json!({ "receiver_id": to, "msg_type": "BR", "title": said, "content": said })
+}
+
+async fn outbox(of: &Process) -> Vec<Value> {
+    of.json("outbox").await[0]["entries"].as_array().unwrap().clone()
+}
+
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    soon(async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// Its node has found the broker again.
+async fn back(client: &Client) {
+    let list = json!({ "box_type": "inbox" });
+    until(async || {
+        let listed = soon(client.call(LIST, list.clone())).await;
+        listed["isError"] != true && listed["structuredContent"]["seen_ms_ago"].is_null()
+    })
+    .await;
+}
+
+/// Texts of a box's threads, as the subjects say them, in the order of their arrival.
+async fn subjects(client: &Client, place: &str) -> Vec<String> {
+    let listed = ask(client, LIST, json!({ "box_type": place })).await;
+    let threads = listed["messages"].as_array().unwrap_or_else(|| panic!("{listed}"));
+    threads.iter().map(|it| it["subject"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn what_was_called_queued_arrives_once_and_in_order_whoever_was_killed() {
+    let place = tempfile::tempdir().unwrap();
+    let mut broker = Process::broker(&place.path().join("broker"), "").await;
+    let address = broker.broker.unwrap();
+    let mut of_a = Process::node(&place.path().join("a"), address, "--role A").await;
+    let of_b = Process::node(&place.path().join("b"), address, "--role B").await;
+    // Both are known to the broker.
+    let (a, b) = (session(&of_a, "A").await, session(&of_b, "B").await);
+    ask(&a, SEND, letter("B", "zero")).await;
+    broker.kill().await;
+    let one = ask(&a, SEND, letter("B", "one")).await;
+    assert_eq!((&one["queued"], &one["receipts"][0]["receipt"]), (&json!(1), &json!("queued")));
+    let id = &one["message_id"];
+    let more = json!({ "receiver_id": "B", "msg_type": "INFO", "title": "", "content": "one more",
+        "original_message_id": id });
+    assert_eq!(ask(&a, SEND, more).await["message_id"], *id);
+    ask(&a, SEND, letter("ghost", "to nobody")).await;
+    of_a.kill().await;
+    assert_eq!(outbox(&of_a).await.len(), 3, "also while no node runs");
+    of_a.start().await;
+    let a = session(&of_a, "A").await;
+    assert_eq!(ask(&a, SEND, letter("B", "two")).await["queued"], 4);
+    of_a.kill().await;
+    broker.start().await;
+    of_a.start().await;
+    until(async || outbox(&of_a).await.iter().all(|it| it["state"] == "failed")).await;
+    back(&b).await;
+    assert_eq!(subjects(&b, "inbox").await, ["zero", "one", "two"]);
+    let thread = ask(&b, THREAD, json!({ "message_id": id })).await;
+    let entries = thread["entries"].as_array().unwrap().iter();
+    assert_eq!(entries.map(|it| &it["text"]).collect::<Vec<_>>(), ["one", "one more"]);
+
+    let a = session(&of_a, "A").await;
+    let receipt = async || {
+        let thread = ask(&a, THREAD, json!({ "message_id": id })).await;
+        thread["entries"][0]["receipts"]["B"].clone()
+    };
+    let is_seen = async || receipt().await == "seen";
+    until(is_seen).await;
+
+    let status = &of_a.json("status").await[0]["outbox"];
+    assert_eq!((&status["queued"], &status["failed"]), (&json!(0), &json!(1)));
+    let failed = &outbox(&of_a).await[0];
+    assert_eq!(
+        (&failed["number"], &failed["failed"]["reason"]),
+        (&json!(3), &json!("unknown_role"))
+    );
+    until(async || outbox(&of_a).await[0]["failed"]["is_told"] == true).await;
+    let retried = of_a.run("outbox retry 3").await;
+    assert!(retried.status.success(), "{retried:?}");
+    until(async || {
+        let failed = &outbox(&of_a).await[0]["failed"];
+        failed["is_told"] == false
+    })
+    .await;
+    of_a.json("outbox drop 3").await;
+    assert_eq!(outbox(&of_a).await, [] as [Value; 0]);
+    let refused = of_a.run("outbox drop 3").await;
+    let said: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(said["error"]["code"], "unknown_message", "{refused:?}");
+}
+
+#[tokio::test]
+async fn letters_are_dropped_and_retried_where_no_node_runs() {
+    let place = tempfile::tempdir().unwrap();
+    let mut broker = Process::broker(&place.path().join("broker"), "").await;
+    let address = broker.broker.unwrap();
+    let mut of_a = Process::node(&place.path().join("a"), address, "--role A --role B").await;
+    let a = session(&of_a, "A").await;
+    ask(&a, SEND, letter("B", "zero")).await;
+    broker.kill().await;
+    for said in ["one", "two"] {
+        ask(&a, SEND, letter("B", said)).await;
+    }
+    of_a.kill().await;
+    of_a.json("outbox drop 1").await;
+    let told = of_a.run("outbox retry 2").await;
+    assert!(!told.status.success(), "it has not failed: {told:?}");
+    of_a.start().await;
+    broker.start().await;
+    until(async || outbox(&of_a).await.is_empty()).await;
+    let b = session(&of_a, "B").await;
+    assert_eq!(subjects(&b, "inbox").await, ["zero", "two"]);
+    let told = soon(b.call(LIST, json!({ "box_type": "inbox" }))).await;
+    assert!(!text(&told).contains("one"), "{told}");
+}
