@@ -76,6 +76,8 @@ enum Again {
     /// It is not the journal that was read before.
     Other,
     Disk(io::Error),
+    /// It is not: the node stops.
+    Stopped,
 }
 
 impl From<Unanswered> for Again {
@@ -99,8 +101,7 @@ impl From<io::Error> for Again {
 impl Follower {
     /// Runs until the node stops.
     pub(super) async fn run(mut self) {
-        let stop = self.common.stop.clone();
-        stop.run_until_cancelled(self.live()).await;
+        self.live().await;
         if let Err(error) = self.keep().await {
             tracing::warn!(%error, "how far hooks came is not on disk");
         }
@@ -108,8 +109,8 @@ impl Follower {
 
     async fn live(&mut self) {
         let mut backoff = Backoff::default();
-        loop {
-            self.source.ready().await;
+        let stop = self.common.stop.clone();
+        while stop.run_until_cancelled(self.source.ready()).await.is_some() {
             let before = self.lowest();
             let again = self.follow().await;
             if self.lowest() != before {
@@ -117,6 +118,7 @@ impl Follower {
             }
             match again {
                 Again::Room => continue,
+                Again::Stopped => return,
                 Again::Unanswered(why) | Again::Ended(Ended::Broken(why)) => self.is_deaf(why),
                 Again::Ended(Ended::Compacted { oldest }) => {
                     self.skip(oldest);
@@ -127,7 +129,7 @@ impl Follower {
                     self.is_deaf(error.to_string());
                 }
             }
-            time::sleep(backoff.pause(chance())).await;
+            stop.run_until_cancelled(time::sleep(backoff.pause(chance()))).await;
         }
     }
 
@@ -159,18 +161,19 @@ impl Follower {
     }
 
     async fn try_follow(&mut self) -> Result<std::convert::Infallible, Again> {
-        self.begin().await?;
+        let stop = self.common.stop.clone();
+        stop.run_until_cancelled(self.begin()).await.unwrap_or(Err(Again::Stopped))?;
         self.look_for_room().await?;
         let Some(from) = self.lowest() else {
             // All are behind.
             loop {
-                self.common.room.notified().await;
+                self.unless_stopped(self.common.room.notified()).await?;
                 if self.look_for_room().await? {
                     return Err(Again::Room);
                 }
             }
         };
-        let mut items = self.open(from).await?;
+        let mut items = self.unless_stopped(self.open(from)).await??;
         *self.common.deaf() = None;
         loop {
             let room = self.common.room.clone();
@@ -179,6 +182,7 @@ impl Follower {
                     Some(item) => self.take(item?).await?,
                     None => return Err(Ended::Broken("the broker ended it".to_owned()).into()),
                 },
+                () = stop.cancelled() => return Err(Again::Stopped),
                 () = room.notified(), if !self.behind.is_empty() => {
                     if self.look_for_room().await? {
                         return Err(Again::Room);
@@ -186,6 +190,12 @@ impl Follower {
                 }
             }
         }
+    }
+
+    /// For what the broker or time decides. What was put on disk is gone past before the node
+    /// stops, so that a stop repeats nothing.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Again> {
+        self.common.stop.run_until_cancelled(work).await.ok_or(Again::Stopped)
     }
 
     /// Gives hooks that have no place the newest one.
@@ -329,7 +339,7 @@ impl Follower {
             let read = match threads.get(&happening.place) {
                 Some(read) => read,
                 None => {
-                    let read = self.read(happening).await?;
+                    let read = self.unless_stopped(self.read(happening)).await??;
                     threads.entry(happening.place).or_insert(read)
                 }
             };
