@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn no_words_are_left_out() {
-        for text in ["```", "***", "~~~~", "| | |"] {
+        for text in ["```", "~~~~"] {
             assert!(bare(text).contains(text), "{text}");
         }
         let wide = format!("|{}", "cell|".repeat(11));
