@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Every address, and what it says to whoever has the token of A, of B, of the node.
-const ADDRESSES: [(&str, [u16; 3]); 19] = [
+const ADDRESSES: [(&str, [u16; 3]); 21] = [
     ("POST /mcp", [406, 406, 406]),
     ("GET /mcp", [406, 406, 406]),
     ("DELETE /mcp", [400, 400, 400]),
