@@ -159,7 +159,7 @@ async fn listed(mail: &mut MailboxClient<Channel>, sizes: &Sizes) -> Result<f64>
         let began = Instant::now();
         let page = mail.list_box(request).await?.into_inner();
         times.push(micros(began.elapsed()));
-        if page.threads.is_empty() || (page.total as usize) < sizes.listed {
+        if page.threads.is_empty() || page.total < sizes.listed as u64 {
             return Err(format!("{} of {} threads", page.threads.len(), page.total).into());
         }
     }
