@@ -23,7 +23,7 @@ pub const ENTRY_BYTES_MAX: usize = 768 * 1024;
 /// What an agent wants done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
-    Send(wire::SendRequest),
+    Send(Box<wire::SendRequest>),
     Move(wire::MoveRequest),
 }
 
@@ -132,7 +132,9 @@ impl Entry {
         let (head, body) = (&said[..line], &said[line + 1..]);
         let head: Head = serde_json::from_slice(head).map_err(|e| content(&e))?;
         let what = match head.kind {
-            Kind::Send => What::Send(wire::SendRequest::decode(body).map_err(|e| content(&e))?),
+            Kind::Send => {
+                What::Send(Box::new(wire::SendRequest::decode(body).map_err(|e| content(&e))?))
+            }
             Kind::Move => What::Move(wire::MoveRequest::decode(body).map_err(|e| content(&e))?),
         };
         let client = head.client.parse().map_err(|e| content(&e))?;
@@ -227,7 +229,7 @@ mod tests {
             key: IdempotencyKey { client: "mail-0".parse().expect("an id"), counter: 3 },
             may_have_reached: false,
             queued_ms: 1_795_293_772_094,
-            what: What::Send(request),
+            what: What::Send(Box::new(request)),
             failed: None,
         }
     }
@@ -297,7 +299,8 @@ mod tests {
         request.text = "x".repeat(TEXT_BYTES_MAX);
         request.subject = "x".repeat(SUBJECT_BYTES_MAX);
         request.to = vec!["x".repeat(64); 32];
-        request.sealed = Some(wire::Sealed { envelope: vec![0; SEALED_BYTES_MAX], ..Default::default() });
+        request.sealed =
+            Some(wire::Sealed { envelope: vec![0; SEALED_BYTES_MAX], ..Default::default() });
         let name = "x".repeat(ATTACHMENT_NAME_BYTES_MAX);
         let file = wire::Attachment {
             name: name.clone(),

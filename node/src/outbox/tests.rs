@@ -12,7 +12,7 @@ fn new(role: &str, text: &str) -> New {
         key: IdempotencyKey { client: "mail-0".parse().expect("an id"), counter: 1 },
         may_have_reached: false,
         queued_ms: 0,
-        what: What::Send(request),
+        what: What::Send(Box::new(request)),
     }
 }
 

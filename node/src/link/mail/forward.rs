@@ -74,7 +74,7 @@ impl Link {
             request.message_id = keys::begun_by(&key).to_string();
         }
         let message = thread_of(&request);
-        match self.forward(role, key, What::Send(request)).await? {
+        match self.forward(role, key, What::Send(Box::new(request))).await? {
             Done::Sent(response) => Ok(Sent::Stored(response)),
             Done::Queued(number) => Ok(Sent::Queued { message, number }),
             Done::Moved(_) => Err(another()),
@@ -225,8 +225,8 @@ impl Link {
     async fn sealed(&self, what: What) -> Result<What, Refusal> {
         match what {
             What::Send(request) => {
-                let sealed = self.sealer().seal(self, request, Fresh::IfPrivate).await;
-                sealed.map(What::Send)
+                let sealed = self.sealer().seal(self, *request, Fresh::IfPrivate).await;
+                sealed.map(|request| What::Send(Box::new(request)))
             }
             What::Move(request) => Ok(What::Move(request)),
         }
@@ -236,9 +236,9 @@ impl Link {
     async fn sealed_again(&self, what: &What, given_up: GivenUp) -> Result<What, GivenUp> {
         let What::Send(request) = what else { return Err(given_up) };
         let GivenUp { refusal, is_away: was_away } = given_up;
-        let again = self.sealer().seal_again(self, request.clone(), refusal).await;
+        let again = self.sealer().seal_again(self, (**request).clone(), refusal).await;
         again
-            .map(What::Send)
+            .map(|request| What::Send(Box::new(request)))
             .map_err(|refusal| GivenUp { is_away: was_away || is_away(&refusal), refusal })
     }
 
@@ -246,7 +246,7 @@ impl Link {
         let key = Some(command_keys::wire(key));
         match what {
             What::Send(request) => {
-                let request = wire::SendRequest { key, ..request.clone() };
+                let request = wire::SendRequest { key, ..(**request).clone() };
                 let call = |channel, caller| {
                     let request = wire::SendRequest { caller: Some(caller), ..request.clone() };
                     async move { channel::mailbox(channel).send(request).await }
