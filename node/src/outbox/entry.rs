@@ -297,7 +297,8 @@ mod tests {
         request.text = "x".repeat(TEXT_BYTES_MAX);
         request.subject = "x".repeat(SUBJECT_BYTES_MAX);
         request.to = vec!["x".repeat(64); 32];
-        request.sealed = Some(wire::Sealed { envelope: vec![0; SEALED_BYTES_MAX], ..Default::default() });
+        request.sealed =
+            Some(wire::Sealed { envelope: vec![0; SEALED_BYTES_MAX], ..Default::default() });
         let name = "x".repeat(ATTACHMENT_NAME_BYTES_MAX);
         let file = wire::Attachment {
             name: name.clone(),
