@@ -46,6 +46,8 @@ pub struct File {
     mcp_advertise: Option<IgnoredAny>,
     mcp_tls_cert: Option<IgnoredAny>,
     mcp_tls_key: Option<IgnoredAny>,
+    mirror: Option<IgnoredAny>,
+    mirror_root: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.
@@ -128,7 +130,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         let text = "data = \"/d\"\nlease = \"2m\"\nroles = [\"A\"]\nshared = [\"A\"]\n\
-                    hooks = []\nsecure = true\nadvertise = \"h:1\"\ntls_cert = \"c\"\n\
+                    hooks = []\nmirror = true\nmirror_root = \"r\"\nsecure = true\nadvertise = \"h:1\"\ntls_cert = \"c\"\n\
                     tls_key = \"k\"\nclient_ca = \"a\"\n";
         fs::write(&path, text).unwrap();
         for file in [read(Some(&path), None), read(None, Some(folder.path()))] {

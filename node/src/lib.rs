@@ -10,6 +10,7 @@ pub mod identity;
 pub mod link;
 pub mod mail_directories;
 pub mod mcp;
+pub mod mirror;
 pub mod node;
 pub mod outbox;
 pub mod paths;

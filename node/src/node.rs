@@ -16,6 +16,7 @@ use crate::{
     hooks::{self, Hooks, spec::Hook},
     identity::{Identity, IdentityError},
     link::{self, HostedRole, Link, LinkState},
+    mirror::{self, Mirror},
     role::{
         Actions, Overview, actor::Surroundings, handle::Handle, presence::Presence,
         supervisor::Supervisor,
@@ -143,6 +144,16 @@ impl Node {
         let workspace = self.settings.workspace.clone();
         let writer = hooks::document::Writer { workspace, node: self.id().clone() };
         Hooks::start(hooks, &self.settings.data, hosted, writer, Arc::new(self.link.clone()))
+    }
+
+    /// Keeps mailboxes on disk; `roots` are the projects they belong to.
+    pub fn start_mirror(&self, roots: watch::Receiver<mirror::Roots>) -> Mirror {
+        Mirror::start(mirror::Settings {
+            data: self.settings.data.clone(),
+            workspace: self.settings.workspace.clone(),
+            roots,
+            source: Arc::new(self.link.clone()),
+        })
     }
 
     pub fn roles(&self) -> &[RoleSpec] {

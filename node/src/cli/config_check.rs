@@ -86,6 +86,11 @@ fn setting(config: &Config, key: Key) -> (Vec<String>, Source) {
         Key::Advertise => {
             one(config.advertise.value.clone().unwrap_or_default(), &config.advertise.source)
         }
+        Key::Mirror => {
+            let mirror = if config.mirror.value { "yes" } else { "no" };
+            one(mirror.to_owned(), &config.mirror.source)
+        }
+        Key::MirrorRoot => one(path(&config.mirror_root.value), &config.mirror_root.source),
         Key::TlsCert => one(path(&config.tls_cert.value), &config.tls_cert.source),
         Key::TlsKey => one(path(&config.tls_key.value), &config.tls_key.source),
         Key::LogFormat => {

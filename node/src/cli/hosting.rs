@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Failure, Output, guarding,
+    mirroring::Mirroring,
     text::{line, word},
 };
 use crate::{
@@ -34,6 +35,7 @@ const HOLDS: &str = "holds.json";
 pub(super) struct Hosting {
     node: Node,
     hooks: Hooks,
+    mirroring: Option<Mirroring>,
     file: NodeFile,
     /// As its listener has it.
     listening: String,
@@ -103,6 +105,7 @@ impl Hosting {
             .map_err(|why| Failure::local(format!("Tasks cannot be sealed: {why}.")))?;
         let directories = Directories::open(data)
             .map_err(|why| Failure::local(format!("Mailboxes have no directories: {why}.")))?;
+        let mirroring = Mirroring::start(config, &node, &directories)?;
         let toolsets = config.roles.value.iter();
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
         let settings = mcp::Settings {
@@ -114,6 +117,7 @@ impl Hosting {
             overview: Some(node.overview()),
             groups: config.groups.clone(),
             directories,
+            mirror: mirroring.as_ref().map(|it| it.mirror.clone()),
             task_key: Some(task_key),
             hooks: Some(hooks.clone()),
             guard: guarding.map(|it| it.guard),
@@ -124,7 +128,7 @@ impl Hosting {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
         let data = data_flag(config);
-        Ok(Self { node, hooks, file, listening, data, stop, mcp })
+        Ok(Self { node, hooks, mirroring, file, listening, data, stop, mcp })
     }
 
     /// Says where it listens. `broker` is the address of a broker in the same process.
@@ -216,7 +220,12 @@ impl Hosting {
                 tracing::warn!(%error, "the MCP side had failed");
             }
         };
-        tokio::join!(mcp, self.hooks.shutdown());
+        let mirroring = async {
+            if let Some(mirroring) = self.mirroring {
+                mirroring.shutdown().await;
+            }
+        };
+        tokio::join!(mcp, self.hooks.shutdown(), mirroring);
         self.node.shutdown(LAST_WORDS).await;
     }
 }

@@ -25,6 +25,8 @@ mod logs;
 mod loops;
 mod mail;
 pub mod mcp;
+mod mirror;
+mod mirroring;
 pub mod node;
 mod outbox;
 mod output;
@@ -107,6 +109,9 @@ pub enum Command {
     Export(export::Args),
     Status(status::Args),
     Outbox(outbox::Args),
+    /// See to the mailboxes that are kept as files
+    #[command(subcommand)]
+    Mirror(mirror::Command),
     TakeOver(take_over::Args),
     AgentToken(agent_token::Args),
     #[command(subcommand)]
@@ -197,6 +202,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         | Command::Token(_)
         | Command::Hooks(_)
         | Command::Config(_)
+        | Command::Mirror(_)
         | Command::Completions(_)
         | Command::Prompt(_) => {}
     }
@@ -250,6 +256,7 @@ async fn dispatch(
         Command::Export(args) => export::run(args, config, output).await,
         Command::Status(_) => status::run(config, output).await,
         Command::Outbox(args) => outbox::run(args, config, output).await,
+        Command::Mirror(command) => mirror::run(command, config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::Hooks(command) => hooks::run(command, config, output),

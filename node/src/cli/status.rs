@@ -16,7 +16,7 @@ use super::{
     Failure, Output, Target,
     access::Access,
     broker::Broker,
-    json as as_json,
+    json as as_json, mirror,
     outbox::Waiting,
     reach, show,
     text::{line, time},
@@ -50,6 +50,8 @@ struct Seen {
     /// Of the node here.
     hooks: Vec<Report>,
     outbox: Waiting,
+    /// On disk, of the node here.
+    mailboxes: Vec<crate::mirror::Report>,
 }
 
 pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
@@ -148,20 +150,13 @@ async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
         broker.ask(async |c| TurnLoopClient::new(c).list_loops(request.clone()).await).await?;
     let roles = roles.roles;
     let hooks = hooks(config).await;
+    let mailboxes = mirror::mailboxes(config).await.unwrap_or_default();
     // If it could not be read now, it is by whoever counts.
     drop(reading.await);
     let tokens = roles.iter().map(|of| mcp::tokens(&toolsets(of, config))).collect();
     let outbox = Waiting::count(&config.data.value);
-    Ok(Seen {
-        health,
-        access,
-        nodes: nodes.nodes,
-        roles,
-        loops: loops.loops,
-        tokens,
-        hooks,
-        outbox,
-    })
+    let (nodes, loops) = (nodes.nodes, loops.loops);
+    Ok(Seen { health, access, nodes, roles, loops, tokens, hooks, outbox, mailboxes })
 }
 
 /// The toolsets of a role. Whether one is shown in full, its node's configuration says.
@@ -201,6 +196,7 @@ fn value(broker: &Broker, seen: &Seen) -> Value {
         "loops": seen.loops.iter().map(as_json::of_loop).collect::<Vec<_>>(),
         "hooks": seen.hooks,
         "outbox": seen.outbox.value(),
+        "mirror": seen.mailboxes,
     })
 }
 
@@ -263,6 +259,10 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
         write(format_args!("{}", hook_lines(hook)));
     }
     out += &seen.outbox.lines();
+    if !seen.mailboxes.is_empty() {
+        out += &format!("\n{}\n", "mailboxes kept as files by the node here".bold());
+    }
+    out += &seen.mailboxes.iter().map(|of| mirror::of_mailbox(of, false)).collect::<String>();
     out
 }
 

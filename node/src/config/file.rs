@@ -99,6 +99,9 @@ pub(super) fn parse(
 pub(super) type Wrong = (Option<usize>, String);
 
 fn texts(key: Key, item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+    if let Some(is_on) = item.get_ref().as_bool().filter(|_| key.is_switch()) {
+        return Ok(vec![if is_on { "yes" } else { "no" }.to_owned()]);
+    }
     if !key.is_list() {
         return Ok(vec![text(item)?.to_owned()]);
     }

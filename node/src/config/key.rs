@@ -17,10 +17,12 @@ pub enum Key {
     Advertise,
     TlsCert,
     TlsKey,
+    Mirror,
+    MirrorRoot,
 }
 
 impl Key {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Data,
         Self::Workspace,
         Self::Listen,
@@ -35,6 +37,8 @@ impl Key {
         Self::Advertise,
         Self::TlsCert,
         Self::TlsKey,
+        Self::Mirror,
+        Self::MirrorRoot,
     ];
 
     /// In `tasuki.toml`.
@@ -59,6 +63,11 @@ impl Key {
     /// Whether it takes several texts.
     pub const fn is_list(self) -> bool {
         matches!(self, Self::Roles | Self::Shared)
+    }
+
+    /// Whether it takes yes or no; in the file true and false are the same.
+    pub const fn is_switch(self) -> bool {
+        matches!(self, Self::Secure | Self::Mirror)
     }
 
     /// The texts in one line, as a variable has them: a list is separated by spaces, because
@@ -136,6 +145,18 @@ impl Key {
                 "certificate of an authority in PEM; none: one that is made here",
             ),
             Self::TlsKey => ("mcp_tls_key", "TASUKI_MCP_TLS_KEY", "", "its private key in PEM"),
+            Self::Mirror => (
+                "mirror",
+                "TASUKI_MIRROR",
+                "no",
+                "yes: keep the mailboxes of the node's roles as files in docs/mailbox of a project",
+            ),
+            Self::MirrorRoot => (
+                "mirror_root",
+                "TASUKI_MIRROR_ROOT",
+                "",
+                "that project; none: those of the agents in `.filebox`, else the directory of the node",
+            ),
         }
     }
 }

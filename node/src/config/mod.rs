@@ -137,6 +137,9 @@ pub struct Config {
     /// Hooks that are there and do not count, and why. Whoever would have to call them does not
     /// start; to anybody else it is nothing.
     pub distrust: Option<Problem>,
+    pub mirror: Sourced<bool>,
+    /// `None`: what `.filebox` says, else the directory the node runs in.
+    pub mirror_root: Sourced<Option<PathBuf>>,
 }
 
 /// What surrounds the program. Tests make their own.
@@ -291,6 +294,8 @@ impl Config {
             groups: named,
             log_format: pick.value(Key::LogFormat, value::log_format),
             secure: pick.value(Key::Secure, value::yes_or_no),
+            mirror: pick.value(Key::Mirror, value::yes_or_no),
+            mirror_root: pick.value(Key::MirrorRoot, value::file),
             advertise: pick.value(Key::Advertise, value::host),
             tls_cert,
             tls_key,

@@ -14,6 +14,7 @@
 //!   `receipts`: how far a turn got.
 //! - `seen`: what loops looked like, for when nobody can be asked.
 //! - `feed`: what changed, for whoever follows. `follow`: the same for hooks, with the words.
+//! - `mirror`: what mailboxes on disk are kept with.
 
 pub mod keys;
 pub mod retry;
@@ -24,6 +25,7 @@ mod feed;
 mod follow;
 mod line;
 mod mail;
+mod mirror;
 mod moves;
 mod papers;
 mod receipts;

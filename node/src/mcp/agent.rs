@@ -117,6 +117,12 @@ impl Served for Agents {
             calls: self.host.calls_in_flight(),
             waits: roles.map(|(role, actions)| (role.clone(), actions.open_waits())).collect(),
             hooks: self.host.hooks.as_ref().map(Hooks::report).unwrap_or_default(),
+            mirror: self
+                .host
+                .mirror
+                .as_ref()
+                .map(crate::mirror::Mirror::report)
+                .unwrap_or_default(),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::{
     config::{self, ToolsetChoice},
     hooks::Hooks,
     mail_directories::Directories,
+    mirror::Mirror,
     role::{Actions, Overview, Refusal},
 };
 
@@ -30,6 +31,8 @@ pub(super) struct Host {
     pub groups: BTreeMap<String, Vec<RoleId>>,
     /// Where the mailboxes of roles belong on disk.
     pub directories: Directories,
+    /// `None`: no mailbox is kept on disk.
+    pub mirror: Option<Mirror>,
     /// Which agent plays each.
     pub instances: Arc<Instances>,
     /// What held calls teach of clients' patience.
@@ -69,6 +72,7 @@ impl Host {
             overview,
             groups,
             directories,
+            mirror,
             task_key,
             resume_within,
             clock,
@@ -83,6 +87,7 @@ impl Host {
             groups,
             directories,
             hooks,
+            mirror,
             resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     hooks::Report,
     link::Phase,
+    mirror,
     outbox::Counts,
     role::{Glance, Seen},
 };
@@ -57,6 +58,9 @@ pub(super) struct Status {
     bridges: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     hooks: Vec<Report>,
+    /// The mailboxes on disk.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mirror: Vec<mirror::Report>,
 }
 
 #[derive(Debug, Serialize)]
@@ -121,7 +125,7 @@ pub(super) async fn show<S: Served>(
     if let Err(refusal) = only_its_user(by.as_deref()) {
         return *refusal;
     }
-    let UnderWay { glance, calls, waits, hooks } = server.served_to_all().under_way();
+    let UnderWay { glance, calls, waits, hooks, mirror } = server.served_to_all().under_way();
     let roles = waits.into_iter().map(|(role, waits)| Role { role: role.to_string(), waits });
     Json(Status {
         name: "tasuki",
@@ -135,6 +139,7 @@ pub(super) async fn show<S: Served>(
         streams: server.sse.count(),
         bridges: server.stdio.count(),
         hooks,
+        mirror,
     })
     .into_response()
 }

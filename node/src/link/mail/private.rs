@@ -20,7 +20,7 @@ impl Link {
         it
     }
 
-    pub(super) async fn opened_thread(
+    pub(in crate::link) async fn opened_thread(
         &self,
         mut it: wire::ReadThreadResponse,
     ) -> wire::ReadThreadResponse {

@@ -11,7 +11,7 @@ use tasuki_proto::id::RoleId;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    hooks,
+    hooks, mirror,
     role::{Connected, Glance, player::Ended},
 };
 
@@ -43,6 +43,8 @@ pub struct UnderWay {
     pub waits: Vec<(RoleId, usize)>,
     /// How each hook of the node does.
     pub hooks: Vec<hooks::Report>,
+    /// The mailboxes on disk.
+    pub mirror: Vec<mirror::Report>,
 }
 
 /// Makes the handlers of one address. It is asked for each request, so it should be quick.

@@ -53,6 +53,7 @@ use crate::{
     config::ToolsetChoice,
     hooks::Hooks,
     mail_directories::Directories,
+    mirror::Mirror,
     role::{Actions, Overview},
 };
 
@@ -94,6 +95,8 @@ pub struct Settings {
     pub groups: BTreeMap<String, Vec<RoleId>>,
     /// Where mailboxes belong on disk.
     pub directories: Directories,
+    /// The mailboxes on disk; `None`: there are none.
+    pub mirror: Option<Mirror>,
     /// What seals the ids of tasks; `None`: they end with this server.
     pub task_key: Option<TaskKey>,
     /// How long a session's wait goes on after its stream broke, for its client to come back.
@@ -118,6 +121,7 @@ impl Default for Settings {
             overview: None,
             groups: BTreeMap::new(),
             directories: Directories::default(),
+            mirror: None,
             task_key: None,
             resume_within: Duration::from_millis(RESUME_MS_MAX),
             clock: Clock::default(),

@@ -1,0 +1,150 @@
+//! Tells keepers which threads changed, as the broker tells of it.
+//!
+//! **P6** A change is told of, or its keeper lists all: a feed that could not go on where it was
+//! has every keeper list its boxes.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::StreamExt as _;
+use tasuki_proto::{
+    id::RoleId,
+    wire::{self, event::Kind},
+};
+use tokio::time;
+
+use super::{
+    source::{Ended, Items, Source},
+    todo::Todo,
+};
+use crate::link::retry::{Backoff, chance};
+
+/// For the record that was told last to be told again, in milliseconds.
+const KNOWN_MS_MAX: u64 = 3_000;
+
+/// What each role's keeper is told with.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told(Arc<Mutex<BTreeMap<RoleId, Arc<Todo>>>>);
+
+impl Told {
+    pub(super) fn get(&self) -> MutexGuard<'_, BTreeMap<RoleId, Arc<Todo>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn all_mail(&self) {
+        self.get().values().for_each(|todo| todo.all_mail());
+    }
+
+    fn take(&self, item: &wire::FeedItem) {
+        for event in &item.events {
+            match &event.kind {
+                // Whoever has a copy reads all of the thread, addressed or not.
+                Some(Kind::MailSent(it)) => {
+                    let own = it.receivers.iter().chain([&it.sender]);
+                    self.thread(&it.message_id, own, true);
+                }
+                Some(Kind::MailImported(it)) => {
+                    self.thread(&it.message_id, it.participants.iter(), true);
+                }
+                Some(Kind::MailMoved(it)) => self.thread(&it.message_id, [&it.role], false),
+                Some(Kind::MailLapsed(it)) => {
+                    self.thread(&it.message_id, it.roles.iter(), false);
+                }
+                Some(
+                    Kind::MailMarked(_)
+                    | Kind::MailDied(_)
+                    | Kind::MailboxOpened(_)
+                    | Kind::MailboxClosed(_)
+                    | Kind::NodeRegistered(_)
+                    | Kind::LoopOpened(_)
+                    | Kind::ParticipantsSet(_)
+                    | Kind::HandedOver(_)
+                    | Kind::TurnReclaimed(_)
+                    | Kind::RoundStarted(_)
+                    | Kind::TurnMarked(_)
+                    | Kind::TurnLapsed(_)
+                    | Kind::LeaseRenewed(_),
+                ) => {}
+                // What was sealed may be read now; or of a newer broker.
+                Some(Kind::RosterSet(_) | Kind::KeyPublished(_)) | None => self.all_mail(),
+            }
+        }
+    }
+
+    /// `with_others`: roles that have a copy and are not named are concerned too.
+    fn thread<'a>(&self, id: &str, roles: impl IntoIterator<Item = &'a String>, with_others: bool) {
+        let Ok(id) = id.parse() else { return };
+        let keepers = self.get();
+        for role in roles {
+            let role: Option<RoleId> = role.parse().ok();
+            if let Some(todo) = role.and_then(|role| keepers.get(&role)) {
+                todo.thread(id, true);
+            }
+        }
+        if with_others {
+            keepers.values().for_each(|todo| todo.thread(id, false));
+        }
+    }
+}
+
+/// Runs until it is dropped.
+pub(super) async fn run(source: Arc<dyn Source>, told: Told) {
+    let mut backoff = Backoff::default();
+    // Sequence and time of the record that was told last.
+    let mut last: Option<(u64, u64)> = None;
+    loop {
+        source.ready().await;
+        let before = last;
+        match listen(&*source, &told, &mut last).await {
+            Ended::Broken(why) => tracing::debug!(why, "the mirror's feed is to be opened again"),
+            Ended::Lost(why) => {
+                tracing::debug!(why, "the mirror's feed begins anew");
+                last = None;
+            }
+        }
+        if last != before {
+            backoff.reset();
+        }
+        time::sleep(backoff.pause(chance())).await;
+    }
+}
+
+async fn listen(source: &dyn Source, told: &Told, last: &mut Option<(u64, u64)>) -> Ended {
+    let from = last.map_or(0, |(sequence, _)| sequence);
+    let mut items = match source.follow(from).await {
+        Ok(items) => items,
+        Err(ended) => return ended,
+    };
+    match last {
+        Some(last) => {
+            if let Err(ended) = known(&mut items, *last).await {
+                return ended;
+            }
+        }
+        // What came before is not told.
+        None => told.all_mail(),
+    }
+    loop {
+        match items.next().await {
+            Some(Ok(item)) => {
+                *last = Some((item.sequence, item.at_ms));
+                told.take(&item);
+            }
+            Some(Err(ended)) => return ended,
+            None => return Ended::Broken("the broker ended it".to_owned()),
+        }
+    }
+}
+
+/// That it is the same journal is seen by having its last record told once more.
+async fn known(items: &mut Items, last: (u64, u64)) -> Result<(), Ended> {
+    match time::timeout(Duration::from_millis(KNOWN_MS_MAX), items.next()).await {
+        Ok(Some(Ok(item))) if (item.sequence, item.at_ms) == last => Ok(()),
+        Ok(Some(Err(ended))) => Err(ended),
+        Ok(None) => Err(Ended::Broken("the broker ended it".to_owned())),
+        Ok(Some(Ok(_))) | Err(_) => Err(Ended::Lost("the journal is another one".to_owned())),
+    }
+}

@@ -1,0 +1,318 @@
+//! What was written where, so that what a person changed is known from what the node wrote.
+//!
+//! `DATA/mirror/WORKSPACE/ROLE.index`: a line of JSON for each change, appended after it, written
+//! anew when most lines are of the past. It is a help, not a truth: what it lacks is found by
+//! looking at the files and asking the broker, so a lost one costs reading, and nothing else.
+//! Lines that cannot be read, as the last one after a crash, are passed over.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use tasuki_proto::{
+    id::{RoleId, WorkspaceId},
+    mail::{BoxKind, MessageId},
+};
+
+use super::{
+    disk::{Hash, Stamp},
+    name::fold,
+};
+
+/// In the node's data directory.
+const FOLDER: &str = "mirror";
+
+/// Lines of the past until the file is written anew.
+const PAST_MAX: usize = 1_024;
+
+/// An index, in bytes; a larger one is not ours. A line has some 250.
+const BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// A thread's file as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) kind: BoxKind,
+    pub(super) name: String,
+    pub(super) entries: u32,
+    pub(super) hash: Hash,
+    /// As it was then; another one: somebody wrote to it.
+    pub(super) stamp: Stamp,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Folder(PathBuf),
+    /// The mailbox was here as a whole.
+    Synced(bool),
+    /// A file that was in the outbox before the mirror.
+    Before(String, Stamp),
+    Wrote {
+        id: String,
+        r#box: String,
+        name: String,
+        entries: u32,
+        hash: String,
+        stamp: Stamp,
+    },
+    Gone(String),
+}
+
+/// One role's.
+#[derive(Debug)]
+pub(super) struct Index {
+    path: PathBuf,
+    file: Option<fs::File>,
+    lines: usize,
+    /// Where the files are.
+    pub(super) folder: Option<PathBuf>,
+    threads: BTreeMap<MessageId, Known>,
+    by_name: BTreeMap<String, MessageId>,
+    before: BTreeMap<String, Stamp>,
+    /// Whether the mailbox was ever here as a whole.
+    pub(super) is_synced: bool,
+}
+
+/// Where a role's index is kept.
+pub(super) fn path(data: &Path, workspace: &WorkspaceId, role: &RoleId) -> PathBuf {
+    data.join(FOLDER).join(workspace.as_str()).join(format!("{role}.index"))
+}
+
+impl Index {
+    /// Of what an earlier life of the node kept, as much as can be read.
+    pub(super) fn open(path: PathBuf) -> Self {
+        let mut index = Self {
+            path,
+            file: None,
+            lines: 0,
+            folder: None,
+            threads: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            before: BTreeMap::new(),
+            is_synced: false,
+        };
+        let is_ours = fs::metadata(&index.path).is_ok_and(|it| it.len() <= BYTES_MAX);
+        let content = if is_ours { fs::read(&index.path) } else { Ok(Vec::new()) };
+        for line in content.unwrap_or_default().split(|byte| *byte == b'\n') {
+            if let Ok(line) = serde_json::from_slice(line) {
+                index.take(line);
+            }
+        }
+        index
+    }
+
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Folder(folder) => self.folder = Some(folder),
+            Line::Synced(is_synced) => self.is_synced = is_synced,
+            Line::Before(name, stamp) => {
+                self.before.insert(name, stamp);
+            }
+            Line::Gone(id) => {
+                if let Ok(id) = id.parse() {
+                    self.remove(id);
+                }
+            }
+            Line::Wrote { id, r#box, name, entries, hash, stamp } => {
+                let known = (id.parse(), r#box.parse(), Hash::parse(&hash));
+                if let (Ok(id), Ok(kind), Some(hash)) = known {
+                    self.insert(id, Known { kind, name, entries, hash, stamp });
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, id: MessageId, known: Known) {
+        self.remove(id);
+        self.by_name.insert(fold(&known.name), id);
+        self.threads.insert(id, known);
+    }
+
+    fn remove(&mut self, id: MessageId) {
+        if let Some(known) = self.threads.remove(&id) {
+            self.by_name.remove(&fold(&known.name));
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    pub(super) fn get(&self, id: MessageId) -> Option<&Known> {
+        self.threads.get(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (MessageId, &Known)> {
+        self.threads.iter().map(|(id, known)| (*id, known))
+    }
+
+    /// The thread whose file has this name, in whatever case.
+    pub(super) fn named(&self, name: &str) -> Option<MessageId> {
+        self.by_name.get(&fold(name)).copied()
+    }
+
+    /// The names that other threads have, of those that could be in this one's way.
+    pub(super) fn taken(&self, id: MessageId, name: &str) -> BTreeSet<String> {
+        let name = fold(name);
+        let is_other = self.by_name.get(&name).is_some_and(|other| *other != id);
+        if is_other { BTreeSet::from([name]) } else { BTreeSet::new() }
+    }
+
+    /// Keeps a name for a thread whose file is about to be written.
+    pub(super) fn reserve(&mut self, id: MessageId, name: &str) {
+        self.by_name.entry(fold(name)).or_insert(id);
+    }
+
+    /// Whether this file was in the outbox before the mirror, and is as it was.
+    pub(super) fn was_before(&self, name: &str, stamp: Stamp) -> bool {
+        self.before.get(name) == Some(&stamp)
+    }
+
+    pub(super) fn count_before(&self) -> usize {
+        self.before.len()
+    }
+
+    /// Keeps the files of this folder from now on, and nothing of another one.
+    pub(super) fn begin(&mut self, folder: PathBuf, keeps: bool) -> io::Result<()> {
+        if !keeps {
+            (self.is_synced, self.threads, self.by_name, self.before) = Default::default();
+        }
+        self.folder = Some(folder);
+        self.write_anew()
+    }
+
+    pub(super) fn wrote(&mut self, id: MessageId, known: Known) -> io::Result<()> {
+        if self.threads.get(&id) == Some(&known) {
+            return Ok(());
+        }
+        let line = line_of(id, &known);
+        self.insert(id, known);
+        self.append(&line)
+    }
+
+    pub(super) fn gone(&mut self, id: MessageId) -> io::Result<()> {
+        if self.threads.contains_key(&id) {
+            self.remove(id);
+            return self.append(&Line::Gone(id.to_string()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_before(&mut self, name: &str, stamp: Stamp) -> io::Result<()> {
+        self.before.insert(name.to_owned(), stamp);
+        self.append(&Line::Before(name.to_owned(), stamp))
+    }
+
+    pub(super) fn synced(&mut self) -> io::Result<()> {
+        if self.is_synced {
+            return Ok(());
+        }
+        self.is_synced = true;
+        self.append(&Line::Synced(true))
+    }
+
+    fn append(&mut self, line: &Line) -> io::Result<()> {
+        let live = self.threads.len() + self.before.len();
+        if self.file.is_none() || 2 * live + PAST_MAX < self.lines {
+            return self.write_anew();
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let mut bytes = serde_json::to_vec(line)?;
+        bytes.push(b'\n');
+        self.lines += 1;
+        file.write_all(&bytes)
+    }
+
+    fn write_anew(&mut self) -> io::Result<()> {
+        // If it fails, the next change tries again.
+        self.file = None;
+        let folder = self.folder.iter().cloned().map(Line::Folder);
+        let before = self.before.iter().map(|(name, stamp)| Line::Before(name.clone(), *stamp));
+        let threads = self.threads.iter().map(|(id, known)| line_of(*id, known));
+        let mut bytes = Vec::new();
+        self.lines = 0;
+        for line in folder.chain([Line::Synced(self.is_synced)]).chain(before).chain(threads) {
+            serde_json::to_writer(&mut bytes, &line)?;
+            bytes.push(b'\n');
+            self.lines += 1;
+        }
+        tasuki_broker::files::replace(&self.path, &bytes)?;
+        self.file = Some(fs::OpenOptions::new().append(true).open(&self.path)?);
+        Ok(())
+    }
+}
+
+fn line_of(id: MessageId, known: &Known) -> Line {
+    Line::Wrote {
+        id: id.to_string(),
+        r#box: known.kind.to_string(),
+        name: known.name.clone(),
+        entries: known.entries,
+        hash: known.hash.text(),
+        stamp: known.stamp,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAMP: Stamp = Stamp { mtime_ns: 7, size: 3, inode: 9 };
+
+    fn known(kind: BoxKind, name: &str) -> Known {
+        Known { kind, name: name.into(), entries: 2, hash: Hash::of(b"x"), stamp: STAMP }
+    }
+
+    #[test]
+    fn what_was_written_is_known_after_a_restart() {
+        let data = tempfile::tempdir().unwrap();
+        let file = path(data.path(), &"w".parse().unwrap(), &"qa".parse().unwrap());
+        let id = |bits| MessageId::from_bits(bits);
+        let mut index = Index::open(file.clone());
+        assert!(!index.is_synced && index.folder.is_none());
+        index.begin("/p".into(), true).unwrap();
+        index.wrote(id(1), known(BoxKind::Inbox, "A.md")).unwrap();
+        index.wrote(id(2), known(BoxKind::Inbox, "b.md")).unwrap();
+        index.wrote(id(1), known(BoxKind::Done, "A.md")).unwrap();
+        index.note_before("old.md", STAMP).unwrap();
+        index.gone(id(2)).unwrap();
+        index.synced().unwrap();
+        let again = Index::open(file.clone());
+        assert!(again.is_synced && again.folder == Some("/p".into()));
+        assert_eq!(again.get(id(1)), Some(&known(BoxKind::Done, "A.md")));
+        assert_eq!((again.len(), again.named("a.MD"), again.named("b.md")), (1, Some(id(1)), None));
+        assert!(again.was_before("old.md", STAMP));
+        assert!(!again.was_before("old.md", Stamp { size: 4, ..STAMP }));
+        assert_eq!(again.taken(id(2), "a.md").len(), 1);
+        assert_eq!(again.taken(id(1), "a.md").len(), 0);
+        // As a crash in the middle of a line leaves it.
+        let mut bytes = fs::read(&file).unwrap();
+        bytes.truncate(bytes.len() - 5);
+        fs::write(&file, bytes).unwrap();
+        let again = Index::open(file.clone());
+        assert!(!again.is_synced && again.len() == 1);
+        let mut again = Index::open(file.clone());
+        again.begin("/q".into(), false).unwrap();
+        let none = Index::open(file);
+        assert!(none.len() == 0 && none.folder == Some("/q".into()) && none.count_before() == 0);
+    }
+
+    #[test]
+    fn lines_of_the_past_do_not_pile_up() {
+        let data = tempfile::tempdir().unwrap();
+        let file = data.path().join("x.index");
+        let mut index = Index::open(file.clone());
+        index.begin("/p".into(), true).unwrap();
+        for entries in 0..5_000 {
+            let known = Known { entries, ..known(BoxKind::Inbox, "a.md") };
+            index.wrote(MessageId::from_bits(1), known).unwrap();
+        }
+        let lines = fs::read(&file).unwrap().iter().filter(|byte| **byte == b'\n').count();
+        assert!(lines <= PAST_MAX + 8, "{lines}");
+        assert_eq!(Index::open(file).get(MessageId::from_bits(1)).unwrap().entries, 4_999);
+    }
+}

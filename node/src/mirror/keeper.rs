@@ -1,0 +1,355 @@
+//! Keeps the files of one role: the only one who changes them.
+//!
+//! It takes what it was told of and looks: the broker says how a thread is, the index how its file
+//! was left, the disk how it is. What cannot be done yet stays to be done. Mail waits for none of
+//! this.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::StreamExt as _;
+use notify::RecommendedWatcher;
+use tasuki_proto::mail::{BoxKind, MessageId};
+use tokio::time::{self, Instant};
+
+use super::{
+    disk::{Done, Stamp},
+    home::Boxes,
+    name,
+    scan::{self, Seen},
+    shared::{Shared, Trouble, note, on_disk, refresh},
+    todo::Pending,
+    watch,
+};
+use crate::{
+    clock,
+    link::retry::{Backoff, chance},
+};
+
+/// Threads read and written at once: a disk and a broker do several in the time of one.
+const AT_ONCE: usize = 8;
+
+/// Threads until the rest is looked at again.
+const BATCH: usize = 256;
+
+/// Between two looks at all files where the system tells of none, in milliseconds.
+const POLL_MS: u64 = 2_000;
+
+/// The same where it does: it may forget some.
+const WATCHED_MS: u64 = 30_000;
+
+/// Between attempts of what failed, in milliseconds.
+const RETRY_MS_MIN: u64 = 500;
+const RETRY_MS_MAX: u64 = 30_000;
+
+/// One role's keeper.
+pub(super) struct Keeper {
+    pub(super) shared: Arc<Shared>,
+    /// As they were last looked up, and whether the system tells of changes there.
+    boxes: Option<Arc<Boxes>>,
+    watcher: Option<RecommendedWatcher>,
+    /// When all files are looked at again.
+    look_again: Instant,
+    backoff: Backoff,
+    /// Files in the outbox, and since when they are as they are.
+    pub(super) settling: BTreeMap<String, (Stamp, Instant)>,
+    /// Letters that wait for the broker: their files now, and the names they had.
+    pub(super) queued: BTreeMap<String, String>,
+}
+
+impl Keeper {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            boxes: None,
+            watcher: None,
+            look_again: Instant::now(),
+            backoff: Backoff::between(RETRY_MS_MIN, RETRY_MS_MAX),
+            settling: BTreeMap::new(),
+            queued: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn boxes(&self) -> Option<Arc<Boxes>> {
+        self.boxes.clone()
+    }
+
+    /// Runs until the mirror stops.
+    pub(super) async fn run(mut self) {
+        let (stop, todo) = (self.shared.stop.clone(), self.shared.todo.clone());
+        while !stop.is_cancelled() {
+            let pause = match self.round().await {
+                Ok(next) => {
+                    self.backoff.reset();
+                    self.shared.standing().refused = None;
+                    self.fares(None);
+                    next.saturating_duration_since(Instant::now())
+                }
+                Err(Trouble::Stopped) => return,
+                Err(Trouble::TooLarge) => Duration::ZERO,
+                Err(Trouble::Disk(error)) => {
+                    self.boxes = None;
+                    self.fares(Some(error.to_string()));
+                    self.backoff.pause(chance())
+                }
+                Err(Trouble::Broker(why)) => {
+                    tracing::debug!(why, "the mirror waits for the broker");
+                    self.shared.standing().refused = Some(why);
+                    self.backoff.pause(chance())
+                }
+            };
+            let source = self.shared.source.clone();
+            let is_away = !source.is_ready();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = todo.told() => {}
+                () = source.ready(), if is_away => self.backoff.reset(),
+                () = time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// What stands in the way is said once.
+    fn fares(&self, problem: Option<String>) {
+        let mut standing = self.shared.standing();
+        if standing.problem == problem {
+            return;
+        }
+        let folder = self.shared.home.folder();
+        let (role, folder) = (&self.shared.role, folder.display());
+        match &problem {
+            Some(why) => {
+                tracing::error!(%role, %folder, why, "a mailbox on disk cannot be kept; retrying");
+            }
+            None => tracing::info!(%role, %folder, "a mailbox on disk is kept again"),
+        }
+        standing.problem = problem;
+    }
+
+    /// Does what there is to do; when there is more at the latest.
+    async fn round(&mut self) -> Result<Instant, Trouble> {
+        let boxes = self.open().await?;
+        if self.look_again <= Instant::now() {
+            self.shared.todo.all_files();
+        }
+        let mut pending = self.shared.todo.take();
+        let done = self.work(&boxes, &mut pending).await;
+        // Whatever was not ended is to be done again; it is no reason to keep letters.
+        self.shared.todo.put_back(pending);
+        let letters = match &done {
+            Ok(()) | Err(Trouble::Broker(_)) => self.send_letters(&boxes).await?,
+            Err(Trouble::Disk(_) | Trouble::TooLarge | Trouble::Stopped) => None,
+        };
+        done?;
+        Ok(letters.map_or(self.look_again, |it| it.min(self.look_again)))
+    }
+
+    async fn work(&mut self, boxes: &Arc<Boxes>, pending: &mut Pending) -> Result<(), Trouble> {
+        let shared = self.shared.clone();
+        let is_ready = shared.source.is_ready();
+        if is_ready && pending.is_all_mail {
+            self.list(pending).await?;
+            pending.is_all_mail = false;
+        }
+        let was_all = pending.is_all_files || !shared.index().is_synced;
+        if is_ready {
+            self.refresh(boxes, pending).await?;
+        }
+        self.look(boxes, pending).await?;
+        if is_ready {
+            self.refresh(boxes, pending).await?;
+            if pending.threads.is_empty() && !pending.is_all_mail {
+                self.begin_sending(was_all).await?;
+                shared.standing().synced_ms = clock::wall_ms();
+            }
+        }
+        shared.standing().waiting = pending.threads.len();
+        Ok(())
+    }
+
+    /// Looks the folders up, and makes them.
+    async fn open(&mut self) -> Result<Arc<Boxes>, Trouble> {
+        let is_first = self.boxes.is_none();
+        let opened = on_disk(&self.shared, move |shared| {
+            if is_first {
+                settle_in(shared)?;
+            }
+            shared.home.open()
+        });
+        let boxes = Arc::new(opened.await?);
+        if self.boxes.as_ref() == Some(&boxes) {
+            return Ok(boxes);
+        }
+        let told = watch::watch(&boxes, &self.shared.todo);
+        let is_watched = told.is_ok();
+        self.watcher = match told {
+            Ok(watcher) => Some(watcher),
+            Err(why) => {
+                let role = &self.shared.role;
+                tracing::warn!(%role, why, "the system does not tell of changed files; looking");
+                None
+            }
+        };
+        self.shared.standing().is_watched = is_watched;
+        self.boxes = Some(boxes.clone());
+        self.look_again = Instant::now();
+        Ok(boxes)
+    }
+
+    /// Finds the threads that are not as their files are.
+    async fn list(&self, pending: &mut Pending) -> Result<(), Trouble> {
+        let shared = &self.shared;
+        let mut listed = BTreeSet::new();
+        for kind in BoxKind::ALL {
+            let mut after = String::new();
+            loop {
+                let page = shared.ask(shared.source.list(&shared.role, kind, &after)).await??;
+                let index = shared.index();
+                for thread in &page.threads {
+                    let Ok(id) = thread.message_id.parse() else { continue };
+                    listed.insert(id);
+                    let is_so = index
+                        .get(id)
+                        .is_some_and(|known| (known.kind, known.entries) == (kind, thread.entries));
+                    if !is_so {
+                        pending.threads.insert(id, true);
+                    }
+                }
+                drop(index);
+                if page.next.is_empty() || page.next == after {
+                    break;
+                }
+                after = page.next;
+            }
+        }
+        // Moved meanwhile, or of another journal.
+        let index = shared.index();
+        let gone = index.iter().map(|(id, _)| id).filter(|id| !listed.contains(id));
+        pending.threads.extend(gone.map(|id| (id, true)));
+        Ok(())
+    }
+
+    /// Brings the files of threads to what the broker says; takes them out of `pending`.
+    async fn refresh(&self, boxes: &Arc<Boxes>, pending: &mut Pending) -> Result<(), Trouble> {
+        {
+            let index = self.shared.index();
+            pending.threads.retain(|id, is_certain| *is_certain || index.get(*id).is_some());
+        }
+        let all: Vec<MessageId> = pending.threads.keys().copied().collect();
+        let mut trouble = None;
+        for batch in all.chunks(BATCH) {
+            self.shared.standing().waiting = pending.threads.len();
+            let one = |id: MessageId| self.refreshed(boxes, id);
+            let batch = batch.iter().copied();
+            let mut done = futures::stream::iter(batch).map(one).buffer_unordered(AT_ONCE);
+            while let Some((id, result)) = done.next().await {
+                match result {
+                    Ok(()) => drop(pending.threads.remove(&id)),
+                    Err(why) => trouble = Some(why),
+                }
+            }
+            // A single thread's trouble is no other's.
+            let is_everybodys = matches!(trouble, Some(Trouble::Disk(_) | Trouble::Stopped));
+            if is_everybodys || !self.shared.source.is_ready() {
+                break;
+            }
+        }
+        trouble.map_or(Ok(()), Err)
+    }
+
+    async fn refreshed(
+        &self,
+        boxes: &Arc<Boxes>,
+        id: MessageId,
+    ) -> (MessageId, Result<(), Trouble>) {
+        (id, refresh(&self.shared, boxes, id).await)
+    }
+
+    /// Looks at the files, and notes what is to be done about them.
+    async fn look(&mut self, boxes: &Arc<Boxes>, pending: &mut Pending) -> Result<(), Trouble> {
+        let (is_all, names) = (pending.is_all_files, pending.names.clone());
+        if !is_all && names.is_empty() {
+            return Ok(());
+        }
+        let of = boxes.clone();
+        let seen = on_disk(&self.shared, move |shared| {
+            let index = shared.index();
+            match is_all {
+                true => scan::all(&index, &of, &shared.disk),
+                false => scan::named(&index, &of, &shared.disk, &names),
+            }
+        });
+        let Seen { touched, dropped, queued, aside, olds } = seen.await?;
+        (pending.is_all_files, pending.names) = Default::default();
+        pending.threads.extend(touched.into_iter().map(|id| (id, true)));
+        if is_all {
+            self.settling.retain(|name, _| dropped.contains_key(name));
+            self.queued = queued;
+            self.shared.standing().aside = aside;
+            let poll = if self.watcher.is_some() { WATCHED_MS } else { POLL_MS };
+            self.look_again = Instant::now() + Duration::from_millis(poll);
+        } else {
+            self.queued.extend(queued);
+            self.shared.standing().aside.extend(aside);
+        }
+        for (name, stamp) in dropped {
+            self.settle(name, stamp);
+        }
+        if self.shared.index().is_synced && !olds.is_empty() {
+            let of = boxes.clone();
+            let end = move |shared: &Shared| end_olds(shared, &of, &olds);
+            let aside = on_disk(&self.shared, end).await?;
+            self.shared.put_aside(aside);
+        }
+        Ok(())
+    }
+}
+
+/// Before the folders are first looked up: takes along what the role had elsewhere in the project.
+fn settle_in(shared: &Shared) -> io::Result<()> {
+    let folder = shared.home.folder();
+    let had = shared.index().folder.clone();
+    if had.as_ref() == Some(&folder) {
+        return Ok(());
+    }
+    let before = shared.home.before().filter(|before| had.as_ref() == Some(&before.folder()));
+    if let Some(before) = &before {
+        let left = shared.home.take_over(before, &shared.disk)?;
+        let (role, from, to) = (&shared.role, before.folder(), folder.clone());
+        let (from, to) = (from.display(), to.display());
+        tracing::warn!(%role, %from, %to, left, "a mailbox moved, for another role came into its project");
+    } else if let Some(had) = had {
+        let (role, from, to) = (&shared.role, had.display(), folder.display());
+        tracing::warn!(%role, %from, %to, "a mailbox is kept elsewhere; its old files stay");
+    }
+    note(shared.index().begin(folder, before.is_some()));
+    Ok(())
+}
+
+fn end_olds(
+    shared: &Shared,
+    boxes: &Boxes,
+    olds: &BTreeSet<(BoxKind, String)>,
+) -> io::Result<Vec<PathBuf>> {
+    let mut aside = Vec::new();
+    for (kind, own) in olds {
+        let folder = boxes.folder(*kind);
+        // A letter that was being taken away: sent once more, it is the same.
+        if *kind == BoxKind::Outbox
+            && shared.disk.rename(&folder.join(name::old(own)), &folder.join(own))? == Done::Yes
+        {
+            shared.todo.file(*kind, own.clone());
+            continue;
+        }
+        let done = shared.disk.end_old(boxes.folder(*kind), own, |_| false)?;
+        if let Done::Aside(name) = done {
+            aside.push(boxes.file(*kind, &name));
+        }
+    }
+    Ok(aside)
+}

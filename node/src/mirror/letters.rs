@@ -1,0 +1,278 @@
+//! Sends what somebody put into the outbox.
+//!
+//! A file waits until it stops changing. It is sent under a key that its name, its content and its
+//! time make, and taken away when it is sent: killed in between, the node sends it once more under
+//! the same key. While the broker is out of reach the letter is in the node's own outbox, and its
+//! file is called `NAME.queued`; it is asked for again under its key until it is through. What
+//! cannot be sent is called `NAME.rejected`, with the reason in `NAME.rejected.txt`.
+//!
+//! Whole documents that were in the outbox before the mirror are left alone: they are mail of long
+//! ago, and nobody wants all of it sent.
+
+use std::{io, sync::Arc, time::Duration};
+
+use tasuki_proto::{id::Timestamp, mail::BoxKind, reason::Reason};
+use tokio::time::Instant;
+
+use super::{
+    disk::{self, At, Done, Hash, Stamp},
+    dropped::{Dropped, reason},
+    home::Boxes,
+    keeper::Keeper,
+    name::{QUEUED, REJECTED},
+    shared::{Shared, Trouble, note, on_disk},
+};
+use crate::{
+    clock,
+    filebox::{Document, Entry},
+    role::{Refusal, mail::Sent},
+};
+
+/// For so long a file must not change, in milliseconds: whoever copies it writes more often.
+const SETTLED_MS: u64 = 700;
+
+/// Between two questions whether a queued letter is through, in milliseconds.
+const QUEUED_MS: u64 = 1_000;
+
+/// What became of one.
+enum Fate {
+    Sent,
+    Queued,
+    Rejected(String),
+    /// It is to be tried again.
+    Later(String),
+}
+
+impl Keeper {
+    /// Notes how a file in the outbox is now.
+    pub(super) fn settle(&mut self, name: String, stamp: Stamp) {
+        let now = Instant::now();
+        let since = self.settling.entry(name).or_insert((stamp, now));
+        if since.0 != stamp {
+            *since = (stamp, now);
+        }
+    }
+
+    /// When the mailbox was first here as a whole: whole documents in the outbox are not the
+    /// mirror's business.
+    pub(super) async fn begin_sending(&mut self, has_looked: bool) -> Result<(), Trouble> {
+        if self.shared.index().is_synced || !has_looked {
+            return Ok(());
+        }
+        let Some(boxes) = self.boxes() else { return Ok(()) };
+        self.settling.retain(|name, _| !is_mirrored(&self.shared, name));
+        for (name, (stamp, _)) in self.settling.clone() {
+            let path = boxes.file(BoxKind::Outbox, &name);
+            let at = on_disk(&self.shared, move |_| disk::read(&path)).await?;
+            let At::File(bytes, _) = at else { continue };
+            let read = Dropped::read(&self.shared.role, &name, &bytes, stamp, now());
+            if !read.is_ok_and(|it| it.is_draft) {
+                tracing::warn!(role = %self.shared.role, name, "was in the outbox before; not sent");
+                note(self.shared.index().note_before(&name, stamp));
+                self.settling.remove(&name);
+            }
+        }
+        note(self.shared.index().synced());
+        // What was passed over until all was known.
+        self.shared.todo.all_files();
+        Ok(())
+    }
+
+    /// Sends what is ready; when there is more at the latest.
+    pub(super) async fn send_letters(
+        &mut self,
+        boxes: &Arc<Boxes>,
+    ) -> Result<Option<Instant>, Trouble> {
+        let mut next: Option<Instant> = None;
+        let mut at_latest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
+        let now = Instant::now();
+        for (name, (stamp, since)) in self.settling.clone() {
+            let ready = since + Duration::from_millis(SETTLED_MS);
+            if now < ready {
+                at_latest(ready);
+                continue;
+            }
+            match self.send_file(boxes, &name, &name, Some(stamp)).await? {
+                Some(Fate::Later(why)) => {
+                    tracing::debug!(name, why, "a letter waits in the outbox");
+                    at_latest(now + Duration::from_millis(QUEUED_MS));
+                }
+                Some(Fate::Queued) => {
+                    let queued = format!("{name}.{QUEUED}");
+                    self.queued.insert(queued, name.clone());
+                    self.settling.remove(&name);
+                }
+                Some(Fate::Sent | Fate::Rejected(_)) | None => drop(self.settling.remove(&name)),
+            }
+        }
+        for (file, name) in self.queued.clone() {
+            if self.shared.source.is_ready() {
+                match self.send_file(boxes, &file, &name, None).await? {
+                    Some(Fate::Later(_) | Fate::Queued) => {}
+                    Some(Fate::Sent | Fate::Rejected(_)) | None => drop(self.queued.remove(&file)),
+                }
+            }
+        }
+        if !self.queued.is_empty() {
+            at_latest(now + Duration::from_millis(QUEUED_MS));
+        }
+        self.shared.standing().unsent = self.settling.len() + self.queued.len();
+        Ok(next)
+    }
+
+    /// `None`: there is nothing to send.
+    async fn send_file(
+        &mut self,
+        boxes: &Arc<Boxes>,
+        file: &str,
+        name: &str,
+        settled: Option<Stamp>,
+    ) -> Result<Option<Fate>, Trouble> {
+        let path = boxes.file(BoxKind::Outbox, file);
+        let read = on_disk(&self.shared, move |_| disk::read(&path)).await?;
+        let At::File(bytes, stamp) = read else { return Ok(None) };
+        if settled.is_some_and(|settled| settled != stamp) {
+            self.settle(name.to_owned(), stamp);
+            return Ok(Some(Fate::Later("it changes".to_owned())));
+        }
+        let (is_synced, was_before) = {
+            let index = self.shared.index();
+            (index.is_synced, index.was_before(name, stamp))
+        };
+        if was_before || is_mirrored(&self.shared, name) {
+            return Ok(None);
+        }
+        let hash = Hash::of(&bytes);
+        let read = Dropped::read(&self.shared.role, name, &bytes, stamp, now());
+        let is_draft = read.as_ref().is_ok_and(|it| it.is_draft);
+        if !is_draft && !is_synced {
+            return Ok(Some(Fate::Later("the mailbox is not here as a whole yet".to_owned())));
+        }
+        let (file, name) = (file.to_owned(), name.to_owned());
+        let fate = match read {
+            Ok(dropped) => self.send(&dropped).await?,
+            Err(why) => Fate::Rejected(why),
+        };
+        self.end(boxes, file, name, hash, fate).await.map(Some)
+    }
+
+    async fn send(&self, dropped: &Dropped) -> Result<Fate, Trouble> {
+        let shared = &self.shared;
+        let thread = match dropped.document.message_id {
+            None => None,
+            Some(id) => match shared.read(id).await {
+                Ok(found) => {
+                    found.map(|(thread, entries)| Document::of_stored(&thread, &entries).entries)
+                }
+                // What is known without the broker will do for a text that nobody sent before.
+                Err(Trouble::Broker(why)) if !dropped.is_draft => return Ok(Fate::Later(why)),
+                Err(Trouble::TooLarge) if !dropped.is_draft => {
+                    return Ok(Fate::Rejected(
+                        "Its thread is too large to be compared.".to_owned(),
+                    ));
+                }
+                Err(Trouble::Broker(_) | Trouble::TooLarge) => {
+                    shared.index().get(id).map(|_| Vec::<Entry>::new())
+                }
+                Err(trouble) => return Err(trouble),
+            },
+        };
+        let offset = clock::utc_offset_s();
+        let request = match dropped.letter(&shared.role, thread.as_deref(), offset) {
+            Ok(request) => request,
+            Err(why) => return Ok(Fate::Rejected(why)),
+        };
+        let id =
+            if request.in_reply_to.is_empty() { &request.message_id } else { &request.in_reply_to };
+        let id = id.parse().ok();
+        let sent = shared.source.send(&shared.role, request, dropped.key());
+        let is_own_id = dropped.document.message_id.is_none();
+        let fate = fate(shared.ask(sent).await?, is_own_id);
+        if let (Fate::Sent, Some(id)) = (&fate, id) {
+            // Whatever the feed says, or when.
+            shared.todo.thread(id, true);
+        }
+        Ok(fate)
+    }
+
+    /// Does with the file what became of the letter.
+    async fn end(
+        &self,
+        boxes: &Arc<Boxes>,
+        file: String,
+        name: String,
+        hash: Hash,
+        fate: Fate,
+    ) -> Result<Fate, Trouble> {
+        let shared = &self.shared;
+        let of = boxes.clone();
+        match &fate {
+            Fate::Sent => {
+                tracing::info!(role = %shared.role, name, "a letter from the outbox was sent");
+                let done = on_disk(shared, move |shared| {
+                    shared.disk.take_away(of.folder(BoxKind::Outbox), &file, hash)
+                });
+                if let Done::Aside(name) = done.await? {
+                    shared.put_aside([boxes.file(BoxKind::Outbox, &name)]);
+                }
+            }
+            Fate::Queued => {
+                on_disk(shared, move |shared| {
+                    let folder = of.folder(BoxKind::Outbox);
+                    let queued = folder.join(format!("{name}.{QUEUED}"));
+                    let from = folder.join(&file);
+                    if from == queued {
+                        return Ok(Done::Yes);
+                    }
+                    shared.disk.rename(&from, &queued)
+                })
+                .await?;
+            }
+            Fate::Rejected(why) => {
+                tracing::warn!(role = %shared.role, name, why, "a file in the outbox cannot be sent");
+                let why = why.clone();
+                let reject = move |shared: &Shared| reject(shared, &of, &file, &name, &why);
+                let aside = on_disk(shared, reject).await?;
+                shared.standing().aside.insert(boxes.file(BoxKind::Outbox, &aside));
+            }
+            Fate::Later(_) => {}
+        }
+        Ok(fate)
+    }
+}
+
+fn reject(shared: &Shared, boxes: &Boxes, file: &str, name: &str, why: &str) -> io::Result<String> {
+    let folder = boxes.folder(BoxKind::Outbox);
+    let why = reason(why);
+    shared.disk.put_aside_with(folder, file, name, REJECTED, why.as_bytes())
+}
+
+/// Whether a thread's file has this name in the outbox: the node wrote it, or is about to.
+fn is_mirrored(shared: &Shared, name: &str) -> bool {
+    let index = shared.index();
+    let known = index.named(name).and_then(|id| index.get(id));
+    known.is_some_and(|known| known.kind == BoxKind::Outbox && known.name == name)
+}
+
+/// What the answer means for the file. `is_own_id`: the id of the thread that it begins was made
+/// from it.
+fn fate(answer: Result<Sent, Refusal>, is_own_id: bool) -> Fate {
+    match answer {
+        Ok(Sent::Stored(_)) => Fate::Sent,
+        Ok(Sent::Queued { .. }) => Fate::Queued,
+        Err(Refusal { reason: Reason::MessageExists, .. }) if is_own_id => Fate::Sent,
+        Err(refusal) if refusal.reason.is_retryable() || is_passing(refusal.reason) => {
+            Fate::Later(refusal.message)
+        }
+        Err(refusal) => Fate::Rejected(format!("{} ({})", refusal.message, refusal.reason)),
+    }
+}
+
+/// Whether it is not about the letter.
+fn is_passing(reason: Reason) -> bool {
+    [Reason::Unauthenticated, Reason::RoleForbidden].contains(&reason)
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(clock::wall_ms())
+}

@@ -1,0 +1,209 @@
+//! Keeps the mailboxes of this node's roles as files of Markdown, for people.
+//!
+//! ```text
+//! broker's feed ──▶ follow ──▶ todo ──▶ keeper of one role ──▶ thread: plan, disk ──▶ docs/mailbox/
+//! files that somebody touched ──▶ watch ──┘   └── letters: what was dropped into the outbox ──▶ link
+//! ```
+//!
+//! The files are a projection: the broker has the mail, and whatever happens to a file, the mailbox
+//! is as it was. One file per thread and role, in the box where the role's copy is, as people's
+//! mailboxes have had them so far.
+//!
+//! - What a person wrote is never overwritten or removed (P1): an edited file is put aside as
+//!   `NAME.edited`, and told of.
+//! - A file that is put into an outbox is sent as that role's, once (P4).
+//! - What the node wrote is never taken for such a file: it knows its own by name, and a thread's
+//!   own entries are nothing new (P5).
+//!
+//! Parts: [`source`] is the seam to the broker. `home`: folders. `name`, `plan`, `dropped`: pure.
+//! `disk`: single changes. `index`: what was written where. `scan`: what is there. `shared`: what
+//! all work of one role has in common.
+
+mod disk;
+mod dropped;
+mod follow;
+mod home;
+mod index;
+mod keeper;
+mod letters;
+mod name;
+mod plan;
+mod report;
+mod roots;
+mod scan;
+mod shared;
+pub mod source;
+mod thread;
+mod todo;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tasuki_proto::id::{RoleId, WorkspaceId};
+use tokio::{sync::watch::Receiver, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    disk::Disk,
+    follow::Told,
+    home::{Home, homes},
+    keeper::Keeper,
+    shared::Shared,
+    source::Source,
+};
+pub use self::{report::Report, roots::roots};
+
+/// The root of the project that each role's mailbox belongs to.
+pub type Roots = BTreeMap<RoleId, PathBuf>;
+
+/// What a mirror is started with.
+#[derive(Debug)]
+pub struct Settings {
+    /// The node's data directory.
+    pub data: PathBuf,
+    pub workspace: WorkspaceId,
+    pub roots: Receiver<Roots>,
+    pub source: Arc<dyn Source>,
+}
+
+/// The mailboxes on disk of a running node. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Mirror(Arc<Inner>);
+
+struct Inner {
+    keepers: Mutex<BTreeMap<RoleId, Running>>,
+    stop: CancellationToken,
+    running: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A role's keeper at work.
+struct Running {
+    shared: Arc<Shared>,
+    work: JoinHandle<()>,
+}
+
+impl fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let roles: Vec<RoleId> = self.0.keepers().keys().cloned().collect();
+        f.debug_struct("Mirror").field("roles", &roles).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn keepers(&self) -> MutexGuard<'_, BTreeMap<RoleId, Running>> {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Mirror {
+    /// Begins in the background, and for as long as it takes.
+    pub fn start(settings: Settings) -> Self {
+        let stop = CancellationToken::new();
+        let (keepers, running) = Default::default();
+        let inner = Arc::new(Inner { keepers, stop, running });
+        let work = tokio::spawn(run(inner.clone(), settings));
+        *inner.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        Self(inner)
+    }
+
+    /// How each mailbox does.
+    pub fn report(&self) -> Vec<Report> {
+        let keepers = self.0.keepers();
+        let report = |(role, running): (&RoleId, &Running)| {
+            let shared = &running.shared;
+            let (files, before) = {
+                let index = shared.index();
+                (index.len(), index.count_before())
+            };
+            let folder = shared.home.folder();
+            Report::new(role.to_string(), folder, files, before, &shared.standing())
+        };
+        keepers.iter().map(report).collect()
+    }
+
+    /// Begins nothing new; what was begun with a file is ended.
+    pub async fn shutdown(&self) {
+        self.0.stop.cancel();
+        let work = self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(work) = work
+            && let Err(error) = work.await
+        {
+            tracing::warn!(%error, "the mirror had failed");
+        }
+    }
+}
+
+/// Has a keeper for each role, and another one when its home changes.
+async fn run(inner: Arc<Inner>, settings: Settings) {
+    let Settings { data, workspace, mut roots, source } = settings;
+    let told = Told::default();
+    let following = tokio::spawn({
+        let follow = follow::run(source.clone(), told.clone());
+        inner.stop.clone().run_until_cancelled_owned(follow)
+    });
+    loop {
+        let wanted = roots.borrow_and_update().clone();
+        let wanted = tokio::task::spawn_blocking(move || homes(&wanted)).await.unwrap_or_default();
+        let leaving: Vec<RoleId> = {
+            let keepers = inner.keepers();
+            let is_other =
+                |(role, it): &(&RoleId, &Running)| wanted.get(*role) != Some(&it.shared.home);
+            keepers.iter().filter(is_other).map(|(role, _)| role.clone()).collect()
+        };
+        end(&inner, &told, leaving).await;
+        for (role, home) in wanted {
+            if !inner.keepers().contains_key(&role) {
+                begin(&inner, &told, role, home, &data, &workspace, &source);
+            }
+        }
+        let is_over = tokio::select! {
+            () = inner.stop.cancelled() => true,
+            changed = roots.changed() => changed.is_err(),
+        };
+        if is_over {
+            break;
+        }
+    }
+    inner.stop.cancelled().await;
+    let all = inner.keepers().keys().cloned().collect();
+    end(&inner, &told, all).await;
+    drop(following.await);
+}
+
+fn begin(
+    inner: &Inner,
+    told: &Told,
+    role: RoleId,
+    home: Home,
+    data: &std::path::Path,
+    workspace: &WorkspaceId,
+    source: &Arc<dyn Source>,
+) {
+    let index = index::path(data, workspace, &role);
+    let stop = inner.stop.child_token();
+    let shared = Shared::new(role.clone(), home, index, source.clone(), stop, Disk::default());
+    let shared = Arc::new(shared);
+    told.get().insert(role.clone(), shared.todo.clone());
+    let work = tokio::spawn(Keeper::new(shared.clone()).run());
+    inner.keepers().insert(role, Running { shared, work });
+}
+
+async fn end(inner: &Inner, told: &Told, roles: Vec<RoleId>) {
+    for role in roles {
+        told.get().remove(&role);
+        let ended = inner.keepers().remove(&role);
+        let Some(Running { shared, work }) = ended else { continue };
+        shared.stop.cancel();
+        if let Err(error) = work.await {
+            tracing::warn!(%error, %role, "the keeper of a mailbox had failed");
+        }
+    }
+}

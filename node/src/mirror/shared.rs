@@ -1,0 +1,195 @@
+//! What a keeper has in common with work on single threads, and with whoever asks how it does.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tasuki_proto::{
+    id::RoleId,
+    mail::{BoxKind, MessageId},
+    reason::Reason,
+    wire,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    disk::Disk,
+    home::{Boxes, Home},
+    index::Index,
+    name,
+    report::Standing,
+    source::Source,
+    thread::{Job, Outcome, Want},
+    todo::Todo,
+};
+use crate::{filebox::Document, role::Refusal};
+
+/// One thread, in bytes; what is larger is not written as a file.
+const THREAD_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What stands in the way.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Disk(io::Error),
+    /// The broker did not say, or will not.
+    Broker(String),
+    /// The thread has more than [`THREAD_BYTES_MAX`].
+    TooLarge,
+    Stopped,
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Self {
+        Self::Broker(refusal.message)
+    }
+}
+
+/// What the keeper has in common with work on other threads, and with whoever asks how it does.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) role: RoleId,
+    pub(super) home: Home,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) todo: Arc<Todo>,
+    pub(super) disk: Disk,
+    pub(super) stop: CancellationToken,
+    pub(super) standing: Mutex<Standing>,
+    index: Mutex<Index>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        role: RoleId,
+        home: Home,
+        index: PathBuf,
+        source: Arc<dyn Source>,
+        stop: CancellationToken,
+        disk: Disk,
+    ) -> Self {
+        let todo = Arc::new(Todo::default());
+        todo.all_mail();
+        todo.all_files();
+        let (standing, index) = (Mutex::default(), Mutex::new(Index::open(index)));
+        Self { role, home, source, todo, disk, stop, standing, index }
+    }
+
+    pub(super) fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the broker, unless the mirror stops.
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<Result<T, Refusal>, Trouble> {
+        self.stop.run_until_cancelled(question).await.ok_or(Trouble::Stopped)
+    }
+
+    /// All of a thread; `None`: the role has no copy.
+    pub(super) async fn read(
+        &self,
+        id: MessageId,
+    ) -> Result<Option<(wire::MailThread, Vec<wire::MailEntry>)>, Trouble> {
+        let (mut entries, mut bytes, mut from) = (Vec::new(), 0, 1);
+        loop {
+            let page = match self.ask(self.source.read(&self.role, id, from)).await? {
+                Ok(page) => page,
+                Err(refusal) if refusal.reason == Reason::UnknownMessage => return Ok(None),
+                Err(refusal) => return Err(refusal.into()),
+            };
+            bytes += page.entries.iter().map(|it| it.text.len()).sum::<usize>();
+            if THREAD_BYTES_MAX < bytes {
+                return Err(Trouble::TooLarge);
+            }
+            entries.extend(page.entries);
+            match (page.thread, page.next) {
+                (Some(thread), 0) if !entries.is_empty() => return Ok(Some((thread, entries))),
+                (_, next) if from < next => from = next,
+                _ => return Err(Trouble::Broker(format!("the thread {id} came without words"))),
+            }
+        }
+    }
+
+    pub(super) fn put_aside(&self, aside: impl IntoIterator<Item = PathBuf>) {
+        for path in aside {
+            tracing::warn!(role = %self.role, path = %path.display(), "a file was put aside");
+            self.standing().aside.insert(path);
+        }
+    }
+}
+
+/// Does work on disk beside the rest.
+pub(super) async fn on_disk<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let shared = shared.clone();
+    let done = tokio::task::spawn_blocking(move || work(&shared)).await;
+    done.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Brings the file of one thread to what the broker says.
+pub(super) async fn refresh(
+    shared: &Arc<Shared>,
+    boxes: &Arc<Boxes>,
+    id: MessageId,
+) -> Result<(), Trouble> {
+    let want = match shared.read(id).await {
+        Err(Trouble::TooLarge) => {
+            let role = &shared.role;
+            tracing::warn!(%role, %id, "a thread is too large to be written as a file");
+            return Ok(());
+        }
+        Err(trouble) => return Err(trouble),
+        Ok(None) => None,
+        Ok(Some((thread, entries))) => {
+            let kind = BoxKind::of_wire(thread.r#box());
+            let kind = kind.ok_or_else(|| Trouble::Broker(format!("{id} is in no box")))?;
+            let mut index = shared.index();
+            let name = match index.get(id) {
+                Some(known) => known.name.clone(),
+                None => name::of_thread(&thread.file_name, id, &index.taken(id, &thread.file_name)),
+            };
+            index.reserve(id, &name);
+            drop(index);
+            Some((kind, name, thread, entries))
+        }
+    };
+    let boxes = boxes.clone();
+    let work = move |shared: &Shared| -> io::Result<Outcome> {
+        let want = want.map(|(kind, name, thread, entries)| {
+            let is_whole = entries.iter().all(|it| it.sealed.is_none());
+            Want::new(kind, name, Document::of_stored(&thread, &entries), is_whole)
+        });
+        let known = shared.index().get(id).cloned();
+        let outcome = Job { disk: shared.disk.clone(), boxes, known, want }.carry_out()?;
+        let mut index = shared.index();
+        note(match outcome.known.clone() {
+            Some(known) => index.wrote(id, known),
+            None => index.gone(id),
+        });
+        Ok(outcome)
+    };
+    let outcome = on_disk(shared, work).await?;
+    shared.put_aside(outcome.aside);
+    Ok(())
+}
+
+/// The index is a help: without it more is read at the next start.
+pub(super) fn note(kept: io::Result<()>) {
+    if let Err(error) = kept {
+        tracing::debug!(%error, "what was written cannot be noted");
+    }
+}

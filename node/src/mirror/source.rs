@@ -1,0 +1,59 @@
+//! Where mail comes from and goes to: the seam between the mirror and the link to the broker.
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use tasuki_proto::{
+    id::{IdempotencyKey, RoleId},
+    mail::{BoxKind, MessageId},
+    wire,
+};
+
+use crate::role::{Refusal, mail::Sent};
+
+/// Records as the broker tells them; the last one may say why it ended.
+pub type Items = BoxStream<'static, Result<wire::FeedItem, Ended>>;
+
+/// Why the broker tells nothing more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// It goes on where it was.
+    Broken(String),
+    /// What comes after the record that was told last cannot be had.
+    Lost(String),
+}
+
+/// What the mirror asks. Nothing of it counts as a sign of an agent's life, or as told to it.
+#[async_trait]
+pub trait Source: std::fmt::Debug + Send + Sync + 'static {
+    /// Resolves while the broker can be asked.
+    async fn ready(&self);
+
+    fn is_ready(&self) -> bool;
+
+    /// Records from `from` on; 0: those yet to come.
+    async fn follow(&self, from: u64) -> Result<Items, Ended>;
+
+    /// A page of a box, as large as pages are.
+    async fn list(
+        &self,
+        role: &RoleId,
+        kind: BoxKind,
+        after: &str,
+    ) -> Result<wire::ListBoxResponse, Refusal>;
+
+    /// Entries of a thread from this one on, with the words that sealed ones have.
+    async fn read(
+        &self,
+        role: &RoleId,
+        id: MessageId,
+        from: u32,
+    ) -> Result<wire::ReadThreadResponse, Refusal>;
+
+    /// Carried through even when whoever asked goes away.
+    async fn send(
+        &self,
+        role: &RoleId,
+        letter: wire::SendRequest,
+        key: IdempotencyKey,
+    ) -> Result<Sent, Refusal>;
+}

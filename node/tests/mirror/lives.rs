@@ -1,0 +1,80 @@
+//! Mailboxes on disk over kills, and many threads.
+
+use std::{fs, time::Duration};
+
+use crate::place::{Place, until};
+
+const DRAFT: &str = "# BR: Slow!\n\n**Receiver:** dev\n\n===== MESSAGE THREAD =====\n\nIt is.\n";
+
+/// Threads of the long test.
+const MANY: usize = 10_000;
+
+#[tokio::test]
+async fn a_letter_that_was_dropped_is_sent_once_over_kills() {
+    let mut place = Place::new("--role qa --role dev").await;
+    assert!(until(|| place.path("qa/outbox").is_dir()).await);
+    for round in 1..=4_usize {
+        let name = format!("qa/outbox/letter-{round}.md");
+        place.put(&name, &DRAFT.replace("It is", &format!("round {round}")));
+        if round % 2 == 0 {
+            // Gone, or about to be: in the middle of it.
+            assert!(until(|| !place.path(&name).exists()).await);
+        }
+        place.up.kill().await;
+        place.up.start().await;
+        let count = || fs::read_dir(place.path("dev/inbox")).map_or(0, Iterator::count);
+        assert!(until(|| count() == round).await, "{}\n{}", place.names(), place.up.log());
+        assert!(until(|| !place.path(&name).exists()).await);
+    }
+    let mut texts = place.texts("dev").await;
+    texts.sort();
+    let expected: Vec<String> = (1..=4).map(|n| format!("qa: round {n}.")).collect();
+    assert_eq!(texts, expected);
+    assert!(!place.names().contains("tasuki-"), "{}", place.names());
+}
+
+#[tokio::test]
+async fn edits_are_kept_over_a_kill() {
+    let mut place = Place::new("--role qa --role dev").await;
+    place.send("qa", "dev", "", "It is.").await;
+    place.until("dev/inbox/slow.md qa/outbox/slow.md").await;
+    let inbox = fs::read_dir(place.path("dev/inbox")).unwrap();
+    let file = inbox.map(|it| it.unwrap().path()).next().unwrap();
+    place.up.kill().await;
+    fs::write(&file, "mine").unwrap();
+    fs::remove_dir_all(place.path("qa")).unwrap();
+    place.up.start().await;
+    place.until("dev/inbox/slow.md dev/inbox/slow.md.edited qa/outbox/slow.md").await;
+    assert_eq!(place.files()["dev/inbox/slow.md.edited"], "mine");
+    assert!(place.files()["dev/inbox/slow.md"].ends_with("It is."));
+    assert!(until(|| place.up.log().contains("a file was put aside")).await);
+}
+
+#[tokio::test]
+#[ignore = "needs minutes; says how fast mailboxes come onto the disk"]
+#[allow(clippy::print_stderr, reason = "its result is for people")]
+async fn many_threads_come_onto_the_disk() {
+    let mut place = Place::new("--role qa --role dev").await;
+    place.up.kill().await;
+    fs::write(place.root.path().join("tasuki.toml"), "").unwrap();
+    place.up.start().await;
+    for n in 0..MANY {
+        place.send("qa", "dev", "", &format!("text {n}")).await;
+    }
+    place.up.kill().await;
+    fs::write(place.root.path().join("tasuki.toml"), "mirror = true\n").unwrap();
+    place.up.start().await;
+    let clock = tokio::time::Instant::now();
+    let count = || fs::read_dir(place.path("dev/inbox")).map_or(0, Iterator::count);
+    let mut slowest = Duration::ZERO;
+    while count() < MANY {
+        let one = tokio::time::Instant::now();
+        place.send("qa", "dev", "", "meanwhile").await;
+        slowest = slowest.max(one.elapsed());
+        assert!(clock.elapsed() < Duration::from_secs(600), "{}", count());
+    }
+    let took = clock.elapsed();
+    let status = fs::read_to_string(format!("/proc/{}/status", place.up.pid())).unwrap();
+    let peak = status.lines().find(|it| it.starts_with("VmHWM")).unwrap_or_default().to_owned();
+    eprintln!("{MANY} threads at two roles in {took:?}; slowest call {slowest:?}; {peak}");
+}
