@@ -1,10 +1,12 @@
 //! What a role asks about its mail.
 //!
-//! - `forward`: letters and moves, which the outbox keeps while the broker is away. `keys`: what
-//!   names them. `receipts`: how far mail got. `seen`: what boxes looked like, for when nobody can
-//!   be asked. `attachments`: files. `private`: mail that the broker cannot read.
+//! - `forward`: letters and moves, which the outbox keeps while the broker is away. `carry`: how it
+//!   is emptied. `keys`: what names them.
+//! - `receipts`: how far mail got. `seen`: what boxes looked like, for when nobody can be asked.
+//!   `attachments`: files. `private`: mail that the broker cannot read.
 
 mod attachments;
+mod carry;
 mod forward;
 mod keys;
 mod private;
@@ -16,9 +18,9 @@ use std::time::Duration;
 use tasuki_proto::{id::RoleId, mail::MessageId, wire};
 use tonic::{Response, Status};
 
-pub use self::forward::settle;
+pub use self::carry::settle;
 pub(super) use self::{
-    attachments::TRANSFERS_MAX, forward::Carriers, keys::MailKeys, receipts::MailReceipts,
+    attachments::TRANSFERS_MAX, carry::Carriers, keys::MailKeys, receipts::MailReceipts,
     seen::Memory,
 };
 use super::{
