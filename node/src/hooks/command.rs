@@ -1,8 +1,8 @@
 //! Runs one program about one happening.
 //!
-//! - **N3** What runs was chosen by the operator alone: the program is looked up once, at start,
+//! - **Q3** What runs was chosen by the operator alone: the program is looked up once, at start,
 //!   and no word of a message becomes a part of the command line or of the environment.
-//! - **N4** A program that outlives its time limit, or whose call is given up, is killed with all
+//! - **Q4** A program that outlives its time limit, or whose call is given up, is killed with all
 //!   it started in its process group.
 //!
 //! A program that leaves its process group on purpose is not followed.

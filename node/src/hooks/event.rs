@@ -1,7 +1,7 @@
 //! What the broker's feed says of mail, as what happened at the roles of this node; and who wants
 //! to hear of it. Pure.
 //!
-//! - **N1** What happens at a role concerns the node that hosts it, and no other: each happening
+//! - **Q1** What happens at a role concerns the node that hosts it, and no other: each happening
 //!   names one role, and its place in the journal is the same whatever else a node hosts.
 //!
 //! Mail that was taken over from elsewhere, and dead letters to be handed again, are no

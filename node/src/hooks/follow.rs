@@ -287,7 +287,7 @@ impl Follower {
         }
     }
 
-    /// Puts what a record calls for where it waits, then goes past the record (N2).
+    /// Puts what a record calls for where it waits, then goes past the record (Q2).
     async fn take(&mut self, item: wire::FeedItem) -> Result<(), Again> {
         let happenings = event::of_item(&item, &self.hosted);
         let mut threads = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! One hook at work: its calls one after the other, in the order of what happened.
 //!
-//! - **N7** Calls of one hook are made in order, one at a time: one that fails holds those after it
+//! - **Q7** Calls of one hook are made in order, one at a time: one that fails holds those after it
 //!   up until it is a dead letter. Hooks do not hold each other up.
 
 use std::{

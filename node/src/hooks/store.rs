@@ -7,7 +7,7 @@
 //! dead/HOOK/KEY        calls that failed for good, with why
 //! ```
 //!
-//! - **N2** A call is in `waiting` before its hook's place in the feed goes past it, and leaves it
+//! - **Q2** A call is in `waiting` before its hook's place in the feed goes past it, and leaves it
 //!   only when it was made, is in `dead`, or its operator dropped it: a crash repeats calls and
 //!   loses none.
 //!

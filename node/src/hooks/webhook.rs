@@ -1,9 +1,9 @@
 //! Posts one happening to an address.
 //!
-//! - **N5** What is posted goes to the configured address alone: over TLS with a trusted
+//! - **Q5** What is posted goes to the configured address alone: over TLS with a trusted
 //!   certificate, unless that is on this machine or the operator allowed otherwise; a redirect is
 //!   a failure.
-//! - **N6** Of the answer the status counts, and nothing of it can make the node hold more than
+//! - **Q6** Of the answer the status counts, and nothing of it can make the node hold more than
 //!   `HEAD_BYTES_MAX` and `ANSWER_BYTES_MAX`.
 //!
 //! The signature is HMAC-SHA256, in hexadecimal, over the header `Tasuki-Timestamp`, a dot, and

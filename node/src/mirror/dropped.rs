@@ -4,9 +4,9 @@
 //! document whose newest entry is the letter. With the Message ID of a thread it answers there, else
 //! it begins one.
 //!
-//! - **P4** The same file is the same letter however often it is sent: its name, its content, and
+//! - **Z4** The same file is the same letter however often it is sent: its name, its content, and
 //!   when it was written make the key. Written once more it is another.
-//! - **P5** What a thread has already is never sent: a copy of a mirrored file has nothing new.
+//! - **Z5** What a thread has already is never sent: a copy of a mirrored file has nothing new.
 
 use std::collections::BTreeSet;
 

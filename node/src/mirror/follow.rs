@@ -1,6 +1,6 @@
 //! Tells keepers which threads changed, as the broker tells of it.
 //!
-//! **P6** A change is told of, or its keeper lists all: a feed that could not go on where it was
+//! **Z6** A change is told of, or its keeper lists all: a feed that could not go on where it was
 //! has every keeper list its boxes.
 
 use std::{

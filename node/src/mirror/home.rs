@@ -4,7 +4,7 @@
 //! Once roles have shared a project each keeps its own folder there. A role that had the project to
 //! itself until another came takes all of its files along.
 //!
-//! - **P3** No file is touched outside the project: a folder that leads out of it is refused.
+//! - **Z3** No file is touched outside the project: a folder that leads out of it is refused.
 
 use std::{
     collections::BTreeMap,

@@ -9,11 +9,11 @@
 //! is as it was. One file per thread and role, in the box where the role's copy is, as people's
 //! mailboxes have had them so far.
 //!
-//! - What a person wrote is never overwritten or removed (P1): an edited file is put aside as
+//! - What a person wrote is never overwritten or removed (Z1): an edited file is put aside as
 //!   `NAME.edited`, and told of.
-//! - A file that is put into an outbox is sent as that role's, once (P4).
+//! - A file that is put into an outbox is sent as that role's, once (Z4).
 //! - What the node wrote is never taken for such a file: it knows its own by name, and a thread's
-//!   own entries are nothing new (P5).
+//!   own entries are nothing new (Z5).
 //!
 //! Parts: [`source`] is the seam to the broker. `home`: folders. `name`, `plan`, `dropped`: pure.
 //! `disk`: single changes. `index`: what was written where. `scan`: what is there. `shared`: what

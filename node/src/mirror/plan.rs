@@ -1,8 +1,8 @@
 //! From what is on disk to what should be there. Pure.
 //!
-//! - **P1** Nothing that a person wrote is overwritten or removed: whatever is not the node's own is
+//! - **Z1** Nothing that a person wrote is overwritten or removed: whatever is not the node's own is
 //!   put aside first.
-//! - **P2** At any moment in between, a thread that was there is there: its file moves, and is
+//! - **Z2** At any moment in between, a thread that was there is there: its file moves, and is
 //!   replaced in place.
 
 /// One of the two places that a thread's file is concerned with.
@@ -143,23 +143,23 @@ mod tests {
                         (*at, aside) = (Missing, aside + 1);
                     }
                     Step::Move => {
-                        assert_eq!(wanted, Missing, "P1");
+                        assert_eq!(wanted, Missing, "Z1");
                         (known, wanted) = (Missing, known);
                     }
                     Step::Create => {
-                        assert_eq!(wanted, Missing, "P1");
+                        assert_eq!(wanted, Missing, "Z1");
                         wanted = Wanted;
                     }
                     Step::Replace => {
-                        assert_eq!(wanted, Own, "P1");
+                        assert_eq!(wanted, Own, "Z1");
                         wanted = Wanted;
                     }
                     Step::TakeAway => {
-                        assert_ne!(known, Edited, "P1");
+                        assert_ne!(known, Edited, "Z1");
                         known = Missing;
                     }
                 }
-                assert!(!was_there || is_there(known, wanted), "P2: {before:?} {there:?} {step:?}");
+                assert!(!was_there || is_there(known, wanted), "Z2: {before:?} {there:?} {step:?}");
             }
             assert_eq!((known, wanted), (Missing, Wanted));
             assert_eq!(aside, [before, there].iter().filter(|it| **it == Edited).count());

@@ -1,9 +1,9 @@
 //! The index of one workspace on disk: what is in it, up to which record, and looking in it.
 //!
-//! - **Y1** What is committed is the entries of all records up to the sequence committed with it
+//! - **F1** What is committed is the entries of all records up to the sequence committed with it
 //!   (`through`), and perhaps of some up to another one (`ahead`): a thread that one of those
 //!   between changed is indexed again whole.
-//! - **Y2** What a search tells, hits, total and scores alike, follows from entries alone that the
+//! - **F2** What a search tells, hits, total and scores alike, follows from entries alone that the
 //!   asking role may read.
 //!
 //! The index is of one version, one journal's incarnation and, by its folder, one workspace; any

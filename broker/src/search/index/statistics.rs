@@ -13,7 +13,7 @@ use crate::search::schema::Fields;
 /// Terms in a text, as ranking assumes: the true average would tell of others' mail.
 const TERMS_AVERAGE: u64 = 150;
 
-/// How rare terms are in what one role may read (Y2).
+/// How rare terms are in what one role may read (F2).
 pub(super) struct Statistics<'a> {
     searcher: &'a Searcher,
     /// The term of who reads.

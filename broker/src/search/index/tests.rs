@@ -195,7 +195,7 @@ fn subjects_and_newer_entries_go_first() {
     assert_eq!(bench.finds("foo::bar"), [4, 5]);
 }
 
-/// Y2.
+/// F2.
 #[test]
 fn others_mail_shows_in_nothing() {
     let mut own: Vec<Doc> = (1..=3).map(|it| doc(it, "own", "secret plans and plans")).collect();
@@ -245,7 +245,7 @@ fn a_thread_can_be_indexed_again_with_more_readers() {
     assert_eq!(bench.ask("dev", "word", Narrow::default()).total, 3);
 }
 
-/// Y1.
+/// F1.
 #[test]
 fn what_was_committed_is_there_after_opening() {
     let bench = Bench::new(&[doc(1, "a", "word")]);

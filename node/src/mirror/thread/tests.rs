@@ -188,7 +188,7 @@ fn a_kill_at_any_change_loses_nothing_and_leaves_nothing() {
                 let is_there = between.iter().any(|it| it.ends_with(&format!(" {edit}")));
                 assert!(is_own || is_there, "lost {edit}: {between:?} {case:?}");
             }
-            // P2, but for what a reader is not shown.
+            // Z2, but for what a reader is not shown.
             let shows = |all: &[String]| {
                 all.iter().any(|it| it.contains("/T ") && !it.ends_with(['x', 'y', 'z', 'w']))
             };
