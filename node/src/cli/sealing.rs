@@ -1,5 +1,5 @@
-//! Private mail for commands that ask the broker themselves: opened with the keys of the node
-//! whose data directory they use.
+//! Private mail for commands that ask the broker themselves: sealed and opened with the keys of the
+//! node whose data directory they use.
 
 use async_trait::async_trait;
 use tasuki_proto::wire::{self, privacy_client::PrivacyClient};
@@ -7,10 +7,12 @@ use tasuki_proto::wire::{self, privacy_client::PrivacyClient};
 use super::{Failure, broker::Broker};
 use crate::{private::Ask, role::Refusal};
 
-/// What opening asks the broker for, asked ahead.
+/// What sealing and opening ask the broker for, asked ahead.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     roster: wire::GetRosterResponse,
+    /// That is answered, if one is.
+    pub(crate) thread: wire::MailThread,
 }
 
 impl Broker {
@@ -18,7 +20,7 @@ impl Broker {
         let request = wire::GetRosterRequest { caller: self.caller() };
         let asked =
             self.ask(async |channel| PrivacyClient::new(channel).get_roster(request.clone()).await);
-        Ok(Ahead { roster: asked.await? })
+        Ok(Ahead { roster: asked.await?, thread: wire::MailThread::default() })
     }
 }
 
@@ -28,8 +30,7 @@ impl Ask for Ahead {
         Ok(self.roster.clone())
     }
 
-    /// Of no thread: nothing is sent.
     async fn thread(&self, _role: &str, _message: &str) -> Result<wire::MailThread, Refusal> {
-        Ok(wire::MailThread::default())
+        Ok(self.thread.clone())
     }
 }

@@ -89,5 +89,8 @@ async fn page(
         types: args.types.iter().map(ToString::to_string).collect(),
         sender: args.from.as_ref().map(ToString::to_string).unwrap_or_default(),
     };
-    mail.broker.ask(async |channel| client(channel).list_box(request.clone()).await).await
+    let page = mail.broker.ask(async |channel| client(channel).list_box(request.clone()).await);
+    let mut page = page.await?;
+    mail.open_all(&mut page.threads).await?;
+    Ok(page)
 }

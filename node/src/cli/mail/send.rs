@@ -119,6 +119,7 @@ impl Sending {
             utc_offset_s: clock::utc_offset_s(),
             ..request
         };
+        let request = mail.sealed(request).await?;
         let sent = mail
             .broker
             .tell(async |channel, key| {

@@ -111,9 +111,13 @@ async fn ask(args: &Args, mail: &Mail, hold: Duration) -> Result<wire::MailAnswe
     };
     let told =
         mail.broker.ask(async |channel| client(channel).await_mail(request.clone()).await).await?;
-    told.answer.ok_or_else(|| {
+    let mut answer = told.answer.ok_or_else(|| {
         Failure::reason(Reason::Unavailable, "The broker answered a wait with nothing.")
-    })
+    })?;
+    if let Some(thread) = &mut answer.thread {
+        mail.open(thread, &mut answer.entries).await?;
+    }
+    Ok(answer)
 }
 
 async fn tell(

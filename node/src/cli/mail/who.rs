@@ -13,6 +13,7 @@ use crate::{
     config::{Config, Source, Surroundings},
     filebox,
     paths::NodeFile,
+    private::{Fresh, Sealer},
 };
 
 #[derive(Debug, clap::Args)]
@@ -30,6 +31,7 @@ pub(super) struct Who {
 pub(super) struct Mail {
     pub(super) broker: Broker,
     pub(super) role: RoleId,
+    sealer: Sealer,
 }
 
 impl Who {
@@ -39,7 +41,9 @@ impl Who {
             Some(role) => role.clone(),
             None => usual(config, &Surroundings::of_process(), running)?,
         };
-        Ok(Mail { broker: Broker::new(config), role })
+        let broker = Broker::new(config);
+        let sealer = Sealer::new(&config.data.value, broker.workspace());
+        Ok(Mail { broker, role, sealer })
     }
 }
 
@@ -95,7 +99,48 @@ impl Mail {
             mark: MailMark::None.into(),
             ..Default::default()
         };
-        self.broker.ask(async |channel| client(channel).read_thread(request.clone()).await).await
+        let read =
+            self.broker.ask(async |channel| client(channel).read_thread(request.clone()).await);
+        let mut read = read.await?;
+        if let Some(thread) = &mut read.thread {
+            self.open(thread, &mut read.entries).await?;
+        }
+        Ok(read)
+    }
+
+    /// What leaves this machine: sealed where mail is private.
+    pub(super) async fn sealed(
+        &self,
+        request: wire::SendRequest,
+    ) -> Result<wire::SendRequest, Failure> {
+        let mut ahead = self.broker.ahead().await?;
+        if !request.in_reply_to.is_empty() {
+            let read = self.read(&request.in_reply_to, 0, 1).await?;
+            ahead.thread = read.thread.unwrap_or_default();
+        }
+        let sealed = self.sealer.seal(&ahead, request, Fresh::Always).await;
+        sealed.map_err(|it| Failure::reason(it.reason, it.message))
+    }
+
+    /// Opens what a thread shows, where it is sealed.
+    pub(super) async fn open(
+        &self,
+        thread: &mut wire::MailThread,
+        entries: &mut [wire::MailEntry],
+    ) -> Result<(), Failure> {
+        let ahead = self.broker.ahead().await?;
+        self.sealer.open_thread(&ahead, thread, entries).await;
+        Ok(())
+    }
+
+    /// The same of a list of threads.
+    pub(super) async fn open_all(
+        &self,
+        threads: &mut Vec<wire::MailThread>,
+    ) -> Result<(), Failure> {
+        let ahead = self.broker.ahead().await?;
+        self.sealer.open_threads(&ahead, threads).await;
+        Ok(())
     }
 
     /// Says that entries up to `through` got to the role.
