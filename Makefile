@@ -14,7 +14,7 @@ test: sdk
 # minutes over each transport, and five minutes of broken networks between machines.
 soak: sdk
 	TASUKI_ROUNDS=200 TASUKI_CUTS=100 TASUKI_TRIALS=200 TASUKI_WAIT_SECS=1500 \
-		TASUKI_CHAOS_SECS=300 \
+		TASUKI_CHAOS_SECS=300 TASUKI_THREADS=10000 \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored
 
 # Each figure beside the limit measured in the same run.

@@ -44,12 +44,6 @@ impl Clock {
     }
 }
 
-/// What this thread has had of the processor, to measure by.
-#[cfg(test)]
-pub(crate) fn processor_time() -> std::time::Duration {
-    clock_gettime(ClockId::ThreadCPUTime).try_into().expect("it only grows")
-}
-
 fn boot_ms() -> u64 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let id = ClockId::Boottime;

@@ -3,6 +3,8 @@
 //!
 //! Where mail never was private and nobody is trusted, nothing is asked and nothing changes.
 
+mod refusing;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     path::{Path, PathBuf},
@@ -19,6 +21,7 @@ use tasuki_proto::{
     wire,
 };
 
+use self::refusing::{failed, in_background, invalid, not_vouched, on_disk, parsed, private};
 use super::{
     envelope::{self, Address, Closed, Envelope, Recipient, SealError, Words},
     keys::NodeKeys,
@@ -574,53 +577,6 @@ fn same_words(
 fn signer(entry: &wire::MailEntry) -> Option<KeyId> {
     let sealed = entry.sealed.as_ref()?;
     Some(Envelope::parse(&sealed.envelope).ok()?.address.key)
-}
-
-fn not_vouched(keys: &NodeKeys, role: &RoleId) -> Refusal {
-    let how = match keys.newest() {
-        Some(key) => format!(
-            "on the owner's machine, `tasuki mail private approve NODE {}` does, once this node \
-             published its key with `tasuki mail private trust`",
-            key.id()
-        ),
-        None => format!("first {TRUST}"),
-    };
-    private(format!(
-        "mail here is private, and the owner has not vouched for this node as {role}: {how}"
-    ))
-}
-
-fn private(message: impl Into<String>) -> Refusal {
-    Refusal { reason: Reason::PrivateWorkspace, message: format!("{}.", message.into()) }
-}
-
-fn failed(why: &StoreError) -> Refusal {
-    private(format!("what this node needs for private mail is not to be had: {why}"))
-}
-
-fn invalid(message: String) -> Refusal {
-    Refusal { reason: Reason::InvalidArgument, message }
-}
-
-fn parsed<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Refusal>
-where
-    T::Err: std::fmt::Display,
-{
-    text.parse().map_err(|why| invalid(format!("{field} {why}")))
-}
-
-async fn on_disk<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|why| Err(private(format!("private mail failed: {why}"))))
-}
-
-async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(why) => std::panic::resume_unwind(why.into_panic()),
-    }
 }
 
 #[cfg(test)]

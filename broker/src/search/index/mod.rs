@@ -14,8 +14,6 @@ mod statistics;
 mod writer;
 
 #[cfg(test)]
-mod speed;
-#[cfg(test)]
 mod tests;
 
 use std::{
