@@ -27,7 +27,25 @@ impl Place {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("tasuki.toml"), "mirror = true\n").unwrap();
         let up = Process::up(&root.path().join("data"), roles).await;
-        Self { root, up, counter: AtomicU64::new(0) }
+        let place = Self { root, up, counter: AtomicU64::new(0) };
+        place.until_hosted(roles.split("--role ").skip(1).count()).await;
+        place
+    }
+
+    /// Until the node has registered so many roles: before, nobody can write to them.
+    async fn until_hosted(&self, roles: usize) {
+        let mut office = self.office().await;
+        let registering = async {
+            loop {
+                let request = wire::ListMailboxesRequest { caller: Some(caller()) };
+                let all = office.list_mailboxes(request).await.unwrap().into_inner().mailboxes;
+                if roles <= all.iter().filter(|it| !it.node.is_empty()).count() {
+                    break;
+                }
+                time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        time::timeout(PATIENCE, registering).await.expect("the node registers");
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
@@ -43,8 +61,17 @@ impl Place {
         Some(wire::IdempotencyKey { client_id: "somebody".into(), counter })
     }
 
-    /// A letter; its thread.
+    /// A letter; its thread. Who answers has read what is answered.
     pub(crate) async fn send(&self, from: &str, to: &str, answers: &str, text: &str) -> String {
+        if !answers.is_empty() {
+            let request = wire::ReadThreadRequest {
+                caller: Some(caller()),
+                role: from.into(),
+                message: answers.into(),
+                ..Default::default()
+            };
+            self.office().await.read_thread(request).await.unwrap();
+        }
         let request = wire::SendRequest {
             caller: Some(caller()),
             key: self.key(),
