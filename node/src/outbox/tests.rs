@@ -1,3 +1,5 @@
+//! What waits, in which order, and what is left of it on disk.
+
 use std::fs;
 
 use tasuki_proto::wire;

@@ -1,3 +1,5 @@
+//! What becomes of a thread's file, killed before any of its changes.
+
 use std::fs;
 
 use tasuki_proto::id::Timestamp;
