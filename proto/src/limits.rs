@@ -97,6 +97,9 @@ pub const MAIL_EXPIRES_MS_MAX: u64 = 365 * 24 * 3600 * 1000;
 pub const BOX_PAGE_MAX: u32 = 1000;
 pub const BOX_PAGE: u32 = 100;
 
+/// Entries in one page of a thread: each is a read of the journal.
+pub const THREAD_PAGE_MAX: u32 = 1000;
+
 /// Threads moved by one call.
 pub const MOVES_MAX: usize = 100;
 

@@ -21,8 +21,8 @@ use super::{auth, parse, refuse};
 use crate::{
     access::{Grant, Tokens},
     hash::Hash,
-    journal::{Journal, JournalError},
-    rules::{self, Caller, Command, Event, Record, Rejection, access::Roles, privacy},
+    journal::{JournalError, StoredRecord, bodies::Bodies},
+    rules::{self, Caller, Command, Event, Record, Rejection, access::Roles, mailbox, privacy},
     search::{Ask, Found, Search},
     workspace::{Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
 };
@@ -115,7 +115,27 @@ impl Entered {
         if command.person().is_some() && !self.grant.has_right(Right::Steer) {
             return Err(auth::lacks(Right::Steer));
         }
-        let _words = self.grant.words(command.bytes())?;
+        let words = self.grant.words(command.bytes())?;
+        self.carry_out(key, command, words).await
+    }
+
+    /// Keeps a file whose bytes have had their place among the token's words, `words`, since the
+    /// first of them came.
+    pub(super) async fn keep(
+        &self,
+        keep: mailbox::Keep,
+        words: Option<OwnedSemaphorePermit>,
+    ) -> Result<Executed, Status> {
+        self.may_act_as(&keep.role)?;
+        self.carry_out(None, Command::Mail(mailbox::Command::Keep(keep)), words).await
+    }
+
+    async fn carry_out(
+        &self,
+        key: Option<(IdempotencyKey, Hash)>,
+        command: Command,
+        _words: Option<OwnedSemaphorePermit>,
+    ) -> Result<Executed, Status> {
         let request = rules::Request { caller: self.caller.clone(), key, command };
         let executed = self.door.workspaces.execute(&self.workspace, request).await;
         executed.map_err(refuse::executing)
@@ -195,9 +215,18 @@ impl Entered {
         found.map_err(|why| Reason::Unavailable.status(why.to_string()))
     }
 
-    /// What the workspace keeps on disk.
-    pub(super) fn journal(&self) -> &Arc<dyn Journal> {
-        self.door.workspaces.journal()
+    /// The records that the workspace keeps on disk.
+    pub(super) fn records(
+        &self,
+        from: Sequence,
+        records_max: usize,
+    ) -> Result<Vec<StoredRecord>, JournalError> {
+        self.door.workspaces.journal().read(&self.workspace, from, records_max)
+    }
+
+    /// What it keeps on disk beside them.
+    pub(super) fn bodies(&self) -> Bodies<'_> {
+        Bodies::new(&**self.door.workspaces.journal(), &self.workspace)
     }
 
     /// Whether a token may still act.

@@ -64,7 +64,7 @@ impl Feed for Service {
         };
         if next <= newest {
             // A reader too far behind is told at once, not by a broken stream.
-            let first = entered.journal().read(&entered.workspace, next, 1);
+            let first = entered.records(next, 1);
             first.map_err(|e| refuse::reading(&e))?;
         }
         let (items, stream) = mpsc::channel(UNREAD_MAX);
@@ -122,8 +122,7 @@ impl Reader {
     /// Sends what the journal has from `next` on.
     async fn catch_up(&mut self) -> Result<(), Done> {
         loop {
-            let journal = self.entered.journal();
-            let records = match journal.read(&self.entered.workspace, self.next, READ_RECORDS) {
+            let records = match self.entered.records(self.next, READ_RECORDS) {
                 Ok(records) if records.is_empty() => return Ok(()),
                 Ok(records) => records,
                 Err(error) => return Err(self.end(refuse::reading(&error))),

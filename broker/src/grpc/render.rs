@@ -10,7 +10,7 @@ use tonic::Status;
 
 use super::{entered::Entered, refuse};
 use crate::{
-    journal::{JournalError, codec},
+    journal::JournalError,
     rules::{
         Event,
         directory::RoleSpec,
@@ -133,17 +133,7 @@ impl Entered {
 
     /// What the journal keeps beside the records of entry `number`.
     fn body(&self, loop_id: &LoopId, number: u64) -> Result<EntryBody, Status> {
-        let key = codec::entry_key(loop_id, number);
-        let damaged = |what: String| JournalError::Damaged {
-            place: format!("workspace {}, body {}", self.workspace, key.0),
-            what,
-        };
-        let bytes = self.journal().body(&self.workspace, &key);
-        let bytes = bytes.and_then(|bytes| bytes.ok_or_else(|| damaged("missing".to_owned())));
-        let body = bytes.and_then(|bytes| {
-            codec::decode_entry(loop_id, number, bytes).map_err(|e| damaged(e.to_string()))
-        });
-        body.map_err(|e| refuse::reading(&e))
+        self.bodies().entry(loop_id, number).map_err(|e| refuse::reading(&e))
     }
 
     /// The latest entry of `loop_id` that has words, from `latest` back: a reclaim has none, and

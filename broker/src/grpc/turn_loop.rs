@@ -108,7 +108,8 @@ impl TurnLoop for Service {
             turn: (it.turn != 0).then(|| Turn::from(it.turn)),
         };
         let command = Command::HandOver(handover);
-        let Executed { reply, is_repeat, sequence } = entered.execute(Some(key), command).await?;
+        let Executed { reply, is_repeat, sequence, .. } =
+            entered.execute(Some(key), command).await?;
         let Reply::Handed { ended, next } = reply else {
             unreachable!("a turn is handed over or refused")
         };
@@ -193,7 +194,8 @@ impl TurnLoop for Service {
             turn: (it.turn != 0).then(|| Turn::from(it.turn)),
         };
         let command = Command::Reclaim(reclaim);
-        let Executed { reply, is_repeat, sequence } = entered.execute(Some(key), command).await?;
+        let Executed { reply, is_repeat, sequence, .. } =
+            entered.execute(Some(key), command).await?;
         let Reply::Reclaimed { ended, turn, from, to } = reply else {
             unreachable!("a turn is reclaimed or refused")
         };

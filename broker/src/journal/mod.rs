@@ -11,8 +11,10 @@
 //! - **J4** A body is written in the same commit as the record that names it, all or none.
 //! - **J5** What was written is what is read, or the reader gets [`JournalError::Damaged`].
 //!
-//! Not here: what records mean. To this module a record is bytes.
+//! Not here: what records mean. To this module a record is bytes; `codec` alone knows what is in
+//! them, and `bodies` reads with it.
 
+pub mod bodies;
 pub mod codec;
 pub mod memory;
 pub mod sled;

@@ -12,10 +12,10 @@ use tasuki_proto::{
 
 use super::schema::Doc;
 use crate::{
-    journal::{BodyKey, Journal, JournalError, codec},
+    journal::{Journal, JournalError, bodies::Bodies},
     rules::{
         Event, Record,
-        mailbox::{self, EntryBody, Mailboxes, ThreadNumber},
+        mailbox::{self, Mailboxes, ThreadNumber},
     },
     workspace::{ExecuteError, Workspaces},
 };
@@ -155,13 +155,14 @@ pub(super) fn docs<E: From<JournalError>>(
     todo: &Todo,
     mut each: impl FnMut(Doc) -> Result<(), E>,
 ) -> Result<(), E> {
-    let first = letter(journal, workspace, todo.id, 1)?;
+    let bodies = Bodies::new(journal, workspace);
+    let first = bodies.letter(todo.id, 1)?;
     let subject = first.title.as_ref().map_or_else(String::new, |it| it.subject.clone());
     let mut first = Some(first);
     for number in todo.from..=todo.to {
         let it = match first.take() {
             Some(first) if number == 1 => first,
-            Some(_) | None => letter(journal, workspace, todo.id, number)?,
+            Some(_) | None => bodies.letter(todo.id, number)?,
         };
         if !it.sealed.is_empty() {
             continue;
@@ -179,30 +180,4 @@ pub(super) fn docs<E: From<JournalError>>(
         })?;
     }
     Ok(())
-}
-
-/// An entry with its words.
-fn letter(
-    journal: &dyn Journal,
-    workspace: &WorkspaceId,
-    thread: MessageId,
-    number: u32,
-) -> Result<EntryBody, JournalError> {
-    let damaged = |key: &BodyKey, what: String| {
-        let place = format!("workspace {workspace}, body {}", key.0);
-        JournalError::Damaged { place, what }
-    };
-    let kept = |key: &BodyKey| {
-        let bytes = journal.body(workspace, key)?;
-        bytes.ok_or_else(|| damaged(key, "missing".to_owned()))
-    };
-    let key = codec::mail_key(thread, number);
-    let (mut it, text) = codec::decode_mail(thread, number, kept(&key)?)
-        .map_err(|error| damaged(&key, error.to_string()))?;
-    if text == codec::MailText::Apart {
-        let key = codec::mail_text_key(thread, number);
-        it.text = String::from_utf8(kept(&key)?.to_vec())
-            .map_err(|_| damaged(&key, "is not text".to_owned()))?;
-    }
-    Ok(it)
 }

@@ -126,8 +126,11 @@ impl Link {
         role: &RoleId,
     ) -> Result<wire::ListDeadLettersResponse, Refusal> {
         let call = |channel, caller| {
-            let request =
-                wire::ListDeadLettersRequest { caller: Some(caller), role: role.to_string() };
+            let request = wire::ListDeadLettersRequest {
+                caller: Some(caller),
+                role: role.to_string(),
+                ..wire::ListDeadLettersRequest::default()
+            };
             async move { channel::mailbox(channel).list_dead_letters(request).await }
         };
         Ok(self.opened_dead_letters(self.ask(call).await?).await)

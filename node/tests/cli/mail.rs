@@ -211,6 +211,7 @@ async fn programs_read_mail_line_by_line() {
             "box": "inbox", "entries": 1, "unseen": 1, "latest_type": "URGENT",
             "latest_sender": "A", "latest_receivers": ["B"], "is_urgent": true, "is_dead": false,
             "participants": ["A", "B"], "handed": 0, "handed_through": 0, "seen_through": 0,
+            "first_unseen": 1,
         })
     );
     let peeked = office.json(0, &["read", &id, "--peek", "--role", "B"]).await;

@@ -69,6 +69,7 @@ impl Thread {
             participants: self.copies.keys().cloned().collect(),
             handed_through: copy.handed,
             seen_through: copy.seen,
+            first_unseen: self.unseen(role).next().map_or(0, |it| it.number),
             ..Default::default()
         }
     }
@@ -472,7 +473,8 @@ impl Mail for Mailbox {
     }
 
     async fn dead_letters(&self) -> Result<wire::ListDeadLettersResponse, Refusal> {
-        Ok(wire::ListDeadLettersResponse { threads: self.post.0.borrow().dead.clone() })
+        let threads = self.post.0.borrow().dead.clone();
+        Ok(wire::ListDeadLettersResponse { threads, ..Default::default() })
     }
 
     async fn hand_again(&self, message: &str) -> Result<wire::HandAgainResponse, Refusal> {

@@ -1,5 +1,7 @@
 //! Which keys count in a workspace, on the owner's word.
 
+use std::collections::BTreeSet;
+
 use ed25519_dalek::{Signer as _, SigningKey};
 
 use super::{
@@ -128,9 +130,10 @@ impl Roster {
         if ROSTER_KEYS_MAX < keys {
             return Err(Unproven::Crowded);
         }
+        let mut ids = BTreeSet::new();
         for _ in 0..keys {
             let key = decode_key(&mut from)?;
-            if roster.key(&key.id()).is_some() {
+            if !ids.insert(key.id()) {
                 return Err(Unproven::Crowded);
             }
             roster.keys.push(key);
@@ -164,9 +167,10 @@ fn decode_key(from: &mut Reader<'_>) -> Result<Vouched, Unproven> {
     if 2 * ROLES_MAX < roles {
         return Err(Unproven::Crowded);
     }
+    let mut played = BTreeSet::new();
     for _ in 0..roles {
         let plays = Plays { role: from.name("role")?, is_now: from.flag("plays")? };
-        if key.ever_played(&plays.role) {
+        if !played.insert(plays.role.clone()) {
             return Err(Unproven::Crowded);
         }
         key.roles.push(plays);

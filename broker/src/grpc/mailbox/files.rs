@@ -5,6 +5,7 @@ use std::pin::Pin;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _, stream};
 use tasuki_proto::{
+    id::RoleId,
     limits::{ATTACHMENT_BYTES_MAX, CHUNK_BYTES_MAX},
     reason::Reason,
     wire::{self, put_attachment_request::Part},
@@ -18,11 +19,7 @@ use super::{
     },
     id, parse, refuse,
 };
-use crate::{
-    access::Grant,
-    journal::codec,
-    rules::{Command, mailbox},
-};
+use crate::{access::Grant, rules::mailbox};
 
 pub(super) type Chunks =
     Pin<Box<dyn Stream<Item = Result<wire::GetAttachmentResponse, Status>> + Send>>;
@@ -50,7 +47,7 @@ pub(super) async fn put(
         return Ok(true);
     }
     // What is on its way counts from its first byte on.
-    let _words = grant.words(usize::try_from(head.size).unwrap_or(usize::MAX))?;
+    let words = grant.words(usize::try_from(head.size).unwrap_or(usize::MAX))?;
     let mut content = BytesMut::new();
     while let Some(it) = parts.message().await? {
         let Some(Part::Chunk(chunk)) = it.part else {
@@ -69,8 +66,7 @@ pub(super) async fn put(
         return Err(refuse::invalid("hash", &why));
     }
     let keep = mailbox::Keep { role, hash, content: content.freeze() };
-    let command = Command::Mail(mailbox::Command::Keep(keep));
-    Ok(entered.execute(None, command).await?.is_repeat)
+    Ok(entered.keep(keep, words).await?.is_repeat)
 }
 
 /// A file's bytes, to a role that has a thread it is attached to.
@@ -78,13 +74,13 @@ pub(super) async fn get(
     entered: &Entered,
     it: &wire::GetAttachmentRequest,
 ) -> Result<Chunks, Status> {
-    let role = id("role", &it.role)?;
+    let role: RoleId = id("role", &it.role)?;
     let hash = parse::content_hash(&it.hash)?;
-    let thread = entered.thread_named(&role, "message", &it.message).await?;
     let asker = role.clone();
-    let entries = entered
-        .look_as(&role, move |view| Ok(view.workspace.mail.thread_facts(&asker, thread)?.entries));
-    let entries = entries.await?;
+    let looked = entered.look_at_named(&role, "message", &it.message, move |view, thread| {
+        Ok((thread, view.workspace.mail.thread_facts(&asker, thread)?.entries))
+    });
+    let (_, (thread, entries)) = looked.await?;
     let is_attached = (1..=entries).map(|number| entered.facts_of(thread, number)).find_map(|it| {
         it.map(|it| it.attachments.iter().any(|it| it.hash == hash).then_some(())).transpose()
     });
@@ -92,7 +88,7 @@ pub(super) async fn get(
         let text = format!("no file with the hash {} is attached to {}", it.hash, it.message);
         return Err(Reason::UnknownAttachment.status(text));
     };
-    let mut content = entered.kept(&codec::file_key(&hash))?;
+    let mut content = entered.bodies().file(&hash).map_err(|e| refuse::reading(&e))?;
     let chunks = std::iter::from_fn(move || {
         let chunk: Bytes = content.split_to(CHUNK_BYTES_MAX.min(content.len()));
         (!chunk.is_empty()).then(|| Ok(wire::GetAttachmentResponse { chunk: chunk.to_vec() }))

@@ -1,18 +1,21 @@
 //! `Mailbox`: threads, boxes, receipts.
 //!
-//! `parse` reads what callers say of mail; `words` reads entries from the journal and says what a
-//! thread is; `files` are those that are attached; `search` finds. Names of threads are looked up as the role that
-//! asks, so another's thread is as if it were not there.
+//! `parse` reads what callers say of mail, and `names` finds the threads they name; `words` reads
+//! entries from the journal and says what a thread is; `files` are those that are attached;
+//! `search` finds.
+//!
+//! A call asks the workspace as few questions as it can: each is a turn of its one actor.
 
 mod files;
+mod names;
 mod parse;
 mod search;
 mod words;
 
 use tasuki_proto::{
-    id::{RoleId, Timestamp},
-    limits::{BOX_PAGE, BOX_PAGE_MAX},
-    mail::{BoxKind, MessageId, MessageName},
+    id::RoleId,
+    limits::{BOX_PAGE, BOX_PAGE_MAX, THREAD_PAGE_MAX},
+    mail::{BoxKind, MessageId},
     reason::Reason,
     wire::{self, mailbox_server::Mailbox},
 };
@@ -48,31 +51,37 @@ impl Mailbox for Service {
             "" => None,
             name => Some(entered.thread_named(&role, "in_reply_to", name).await?),
         };
-        let send = parse::send(it, role, answered)?;
-        let to = send.to.clone();
+        let send = parse::send(it, role, answered.as_ref().map(|it| it.thread))?;
+        let (to, kind) = (send.to.clone(), send.kind);
+        let begun = match &send.place {
+            mailbox::Place::Begin(subject) => Some(subject.clone()),
+            mailbox::Place::Answer(_) => None,
+        };
         let command = Command::Mail(mailbox::Command::Send(send));
-        let Executed { reply, is_repeat, sequence } = entered.execute(Some(key), command).await?;
-        let Reply::Sent { thread, entry, kind } = reply else {
+        let done = entered.execute(Some(key), command).await?;
+        let Reply::Sent { thread, entry, kind: place } = done.reply else {
             unreachable!("mail is sent or refused")
         };
-        let stored = entered.facts_of(thread, entry)?;
-        let receipts = if is_repeat {
-            entered.receipts(thread, entry).await?
+        let (at, file_name, receipts) = if done.is_repeat {
+            let (at, file_name) = entered.stored(thread, entry)?;
+            (at, file_name, entered.receipts(thread, entry).await?)
         } else {
-            to.into_iter().map(mailbox::EntryReceipts::none).collect()
-        };
-        let file_name = match &stored.title {
-            Some(title) => title.file_name.clone(),
-            None => entered.title(thread)?.file_name,
+            // What was just recorded need not be read back.
+            let file_name = match (&begun, &answered) {
+                (Some(subject), _) => subject.file_name(done.at, kind),
+                (None, Some(named)) => entered.file_name(named)?,
+                (None, None) => unreachable!("mail begins a thread or answers in one"),
+            };
+            (done.at, file_name, to.into_iter().map(mailbox::EntryReceipts::none).collect())
         };
         Ok(Response::new(wire::SendResponse {
             message_id: thread.to_string(),
             entry,
             file_name,
-            receipts: words::receipts(&receipts, stored.at),
-            repeated: is_repeat,
-            sequence: sequence.get(),
-            r#box: kind.to_wire().into(),
+            receipts: words::receipts(&receipts, at),
+            repeated: done.is_repeat,
+            sequence: done.sequence.get(),
+            r#box: place.to_wire().into(),
         }))
     }
 
@@ -88,30 +97,31 @@ impl Mailbox for Service {
         let to = parse::target(it.to())?;
         parse::names(&it.messages)?;
         let mut found = Vec::with_capacity(it.messages.len());
-        for name in &it.messages {
-            found.push(entered.thread_named(&role, "messages", name).await);
-        }
-        let threads = found.iter().filter_map(|found| found.as_ref().ok().copied()).collect();
-        let moving = mailbox::Move { role: role.clone(), threads, to };
-        let command = Command::Mail(mailbox::Command::Move(moving));
-        let Executed { reply, sequence, .. } = entered.execute(Some(key), command).await?;
-        let Reply::Moved { moved, .. } = reply else { unreachable!("a move tells of each") };
-        let mut told = Vec::with_capacity(found.len());
-        for (asked, found) in it.messages.into_iter().zip(found) {
-            told.push(match found {
-                Ok(thread) => {
-                    let outcome = moved.iter().find(|it| it.thread == thread);
-                    let outcome = outcome.map_or(MoveOutcome::Unknown, |it| it.outcome);
-                    entered.moved(asked, thread, to, outcome)?
-                }
-                Err(status) if Reason::of(&status).is_some_and(parse::is_of_name) => {
-                    let refusal = Some(parse::refusal(&status));
-                    wire::Moved { asked, refusal, ..wire::Moved::default() }
-                }
+        for named in entered.threads_named(&role, "messages", &it.messages).await? {
+            found.push(match named {
+                Ok(named) => Ok((entered.file_name(&named)?, named.thread)),
+                Err(status) if Reason::of(&status).is_some_and(parse::is_of_name) => Err(status),
                 Err(status) => return Err(status),
             });
         }
-        Ok(Response::new(wire::MoveResponse { moved: told, sequence: sequence.get() }))
+        let threads = found.iter().filter_map(|it| it.as_ref().ok().map(|(_, it)| *it)).collect();
+        let moving = mailbox::Move { role, threads, to };
+        let command = Command::Mail(mailbox::Command::Move(moving));
+        let Executed { reply, sequence, .. } = entered.execute(Some(key), command).await?;
+        let Reply::Moved { moved, .. } = reply else { unreachable!("a move tells of each") };
+        let told = it.messages.into_iter().zip(found).map(|(asked, found)| match found {
+            Ok((file_name, thread)) => {
+                let outcome = moved.iter().find(|it| it.thread == thread);
+                let outcome = outcome.map_or(MoveOutcome::Unknown, |it| it.outcome);
+                words::moved(asked, thread, file_name, to, outcome)
+            }
+            Err(status) => {
+                let refusal = Some(parse::refusal(&status));
+                wire::Moved { asked, refusal, ..wire::Moved::default() }
+            }
+        });
+        let moved = told.collect();
+        Ok(Response::new(wire::MoveResponse { moved, sequence: sequence.get() }))
     }
 
     async fn list_box(
@@ -134,22 +144,12 @@ impl Mailbox for Service {
         let asker = role.clone();
         let seen = entered.look_as(&role, move |view| {
             let mail = &view.workspace.mail;
-            let mut page: Vec<_> = mail
-                .page(&asker, kind, after)
-                .filter(|facts| filter.fits(facts))
-                .take(limit + 1)
-                .collect();
-            let has_more = limit < page.len();
-            page.truncate(limit);
-            let total = mail.count(&asker, kind) as u64;
-            Ok((page, has_more, total, view.workspace.sequence))
+            let found = mail.page(&asker, kind, after).filter(|facts| filter.fits(facts));
+            let page = found.take(limit + 1).collect::<Vec<_>>();
+            Ok((page, mail.count(&asker, kind) as u64, view.workspace.sequence))
         });
-        let (page, has_more, total, sequence) = seen.await?;
-        let threads = entered.threads(&page)?;
-        let is_cut = threads.len() < page.len();
-        let last = threads.len().checked_sub(1).map(|last| &page[last]);
-        let next = last.filter(|_| has_more || is_cut);
-        let next = next.map_or_else(String::new, |facts| format!("{:x}", facts.place));
+        let (page, total, sequence) = seen.await?;
+        let (threads, next) = entered.page_of(page, limit)?;
         let sequence = sequence.get();
         Ok(Response::new(wire::ListBoxResponse { threads, total, next, sequence }))
     }
@@ -161,15 +161,21 @@ impl Mailbox for Service {
         let grant = grant(&request)?;
         let it = request.into_inner();
         let entered = self.door.enter(&grant, it.caller.as_ref())?;
-        let role = id("role", &it.role)?;
+        let role: RoleId = id("role", &it.role)?;
         let wanted = BoxKind::of_wire(it.r#box());
-        let thread = entered.thread_named(&role, "message", &it.message).await?;
-        let asker = role.clone();
-        let seen = entered.look_as(&role, move |view| {
-            let facts = view.workspace.mail.thread_facts(&asker, thread)?;
-            Ok((facts, view.workspace.sequence))
+        let (asker, from, newest) = (role.clone(), it.from, it.last);
+        let looked = entered.look_at_named(&role, "message", &it.message, move |view, thread| {
+            let mail = &view.workspace.mail;
+            let facts = mail.thread_facts(&asker, thread)?;
+            let from = match newest {
+                0 => from.max(1),
+                newest => facts.entries.saturating_sub(newest) + 1,
+            };
+            let last = facts.entries.min(from.saturating_add(THREAD_PAGE_MAX - 1));
+            let receipts = mail.receipts(thread, from, last);
+            Ok((facts, from, receipts, view.workspace.sequence))
         });
-        let (facts, sequence) = seen.await?;
+        let (_, (facts, from, receipts, sequence)) = looked.await?;
         if let Some(kind) = wanted
             && kind != facts.kind
         {
@@ -178,18 +184,13 @@ impl Mailbox for Service {
                 it.message, facts.kind
             )));
         }
-        let from = match it.last {
-            0 => it.from.max(1),
-            last => facts.entries.saturating_sub(last) + 1,
-        };
-        let (mut entries, next) = entered.letters(thread, from, facts.entries)?;
-        for entry in &mut entries {
-            let receipts = entered.receipts(thread, entry.number).await?;
-            let at = Timestamp::from_millis(entry.at_ms);
-            entry.receipts = words::receipts(&receipts, at);
-        }
-        if let (Some(mark), Some(last)) = (entered.mark_of(it.mark(), Mark::Seen), entries.last()) {
-            entered.mark(&role, thread, last.number, mark).await?;
+        let (entries, next) = entered.letters(&facts, from, Some(&receipts))?;
+        if let (Some(mark), [first, ..]) =
+            (entered.mark_of(it.mark(), Mark::Seen), entries.as_slice())
+            && let Some(last) = entries.last()
+            && facts.is_known_before(first.number, mark)
+        {
+            entered.mark(&role, facts.id, last.number, mark).await?;
         }
         let thread = Some(entered.thread(&facts)?);
         let sequence = sequence.get();
@@ -295,14 +296,21 @@ impl Mailbox for Service {
         let it = request.into_inner();
         let entered = self.door.enter(&grant, it.caller.as_ref())?;
         let role: RoleId = id("role", &it.role)?;
+        let after = parse::after(&it.after)?;
+        let limit = match it.limit {
+            0 => BOX_PAGE_MAX,
+            limit => limit.min(BOX_PAGE_MAX),
+        } as usize;
         let asker = role.clone();
-        let dead = entered.look_as(&role, move |view| {
-            let dead = view.workspace.mail.dead_letters(&asker);
-            Ok(dead.take(BOX_PAGE_MAX as usize).collect::<Vec<_>>())
+        let seen = entered.look_as(&role, move |view| {
+            let mail = &view.workspace.mail;
+            let page = mail.dead_letters(&asker, after).take(limit + 1).collect::<Vec<_>>();
+            Ok((page, mail.dead_count(&asker) as u64, view.workspace.sequence))
         });
-        let dead = dead.await?;
-        let threads = entered.threads(&dead)?;
-        Ok(Response::new(wire::ListDeadLettersResponse { threads }))
+        let (page, total, sequence) = seen.await?;
+        let (threads, next) = entered.page_of(page, limit)?;
+        let sequence = sequence.get();
+        Ok(Response::new(wire::ListDeadLettersResponse { threads, next, total, sequence }))
     }
 
     async fn hand_again(
@@ -314,7 +322,7 @@ impl Mailbox for Service {
         let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
         let key = key(it.key.take(), &it)?;
         let role = id("role", &it.role)?;
-        let thread = entered.thread_named(&role, "message", &it.message).await?;
+        let thread = entered.thread_named(&role, "message", &it.message).await?.thread;
         let command = Command::Mail(mailbox::Command::HandAgain { role, thread });
         entered.execute(Some(key), command).await?;
         Ok(Response::new(wire::HandAgainResponse { message_id: thread.to_string() }))
@@ -333,7 +341,8 @@ impl Mailbox for Service {
             entered.may_act_as(role)?;
         }
         let command = Command::Mail(mailbox::Command::Import(import));
-        let Executed { reply, is_repeat, sequence } = entered.execute(Some(key), command).await?;
+        let Executed { reply, is_repeat, sequence, .. } =
+            entered.execute(Some(key), command).await?;
         let Reply::Imported { thread, entries } = reply else {
             unreachable!("a thread is taken over or refused")
         };
@@ -369,55 +378,6 @@ impl Mailbox for Service {
 }
 
 impl Entered {
-    /// The one thread of the role that `name` names.
-    async fn thread_named(
-        &self,
-        role: &RoleId,
-        field: &str,
-        name: &str,
-    ) -> Result<MessageId, Status> {
-        /// Candidates named in a refusal.
-        const CANDIDATES_MAX: usize = 5;
-        let parsed: MessageName = name.parse().map_err(|e| refuse::invalid(field, &e))?;
-        let asker = role.clone();
-        let wanted = parsed.clone();
-        let found = self.look_as(role, move |view| {
-            let mail = &view.workspace.mail;
-            Ok(match wanted {
-                MessageName::Id(id) => mail.find(&asker, id).map(|_| vec![id]).unwrap_or_default(),
-                MessageName::Prefix(digits) => {
-                    mail.find_prefix(&asker, &digits, CANDIDATES_MAX + 1)
-                }
-                MessageName::File { short, .. } => mail.find_short(&asker, short),
-            })
-        });
-        let mut found = found.await?;
-        if let MessageName::File { name, .. } = &parsed {
-            let mut same = Vec::new();
-            for id in found {
-                if self.title(id)?.file_name == *name {
-                    same.push(id);
-                }
-            }
-            found = same;
-        }
-        match found.as_slice() {
-            [one] => Ok(*one),
-            [] => Err(Reason::UnknownMessage.status(format!("{role} has no message {name}"))),
-            many => {
-                let mut names = Vec::new();
-                for id in many.iter().take(CANDIDATES_MAX) {
-                    names.push(format!("{id} ({})", self.title(*id)?.file_name));
-                }
-                Err(Reason::AmbiguousMessage.status(format!(
-                    "{name} may be one of several messages of {role}; name more of it: {}{}",
-                    names.join(", "),
-                    if CANDIDATES_MAX < many.len() { ", …" } else { "" },
-                )))
-            }
-        }
-    }
-
     /// What a read or a wait marks: a node tells by itself what its agent got.
     fn mark_of(&self, asked: wire::MailMark, natural: Mark) -> Option<Mark> {
         match asked {
@@ -438,43 +398,5 @@ impl Entered {
         let mark = mailbox::MarkThread { role: role.clone(), thread, through, mark };
         self.execute(None, Command::Mail(mailbox::Command::Mark(mark))).await?;
         Ok(())
-    }
-
-    fn moved(
-        &self,
-        asked: String,
-        thread: MessageId,
-        to: BoxKind,
-        outcome: MoveOutcome,
-    ) -> Result<wire::Moved, Status> {
-        let refused = |reason: Reason, message: String| {
-            Some(wire::MailRefusal { reason: reason.to_string(), message })
-        };
-        let name = self.title(thread)?.file_name;
-        let (kind, refusal) = match outcome {
-            MoveOutcome::Moved | MoveOutcome::Already => (Some(to), None),
-            MoveOutcome::NotInInbox(kind) => {
-                let text = format!("{name} is in {kind}; only what is in the inbox is moved");
-                (Some(kind), refused(Reason::NotInInbox, text))
-            }
-            MoveOutcome::Unseen(count) => {
-                let text = format!(
-                    "{count} newer {} came in since you read {name}; read it again, then decide. \
-                     It stays in the inbox",
-                    if count == 1 { "entry" } else { "entries" }
-                );
-                (Some(BoxKind::Inbox), refused(Reason::UnseenEntries, text))
-            }
-            MoveOutcome::Unknown => {
-                (None, refused(Reason::UnknownMessage, format!("there is no message {asked}")))
-            }
-        };
-        Ok(wire::Moved {
-            asked,
-            message_id: thread.to_string(),
-            file_name: name,
-            r#box: kind.map_or(wire::Box::Unspecified, BoxKind::to_wire).into(),
-            refusal,
-        })
     }
 }

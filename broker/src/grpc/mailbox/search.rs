@@ -18,6 +18,7 @@ use tonic::Status;
 use super::{
     super::{entered::Entered, refuse},
     id, optional,
+    words::Page,
 };
 use crate::{
     rules::mailbox::{ThreadFacts, ThreadNumber},
@@ -87,7 +88,13 @@ pub(super) async fn mail(
     };
     // Reading and marking a hundred long texts takes its time.
     let shown = tokio::task::spawn_blocking(move || {
-        readable.iter().map(|it| shown(&entered, &query, it)).collect::<Result<Vec<_>, Status>>()
+        let mut page = Page::default();
+        for it in &readable {
+            if !page.add(shown(&entered, &query, it)?) {
+                break;
+            }
+        }
+        Ok::<_, Status>(page.items)
     });
     let lost = |_| Reason::Unavailable.status("the answer was lost; ask again");
     let hits = shown.await.map_err(lost)??;

@@ -1,8 +1,13 @@
 //! Threads and entries as callers get them: facts from the state, words from the journal.
+//!
+//! **Invariant:** no answer is larger than a message may be, whatever is in a thread or a box.
 
+use prost::Message;
 use tasuki_proto::{
     id::{RoleId, Timestamp},
+    limits::{MESSAGE_BYTES_MAX, THREAD_PAGE_MAX},
     mail::{BoxKind, MessageId},
+    reason::Reason,
     wire,
 };
 use tonic::Status;
@@ -16,13 +21,14 @@ use super::{
     Answer,
 };
 use crate::{
-    journal::{BodyKey, JournalError, codec},
-    rules::mailbox::{EntryBody, EntryReceipts, ThreadFacts, Title},
+    rules::mailbox::{EntryBody, EntryReceipts, MoveOutcome, Receipts, ThreadFacts, Title},
     workspace::{Told, View},
 };
 
-/// Text of one page of a thread, in bytes: half of what one message may carry.
-const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Entries or threads of one answer, in bytes as they are sent: half of what a message may carry.
+/// The other half is room for the thread itself and for one entry, of a third of a MiB each at most,
+/// that comes whole though it does not fit.
+const PAGE_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
 
 pub(super) fn receipts(of: &[EntryReceipts], stored: Timestamp) -> Vec<wire::MailReceipt> {
     let one = |it: &EntryReceipts| wire::MailReceipt {
@@ -89,8 +95,7 @@ impl Entered {
             None => Standing::StillWaiting,
             Some(facts) => {
                 answer.thread = Some(self.thread(facts)?);
-                (answer.entries, answer.next) =
-                    self.letters(facts.id, facts.first_unseen, facts.entries)?;
+                (answer.entries, answer.next) = self.letters(facts, facts.first_unseen, None)?;
                 Standing::Mail
             }
         };
@@ -126,42 +131,51 @@ impl Entered {
             handed: it.handed,
             handed_through: it.handed_through,
             seen_through: it.seen_through,
+            first_unseen: if it.unseen == 0 { 0 } else { it.first_unseen },
             first: sealed_first,
         })
     }
 
-    /// As many of them, from the first on, as fit: sealed ones come with the words that name them.
-    pub(super) fn threads(&self, all: &[ThreadFacts]) -> Result<Vec<wire::MailThread>, Status> {
-        let (mut threads, mut bytes) = (Vec::with_capacity(all.len()), 0);
-        for facts in all {
-            let thread = self.thread(facts)?;
-            let sealed = thread.first.as_ref().and_then(|it| it.sealed.as_ref());
-            bytes += sealed.map_or(0, |it| it.envelope.len());
-            if PAGE_BYTES_MAX < bytes && !threads.is_empty() {
-                break;
+    /// As many of the threads as fit, `limit` at most, and where the next page begins.
+    pub(super) fn page_of(
+        &self,
+        found: Vec<ThreadFacts>,
+        limit: usize,
+    ) -> Result<(Vec<wire::MailThread>, String), Status> {
+        let mut page = Page::default();
+        let mut last = None;
+        for facts in &found {
+            if page.items.len() == limit || !page.add(self.thread(facts)?) {
+                let next = last.map(|it: &ThreadFacts| format!("{:x}", it.place));
+                return Ok((page.items, next.unwrap_or_default()));
             }
-            threads.push(thread);
+            last = Some(facts);
         }
-        Ok(threads)
+        Ok((page.items, String::new()))
     }
 
-    /// Entries `from` to `last`, as many as fit, and where the next page begins.
+    /// Entries of a thread from `from` on, as many as fit, with their receipts where those are
+    /// given, and where the next page begins.
     pub(super) fn letters(
         &self,
-        thread: MessageId,
+        facts: &ThreadFacts,
         from: u32,
-        last: u32,
+        receipts: Option<&Receipts>,
     ) -> Result<(Vec<wire::MailEntry>, u32), Status> {
-        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let mut page = Page::default();
+        let last = facts.entries.min(from.saturating_add(THREAD_PAGE_MAX - 1));
         for number in from..=last {
-            let letter = self.letter(thread, number)?;
-            bytes += letter.text.len() + letter.sealed.len();
-            if PAGE_BYTES_MAX < bytes && !entries.is_empty() {
-                return Ok((entries, number));
+            let letter = self.letter(facts.id, number)?;
+            let at = letter.at;
+            let mut entry = entry(letter);
+            if let Some(of) = receipts {
+                entry.receipts = self::receipts(&of.of(number), at);
             }
-            entries.push(entry(letter));
+            if !page.add(entry) {
+                return Ok((page.items, number));
+            }
         }
-        Ok((entries, 0))
+        Ok((page.items, if last < facts.entries { last + 1 } else { 0 }))
     }
 
     /// How far an entry got.
@@ -170,7 +184,21 @@ impl Entered {
         thread: MessageId,
         number: u32,
     ) -> Result<Vec<EntryReceipts>, Status> {
-        self.look(move |view| view.workspace.mail.receipts(thread, number)).await
+        self.look(move |view| view.workspace.mail.receipts(thread, number, number).of(number)).await
+    }
+
+    /// When an entry was stored, and what its thread is called.
+    pub(super) fn stored(
+        &self,
+        thread: MessageId,
+        number: u32,
+    ) -> Result<(Timestamp, String), Status> {
+        let stored = self.facts_of(thread, number)?;
+        let title = match stored.title {
+            Some(title) => title,
+            None => self.title(thread)?,
+        };
+        Ok((stored.at, title.file_name))
     }
 
     /// What a thread is called.
@@ -180,45 +208,78 @@ impl Entered {
 
     /// Entry `number` with its words.
     pub(super) fn letter(&self, thread: MessageId, number: u32) -> Result<EntryBody, Status> {
-        let key = codec::mail_key(thread, number);
-        let (mut body, place) = self.decoded(thread, number, &key)?;
-        if place == codec::MailText::Apart {
-            let key = codec::mail_text_key(thread, number);
-            let words = self.kept(&key)?;
-            body.text = String::from_utf8(words.to_vec()).map_err(|_| {
-                let what = "is not text".to_owned();
-                refuse::reading(&self.damaged(&key, what))
-            })?;
-        }
-        Ok(body)
+        self.bodies().letter(thread, number).map_err(|e| refuse::reading(&e))
     }
 
     /// The same without a text that is kept apart.
     pub(super) fn facts_of(&self, thread: MessageId, number: u32) -> Result<EntryBody, Status> {
-        Ok(self.decoded(thread, number, &codec::mail_key(thread, number))?.0)
+        self.bodies().letter_facts(thread, number).map_err(|e| refuse::reading(&e))
     }
+}
 
-    fn decoded(
-        &self,
-        thread: MessageId,
-        number: u32,
-        key: &BodyKey,
-    ) -> Result<(EntryBody, codec::MailText), Status> {
-        let bytes = self.kept(key)?;
-        let decoded = codec::decode_mail(thread, number, bytes);
-        decoded.map_err(|e| refuse::reading(&self.damaged(key, e.to_string())))
+/// What became of one thread that was to be moved.
+pub(super) fn moved(
+    asked: String,
+    thread: MessageId,
+    file_name: String,
+    to: BoxKind,
+    outcome: MoveOutcome,
+) -> wire::Moved {
+    let refused = |reason: Reason, message: String| {
+        Some(wire::MailRefusal { reason: reason.to_string(), message })
+    };
+    let name = &file_name;
+    let (kind, refusal) = match outcome {
+        MoveOutcome::Moved | MoveOutcome::Already => (Some(to), None),
+        MoveOutcome::NotInInbox(kind) => {
+            let text = format!("{name} is in {kind}; only what is in the inbox is moved");
+            (Some(kind), refused(Reason::NotInInbox, text))
+        }
+        MoveOutcome::Unseen(count) => {
+            let text = format!(
+                "{count} newer {} came in since you read {name}; read it again, then decide. \
+                 It stays in the inbox",
+                if count == 1 { "entry" } else { "entries" }
+            );
+            (Some(BoxKind::Inbox), refused(Reason::UnseenEntries, text))
+        }
+        MoveOutcome::Unknown => {
+            (None, refused(Reason::UnknownMessage, format!("there is no message {asked}")))
+        }
+    };
+    wire::Moved {
+        asked,
+        message_id: thread.to_string(),
+        file_name,
+        r#box: kind.map_or(wire::Box::Unspecified, BoxKind::to_wire).into(),
+        refusal,
     }
+}
 
-    pub(super) fn kept(&self, key: &BodyKey) -> Result<bytes::Bytes, Status> {
-        let bytes = self.journal().body(&self.workspace, key);
-        let bytes =
-            bytes.and_then(|bytes| bytes.ok_or_else(|| self.damaged(key, "missing".to_owned())));
-        bytes.map_err(|e| refuse::reading(&e))
+/// Messages of one answer, as many as fit.
+pub(super) struct Page<T> {
+    pub(super) items: Vec<T>,
+    bytes: usize,
+}
+
+impl<T> Default for Page<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), bytes: 0 }
     }
+}
 
-    fn damaged(&self, key: &BodyKey, what: String) -> JournalError {
-        let place = format!("workspace {}, body {}", self.workspace, key.0);
-        JournalError::Damaged { place, what }
+impl<T: Message> Page<T> {
+    /// False: it does not fit any more. The first one always does, so that no reader stands still.
+    pub(super) fn add(&mut self, item: T) -> bool {
+        /// Around each: a tag, and a length of at most four bytes.
+        const FRAME_BYTES: usize = 6;
+        let bytes = self.bytes + item.encoded_len() + FRAME_BYTES;
+        if PAGE_BYTES_MAX < bytes && !self.items.is_empty() {
+            return false;
+        }
+        self.bytes = bytes;
+        self.items.push(item);
+        true
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tasuki_proto::{
     id::{RoleId, Timestamp},
-    mail::{BoxKind, MessageId, MessageType},
+    mail::{BoxKind, MessageId, MessageType, file_name},
     wire,
 };
 
@@ -174,6 +174,13 @@ impl Send {
         let fixed = [self.kind.as_str(), subject, &thread, &self.text, sealed.as_str()];
         let fields = fixed.into_iter().chain(to).chain(files.iter().map(String::as_str));
         Hash::of_fields(fields)
+    }
+}
+
+impl Subject {
+    /// What the thread is called when it begins at `at` with an entry of this type.
+    pub fn file_name(&self, at: Timestamp, kind: MessageType) -> String {
+        file_name(at, self.utc_offset_s, kind.as_str(), &self.subject, self.thread)
     }
 }
 

@@ -1,14 +1,12 @@
 //! What is told of mail to whoever may read it.
 
 use tasuki_proto::{
-    id::{RoleId, Timestamp},
+    id::RoleId,
     mail::{BoxKind, MessageId},
 };
 
-use super::{
-    Filter, Mailboxes, Order, Rejection, kind_code, kind_name,
-    thread::{Mark, MarkKind, ThreadNumber},
-};
+use super::{Filter, Mailboxes, Order, Rejection, kind_code, kind_name, thread::ThreadNumber};
+use crate::rules::Mark;
 
 /// A thread as one role has it, without its words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,21 +33,16 @@ pub struct ThreadFacts {
     pub place: u64,
 }
 
-/// How far an entry got at one receiver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntryReceipts {
-    pub role: RoleId,
-    pub handed: Option<Timestamp>,
-    pub seen: Option<Timestamp>,
-    pub acted: Option<Timestamp>,
-    pub lapsed: Option<Timestamp>,
-    pub dead: Option<Timestamp>,
-}
-
-impl EntryReceipts {
-    /// Stored, and no more.
-    pub const fn none(role: RoleId) -> Self {
-        Self { role, handed: None, seen: None, acted: None, lapsed: None, dead: None }
+impl ThreadFacts {
+    /// Whether nothing that was neither seen nor handed before lies in front of entry `first`: what
+    /// is shown from there on may be marked through its last one.
+    pub const fn is_known_before(&self, first: u32, mark: Mark) -> bool {
+        let known = match mark {
+            Mark::Seen => self.first_unseen,
+            Mark::Handed if self.first_unseen <= self.handed_through => self.handed_through + 1,
+            Mark::Handed => self.first_unseen,
+        };
+        first <= known
     }
 }
 
@@ -105,31 +98,6 @@ impl Mailboxes {
         Ok(self.facts(thread, copy))
     }
 
-    /// How far entry `number` got, at each it is addressed to.
-    pub fn receipts(&self, id: MessageId, number: u32) -> Vec<EntryReceipts> {
-        let Some(thread) = self.threads.find(id) else { return Vec::new() };
-        let it = self.threads.get(thread);
-        let Some(head) = it.head(number) else { return Vec::new() };
-        let copies = (0..it.copies.len()).filter(|copy| head.is_to(*copy));
-        let receipts = copies.map(|copy| {
-            let at = |kind: MarkKind| {
-                let tells = |mark: &&Mark| {
-                    usize::from(mark.copy) == copy && mark.kind == kind && covers(mark, number)
-                };
-                it.marks().iter().find(tells).map(|mark| mark.at)
-            };
-            EntryReceipts {
-                role: self.role(it.copies[copy].role).clone(),
-                handed: at(MarkKind::Handed),
-                seen: at(MarkKind::Seen),
-                acted: at(MarkKind::Acted),
-                lapsed: at(MarkKind::Lapsed),
-                dead: at(MarkKind::Dead),
-            }
-        });
-        receipts.collect()
-    }
-
     /// Threads of a box from behind `after` on, in order.
     pub fn page(
         &self,
@@ -156,9 +124,18 @@ impl Mailboxes {
         Some(self.threads.get(thread).copies[copy].kind)
     }
 
-    /// Dead letters of a role, in order.
-    pub fn dead_letters(&self, role: &RoleId) -> impl Iterator<Item = ThreadFacts> {
-        self.told(role, self.mailbox(role).map(|mailbox| &mailbox.dead), None)
+    /// Dead letters of a role from behind `after` on, in order.
+    pub fn dead_letters(
+        &self,
+        role: &RoleId,
+        after: Option<u64>,
+    ) -> impl Iterator<Item = ThreadFacts> {
+        self.told(role, self.mailbox(role).map(|mailbox| &mailbox.dead), after)
+    }
+
+    /// How many there are.
+    pub fn dead_count(&self, role: &RoleId) -> usize {
+        self.mailbox(role).map_or(0, |mailbox| mailbox.dead.len())
     }
 
     fn told(
@@ -228,15 +205,6 @@ impl Mailboxes {
             latest_sender: self.role(it.copies[usize::from(latest.sender)].role).clone(),
             participants: it.copies.iter().map(|it| self.role(it.role).clone()).collect(),
             place: Order::new(thread, own.state, own.arrival).place(),
-        }
-    }
-}
-
-fn covers(mark: &Mark, number: u32) -> bool {
-    match mark.kind {
-        MarkKind::Lapsed => mark.entry == number,
-        MarkKind::Handed | MarkKind::Seen | MarkKind::Acted | MarkKind::Dead => {
-            number <= mark.entry
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Mail: threads, the copies that roles have of them, and the boxes those are in.
 //!
 //! What a command does (`send`, `moves`, `marks`, `import`, `lapse`), what that changes
-//! (`apply`), and how a million threads fit into memory (`thread`, `shelf`). The words are in
-//! bodies of their own; here is what decisions need.
+//! (`apply`), what is told of it (`facts`, `receipts`), and how a million threads fit into memory
+//! (`thread`, `shelf`). The words are in bodies of their own; here is what decisions need.
 //!
 //! - **X1** A thread's entries are numbered from 1 without gaps, and none is ever changed.
 //! - **X2** A role has at most one copy of a thread, and it is in exactly one box.
@@ -20,6 +20,7 @@ mod keep;
 mod lapse;
 mod marks;
 mod moves;
+mod receipts;
 mod send;
 mod shelf;
 mod thread;
@@ -43,8 +44,9 @@ pub use self::{
         AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event,
         ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
     },
-    facts::{Answer, EntryReceipts, MailboxCounts, ThreadFacts},
+    facts::{Answer, MailboxCounts, ThreadFacts},
     moves::{MoveOutcome, Moved},
+    receipts::{EntryReceipts, Receipts},
     shelf::Shelf,
     thread::{Copy, CopyState, Head, Mark, MarkKind, Thread, ThreadNumber},
 };

@@ -3,7 +3,7 @@
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     limits::{THREAD_ENTRIES_MAX, THREAD_PARTICIPANTS_MAX, THREADS_MAX},
-    mail::{BoxKind, MessageId, file_name},
+    mail::{BoxKind, MessageId},
 };
 
 use super::{
@@ -47,11 +47,9 @@ impl Mailboxes {
                 if it.to.contains(&it.role) {
                     sent.sender_box = BoxKind::Inbox;
                 }
-                let offset = subject.utc_offset_s;
-                let (kind, words) = (it.kind.as_str(), subject.subject.as_str());
                 title = Some(Title {
                     subject: subject.subject.clone(),
-                    file_name: file_name(now, offset, kind, words, subject.thread),
+                    file_name: subject.file_name(now, it.kind),
                 });
                 self.may_take_part(&Thread::empty(), [&it.role].into_iter().chain(&it.to))?;
             }

@@ -368,9 +368,9 @@ fn what_is_handed_again_and_again_is_put_aside_until_somebody_asks_for_it() {
         story.step(10 + ms, "B waits");
     }
     assert_eq!(story.boxes(), " | A o1 o2 | B i1† i2*");
-    let dead: Vec<_> = story.workspace.mail.dead_letters(&role("B")).collect();
+    let dead: Vec<_> = story.workspace.mail.dead_letters(&role("B"), None).collect();
     assert_eq!((dead.len(), dead[0].handed), (1, HANDED_MAX));
-    let receipts = story.workspace.mail.receipts(thread("1"), 1).remove(0);
+    let receipts = story.workspace.mail.receipts(thread("1"), 1, 1).of(1).remove(0);
     assert_eq!(receipts.dead, Some(Timestamp::from_millis(9 + u64::from(HANDED_MAX))));
     story.step(30, "B is handed 1 again");
     assert_eq!(story.boxes(), " | A o1 o2 | B i1* i2*");

@@ -271,7 +271,7 @@ impl Ledger {
             let entries = self.threads.get(id).map_or(&[][..], Vec::as_slice);
             let addressed = (1..).zip(entries).filter(|(_, (_, to))| to.contains(who));
             let unseen = addressed.filter(|(number, _)| {
-                let receipts = mail.receipts(*id, *number);
+                let receipts = mail.receipts(*id, *number, *number).of(*number);
                 let own = receipts.iter().find(|it| it.role == *who).expect("X1: a receiver");
                 facts.seen_through < *number && own.lapsed.is_none()
             });
@@ -296,8 +296,11 @@ impl Ledger {
     /// X3: receipts are never taken back, and come in order.
     fn check_receipts(&mut self, workspace: &Workspace) {
         for (id, entries) in &self.threads {
+            // Of all of them at once: each must be told as if it were asked for alone.
+            let table = workspace.mail.receipts(*id, 1, u32::MAX);
             for (number, (_, to)) in (1..).zip(entries) {
-                let receipts = workspace.mail.receipts(*id, number);
+                let receipts = table.of(number);
+                assert_eq!(receipts, workspace.mail.receipts(*id, number, number).of(number));
                 assert_eq!(receipts.len(), to.len(), "X1: receivers of {number} of {id}");
                 for it in receipts {
                     let of = [it.handed, it.seen, it.acted];

@@ -225,7 +225,8 @@ pub(super) static CALLS: &[Call] = &[
         bytes(wire::ListBoxRequest { caller, role, r#box, ..Default::default() })
     }),
     acting("/tasuki.v1.Mailbox/ListDeadLetters", Right::Read, |workspace, role| {
-        bytes(wire::ListDeadLettersRequest { caller: caller(workspace), role: role.to_owned() })
+        let (caller, role) = (caller(workspace), role.to_owned());
+        bytes(wire::ListDeadLettersRequest { caller, role, ..Default::default() })
     }),
     inside("/tasuki.v1.Mailbox/ListMailboxes", Right::Read, |workspace, _| {
         bytes(wire::ListMailboxesRequest { caller: caller(workspace) })

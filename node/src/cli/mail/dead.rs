@@ -50,23 +50,34 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 }
 
 async fn list(mail: &Mail, output: &mut Output) -> Result<(), Failure> {
-    let request =
-        wire::ListDeadLettersRequest { caller: mail.broker.caller(), role: mail.role.to_string() };
-    let dead = mail
-        .broker
-        .ask(async |channel| client(channel).list_dead_letters(request.clone()).await)
-        .await?
-        .threads;
-    for (at, thread) in dead.iter().enumerate() {
-        if at == 0 {
-            output.guide(show::head)?;
+    let mut request = wire::ListDeadLettersRequest {
+        caller: mail.broker.caller(),
+        role: mail.role.to_string(),
+        ..wire::ListDeadLettersRequest::default()
+    };
+    let mut is_first = true;
+    loop {
+        let page = mail
+            .broker
+            .ask(async |channel| client(channel).list_dead_letters(request.clone()).await)
+            .await?;
+        for thread in &page.threads {
+            if is_first {
+                output.guide(show::head)?;
+                is_first = false;
+            }
+            output.answer(|| as_json::thread(thread), || show::row(thread, &mail.role))?;
         }
-        output.answer(|| as_json::thread(thread), || show::row(thread, &mail.role))?;
+        // A page that leads nowhere would be asked for for ever.
+        if page.next.is_empty() || page.threads.is_empty() {
+            break;
+        }
+        request.after = page.next;
     }
-    match dead.len() {
-        0 => output.guide(|| format!("{} has no dead letters.\n", mail.role)),
-        _ => Ok(()),
+    if is_first {
+        output.guide(|| format!("{} has no dead letters.\n", mail.role))?;
     }
+    Ok(())
 }
 
 async fn again(mail: &Mail, messages: &[String], output: &mut Output) -> Result<(), Failure> {

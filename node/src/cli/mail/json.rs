@@ -28,6 +28,7 @@ pub(super) fn thread(of: &wire::MailThread) -> Value {
         "handed": of.handed,
         "handed_through": of.handed_through,
         "seen_through": of.seen_through,
+        "first_unseen": of.first_unseen,
     })
 }
 

@@ -10,7 +10,7 @@ use tasuki_proto::wire::{self, MailMark};
 use super::{
     Failure, Output, attach, json as as_json, show,
     show::bytes,
-    who::{Mail, Who},
+    who::{Mail, Who, is_all_seen_before},
 };
 use crate::{cli::text::line, config::Config};
 
@@ -99,7 +99,7 @@ async fn show(mail: &Mail, wish: &Wish<'_>, output: &mut Output) -> Result<(), F
     // A newest part that leaves out something unseen cannot count: marks go from the beginning.
     let is_marked = !wish.is_peek
         && thread.unseen != 0
-        && (wish.last == 0 || page.next != 0 || mail.is_all_unseen_in(&thread, &page.entries));
+        && page.entries.first().is_some_and(|first| is_all_seen_before(&thread, first.number));
     loop {
         for entry in &page.entries {
             output.answer(

@@ -10,7 +10,7 @@ use tasuki_proto::{
 use super::{
     Failure, Output,
     send::{Sending, names, tell},
-    who::Mail,
+    who::{Mail, is_all_seen_before},
     words::{HELP, Words},
 };
 use crate::{
@@ -62,11 +62,10 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         ..Default::default()
     };
     let sent = async {
-        let all: Vec<wire::MailEntry> = quoted.iter().map(|it| (*it).clone()).collect();
         if args.words.is_edited()
             && thread.unseen != 0
-            && mail.is_all_unseen_in(&thread, &all)
-            && let Some(last) = all.last()
+            && let (Some(first), Some(last)) = (quoted.first(), quoted.last())
+            && is_all_seen_before(&thread, first.number)
         {
             mail.mark(&thread.message_id, last.number, MailMark::Seen).await?;
         }
@@ -110,8 +109,11 @@ fn quotes<'a>(
 ) -> Vec<&'a wire::MailEntry> {
     let to_me = entries.iter().filter(|it| it.receivers.iter().any(|to| *to == mail.role.as_str()));
     let to_me: Vec<&wire::MailEntry> = to_me.collect();
-    let unseen = (thread.unseen as usize).max(1).min(to_me.len());
-    to_me[to_me.len() - unseen..].to_vec()
+    let unseen = match thread.first_unseen {
+        0 => to_me.len(),
+        first => to_me.partition_point(|it| it.number < first),
+    };
+    to_me[unseen.min(to_me.len().saturating_sub(1))..].to_vec()
 }
 
 fn quote(of: &wire::MailEntry) -> String {

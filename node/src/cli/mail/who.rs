@@ -160,17 +160,12 @@ impl Mail {
         self.broker.ask(async |channel| client(channel).mark_mail(request.clone()).await).await?;
         Ok(())
     }
+}
 
-    /// Whether all that the role has not seen of a thread is among these entries.
-    pub(super) fn is_all_unseen_in(
-        &self,
-        thread: &wire::MailThread,
-        entries: &[wire::MailEntry],
-    ) -> bool {
-        let to_me =
-            entries.iter().filter(|it| it.receivers.iter().any(|to| *to == *self.role.as_str()));
-        thread.unseen as usize <= to_me.count()
-    }
+/// Whether nothing unseen was left out before entry `first`: what is shown from there on may count
+/// as seen.
+pub(super) fn is_all_seen_before(thread: &wire::MailThread, first: u32) -> bool {
+    thread.unseen == 0 || first <= thread.first_unseen
 }
 
 pub(super) fn client(channel: Channel) -> MailboxClient<Channel> {

@@ -19,7 +19,7 @@ use crate::role::Refusal;
 
 #[derive(Debug, Serialize)]
 struct Letters {
-    total: usize,
+    total: u64,
     messages: Vec<Letter>,
     #[serde(skip_serializing_if = "is_nothing")]
     stripped: usize,
@@ -44,7 +44,9 @@ pub(super) async fn list_dead_letters(
         reason: format!("handed {} times and never seen", it.handed),
     };
     let messages: Vec<Letter> = found.threads.iter().map(letter).collect();
-    Ok(shown(&Letters { total: messages.len(), messages, stripped: others.stripped }))
+    // Of more than one page, how many there are is said, and the oldest are shown.
+    let total = found.total.max(messages.len() as u64);
+    Ok(shown(&Letters { total, messages, stripped: others.stripped }))
 }
 
 pub(super) async fn hand_again(

@@ -89,7 +89,7 @@ impl Part {
 
     /// What its role has seen once this is written; `None`: no more than before.
     fn mark(&self, caller: &Caller, counts: bool) -> Option<Mark> {
-        let is_whole = self.first() <= self.thread.seen_through.saturating_add(1);
+        let is_whole = self.thread.unseen == 0 || self.first() <= self.thread.first_unseen;
         if !counts || !is_whole || self.ago.is_some() || self.entries.is_empty() {
             return None;
         }
@@ -208,7 +208,7 @@ async fn load(caller: &Caller, name: &str, want: Want) -> Result<Part, Refusal> 
         Want::Last(count) => newest(count.max(1)).await,
         Want::All => {
             let (part, next) = ask(0, 0).await?;
-            let unseen = part.thread.seen_through.saturating_add(1);
+            let unseen = part.thread.first_unseen.max(1);
             match next {
                 0 => Ok(part),
                 next if part.thread.unseen == 0 => newest(next.saturating_sub(1).max(1)).await,
