@@ -126,7 +126,7 @@ impl Overview for Link {
     }
 
     fn outbox(&self) -> Vec<Summary> {
-        self.outbox_of(None)
+        Self::outbox(self)
     }
 
     async fn settle(&self, number: u64, how: Settling) -> Result<bool, Refusal> {

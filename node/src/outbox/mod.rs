@@ -257,6 +257,23 @@ impl Outbox {
             // A person dropped it meanwhile.
             return Ok(());
         }
+        self.put(entry).await
+    }
+
+    /// Puts what `change` makes of an entry in its place; whoever else writes comes before or
+    /// after. Whether there was something to be changed is answered.
+    async fn change_entry(
+        &self,
+        number: u64,
+        change: impl FnOnce(Entry) -> Option<Entry>,
+    ) -> io::Result<bool> {
+        let _writing = self.0.writing.lock().await;
+        let Some(entry) = self.get(number).await?.and_then(change) else { return Ok(false) };
+        self.put(&entry).await?;
+        Ok(true)
+    }
+
+    async fn put(&self, entry: &Entry) -> io::Result<()> {
         let bytes = entry.encode();
         let size = bytes.len() as u64;
         self.write(entry.number, bytes).await?;
@@ -290,25 +307,34 @@ impl Outbox {
 
     /// Has a failed entry go out again, under `key`: the broker has judged the one it had.
     pub async fn retry(&self, number: u64, key: IdempotencyKey) -> io::Result<bool> {
-        let Some(entry) = self.get(number).await?.filter(|entry| entry.failed.is_some()) else {
-            return Ok(false);
+        let again = |entry: Entry| {
+            entry.failed.as_ref()?;
+            Some(Entry { key, may_have_reached: false, failed: None, ..entry })
         };
-        let entry = Entry { key, may_have_reached: false, failed: None, ..entry };
-        self.update(&entry).await?;
-        Ok(true)
+        self.change_entry(number, again).await
     }
 
-    /// The agents of these were told that they failed.
-    pub async fn mark_told(&self, numbers: &[u64]) -> io::Result<()> {
+    /// The agent of `role` was told that these failed. Those of other roles stay as they are.
+    pub async fn mark_told(&self, role: &RoleId, numbers: &[u64]) -> io::Result<()> {
         for number in numbers {
-            let Some(entry) = self.get(*number).await? else { continue };
-            let Some(failed) = entry.failed.clone().filter(|failed| !failed.is_told) else {
-                continue;
+            let told = |entry: Entry| {
+                let failed = entry.failed.clone().filter(|failed| !failed.is_told)?;
+                let failed = Some(Failed { is_told: true, ..failed });
+                (entry.role == *role).then_some(Entry { failed, ..entry })
             };
-            let failed = Some(Failed { is_told: true, ..failed });
-            self.update(&Entry { failed, ..entry }).await?;
+            self.change_entry(*number, told).await?;
         }
         Ok(())
+    }
+
+    /// What of a role failed and its agent was not told, the oldest `max` of it.
+    pub fn untold(&self, role: &RoleId, max: usize) -> Vec<Summary> {
+        let index = self.index();
+        let is_untold = |it: &&Summary| {
+            it.role == *role && it.failed.as_ref().is_some_and(|failed| !failed.is_told)
+        };
+        let all = index.entries.values().map(|slot| &slot.summary);
+        all.filter(is_untold).take(max).cloned().collect()
     }
 
     pub fn list(&self) -> Vec<Summary> {

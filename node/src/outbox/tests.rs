@@ -81,7 +81,12 @@ async fn what_failed_waits_for_a_person_and_then_goes_in_its_old_place() {
     outbox.fail(&first, failed.clone()).await.expect("the disk works");
     assert_eq!(outbox.counts(), Counts { queued: 1, failed: 1 });
     assert_eq!(outbox.next(&workspace, &a), Some(2));
-    outbox.mark_told(&[1, 2, 9]).await.expect("the disk works");
+    let b = "B".parse().expect("id");
+    outbox.mark_told(&b, &[1]).await.expect("the disk works");
+    let untold = |role, max| outbox.untold(role, max).into_iter().map(|it| it.number).collect();
+    let none: Vec<u64> = Vec::new();
+    assert_eq!((untold(&a, 9), untold(&a, 0), untold(&b, 9)), (vec![1], none.clone(), none));
+    outbox.mark_told(&a, &[1, 2, 9]).await.expect("the disk works");
     drop(outbox);
     let outbox = open(data.path());
     assert_eq!(outbox.list()[0].failed, Some(Failed { is_told: true, ..failed }));
@@ -92,6 +97,26 @@ async fn what_failed_waits_for_a_person_and_then_goes_in_its_old_place() {
     assert_eq!(outbox.next(&workspace, &a), Some(1));
     let again = outbox.get(1).await.expect("the disk works").expect("there");
     assert_eq!((again.key, again.failed), (key, None));
+}
+
+#[tokio::test]
+async fn what_goes_out_again_does_not_fail_because_its_agent_is_told_in_that_moment() {
+    let data = tempfile::tempdir().expect("a directory");
+    let outbox = open(data.path());
+    let a = "A".parse().expect("id");
+    outbox.keep(new("A", "one")).await.expect("there is room");
+    let failed = entry(1, Some(false)).failed.expect("failed");
+    let key = IdempotencyKey { client: "mail-1".parse().expect("an id"), counter: 1 };
+    for _ in 0..20 {
+        let first = outbox.get(1).await.expect("the disk works").expect("there");
+        outbox.fail(&first, failed.clone()).await.expect("the disk works");
+        let (retried, told) =
+            tokio::join!(outbox.retry(1, key.clone()), outbox.mark_told(&a, &[1]));
+        told.expect("the disk works");
+        assert!(retried.expect("the disk works"), "it had failed");
+        let again = outbox.get(1).await.expect("the disk works").expect("there");
+        assert_eq!((again.failed, &again.key), (None, &key));
+    }
 }
 
 #[test]

@@ -114,9 +114,9 @@ pub trait Mail: std::fmt::Debug + Send + Sync + 'static {
         attachment: &wire::Attachment,
     ) -> Result<bytes::Bytes, Refusal>;
 
-    /// What of this role waits in the node's outbox, or was refused late: that the agent is to be
-    /// told, unless it was ([`Failed::is_told`](crate::outbox::Failed)).
-    async fn outbox(&self) -> Result<Vec<Summary>, Refusal>;
+    /// What waited in the node's outbox and was refused late, and the agent was not told: the
+    /// oldest `max` of it.
+    async fn untold(&self, max: usize) -> Result<Vec<Summary>, Refusal>;
 
     /// The agent was told that these of its outbox failed.
     fn mark_told(&self, numbers: Vec<u64>);

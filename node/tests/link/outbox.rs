@@ -2,7 +2,7 @@
 
 use tasuki_node::{
     node::Node,
-    outbox,
+    outbox::{self, Summary},
     role::{
         Settling,
         mail::{Moving, Sent},
@@ -30,16 +30,20 @@ impl Bench {
         (message, number)
     }
 
+    fn outbox(&self, role: &str) -> Vec<Summary> {
+        let all = self.node.overview().outbox();
+        all.into_iter().filter(|it| it.role.as_str() == role).collect()
+    }
+
     async fn sent(&self, texts: &[&str]) -> World {
         self.fake.until("sent", |world| world.mail.texts() == texts).await
     }
 
     /// Nothing is left, or only what failed.
     async fn is_empty_but(&self, failed: usize) {
-        let role = self.role("A");
         let left = async {
             loop {
-                let left = role.mail().outbox().await.expect("told");
+                let left = self.outbox("A");
                 let (done, waiting): (Vec<_>, Vec<_>) =
                     left.into_iter().partition(|it| it.failed.is_some());
                 if waiting.is_empty() && done.len() == failed {
@@ -149,23 +153,23 @@ async fn what_is_refused_late_is_kept_with_its_reason_and_goes_out_when_a_person
     bench.sent(&["one", "two", "last"]).await;
     bench.is_empty_but(2).await;
     let role = bench.role("A");
-    let failed = role.mail().outbox().await.expect("told");
+    let failed = bench.outbox("A");
     assert_eq!(failed.iter().map(|it| it.number).collect::<Vec<_>>(), [3, 4]);
     let why = failed[0].failed.clone().expect("failed");
     assert_eq!((why.reason.as_str(), why.is_told), ("unknown_role", false));
     assert!(why.message.contains("ghost"), "{why:?}");
-    assert_eq!(bench.role("B").mail().outbox().await.expect("told"), [], "another role's");
+    assert_eq!(bench.outbox("B"), [], "another role's");
     role.mail().mark_told(vec![3]);
     bench.role("B").mail().mark_told(vec![4]);
     let told = async {
-        while !role.mail().outbox().await.expect("told")[0].failed.as_ref().expect("f").is_told {
+        while !bench.outbox("A")[0].failed.as_ref().expect("f").is_told {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(SOON, told).await.expect("it is noted");
     let bench = restarted(bench.crash_node()).await;
     connected(&bench.node).await;
-    let failed = bench.role("A").mail().outbox().await.expect("told");
+    let failed = bench.outbox("A");
     let told: Vec<_> =
         failed.iter().map(|it| (it.number, it.failed.as_ref().expect("f").is_told)).collect();
     assert_eq!(told, [(3, true), (4, false)], "also after a restart");
@@ -191,7 +195,7 @@ async fn of_moves_that_are_refused_late_only_those_are_left() {
     assert_eq!(moving, Moving::Queued { number: 1 });
     bench.fake.serve();
     bench.is_empty_but(1).await;
-    let failed = role.mail().outbox().await.expect("told").remove(0);
+    let failed = bench.outbox("A").remove(0);
     let outbox::Summarised::Move { messages, .. } = failed.what else { panic!("{failed:?}") };
     assert_eq!(messages, ["unseen1", "unseen2"]);
     assert_eq!(failed.failed.expect("failed").reason, "unseen_entries");
@@ -243,7 +247,7 @@ async fn a_key_that_expired_while_its_letter_waited_is_replaced_and_one_that_was
         world.mail.expired = Some("agent-1".to_owned());
     });
     bench.is_empty_but(1).await;
-    let failed = role.mail().outbox().await.expect("told").remove(0);
+    let failed = bench.outbox("A").remove(0);
     assert_eq!(failed.failed.expect("failed").reason, "key_expired");
     assert_eq!(bench.fake.world.borrow().mail.texts(), ["kept back", "lost"]);
 }

@@ -501,9 +501,11 @@ impl Mail for Mailbox {
 
     async fn marks_settled(&self) {}
 
-    async fn outbox(&self) -> Result<Vec<Summary>, Refusal> {
+    async fn untold(&self, max: usize) -> Result<Vec<Summary>, Refusal> {
         let outbox = self.post.0.borrow().outbox.clone();
-        Ok(outbox.into_iter().filter(|it| it.role == self.role).collect())
+        let is_untold = |it: &Summary| it.failed.as_ref().is_some_and(|failed| !failed.is_told);
+        let untold = outbox.into_iter().filter(|it| it.role == self.role && is_untold(it));
+        Ok(untold.take(max).collect())
     }
 
     fn mark_told(&self, numbers: Vec<u64>) {

@@ -33,22 +33,23 @@ enum Next {
 }
 
 impl Link {
-    /// What waits in the outbox, or was refused late; of one role, or of all.
-    pub fn outbox_of(&self, role: Option<&RoleId>) -> Vec<Summary> {
-        let mut list = self.outbox.list();
-        list.retain(|it| role.is_none_or(|role| it.role == *role));
-        list
+    /// What waits in the outbox, or was refused late, of all roles.
+    pub fn outbox(&self) -> Vec<Summary> {
+        self.outbox.list()
     }
 
     pub fn outbox_counts(&self) -> Counts {
         self.outbox.counts()
     }
 
+    /// What of `role` was refused late, and its agent was not told: the oldest `max` of it.
+    pub fn untold(&self, role: &RoleId, max: usize) -> Vec<Summary> {
+        self.outbox.untold(role, max)
+    }
+
     /// The agent of `role` was told that these were refused late.
     pub async fn mark_told(&self, role: &RoleId, numbers: &[u64]) {
-        let own: BTreeSet<_> = self.outbox_of(Some(role)).into_iter().map(|it| it.number).collect();
-        let numbers: Vec<_> = numbers.iter().copied().filter(|it| own.contains(it)).collect();
-        if let Err(error) = self.outbox.mark_told(&numbers).await {
+        if let Err(error) = self.outbox.mark_told(role, numbers).await {
             // It is told once more.
             tracing::warn!(%error, "the outbox cannot be written to");
         }

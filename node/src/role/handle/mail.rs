@@ -176,8 +176,8 @@ impl Mail for Handle {
         self.ask(get).await
     }
 
-    async fn outbox(&self) -> Result<Vec<Summary>, Refusal> {
-        self.ask(|link, role| async move { Ok(link.outbox_of(Some(&role))) }).await
+    async fn untold(&self, max: usize) -> Result<Vec<Summary>, Refusal> {
+        self.ask(move |link, role| async move { Ok(link.untold(&role, max)) }).await
     }
 
     fn mark_told(&self, numbers: Vec<u64>) {

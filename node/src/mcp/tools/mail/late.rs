@@ -25,9 +25,8 @@ pub(super) async fn tell(call: &Call<'_>, arguments: Arguments<'_>, result: &mut
     if !call.host.instances.looked(caller.role(), &call.who) {
         return;
     }
-    let Ok(outbox) = caller.mail().outbox().await else { return };
-    let failed = outbox.iter().filter_map(|it| Some((it, it.failed.as_ref()?)));
-    let untold: Vec<_> = failed.filter(|(_, failed)| !failed.is_told).take(TOLD_MAX).collect();
+    let Ok(untold) = caller.mail().untold(TOLD_MAX).await else { return };
+    let untold: Vec<_> = untold.iter().filter_map(|it| Some((it, it.failed.as_ref()?))).collect();
     if untold.is_empty() {
         return;
     }
