@@ -11,6 +11,7 @@ use crate::{
     agents::{Agent, Broken, Transport},
     chance::Chance,
     process::{Process, soon},
+    strikes::{Three, Trouble, rounds},
 };
 
 /// Acknowledged steps between two kills, at most.
@@ -32,29 +33,6 @@ struct Seen {
     ended: BTreeMap<u64, String>,
     /// Calls that had to be made again.
     again: u64,
-}
-
-/// What was done to the processes, so that an agent knows which trouble to expect.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Trouble {
-    /// Of any node.
-    node_kills: u64,
-    is_node_down: bool,
-    is_broker_down: bool,
-    /// The next turn is to be the last.
-    is_last: bool,
-}
-
-impl Trouble {
-    fn comes(&mut self, to_broker: bool, to_node: bool) {
-        self.is_broker_down = to_broker;
-        self.is_node_down = to_node;
-        self.node_kills += u64::from(to_node);
-    }
-
-    fn goes(&mut self) {
-        (self.is_broker_down, self.is_node_down) = (false, false);
-    }
 }
 
 #[derive(Clone)]
@@ -89,7 +67,7 @@ async fn everything_in_one_process_is_killed_and_goes_on() {
         let agent = Agent::new(transport, role, up.mcp, up.data.clone()).await;
         agents.spawn(game.clone().play(agent));
     }
-    for _ in 0..rounds() {
+    for _ in 0..rounds(SCENARIOS) {
         game.go_on(&mut chance, &mut agents).await;
         troubles.send_modify(|it| it.comes(true, true));
         up.kill().await;
@@ -104,56 +82,24 @@ async fn everything_in_one_process_is_killed_and_goes_on() {
 async fn two_nodes(a: Transport, b: Transport, salt: u64) {
     let mut chance = Chance::new(salt);
     let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name);
-    let mut broker = Process::broker(&at("broker"), "").await;
-    let address = broker.broker.unwrap();
-    let mut nodes = [
-        Process::node(&at("a"), address, "--role A").await,
-        Process::node(&at("b"), address, "--role B").await,
-    ];
+    let mut world = Three::start(dir.path(), ["--role A", "--role B"]).await;
     let (troubles, game) = Game::new();
     let mut agents = JoinSet::new();
-    for (role, transport, node) in [("A", a, &nodes[0]), ("B", b, &nodes[1])] {
+    for (role, transport, node) in [("A", a, &world.nodes[0]), ("B", b, &world.nodes[1])] {
         let agent = Agent::new(transport, role, node.mcp, node.data.clone()).await;
         agents.spawn(game.clone().play(agent));
     }
-    for _ in 0..rounds() {
+    for _ in 0..rounds(SCENARIOS) {
         game.go_on(&mut chance, &mut agents).await;
-        // One bit each for the broker and the two nodes; never none.
-        let whom = chance.below(7) + 1;
-        let is_hit = |bit: u64| whom & (1 << bit) != 0;
-        troubles.send_modify(|it| it.comes(is_hit(0), is_hit(1) || is_hit(2)));
-        let [node_a, node_b] = &mut nodes;
-        for (bit, process) in [&mut broker, node_a, node_b].into_iter().enumerate() {
-            if is_hit(bit as u64) {
-                process.kill().await;
-            }
-        }
-        // Nodes come up without their broker half of the time.
-        let [node_a, node_b] = &mut nodes;
-        let mut order = [(0, &mut broker), (1, node_a), (2, node_b)];
-        if chance.below(2) == 0 {
-            order.reverse();
-        }
-        for (bit, process) in order {
-            if is_hit(bit) {
-                process.start().await;
-            }
-        }
-        troubles.send_modify(Trouble::goes);
+        world.strike(&mut chance, &troubles).await;
     }
     game.end(&troubles, agents).await;
-    let history = nodes[0].json(HISTORY).await;
+    let history = world.nodes[0].json(HISTORY).await;
     game.check(&history);
-    broker.kill().await;
-    broker.start().await;
-    let again = nodes[1].json(HISTORY).await;
+    world.broker.kill().await;
+    world.broker.start().await;
+    let again = world.nodes[1].json(HISTORY).await;
     assert_eq!(again, history);
-}
-
-fn rounds() -> u64 {
-    let rounds = std::env::var("TASUKI_ROUNDS").map_or(20, |it| it.parse::<u64>().unwrap());
-    rounds.div_ceil(SCENARIOS)
 }
 
 impl Game {

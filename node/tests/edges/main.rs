@@ -4,9 +4,12 @@
 
 mod abuse;
 mod agents;
+mod book;
 mod chance;
 mod copies;
 mod crash;
+mod crowd;
+mod full;
 mod guarded;
 mod hooks;
 #[path = "../mcp/http.rs"]
@@ -15,13 +18,16 @@ mod http;
 mod instances;
 mod lifecycle;
 mod mail;
+mod mailstorm;
 mod notices;
 mod outbox;
 mod patience;
 mod private;
 mod process;
 mod stdio;
+mod stored;
 mod storm;
+mod strikes;
 mod tasks;
 
 /// What the shared module expects of a test binary.

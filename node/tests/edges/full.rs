@@ -1,0 +1,1 @@
+//! A node whose disk is full.

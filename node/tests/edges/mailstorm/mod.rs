@@ -1,0 +1,118 @@
+//! Agents write to each other while their nodes and their broker are killed and started again.
+//!
+//! Four roles on two nodes, each over another transport, begin threads, wait, read, answer one or
+//! several, resolve and reject, and say the same again when an answer was lost. What they were told
+//! is kept, and at the end compared with what a client finds that has seen nothing of it.
+//!
+//! `TASUKI_ROUNDS` says how many kills (half of it; 20), `TASUKI_SEED` which ones.
+
+mod history;
+mod writer;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinSet};
+
+use self::{
+    history::History,
+    writer::{Game, Writer},
+};
+use crate::{
+    agents::Transport,
+    book::Book,
+    chance::Chance,
+    process::{Process, soon},
+    stored::{outbox, queued},
+    strikes::{Three, Trouble, rounds},
+};
+
+/// Of `TASUKI_ROUNDS` one kill each.
+const ROUNDS_EACH: u64 = 2;
+
+/// Answers between two kills, at most.
+const STEPS_MAX: u64 = 40;
+
+const ROLES: [&str; 4] = ["a1", "a2", "b1", "b2"];
+
+const TRANSPORTS: [Transport; 4] =
+    [Transport::Session, Transport::Stateless, Transport::Sse, Transport::Stdio];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mail_outlives_whoever_is_killed() {
+    let mut chance = Chance::new(6);
+    let dir = tempfile::tempdir().unwrap();
+    let lines = ["--role a1 --role a2", "--role b1 --role b2"];
+    let mut world = Three::start(dir.path(), lines).await;
+    let (troubles, trouble) = watch::channel(Trouble::default());
+    let history = Arc::new(watch::Sender::new(History::default()));
+    let game = Game { history: Arc::clone(&history), trouble };
+    let mut writers = JoinSet::new();
+    let turn = chance.below(4);
+    for (number, role) in (0..).zip(ROLES) {
+        let node = &world.nodes[usize::from(role.starts_with('b'))];
+        let at = usize::try_from((number + turn) % 4).unwrap();
+        let agent =
+            crate::agents::Agent::new(TRANSPORTS[at], role, node.mcp, node.data.clone()).await;
+        // Half of them name what they send.
+        let writer = Writer::new(agent, Chance(chance.below(u64::MAX)), number % 2 == 0, &game);
+        writers.spawn(writer.write());
+    }
+    let rounds = rounds(ROUNDS_EACH);
+    for _ in 0..rounds {
+        let until = history.borrow().steps + 1 + chance.below(STEPS_MAX);
+        let mut steps = history.subscribe();
+        tokio::select! {
+            reached = soon(steps.wait_for(|it| until <= it.steps)) => drop(reached.unwrap()),
+            Some(ended) = writers.join_next() => panic!("it ended: {:?}", ended.err()),
+        }
+        world.strike(&mut chance, &troubles).await;
+    }
+    troubles.send_modify(|it| it.is_last = true);
+    while let Some(ended) = soon(writers.join_next()).await {
+        ended.unwrap();
+    }
+    for node in &world.nodes {
+        soon(until_sent(node)).await;
+        for failed in outbox(node).await {
+            // What was put away may have got an answer meanwhile.
+            assert_eq!(failed["failed"]["reason"], "unseen_entries", "{failed}");
+        }
+    }
+    let book = Book::open(world.broker.broker.unwrap()).await;
+    let all = book.all(&ROLES).await;
+    history.borrow().check(&all);
+    soon(until_nobody_waits(&book)).await;
+
+    world.broker.kill().await;
+    world.broker.start().await;
+    let book = Book::open(world.broker.broker.unwrap()).await;
+    assert_eq!(book.all(&ROLES).await, all);
+    let history = history.borrow();
+    anstream::println!("{rounds} kills, {} threads, {}", all.len(), history.summary());
+}
+
+async fn until_sent(node: &Process) {
+    while queued(node).await != 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn until_nobody_waits(book: &Book) {
+    while book.waits().await != 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Arguments of a letter.
+fn letter(to: &[String], text: &str, answered: Option<&str>, name: Option<&str>) -> Value {
+    let mut letter =
+        json!({ "receiver_id": to, "msg_type": "INFO", "title": text, "content": text });
+    if let Some(id) = answered {
+        letter["original_message_id"] = id.into();
+    }
+    if let Some(name) = name {
+        letter["client_ref"] = name.into();
+    }
+    letter
+}
