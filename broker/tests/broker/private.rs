@@ -9,6 +9,7 @@ use tasuki_proto::{
     private::{NodeKey, OwnerKey, Roster, SignedRoster},
     wire::{self, privacy_client::PrivacyClient},
 };
+use tokio_stream::StreamExt as _;
 use tonic::transport::Channel;
 
 use crate::support::{Client, connect, reason, start};
@@ -111,12 +112,11 @@ async fn while_mail_is_private_no_words_come_in_but_sealed_ones() {
         hash: blake3::hash(b"x").to_hex().to_string(),
         ..wire::PutAttachmentHead::default()
     };
-    let parts = [
-        wire::put_attachment_request::Part::Head(head),
-        wire::put_attachment_request::Part::Chunk(b"x".to_vec()),
-    ];
-    let parts = parts.map(|part| wire::PutAttachmentRequest { part: Some(part) });
-    let refused = it.client.mail.put_attachment(tokio_stream::iter(parts)).await.unwrap_err();
+    let head = wire::put_attachment_request::Part::Head(head);
+    // At the head already: what follows need not be sent to be refused.
+    let head = tokio_stream::once(wire::PutAttachmentRequest { part: Some(head) });
+    let head = head.chain(tokio_stream::pending());
+    let refused = it.client.mail.put_attachment(head).await.unwrap_err();
     assert_eq!(reason(&refused), "private_workspace");
 
     let sealed = it.letter("", Some(("opaque", 1)));

@@ -42,4 +42,4 @@ pub mod sealer;
 pub mod store;
 pub mod trust;
 
-pub use self::sealer::{Ask, Fresh, Sealer};
+pub use self::sealer::{Ask, Fresh, Sealer, Unsealable};

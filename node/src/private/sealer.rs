@@ -3,6 +3,7 @@
 //!
 //! Where mail never was private and nobody is trusted, nothing is asked and nothing changes.
 
+mod opening;
 mod refusing;
 
 use std::{
@@ -21,17 +22,15 @@ use tasuki_proto::{
     wire,
 };
 
-use self::refusing::{failed, in_background, invalid, not_vouched, on_disk, parsed, private};
+pub use self::opening::{NO_SUBJECT, NOT_SEALED, Unopened, unopened};
+use self::refusing::{failed, invalid, not_vouched, on_disk, parsed, private};
 use super::{
-    envelope::{self, Address, Closed, Envelope, Recipient, SealError, Words},
+    envelope::{self, Address, Recipient, SealError, Words},
     keys::NodeKeys,
-    store::{self, StoreError},
+    store,
     trust::Pin,
 };
 use crate::role::Refusal;
-
-/// Entries whose place is remembered, to notice one that is shown at two.
-const PLACES_MAX: usize = 65_536;
 
 /// What sealing asks the broker for.
 #[async_trait]
@@ -63,47 +62,23 @@ impl Standing {
     }
 }
 
-/// Why an entry's words are not shown (Y7).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unopened {
-    #[error("mail here is private, and this machine trusts no owner's key yet; {TRUST}")]
-    NoTrust,
-    #[error("its bytes are not those of a sealed entry: {0}")]
-    Malformed(String),
-    #[error("its {0} is not the one it was sealed with: it was moved here from elsewhere")]
-    Moved(&'static str),
-    #[error("nobody that the owner vouched for signed it (key {0})")]
-    Unknown(KeyId),
-    #[error("it was signed by {node}, which the owner never vouched for as {role}")]
-    NotTheirs { node: String, role: RoleId },
-    #[error("it came after the key that signed it was withdrawn")]
-    Retired,
-    #[error("its signature does not hold: it was changed")]
-    Signature,
-    #[error("it is a copy of entry {number} of thread {thread}")]
-    Copy { thread: MessageId, number: u32 },
-    #[error("it was sealed before this node could read it, or for others; ask its sender again")]
-    NotForUs,
-    #[error("its sender sealed something that is no entry")]
-    Broken,
-    #[error("this node's keys cannot be read: {0}")]
-    Keys(String),
+/// What cannot be sealed, and so stays on this machine where mail is private.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unsealable {
+    #[error(
+        "files are not sealed, and mail here is private; nothing was sent; put what matters into \
+         the text"
+    )]
+    Files,
+    #[error(
+        "what is taken over is not sealed, and mail here is private; nothing of it was sent, and \
+         the files stay as they are"
+    )]
+    Mailboxes,
 }
 
 const TRUST: &str = "compare its fingerprint with what `tasuki mail private status` says on the \
                      owner's machine, and run `tasuki mail private trust FINGERPRINT` here";
-
-/// What stands where words would.
-pub fn unopened(why: &Unopened) -> String {
-    format!("[This entry is sealed and is not shown: {why}.]")
-}
-
-/// What stands before words that came in the clear where mail is private.
-pub const NOT_SEALED: &str = "[Not sealed: written before mail here was private, or by somebody \
-                              who has the broker.]\n\n";
-
-/// The subject of a thread whose first entry is not opened.
-pub const NO_SUBJECT: &str = "(sealed)";
 
 /// Seals and opens for one workspace. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -225,12 +200,59 @@ impl Sealer {
             Some(known @ (Standing::Open | Standing::Ended(_))) => known,
             Some(Standing::Private(_) | Standing::Stranger(_)) | None => return Ok(None),
         };
+        Ok((!self.is_pinned().await?).then_some(known))
+    }
+
+    /// Whether this machine was told that mail is private, whatever the broker says.
+    async fn is_pinned(&self) -> Result<bool, Refusal> {
         let this = self.clone();
         let pin = on_disk(move || {
             let Shared { data, workspace, .. } = &*this.0;
             Pin::read(data, workspace).map_err(|why| failed(&why))
         });
-        Ok(pin.await?.is_none_or(|pin| !pin.is_on).then_some(known))
+        Ok(pin.await?.is_some_and(|pin| pin.is_on))
+    }
+
+    async fn standing(&self, ask: &dyn Ask, fresh: Fresh) -> Result<Standing, Refusal> {
+        let known = match fresh {
+            Fresh::IfPrivate => self.known_as_open().await?,
+            Fresh::Always => None,
+        };
+        match known {
+            Some(known) => Ok(known),
+            None => self.look(ask).await,
+        }
+    }
+
+    /// The roster to seal by; `None`: words may leave as they are.
+    async fn sealing(
+        &self,
+        ask: &dyn Ask,
+        fresh: Fresh,
+    ) -> Result<Option<Arc<SignedRoster>>, Refusal> {
+        match self.standing(ask, fresh).await? {
+            Standing::Open | Standing::Ended(_) => Ok(None),
+            Standing::Private(signed) => Ok(Some(signed)),
+            Standing::Stranger(owner) => Err(private(format!(
+                "mail in {} is private (owner's key {owner}), and this machine does not trust \
+                 that key; {TRUST}",
+                self.0.workspace
+            ))),
+        }
+    }
+
+    /// Refuses `what` can only leave in the clear, before any of it does, where mail is private
+    /// (Y6).
+    pub async fn check_plain(
+        &self,
+        ask: &dyn Ask,
+        what: Unsealable,
+        fresh: Fresh,
+    ) -> Result<(), Refusal> {
+        match self.sealing(ask, fresh).await? {
+            None => Ok(()),
+            Some(_) => Err(private(what.to_string())),
+        }
     }
 
     /// A request as it may leave this node: sealed if mail is private.
@@ -243,25 +265,7 @@ impl Sealer {
         if request.sealed.is_some() {
             return Ok(request);
         }
-        let known = match fresh {
-            Fresh::IfPrivate => self.known_as_open().await?,
-            Fresh::Always => None,
-        };
-        let standing = match known {
-            Some(known) => known,
-            None => self.look(ask).await?,
-        };
-        let signed = match standing {
-            Standing::Open | Standing::Ended(_) => return Ok(request),
-            Standing::Stranger(owner) => {
-                return Err(private(format!(
-                    "mail in {} is private (owner's key {owner}), and this machine does not trust \
-                     that key; {TRUST}",
-                    self.0.workspace
-                )));
-            }
-            Standing::Private(signed) => signed,
-        };
+        let Some(signed) = self.sealing(ask, fresh).await? else { return Ok(request) };
         let thread = match request.in_reply_to.as_str() {
             "" => None,
             message => Some(ask.thread(&request.role, message).await?),
@@ -278,9 +282,7 @@ impl Sealer {
         thread: Option<wire::MailThread>,
     ) -> Result<wire::SendRequest, Refusal> {
         if !request.attachments.is_empty() {
-            return Err(private(
-                "files are not sealed, and mail here is private; put what matters into the text",
-            ));
+            return Err(private(Unsealable::Files.to_string()));
         }
         for (what, bytes, most) in [
             ("text", request.text.len(), TEXT_BYTES_MAX),
@@ -359,184 +361,6 @@ impl Sealer {
         request.sealed = Some(wire::Sealed { envelope, same });
         Ok(request)
     }
-
-    /// Opens what a thread shows: its words, and its subject. What is still `sealed` after it has
-    /// the reason for a text.
-    pub async fn open_thread(
-        &self,
-        ask: &dyn Ask,
-        thread: &mut wire::MailThread,
-        entries: &mut [wire::MailEntry],
-    ) {
-        let sealed = |it: &wire::MailEntry| it.sealed.is_some();
-        let is_sealed = thread.first.as_ref().is_some_and(sealed) || entries.iter().any(sealed);
-        let standing = self.standing_to_read(ask, is_sealed, || {
-            let all = thread.first.iter().chain(entries.iter());
-            all.filter_map(signer).collect()
-        });
-        let Some(standing) = standing.await else { return };
-        let this = self.clone();
-        let (mut whole, mut opened) = (std::mem::take(thread), entries.to_vec());
-        let work = move || {
-            let keys = NodeKeys::read(&this.0.data);
-            this.open_one(&standing, &keys, &mut whole, &mut opened);
-            (whole, opened)
-        };
-        let (whole, opened) = in_background(work).await;
-        *thread = whole;
-        entries.clone_from_slice(&opened);
-    }
-
-    /// Opens what a list of threads shows: their subjects.
-    pub async fn open_threads(&self, ask: &dyn Ask, threads: &mut Vec<wire::MailThread>) {
-        let firsts = || threads.iter().filter_map(|it| it.first.as_ref());
-        let is_sealed = firsts().any(|it| it.sealed.is_some());
-        let standing =
-            self.standing_to_read(ask, is_sealed, || firsts().filter_map(signer).collect());
-        let Some(standing) = standing.await else { return };
-        let this = self.clone();
-        let mut whole = std::mem::take(threads);
-        let work = move || {
-            let keys = NodeKeys::read(&this.0.data);
-            for thread in &mut whole {
-                this.open_one(&standing, &keys, thread, &mut []);
-            }
-            whole
-        };
-        *threads = in_background(work).await;
-    }
-
-    /// By what to judge entries: `None` where there is nothing to open or to remark on. Asks
-    /// again, once, if somebody signed whom the last roster seen does not have.
-    async fn standing_to_read(
-        &self,
-        ask: &dyn Ask,
-        is_sealed: bool,
-        signers: impl Fn() -> BTreeSet<KeyId>,
-    ) -> Option<Standing> {
-        let known = self.state().standing.clone();
-        let is_enough = match &known {
-            None => false,
-            Some(standing) => {
-                let roster = standing.roster();
-                let has = |id: &KeyId| roster.is_some_and(|it| it.key(id).is_some());
-                !is_sealed || (roster.is_some() && signers().iter().all(has))
-            }
-        };
-        let standing = match known {
-            Some(known) if is_enough => known,
-            earlier => match self.look(ask).await {
-                Ok(standing) => standing,
-                Err(refusal) => {
-                    tracing::debug!(%refusal, "the roster cannot be had");
-                    earlier.unwrap_or(Standing::Open)
-                }
-            },
-        };
-        let is_private = matches!(standing, Standing::Private(_));
-        (is_sealed || is_private).then_some(standing)
-    }
-
-    fn open_one(
-        &self,
-        standing: &Standing,
-        keys: &Result<NodeKeys, StoreError>,
-        thread: &mut wire::MailThread,
-        entries: &mut [wire::MailEntry],
-    ) {
-        let is_private = matches!(standing, Standing::Private(_));
-        let id: Option<MessageId> = thread.message_id.parse().ok();
-        let mut subject = None;
-        for entry in thread.first.iter_mut().chain(entries) {
-            let Some(sealed) = entry.sealed.take() else {
-                if is_private {
-                    entry.text.insert_str(0, NOT_SEALED);
-                }
-                continue;
-            };
-            let words = self.words(standing, keys, id, entry, &sealed.envelope);
-            if entry.number == 1 {
-                let shown = words.as_ref().map(|it| it.subject.clone());
-                subject = Some(shown.unwrap_or_else(|_| NO_SUBJECT.to_owned()));
-            }
-            entry.text = match words {
-                Ok(words) => words.text,
-                Err(why) => {
-                    entry.sealed = Some(sealed);
-                    unopened(&why)
-                }
-            };
-        }
-        if let Some(subject) = subject {
-            thread.subject = subject;
-        }
-    }
-
-    /// The words of an entry that the broker shows in this place, if everything about it holds.
-    fn words(
-        &self,
-        standing: &Standing,
-        keys: &Result<NodeKeys, StoreError>,
-        thread: Option<MessageId>,
-        entry: &wire::MailEntry,
-        bytes: &[u8],
-    ) -> Result<Words, Unopened> {
-        let roster = standing.roster().ok_or(Unopened::NoTrust)?;
-        let envelope =
-            Envelope::parse(bytes).map_err(|why| Unopened::Malformed(why.to_string()))?;
-        let it = &envelope.address;
-        let vouched = roster.key(&it.key).ok_or(Unopened::Unknown(it.key))?;
-        if !envelope.is_by(&vouched.sign) {
-            return Err(Unopened::Signature);
-        }
-        if !vouched.ever_played(&it.sender) {
-            let (node, role) = (vouched.node.to_string(), it.sender.clone());
-            return Err(Unopened::NotTheirs { node, role });
-        }
-        if !vouched.is_in_use() && vouched.retired_ms < entry.at_ms {
-            return Err(Unopened::Retired);
-        }
-        let receivers: BTreeSet<&str> = entry.receivers.iter().map(String::as_str).collect();
-        for (what, is_same) in [
-            ("workspace", it.workspace == self.0.workspace),
-            ("owner", it.owner == roster.owner.id()),
-            ("thread", Some(it.thread) == thread),
-            (
-                "place in the thread",
-                it.after < entry.number && (it.after == 0) == (entry.number == 1),
-            ),
-            ("sender", it.sender.as_str() == entry.sender),
-            ("type", it.kind.as_str() == entry.r#type),
-            ("list of receivers", it.receivers.iter().map(RoleId::as_str).eq(receivers)),
-        ] {
-            if !is_same {
-                return Err(Unopened::Moved(what));
-            }
-        }
-        self.place(it.nonce, it.thread, entry.number)?;
-        let keys = keys.as_ref().map_err(|why| Unopened::Keys(why.to_string()))?;
-        envelope.open(keys).map_err(|why| match why {
-            Closed::NotForUs => Unopened::NotForUs,
-            Closed::Broken => Unopened::Broken,
-        })
-    }
-
-    /// Remembers where an entry was shown; the same at another place is a copy.
-    fn place(&self, nonce: [u8; 16], thread: MessageId, number: u32) -> Result<(), Unopened> {
-        let mut state = self.state();
-        if let Some((thread, first)) = state.places.get(&nonce).copied() {
-            let is_same = first == number;
-            return if is_same { Ok(()) } else { Err(Unopened::Copy { thread, number: first }) };
-        }
-        if PLACES_MAX <= state.oldest.len()
-            && let Some(oldest) = state.oldest.pop_front()
-        {
-            state.places.remove(&oldest);
-        }
-        state.oldest.push_back(nonce);
-        state.places.insert(nonce, (thread, number));
-        Ok(())
-    }
 }
 
 /// Whether what is known of the roster is enough to go by.
@@ -572,11 +396,6 @@ fn same_words(
         field(role.as_str().as_bytes());
     }
     mark.finalize().as_bytes()[..16].to_vec()
-}
-
-fn signer(entry: &wire::MailEntry) -> Option<KeyId> {
-    let sealed = entry.sealed.as_ref()?;
-    Some(Envelope::parse(&sealed.envelope).ok()?.address.key)
 }
 
 #[cfg(test)]

@@ -1,8 +1,15 @@
 //! Private mail between real machines: what their users type, and what is kept where.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
 
 use crate::process::Process;
 
@@ -24,6 +31,53 @@ async fn status(of: &Process) -> Value {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value}")).to_owned()
+}
+
+/// A way to a broker, and all that ever went to it on that way.
+struct Overheard {
+    address: std::net::SocketAddr,
+    bytes: Arc<Mutex<Vec<u8>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Overheard {
+    async fn to(broker: std::net::SocketAddr) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let kept = bytes.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let far = TcpStream::connect(broker).await.unwrap();
+                let ((mut from, mut back), (mut answers, mut to)) =
+                    (near.into_split(), far.into_split());
+                tokio::spawn(async move {
+                    drop(tokio::io::copy(&mut answers, &mut back).await);
+                });
+                let kept = kept.clone();
+                tokio::spawn(async move {
+                    let mut some = [0; 16 * 1024];
+                    while let Ok(count @ 1..) = from.read(&mut some).await {
+                        kept.lock().unwrap().extend_from_slice(&some[..count]);
+                        if to.write_all(&some[..count]).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, bytes, task }
+    }
+
+    fn has(&self, words: &str) -> bool {
+        self.bytes.lock().unwrap().windows(words.len()).any(|it| it == words.as_bytes())
+    }
+}
+
+impl Drop for Overheard {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// One machine with broker, A and B, and one with C; the first has the owner's key.
@@ -135,4 +189,62 @@ async fn a_machine_without_a_node_is_told_to_start_one() {
     let output = crate::process::soon(bare.arg(dir.path().join("bare")).output()).await.unwrap();
     let why = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(5) && why.contains("Start one with"), "{why}");
+}
+
+#[tokio::test]
+async fn nothing_that_cannot_be_sealed_leaves_a_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there) = machines(dir.path()).await;
+    let way = Overheard::to(here.broker.unwrap()).await;
+    let broker = format!("--broker http://{}", way.address);
+    let file = dir.path().join("notes.txt");
+    std::fs::write(&file, "canary-file").unwrap();
+    let inbox = dir.path().join("project/docs/mailbox/inbox");
+    std::fs::create_dir_all(&inbox).unwrap();
+    let at = tasuki_proto::id::Timestamp::from_millis(1_795_293_772_094);
+    let entries = vec![tasuki_node::filebox::Entry::new(at, "A", &["B"], "BR", "canary-import")];
+    let id = "ded66c6a-58c1-47f4-916e-13787156f665".parse().unwrap();
+    let text = tasuki_node::filebox::Document::new(Some(id), "BR", "s", entries).to_markdown();
+    std::fs::write(inbox.join("20261121-204252-s-ded66c6a.md"), text).unwrap();
+    let attach = format!("mail send --role A --to B words {broker} --attach {}", file.display());
+    let import = format!("import filebox {} {broker}", dir.path().join("project").display());
+
+    // That what goes that way is overheard at all.
+    here.json(&format!("mail send --role A --to B canary-plain {broker}")).await;
+    assert!(way.has("canary-plain"));
+    join_in(&here, &there).await;
+    for (line, said) in [(&attach, "files are not sealed"), (&import, "the files stay as they are")]
+    {
+        let (code, why) = refused(&here, line).await;
+        assert!(code == 1 && why.contains(said), "{code} {why}");
+    }
+    assert!(!way.has("canary-file") && !way.has("canary-import"));
+
+    here.json(&format!("mail send --role A --to C canary-sealed {broker}")).await;
+    assert!(!way.has("canary-sealed"));
+    said(&here, "off").await;
+    here.json(&attach).await;
+    here.json(&import).await;
+    assert!(way.has("canary-file") && way.has("canary-import"));
+}
+
+#[tokio::test]
+async fn what_is_not_opened_says_why_to_people_and_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there) = machines(dir.path()).await;
+    join_in(&here, &there).await;
+    let sent = here.json("mail send --role A --to C canary-words").await.remove(0);
+    let message = text(&sent["message_id"]);
+    // A machine that was never approved, and reads as C all the same.
+    let bare = dir.path().join("bare");
+    let why = "trusts no owner's key yet";
+    for json in [false, true] {
+        let mut command = crate::process::tasuki(&bare);
+        command.args(["mail", "read", &message, "--role", "C", "--data"]).arg(&bare);
+        command.args(["--broker", &format!("http://{}", here.broker.unwrap())]);
+        command.args(json.then_some("--json"));
+        let output = crate::process::soon(command.output()).await.unwrap();
+        let said = String::from_utf8(output.stdout.clone()).unwrap();
+        assert!(said.contains(why) && !said.contains("canary-words"), "{output:?}");
+    }
 }

@@ -213,6 +213,18 @@ async fn what_two_nodes_write_is_nowhere_at_the_broker() {
     assert_eq!(listed.threads[0].subject, SUBJECT);
     assert!(listed.threads[0].file_name.contains("-BR--"), "{listed:?}");
 
+    // The node refuses, in its own words: nothing went to the broker to be judged.
+    let content = b"canary-file-91b7";
+    let file = wire::Attachment {
+        size: content.len() as u64,
+        hash: blake3::hash(content).to_hex().to_string(),
+        ..Default::default()
+    };
+    let refused = here.role("A").mail().put_attachment(&file, content.as_slice().into()).await;
+    let refused = refused.expect_err("files are not sealed");
+    assert_eq!(refused.reason, Reason::PrivateWorkspace);
+    assert!(refused.message.contains("nothing was sent"), "{refused}");
+
     for machine in [here, there] {
         machine.node.shutdown(Duration::from_secs(10)).await;
     }

@@ -41,8 +41,11 @@ pub(super) async fn put(
         let limit = usize::try_from(ATTACHMENT_BYTES_MAX).unwrap_or(usize::MAX);
         return Err(too_large("size", size, limit));
     }
-    let known =
-        entered.look_as(&role, move |view| Ok(view.workspace.mail.attachments.get(&hash).copied()));
+    // Before any of it is taken in: where mail is private, files had better not be sent at all.
+    let known = entered.look_as(&role, move |view| {
+        view.workspace.privacy.check_files()?;
+        Ok(view.workspace.mail.attachments.get(&hash).copied())
+    });
     if known.await? == Some(head.size) {
         return Ok(true);
     }

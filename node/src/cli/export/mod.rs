@@ -21,7 +21,7 @@ use tasuki_proto::{
     wire::{self, mailbox_client::MailboxClient},
 };
 
-use super::{Failure, Output, Target, broker::Broker};
+use super::{Failure, Output, Target, broker::Broker, sealing::Asking};
 use crate::{config::Config, private::Sealer};
 use place::Place;
 
@@ -101,7 +101,7 @@ async fn write_all(
         Some(role) => vec![role.clone()],
         None => everybody(broker).await?,
     };
-    let (sealer, ahead) = (Sealer::new(data, broker.workspace()), broker.ahead().await?);
+    let (sealer, asking) = (Sealer::new(data, broker.workspace()), Asking::new(broker));
     for role in roles {
         let mut known = BTreeSet::new();
         for of in boxes(args.place) {
@@ -117,7 +117,7 @@ async fn write_all(
                     if entries.is_empty() {
                         continue;
                     }
-                    sealer.open_thread(&ahead, &mut thread, &mut entries).await;
+                    sealer.open_thread(&asking, &mut thread, &mut entries).await;
                     let found = Found { role: role.clone(), place: of, thread, entries };
                     sums.add(&found);
                     place.write(&found, broker.workspace(), output)?;

@@ -3,7 +3,10 @@
 //! **Invariant:** what the broker has is never sent again: each thread is read first, and only the
 //! entries it lacks are sent. So the command may be killed and run again at any time.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use tasuki_proto::{
     limits::{IMPORT_ENTRIES_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
@@ -13,7 +16,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::broker::Broker,
+    super::{broker::Broker, sealing::Asking},
     Failure, Output, Target,
     known::{Known, known},
     report::{Outcome, Report},
@@ -22,6 +25,7 @@ use super::{
 use crate::{
     config::Surroundings,
     filebox::{self, Entry, Mailbox, Thread, id_of_content},
+    private::{Fresh, Sealer, Unsealable},
 };
 
 /// Texts of one call, in bytes: half of what one message may have.
@@ -53,7 +57,12 @@ pub struct Args {
     pub(super) target: Target,
 }
 
-pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
+pub(super) async fn run(
+    args: Args,
+    broker: &Broker,
+    data: &Path,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let home = Surroundings::of_process().home;
     let mut skipped = Vec::new();
     let mut mailboxes: Vec<Mailbox> = Vec::new();
@@ -69,19 +78,41 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
     copies.iter_mut().for_each(|copy| roles.rename(copy));
     let mut report = Report::new(mailboxes.len(), copies.len(), &roles, skipped, args.dry_run);
     let here: BTreeSet<String> = copies.iter().flat_map(|it| it.agents.clone()).collect();
+    let mut door = Door { broker, data, is_open: args.dry_run };
     for thread in filebox::gather(copies) {
         report.absent.extend(agents(&thread).into_iter().filter(|it| !here.contains(it)));
-        let outcome = take_over(thread, broker, args.dry_run, &mut report).await;
+        let outcome = take_over(thread, &mut door, args.dry_run, &mut report).await;
         report.count(outcome)?;
     }
     output.answer(|| report.to_json(), || report.to_string())?;
     report.failure().map_or(Ok(()), Err)
 }
 
+/// The broker, and whether words may leave for it as they are.
+struct Door<'a> {
+    broker: &'a Broker,
+    data: &'a Path,
+    is_open: bool,
+}
+
+impl Door<'_> {
+    /// Looks once, before the first words leave; afterwards the broker judges.
+    async fn check(&mut self) -> Result<(), Failure> {
+        if !self.is_open {
+            let sealer = Sealer::new(self.data, self.broker.workspace());
+            let asking = Asking::new(self.broker);
+            let may = sealer.check_plain(&asking, Unsealable::Mailboxes, Fresh::Always).await;
+            may.map_err(|refusal| asking.failure(refusal))?;
+            self.is_open = true;
+        }
+        Ok(())
+    }
+}
+
 /// Sends what the broker lacks.
 async fn take_over(
     mut thread: Thread,
-    broker: &Broker,
+    door: &mut Door<'_>,
     is_dry: bool,
     report: &mut Report,
 ) -> Outcome {
@@ -97,6 +128,7 @@ async fn take_over(
     if is_dry || entries.is_empty() {
         return Outcome::Untold;
     }
+    let broker = door.broker;
     let known = match find(&mut thread, &subject, broker, report).await {
         Ok(known) => known,
         Err(why) => return Outcome::Refused(thread.id, why),
@@ -105,6 +137,9 @@ async fn take_over(
     let missing: Vec<Entry> = entries.into_iter().filter(|it| !has(it)).collect();
     if missing.is_empty() {
         return Outcome::Known;
+    }
+    if let Err(why) = door.check().await {
+        return Outcome::Refused(thread.id, why);
     }
     let is_new = known.is_none();
     let mut request = wire::ImportThreadRequest {

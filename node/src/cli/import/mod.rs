@@ -29,6 +29,6 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let broker = Broker::new(config);
     match command {
-        Command::Filebox(args) => filebox::run(args, &broker, output).await,
+        Command::Filebox(args) => filebox::run(args, &broker, &config.data.value, output).await,
     }
 }

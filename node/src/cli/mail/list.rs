@@ -91,6 +91,6 @@ async fn page(
     };
     let page = mail.broker.ask(async |channel| client(channel).list_box(request.clone()).await);
     let mut page = page.await?;
-    mail.open_all(&mut page.threads).await?;
+    mail.open_all(&mut page.threads).await;
     Ok(page)
 }

@@ -106,6 +106,9 @@ impl Sending {
         to: &[RoleId],
         request: wire::SendRequest,
     ) -> Result<wire::SendResponse, Failure> {
+        if !self.attach.is_empty() {
+            mail.check_files().await?;
+        }
         let attachments = attach::put(mail, &self.attach).await?;
         let expires = self.expires.map_or(0, |it| it.as_millis());
         let request = wire::SendRequest {

@@ -77,12 +77,10 @@ pub(super) fn title(of: &wire::MailThread) -> String {
 /// An entry with its words.
 pub(super) fn entry(of: &wire::MailEntry, has_receipts: bool) -> String {
     let mut out = format!("\n{}", entry_head(of));
+    // What is sealed and was not opened has the reason for a text.
     match &of.sealed {
         Some(sealed) => {
-            let text = format!(
-                "({} bytes, sealed: only nodes with the key can read them)",
-                sealed.envelope.len()
-            );
+            let text = format!("{} ({} bytes)", line(&of.text), sealed.envelope.len());
             writeln!(out, "    {}", text.dimmed()).expect("a String takes everything");
         }
         None => out.push_str(&markdown::shown(&of.text)),

@@ -115,7 +115,7 @@ async fn ask(args: &Args, mail: &Mail, hold: Duration) -> Result<wire::MailAnswe
         Failure::reason(Reason::Unavailable, "The broker answered a wait with nothing.")
     })?;
     if let Some(thread) = &mut answer.thread {
-        mail.open(thread, &mut answer.entries).await?;
+        mail.open(thread, &mut answer.entries).await;
     }
     Ok(answer)
 }

@@ -9,11 +9,11 @@ use tasuki_proto::{
 
 use super::{Failure, Target};
 use crate::{
-    cli::broker::Broker,
+    cli::{broker::Broker, sealing::Asking},
     config::{Config, Source, Surroundings},
     filebox,
     paths::NodeFile,
-    private::{Fresh, Sealer},
+    private::{Fresh, Sealer, Unsealable},
 };
 
 #[derive(Debug, clap::Args)]
@@ -103,7 +103,7 @@ impl Mail {
             self.broker.ask(async |channel| client(channel).read_thread(request.clone()).await);
         let mut read = read.await?;
         if let Some(thread) = &mut read.thread {
-            self.open(thread, &mut read.entries).await?;
+            self.open(thread, &mut read.entries).await;
         }
         Ok(read)
     }
@@ -113,13 +113,16 @@ impl Mail {
         &self,
         request: wire::SendRequest,
     ) -> Result<wire::SendRequest, Failure> {
-        let mut ahead = self.broker.ahead().await?;
-        if !request.in_reply_to.is_empty() {
-            let read = self.read(&request.in_reply_to, 0, 1).await?;
-            ahead.thread = read.thread.unwrap_or_default();
-        }
-        let sealed = self.sealer.seal(&ahead, request, Fresh::Always).await;
-        sealed.map_err(|it| Failure::reason(it.reason, it.message))
+        let asking = Asking::new(&self.broker);
+        let sealed = self.sealer.seal(&asking, request, Fresh::Always).await;
+        sealed.map_err(|refusal| asking.failure(refusal))
+    }
+
+    /// Whether files may leave this machine, which are not sealed.
+    pub(super) async fn check_files(&self) -> Result<(), Failure> {
+        let asking = Asking::new(&self.broker);
+        let may = self.sealer.check_plain(&asking, Unsealable::Files, Fresh::Always).await;
+        may.map_err(|refusal| asking.failure(refusal))
     }
 
     /// Opens what a thread shows, where it is sealed.
@@ -127,20 +130,13 @@ impl Mail {
         &self,
         thread: &mut wire::MailThread,
         entries: &mut [wire::MailEntry],
-    ) -> Result<(), Failure> {
-        let ahead = self.broker.ahead().await?;
-        self.sealer.open_thread(&ahead, thread, entries).await;
-        Ok(())
+    ) {
+        self.sealer.open_thread(&Asking::new(&self.broker), thread, entries).await;
     }
 
     /// The same of a list of threads.
-    pub(super) async fn open_all(
-        &self,
-        threads: &mut Vec<wire::MailThread>,
-    ) -> Result<(), Failure> {
-        let ahead = self.broker.ahead().await?;
-        self.sealer.open_threads(&ahead, threads).await;
-        Ok(())
+    pub(super) async fn open_all(&self, threads: &mut Vec<wire::MailThread>) {
+        self.sealer.open_threads(&Asking::new(&self.broker), threads).await;
     }
 
     /// Says that entries up to `through` got to the role.

@@ -28,6 +28,7 @@ use crate::{
         retry::{Backoff, Failure, chance},
         state::turned_away,
     },
+    private::Unsealable,
     role::Refusal,
 };
 
@@ -58,6 +59,7 @@ impl Link {
                 "The file is not what its description says: {what}. Nothing was sent."
             ),
         })?;
+        self.may_leave_plain(Unsealable::Files).await?;
         let head = wire::PutAttachmentHead {
             caller: None,
             role: role.to_string(),

@@ -6,13 +6,18 @@ use tasuki_proto::wire::{self, privacy_client::PrivacyClient};
 
 use super::super::{Link, channel};
 use crate::{
-    private::{Ask, Sealer},
+    private::{Ask, Fresh, Sealer, Unsealable},
     role::Refusal,
 };
 
 impl Link {
     pub(super) fn sealer(&self) -> &Sealer {
         &self.shared.sealer
+    }
+
+    /// Whether what cannot be sealed may leave this node.
+    pub(super) async fn may_leave_plain(&self, what: Unsealable) -> Result<(), Refusal> {
+        self.sealer().check_plain(self, what, Fresh::IfPrivate).await
     }
 
     pub(super) async fn opened_box(&self, mut it: wire::ListBoxResponse) -> wire::ListBoxResponse {

@@ -15,12 +15,17 @@ struct Broker {
     roster: Mutex<Option<wire::SignedRoster>>,
     entries: Mutex<Vec<wire::MailEntry>>,
     asked: Mutex<u32>,
+    is_away: Mutex<bool>,
 }
 
 #[async_trait]
 impl Ask for Broker {
     async fn roster(&self) -> Result<wire::GetRosterResponse, Refusal> {
         *self.asked.lock().unwrap() += 1;
+        if *self.is_away.lock().unwrap() {
+            let message = "nobody answers".to_owned();
+            return Err(Refusal { reason: Reason::Unavailable, message });
+        }
         let roster = self.roster.lock().unwrap().clone();
         Ok(wire::GetRosterResponse { roster, pending: Vec::new(), now_ms: 100 })
     }
@@ -462,4 +467,74 @@ async fn the_same_words_again_are_known_by_their_mark_alone() {
     ] {
         assert_ne!(other.same, first.same);
     }
+}
+
+#[tokio::test]
+async fn plain_words_are_not_believed_because_a_broker_cannot_be_asked_or_lies() {
+    let world = World::new();
+    let World { broker, there, .. } = &world;
+    let made_up = wire::SendRequest {
+        role: "A".to_owned(),
+        to: vec!["C".to_owned()],
+        text: "obey".to_owned(),
+        ..wire::SendRequest::default()
+    };
+    broker.store(made_up);
+    // What its user's command saw is on disk; its node has not looked.
+    Sealer::new(there.data.path(), &workspace()).look(broker).await.unwrap();
+    let marked = ["".to_owned(), format!("{NOT_SEALED}obey")];
+    // A machine that was told, and whose node starts anew before the broker can be asked.
+    *broker.is_away.lock().unwrap() = true;
+    assert_eq!(there.reads(broker).await, marked);
+    let anew = Sealer::new(there.data.path(), &workspace());
+    let mut entries = broker.entries.lock().unwrap().clone();
+    anew.open_thread(broker, &mut broker.thread_now(), &mut entries).await;
+    assert_eq!(entries[0].text, marked[1]);
+    let mut threads = vec![broker.thread_now()];
+    anew.open_threads(broker, &mut threads).await;
+    assert_eq!(threads[0].first.as_ref().unwrap().text, marked[1]);
+    *broker.is_away.lock().unwrap() = false;
+    // One that keeps the roster back, and one that shows an older one, in which nothing is private.
+    *broker.roster.lock().unwrap() = None;
+    assert_eq!(there.reads(broker).await, marked);
+    let off = owning::turned(&Roster { number: 0, ..world.roster.clone() }, false);
+    broker.show(off.signed(&world.owner).unwrap());
+    let anew = Sealer::new(there.data.path(), &workspace());
+    let mut entries = broker.entries.lock().unwrap().clone();
+    anew.open_thread(broker, &mut broker.thread_now(), &mut entries).await;
+    assert_eq!(entries[0].text, marked[1]);
+}
+
+#[tokio::test]
+async fn a_node_that_looked_before_its_user_was_told_marks_plain_words_from_then_on() {
+    let broker = Broker::default();
+    let late = machine("late", &["C"]);
+    late.sent(&broker, "C", &["A"], "in the clear").await;
+    assert_eq!(late.reads(&broker).await, ["", "in the clear"]);
+    // `tasuki mail private trust` wrote it beside the running node.
+    late.trust(&SigningKey::from_bytes(&[7; 32]));
+    let marked = ["".to_owned(), format!("{NOT_SEALED}in the clear")];
+    assert_eq!(late.reads(&broker).await, marked);
+    *broker.is_away.lock().unwrap() = true;
+    assert_eq!(late.reads(&broker).await, marked);
+}
+
+#[tokio::test]
+async fn what_cannot_be_sealed_stays_here() {
+    let world = World::new();
+    let may = async |of: &Machine, fresh| {
+        of.sealer
+            .check_plain(&world.broker, Unsealable::Files, fresh)
+            .await
+            .map_err(|why| why.reason)
+    };
+    let refused = Err(Reason::PrivateWorkspace);
+    let stranger = machine("stranger", &["C"]);
+    let on = world.broker.roster.lock().unwrap().take();
+    assert_eq!(may(&world.here, Fresh::IfPrivate).await, refused, "a broker that keeps it back");
+    assert_eq!(may(&stranger, Fresh::IfPrivate).await, Ok(()));
+    *world.broker.roster.lock().unwrap() = on;
+    assert_eq!(may(&world.here, Fresh::IfPrivate).await, refused);
+    assert_eq!(may(&stranger, Fresh::Always).await, refused, "it trusts nobody");
+    assert_eq!(may(&stranger, Fresh::IfPrivate).await, refused, "and remembers");
 }

@@ -70,7 +70,7 @@ pub(super) struct Entry {
     pub receipts: BTreeMap<String, &'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// The words cannot be read here.
+    /// The words cannot be read here; the text says why.
     #[serde(skip_serializing_if = "is_false")]
     pub is_sealed: bool,
     pub text: String,
@@ -146,7 +146,7 @@ impl Entry {
             expires: if it.expires_ms == 0 { String::new() } else { time(it.expires_ms) },
             receipts: receipts.map(|it| (others.line(&it.role), word(it).0)).collect(),
             attachments: it.attachments.iter().map(|it| Attachment::new(it, others)).collect(),
-            is_sealed: it.sealed.is_some() && it.text.is_empty(),
+            is_sealed: it.sealed.is_some(),
             text: others.text(&it.text),
         }
     }

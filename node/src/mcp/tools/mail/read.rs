@@ -33,9 +33,6 @@ use crate::{
 
 const UNKNOWN: &str = "Message not found";
 
-/// What stands where words are that cannot be read here.
-const SEALED: &str = "(sealed: this node has no key for it)";
-
 /// Which entries are wanted.
 #[derive(Debug, Clone, Copy)]
 enum Want {
@@ -224,13 +221,12 @@ fn markdown(part: &Part, others: &mut Others) -> String {
     let thread = &part.thread;
     let entries = part.entries.iter().rev().map(|it| {
         let at_ms = if it.is_imported { it.written_ms } else { it.at_ms };
-        let text = if it.sealed.is_some() && it.text.is_empty() { SEALED } else { &it.text };
         filebox::Entry::new(
             Timestamp::from_millis(at_ms),
             &others.line(&it.sender),
             &others.lines(&it.receivers),
             &others.line(&it.r#type),
-            &others.text(text),
+            &others.text(&it.text),
         )
     });
     let entries: Vec<_> = entries.collect();
