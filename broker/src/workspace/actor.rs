@@ -85,8 +85,8 @@ pub struct Executed {
     pub is_repeat: bool,
     /// The record it rests on.
     pub sequence: Sequence,
-    /// When it was decided: of a command that was carried out just then, the record's time.
-    pub at: Timestamp,
+    /// The time of the record that it made; `None`: an earlier one answers it, or none was needed.
+    pub recorded: Option<Timestamp>,
 }
 
 /// What a read sees.

@@ -245,6 +245,38 @@ async fn what_is_wrong_is_refused_by_name_and_another_roles_mail_is_as_if_it_wer
 }
 
 #[tokio::test]
+async fn an_answer_to_what_was_sent_is_what_is_read_later() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = start(data.path()).await;
+    let mut it = connect(&broker, "c").await;
+    let letter = wire::SendRequest { utc_offset_s: 3600, ..it.letter("A", &["B"], "m1") };
+    let sent = it.mail.send(letter.clone()).await.unwrap().into_inner();
+    let under_its_key = it.mail.send(letter.clone()).await.unwrap().into_inner();
+    assert_eq!(sent, under_its_key);
+    let named = |key, it: &wire::SendRequest| wire::SendRequest {
+        key,
+        client_ref: "mine".to_owned(),
+        ..it.clone()
+    };
+    let key = it.key();
+    let first = it.mail.send(named(key, &letter)).await.unwrap().into_inner();
+    let key = it.key();
+    let again = it.mail.send(named(key, &letter)).await.unwrap().into_inner();
+    assert!(!first.repeated && again.repeated);
+    assert_eq!((&first.file_name, &first.receipts), (&again.file_name, &again.receipts));
+    let by_file = it.answer("A", "B", &sent.file_name, "m2").await;
+    let by_id = it.answer("A", "B", &sent.message_id, "m3").await;
+    let read = it.read("B", &sent.message_id).await;
+    let thread = read.thread.unwrap();
+    for (sent, entry) in [sent, by_file, by_id].iter().zip(&read.entries) {
+        assert_eq!(sent.file_name, thread.file_name);
+        assert_eq!(sent.receipts, entry.receipts);
+        assert_eq!((sent.entry, sent.receipts[0].stored_ms), (entry.number, entry.at_ms));
+    }
+    broker.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_long_text_and_a_file_come_back_whole() {
     let data = tempfile::tempdir().unwrap();
     let broker = start(data.path()).await;

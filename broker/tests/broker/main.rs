@@ -5,6 +5,7 @@
 mod api;
 mod mail;
 mod model;
+mod pages;
 mod private;
 mod support;
 mod tidy;

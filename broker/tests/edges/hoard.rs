@@ -7,6 +7,7 @@ use h2::{Reason, client::SendRequest};
 use tasuki_broker::access::{
     CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
+use tasuki_proto::wire::{self, mailbox_client::MailboxClient, put_attachment_request::Part};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -258,6 +259,51 @@ async fn what_comes_in_for_calls_that_were_refused_does_not_end_the_connection()
         stream.flush().await.unwrap();
         while !matches!(next_frame(&mut stream).await, (PING, ACK, 0)) {}
         ended.append(&mut refused);
+    }
+    guarded.broker.kill().await;
+}
+
+/// A file's bytes have one place among its token's words, from the first that comes until they are
+/// on the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_on_its_way_counts_once() {
+    const MIB: usize = 1024 * 1024;
+    let data = tempfile::tempdir().unwrap();
+    let guarded = Guarded::serve(data.path(), &[]).await;
+    let head = |size: usize, hash: blake3::Hash| {
+        let head = wire::PutAttachmentHead {
+            role: "A".to_owned(),
+            size: size as u64,
+            hash: hash.to_hex().to_string(),
+            ..wire::PutAttachmentHead::default()
+        };
+        wire::PutAttachmentRequest { part: Some(Part::Head(head)) }
+    };
+    let chunk =
+        |bytes: &[u8]| wire::PutAttachmentRequest { part: Some(Part::Chunk(bytes.to_vec())) };
+    let mut mail = MailboxClient::new(guarded.channel().await);
+    // They hold 40 MiB of the 64: they say what comes, and do not end.
+    let mut held = Vec::new();
+    let mut open = Vec::new();
+    for size in [16, 16, 8] {
+        let (parts, said) = tokio::sync::mpsc::channel(1);
+        parts.send(head(size * MIB, blake3::hash(b"something else"))).await.unwrap();
+        let mut mail = mail.clone();
+        let said = tokio_stream::wrappers::ReceiverStream::new(said);
+        held.push(tokio::spawn(async move { mail.put_attachment(said).await }));
+        // The second part is taken once the first was.
+        parts.send(chunk(&[1])).await.unwrap();
+        parts.send(chunk(&[1])).await.unwrap();
+        open.push(parts);
+    }
+    let content = vec![7; 16 * MIB];
+    let whole = [head(content.len(), blake3::hash(&content))];
+    let whole = whole.into_iter().chain(content.chunks(256 * 1024).map(chunk));
+    let whole = tokio_stream::iter(whole.collect::<Vec<_>>());
+    soon("a whole file", mail.put_attachment(whole)).await.unwrap();
+    drop(open);
+    for held in held {
+        soon("the end of a file that is cut off", held).await.unwrap().unwrap_err();
     }
     guarded.broker.kill().await;
 }

@@ -62,17 +62,17 @@ impl Mailbox for Service {
         let Reply::Sent { thread, entry, kind: place } = done.reply else {
             unreachable!("mail is sent or refused")
         };
-        let (at, file_name, receipts) = if done.is_repeat {
-            let (at, file_name) = entered.stored(thread, entry)?;
-            (at, file_name, entered.receipts(thread, entry).await?)
+        let (at, file_name) = match (done.recorded.filter(|_| !done.is_repeat), &begun, &answered) {
+            // What was recorded just then need not be read back.
+            (Some(at), Some(subject), _) => (at, subject.file_name(at, kind)),
+            (Some(at), None, Some(named)) => (at, entered.file_name(named)?),
+            (Some(_), None, None) => unreachable!("mail begins a thread or answers in one"),
+            (None, ..) => entered.stored(thread, entry)?,
+        };
+        let receipts = if done.is_repeat {
+            entered.receipts(thread, entry).await?
         } else {
-            // What was just recorded need not be read back.
-            let file_name = match (&begun, &answered) {
-                (Some(subject), _) => subject.file_name(done.at, kind),
-                (None, Some(named)) => entered.file_name(named)?,
-                (None, None) => unreachable!("mail begins a thread or answers in one"),
-            };
-            (done.at, file_name, to.into_iter().map(mailbox::EntryReceipts::none).collect())
+            to.into_iter().map(mailbox::EntryReceipts::none).collect()
         };
         Ok(Response::new(wire::SendResponse {
             message_id: thread.to_string(),

@@ -110,7 +110,7 @@ impl State {
         if !decision.is_recorded(request) {
             let sequence = decision.answered_by.unwrap_or(self.workspace.sequence);
             let is_repeat = decision.is_repeat;
-            return Ok(Executed { reply: decision.reply, is_repeat, sequence, at: now });
+            return Ok(Executed { reply: decision.reply, is_repeat, sequence, recorded: None });
         }
         let record = Arc::new(Record {
             sequence: self.workspace.sequence.next(),
@@ -144,7 +144,7 @@ impl State {
             reply: record.reply.clone(),
             is_repeat: record.is_repeat,
             sequence: record.sequence,
-            at: record.time,
+            recorded: Some(record.time),
         };
         self.unpublished.push_back(record);
         if self.is_snapshot_due() {
