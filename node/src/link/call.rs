@@ -11,7 +11,7 @@ use super::{
     channel::{ATTEMPT_MS_MAX, Channel},
     overloaded,
     retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance},
-    state::{turned_away, unreachable},
+    state::{turned_away, unanswered, unreachable},
 };
 use crate::role::Refusal;
 
@@ -92,7 +92,7 @@ impl Link {
                     }
                 }
                 Next::Give(refusal) => {
-                    let refusal = self.worded(refusal, is_away);
+                    let refusal = self.worded(refusal, is_away, attempts.may_have_asked());
                     return Err(GivenUp { refusal, is_away });
                 }
             }
@@ -131,9 +131,10 @@ impl Link {
     }
 
     /// Bare words of the system or the broker, said so that an agent knows what to do.
-    fn worded(&self, refusal: Refusal, is_away: bool) -> Refusal {
+    fn worded(&self, refusal: Refusal, is_away: bool, may_have_asked: bool) -> Refusal {
         if is_away && refusal.reason == Reason::Unavailable {
-            let message = unreachable(&self.shared.settings.broker, &refusal.message);
+            let say = if may_have_asked { unanswered } else { unreachable };
+            let message = say(&self.shared.settings.broker, &refusal.message);
             return Refusal { message, ..refusal };
         }
         turned_away(refusal)

@@ -140,7 +140,7 @@ struct Shared {
     suspect: Notify,
     /// A call was refused for want of a connection.
     wanted: Notify,
-    /// How often the connection came under doubt from outside.
+    /// How often the connection came under doubt other than by a call that failed.
     looks: watch::Sender<u64>,
     news: News,
     memory: Memory,
@@ -321,6 +321,11 @@ impl Shared {
             state.hope(clock::now());
             false
         });
+        self.doubt();
+    }
+
+    /// The connection is silent: looks at once whether it still stands.
+    fn doubt(&self) {
         self.looks.send_modify(|looks| *looks += 1);
     }
 

@@ -217,6 +217,8 @@ pub struct Attempts {
     /// Nothing can have taken effect.
     is_question: bool,
     may_have_reached: bool,
+    /// Of a question: the broker may have been asked.
+    may_have_asked: bool,
     has_renewed: bool,
 }
 
@@ -250,6 +252,7 @@ impl Attempts {
             }
             Failure::NotTaken(refusal) => refusal,
             Failure::Lost(message) if self.is_question => {
+                self.may_have_asked = true;
                 Refusal { reason: Reason::Unavailable, message }
             }
             Failure::Lost(why) => {
@@ -271,6 +274,11 @@ impl Attempts {
             return Next::Give(self.give_up(refusal, &why));
         }
         Next::Again(pause)
+    }
+
+    /// Whether it is a question that the broker may have been asked.
+    pub const fn may_have_asked(&self) -> bool {
+        self.may_have_asked
     }
 
     /// How long a question is worth waiting for, whatever its attempts find.

@@ -65,7 +65,7 @@ struct Session {
     directory: DirectoryClient<Channel>,
     /// The latest epoch that the broker called stale.
     stale: watch::Receiver<u64>,
-    /// Changes when the connection comes under doubt from outside.
+    /// Changes when the connection comes under doubt other than by a call that failed.
     looks: watch::Receiver<u64>,
     heartbeat: Duration,
     epoch: Epoch,

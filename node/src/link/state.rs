@@ -101,13 +101,24 @@ impl LinkState {
 
     /// The refusal of a call that was not sent because of this state.
     pub(super) fn refusal(&self, broker: &str) -> Refusal {
-        let why = match &self.phase {
-            Phase::Refused(refusal) => return refusal.clone(),
-            Phase::Down(error) => error.as_str(),
+        if let Phase::Refused(refusal) = &self.phase {
+            return refusal.clone();
+        }
+        Refusal { reason: Reason::Unavailable, message: unreachable(broker, self.why()) }
+    }
+
+    /// The refusal of a question that may have been sent, and was not answered.
+    pub(super) fn unanswered(&self, broker: &str) -> Refusal {
+        Refusal { reason: Reason::Unavailable, message: unanswered(broker, self.why()) }
+    }
+
+    fn why(&self) -> &str {
+        match &self.phase {
+            Phase::Refused(refusal) => &refusal.message,
+            Phase::Down(error) => error,
             Phase::Connecting => self.last_error.as_deref().unwrap_or("no answer yet"),
             Phase::Connected => "no answer",
-        };
-        Refusal { reason: Reason::Unavailable, message: unreachable(broker, why) }
+        }
     }
 }
 
@@ -116,6 +127,14 @@ pub(super) fn unreachable(broker: &str, why: &str) -> String {
     format!(
         "The broker at {broker} cannot be reached ({why}). Nothing was sent. The node keeps \
          trying; call again in a moment."
+    )
+}
+
+/// What an agent is told when a question may have been sent.
+pub(super) fn unanswered(broker: &str, why: &str) -> String {
+    format!(
+        "The broker at {broker} has not answered ({why}). It was only asked: nothing was changed. \
+         The node keeps trying; call again in a moment."
     )
 }
 

@@ -6,7 +6,8 @@
 //!
 //! **L3** At most [`WAITS_PER_STREAM_MAX`] waits are open, and each is answered no later than its
 //! hold says, give or take [`GRACE_MS`] for the broker's own answer, or [`UNREACHED_MS_MAX`] if
-//! that is longer. One that the broker was never asked is refused after [`UNREACHED_MS_MAX`].
+//! that is longer. One that the broker was never asked, and a look that it did not answer, are
+//! refused after [`UNREACHED_MS_MAX`], each with what is known of it.
 
 mod question;
 mod table;
@@ -38,7 +39,9 @@ use self::{
     table::{Open, Table},
 };
 use super::{
-    LinkState, Phase, Shared, channel, overloaded,
+    LinkState, Phase, Shared, channel,
+    line::Witness,
+    overloaded,
     retry::{Backoff, Failure, UNREACHED_MS_MAX, chance},
     state::turned_away,
     stopping,
@@ -57,6 +60,10 @@ const UNSENT_MAX: usize = 2 * WAITS_PER_STREAM_MAX;
 /// How long the broker's own answer at the end of a hold is waited for, in milliseconds: a trip
 /// over a slow network.
 const GRACE_MS: u64 = 500;
+
+/// How long the broker may take to open the stream, in milliseconds, before the connection comes
+/// under doubt: some round trips of a slow network.
+const OPENING_MS: u64 = 500;
 
 /// An early end of a hold by more than this, in milliseconds, is a broker that is stopping.
 const EARLY_MS: u64 = 1_000;
@@ -165,6 +172,7 @@ impl Waits {
             question: question(reply),
             hold_ends: now + hold,
             deadline: now + patience,
+            is_look: hold.is_zero(),
             is_parked: false,
             _room: room,
         };
@@ -195,6 +203,10 @@ struct Multiplexer {
 
 struct Stream {
     epoch: Epoch,
+    /// What stood when it was begun.
+    witness: Witness,
+    /// When to doubt the connection, as long as the stream is not open.
+    doubted: Option<Instant>,
     requests: mpsc::Sender<wire::ParkRequest>,
     responses: Responses,
 }
@@ -211,6 +223,8 @@ enum Heard {
     /// The broker will have no waits of this node.
     TurnedAway(Refusal),
     Response(Box<wire::ParkResponse>),
+    /// Nothing of it left this node.
+    Unreached(String),
     Broken(String),
 }
 
@@ -221,12 +235,14 @@ impl Multiplexer {
             let has_room = self.table.unsent.len() < UNSENT_MAX;
             let may_open = self.may_open();
             let deadline = self.table.next_deadline();
+            let doubted = self.stream.as_ref().and_then(|stream| stream.doubted);
             let requests = self.stream.as_ref().map(|stream| stream.requests.clone());
             tokio::select! {
                 () = closing.cancelled() => break,
                 Some(ask) = self.asked.recv(), if has_room => self.open(ask),
                 () = self.dropped.notify.notified(), if has_room => self.cancel_dropped(),
                 () = at(deadline), if deadline.is_some() => self.expire(),
+                () = at(doubted), if doubted.is_some() => self.doubt(),
                 _ = self.state.changed() => self.look_at_state(),
                 () = time::sleep_until(self.not_before), if may_open => self.open_stream(),
                 permit = reserve(requests), if !self.table.unsent.is_empty() => {
@@ -288,15 +304,40 @@ impl Multiplexer {
     }
 
     fn expire(&mut self) {
-        let now = Instant::now();
+        if self.may_have_asked() {
+            self.table.mark_parked();
+        }
+        let (now, broker) = (Instant::now(), &self.shared.settings.broker);
         while let Some(open) = self.table.pop_due(now) {
-            if open.is_parked {
-                open.question.still_waiting();
-            } else {
-                let refusal = self.state.borrow().refusal(&self.shared.settings.broker);
-                open.question.refuse(refusal);
+            match (open.is_parked, open.is_look) {
+                (true, false) => open.question.still_waiting(),
+                // How it stands is the broker's to say.
+                (true, true) => open.question.refuse(self.state.borrow().unanswered(broker)),
+                (false, _) => open.question.refuse(self.state.borrow().refusal(broker)),
             }
         }
+    }
+
+    /// Whether what was put on the stream may have left this node.
+    fn may_have_asked(&self) -> bool {
+        let lines = &self.shared.lines;
+        self.stream.as_ref().is_some_and(|stream| lines.may_have_carried(stream.witness))
+    }
+
+    /// The broker says nothing: is it there?
+    fn doubt(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.doubted = None;
+            self.shared.doubt();
+        }
+    }
+
+    /// What it carried is asked again over the next one.
+    fn drop_stream(&mut self) {
+        if self.may_have_asked() {
+            self.table.mark_parked();
+        }
+        self.stream = None;
     }
 
     fn look_at_state(&mut self) {
@@ -308,7 +349,7 @@ impl Multiplexer {
             }
             Phase::Connected => {
                 if self.stream.as_ref().is_some_and(|stream| stream.epoch != state.epoch) {
-                    self.stream = None;
+                    self.drop_stream();
                 }
                 if self.stream.is_none() {
                     self.backoff.reset();
@@ -326,8 +367,13 @@ impl Multiplexer {
             let opened = client.park(ReceiverStream::new(sent)).await?;
             Ok(opened.into_inner())
         };
-        let responses = Responses::Opening(Box::pin(opening));
-        self.stream = Some(Stream { epoch: self.shared.epoch(), requests, responses });
+        self.stream = Some(Stream {
+            epoch: self.shared.epoch(),
+            witness: self.shared.lines.witness(),
+            doubted: Some(Instant::now() + Duration::from_millis(OPENING_MS)),
+            requests,
+            responses: Responses::Opening(Box::pin(opening)),
+        });
         self.table.unsent.clear();
         let questions: Vec<_> =
             self.table.iter().map(|(wait, open)| self.question(wait, open)).collect();
@@ -343,7 +389,16 @@ impl Multiplexer {
 
     fn take(&mut self, heard: Heard) {
         let response = match heard {
-            Heard::Opened => return self.table.mark_parked(),
+            Heard::Opened => {
+                if let Some(stream) = &mut self.stream {
+                    stream.doubted = None;
+                }
+                return self.table.mark_parked();
+            }
+            Heard::Unreached(why) => {
+                self.stream = None;
+                return self.lose_stream(&why);
+            }
             Heard::Broken(why) => return self.lose_stream(&why),
             Heard::TurnedAway(refusal) => {
                 self.lose_stream(&refusal.message);
@@ -400,7 +455,7 @@ impl Multiplexer {
 
     fn lose_stream(&mut self, why: &str) {
         tracing::debug!(why, waits = self.table.len(), "the wait stream is to be opened again");
-        self.stream = None;
+        self.drop_stream();
         self.not_before = Instant::now() + self.backoff.pause(chance());
         self.shared.suspect.notify_one();
     }
@@ -431,7 +486,8 @@ async fn hear(stream: &mut Option<Stream>) -> Heard {
     let Some(stream) = stream else { return std::future::pending().await };
     let broken = |status: Status| match Failure::of(&status) {
         Failure::TurnedAway(refusal) => Heard::TurnedAway(refusal),
-        Failure::NotTaken(refusal) | Failure::Refused(refusal) => Heard::Broken(refusal.message),
+        Failure::NotTaken(refusal) => Heard::Unreached(refusal.message),
+        Failure::Refused(refusal) => Heard::Broken(refusal.message),
         Failure::Lost(why) | Failure::StaleEpoch(why) => Heard::Broken(why),
     };
     match &mut stream.responses {

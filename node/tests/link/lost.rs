@@ -135,6 +135,57 @@ async fn a_connection_that_did_not_live_through_a_move_is_made_anew_at_once() {
 }
 
 #[tokio::test]
+async fn a_connection_that_died_before_the_first_wait_is_made_anew_and_the_wait_asked_at_once() {
+    let line = Line::new().await;
+    line.proxy.swallow();
+    let (link, began) = (line.link.clone(), Instant::now());
+    let waiting =
+        tokio::spawn(async move { link.await_turn(&role("B"), &main_loop(), LONG).await });
+    line.fake.until("parked", is_parked_on(1)).await;
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    line.fake.change(|world| world.holder = "B".to_owned());
+    assert!(waiting.await.expect("ran").expect("answered").can_start);
+}
+
+#[tokio::test]
+async fn a_wait_that_the_broker_may_have_been_asked_is_asked_again_however_long_it_is_away() {
+    let mut line = Line::new().await;
+    line.fake.change(|world| world.opens_no_stream = true);
+    let link = line.link.clone();
+    let waiting =
+        tokio::spawn(async move { link.await_turn(&role("B"), &main_loop(), LONG).await });
+    line.fake.until("parked", is_parked_on(1)).await;
+    line.fake.kill().await;
+    line.until("down", SOON, is_down).await;
+    // What was never asked is given up meanwhile.
+    let never = line.link.await_turn(&role("C"), &main_loop(), LONG).await;
+    let never = never.expect_err("nobody there");
+    assert!(never.message.contains("Nothing was sent"), "{never}");
+    assert!(!waiting.is_finished(), "{:?}", waiting.await);
+    line.fake.change(|world| world.opens_no_stream = false);
+    line.fake.serve();
+    line.fake.until("parked again", is_parked_on(2)).await;
+    line.fake.change(|world| world.holder = "B".to_owned());
+    assert!(waiting.await.expect("ran").expect("answered").can_start);
+}
+
+#[tokio::test]
+async fn what_may_have_been_asked_is_not_called_unsent() {
+    let line = Line::new().await;
+    line.proxy.swallow_all();
+    let (main, a) = (main_loop(), role("A"));
+    let (look, read) = tokio::join!(
+        line.link.await_turn(&a, &main, Duration::ZERO),
+        line.link.search_mail(&a, Default::default()),
+    );
+    for refusal in [look.expect_err("nobody answers"), read.expect_err("nobody answers")] {
+        assert_eq!(refusal.reason, Reason::Unavailable);
+        assert!(refusal.message.contains("nothing was changed"), "{refusal}");
+        assert!(!refusal.message.contains("Nothing was sent"), "{refusal}");
+    }
+}
+
+#[tokio::test]
 async fn a_command_on_a_connection_that_died_is_carried_out_once_over_the_next() {
     let line = Line::new().await;
     line.fake.change(|world| world.is_mute = true);

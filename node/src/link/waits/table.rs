@@ -19,7 +19,9 @@ pub(super) struct Open {
     pub(super) hold_ends: Instant,
     /// When this node answers in its place.
     pub(super) deadline: Instant,
-    /// The broker has been asked over a stream that stood.
+    /// It asks how it stands, and has no hold.
+    pub(super) is_look: bool,
+    /// The broker was asked, or may have been.
     pub(super) is_parked: bool,
     pub(super) _room: OwnedSemaphorePermit,
 }

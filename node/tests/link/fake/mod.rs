@@ -59,6 +59,8 @@ pub(crate) struct World {
     pub(crate) marks: Vec<wire::MarkTurnRequest>,
     /// Carries out and does not answer.
     pub(crate) is_mute: bool,
+    /// Takes waits in and does not say that it does.
+    pub(crate) opens_no_stream: bool,
     /// Waits that a newer one somewhere takes the place of, by number.
     pub(crate) superseded: Vec<u64>,
     /// Answers every wait as a broker that is stopping does.
@@ -389,6 +391,9 @@ impl waits_server::Waits for Service {
                 world.mail.parked.retain(|(stream, _), _| *stream != number);
             });
         });
+        if self.0.borrow().opens_no_stream {
+            std::future::pending::<()>().await;
+        }
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }
