@@ -181,9 +181,9 @@ impl Link {
     }
 
     /// Resolves once what was marked so far is told, or will not be soon.
-    pub async fn mail_marks_settled(&self) {
+    pub async fn mail_marks_settled(&self, role: &RoleId) {
         if self.shared.state.borrow().is_connected() {
-            self.mail_receipts.settled().await;
+            self.mail_receipts.settled(role).await;
         }
     }
 

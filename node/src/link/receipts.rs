@@ -11,13 +11,14 @@ use std::{
 
 use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
-    wire::{self, mark_turn_request, turn_loop_client::TurnLoopClient},
+    wire::{self, mark_turn_request},
 };
 use tokio::{sync::Notify, time};
+use tonic::{Response, Status};
 
 use super::{
     Shared,
-    channel::{self, ATTEMPT_MS_MAX, Channel},
+    channel::{self, ATTEMPT_MS_MAX},
     retry::{Backoff, Failure, chance},
 };
 
@@ -73,10 +74,9 @@ impl Queue {
 
 /// Sends one after the other. When the node is stopping, what is queued is still sent.
 async fn run(shared: Arc<Shared>, queue: Arc<Queue>) {
-    let mut client = channel::turn_loop(shared.channel.clone());
     loop {
         while let Some(mark) = queue.pop() {
-            send(&shared, &mut client, mark).await;
+            send(&shared, &mark).await;
         }
         tokio::select! {
             () = queue.pushed.notified() => {}
@@ -84,22 +84,38 @@ async fn run(shared: Arc<Shared>, queue: Arc<Queue>) {
         }
     }
     while let Some(mark) = queue.pop() {
-        send(&shared, &mut client, mark).await;
+        send(&shared, &mark).await;
     }
 }
 
-async fn send(shared: &Shared, client: &mut TurnLoopClient<Channel>, mark: Mark) {
-    let mut backoff = Backoff::default();
-    loop {
-        let epoch = shared.epoch();
+async fn send(shared: &Shared, mark: &Mark) {
+    let call = |caller| {
+        let mut client = channel::turn_loop(shared.channel.clone());
         let request = wire::MarkTurnRequest {
-            caller: Some(shared.caller()),
+            caller: Some(caller),
             r#loop: mark.loop_id.to_string(),
             role: mark.role.to_string(),
             turn: mark.turn.get(),
             mark: mark.mark.into(),
         };
-        let call = client.mark_turn(request);
+        async move { client.mark_turn(request).await }
+    };
+    report(shared, mark, call).await;
+}
+
+/// Tells the broker how far something got, however often that has to be said; given up when it is
+/// refused, or the node stops.
+pub(super) async fn report<T, F>(
+    shared: &Shared,
+    what: &impl std::fmt::Debug,
+    call: impl Fn(wire::Caller) -> F,
+) where
+    F: Future<Output = Result<Response<T>, Status>>,
+{
+    let mut backoff = Backoff::default();
+    loop {
+        let epoch = shared.epoch();
+        let call = call(shared.caller());
         let failure = match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), call).await {
             Ok(Ok(_)) => return,
             Ok(Err(status)) => Failure::of(&status),
@@ -107,7 +123,7 @@ async fn send(shared: &Shared, client: &mut TurnLoopClient<Channel>, mark: Mark)
         };
         match failure {
             Failure::Refused(refusal) | Failure::TurnedAway(refusal) => {
-                tracing::debug!(?mark, %refusal, "a receipt was refused");
+                tracing::debug!(?what, %refusal, "a receipt was refused");
                 return;
             }
             Failure::StaleEpoch(_) => shared.report_stale(epoch),

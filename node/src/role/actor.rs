@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    HandOver, Refusal, Seen,
+    Refusal,
     mail::MailFilter,
     presence::Presence,
     state::{Question, Receipt, State, WaitNumber},
@@ -44,18 +44,8 @@ pub enum Msg {
         question: Question,
         wait: WaitNumber,
     },
-    HandOver {
-        handover: HandOver,
-        reply: Reply<wire::HandOverResponse>,
-        permit: OwnedSemaphorePermit,
-    },
     /// Something that needs nothing of what the actor keeps.
     Beside(Work),
-    LoopStatus {
-        loop_id: LoopId,
-        reply: Reply<Seen<wire::GetLoopResponse>>,
-        permit: OwnedSemaphorePermit,
-    },
     Report {
         loop_id: LoopId,
         turn: Turn,
@@ -118,7 +108,7 @@ impl Actor for RoleActor {
                 let question = Question::Turn(loop_id.clone());
                 let ask = async move { link.await_turn(&role, &loop_id, hold).await };
                 if hold.is_zero() {
-                    running.look(ask, reply, permit);
+                    running.around.link.spawn(looking(ask, reply, permit));
                 } else {
                     running.wait(myself, question, ask, superseded, reply, permit);
                 }
@@ -128,7 +118,7 @@ impl Actor for RoleActor {
                 let question = Question::Mail(filter.clone());
                 let ask = async move { link.await_mail(&role, &filter, hold).await };
                 if hold.is_zero() {
-                    running.look(ask, reply, permit);
+                    running.around.link.spawn(looking(ask, reply, permit));
                 } else {
                     running.wait(myself, question, ask, superseded_mail(), reply, permit);
                 }
@@ -137,14 +127,6 @@ impl Actor for RoleActor {
             Msg::CloseWait { question, wait } => {
                 running.state.close_wait(&question, wait);
                 running.superseded.remove(&wait);
-            }
-            Msg::HandOver { handover, reply, permit } => {
-                running.hand_over(handover, reply, permit);
-            }
-            Msg::LoopStatus { loop_id, reply, permit } => {
-                let link = running.around.link.clone();
-                let ask = async move { link.loop_status(&loop_id).await };
-                running.look(ask, reply, permit);
             }
             Msg::Report { loop_id, turn, receipt, .. } => running.report(loop_id, turn, receipt),
         }
@@ -189,37 +171,6 @@ impl Running {
         });
     }
 
-    /// Asks how it stands; waits go on.
-    fn look<T: Send + 'static>(
-        &self,
-        ask: impl Future<Output = Result<T, Refusal>> + Send + 'static,
-        mut reply: Reply<T>,
-        permit: OwnedSemaphorePermit,
-    ) {
-        self.around.link.spawn(async move {
-            let answer = tokio::select! {
-                answer = ask => answer,
-                () = reply.closed() => return,
-            };
-            drop(permit);
-            drop(reply.send(answer));
-        });
-    }
-
-    fn hand_over(
-        &self,
-        handover: HandOver,
-        reply: Reply<wire::HandOverResponse>,
-        permit: OwnedSemaphorePermit,
-    ) {
-        let Surroundings { role, link, .. } = self.around.clone();
-        self.around.link.spawn(async move {
-            let answer = link.hand_over(&role, &handover).await;
-            drop(permit);
-            drop(reply.send(answer));
-        });
-    }
-
     fn report(&mut self, loop_id: LoopId, turn: Turn, receipt: Receipt) {
         if self.state.report(&loop_id, turn, receipt) {
             let mark = match receipt {
@@ -229,6 +180,20 @@ impl Running {
             self.around.link.mark(Mark { role: self.around.role.clone(), loop_id, turn, mark });
         }
     }
+}
+
+/// Asks how it stands, for as long as somebody wants to hear it.
+pub(super) async fn looking<T>(
+    ask: impl Future<Output = Result<T, Refusal>>,
+    mut reply: Reply<T>,
+    permit: OwnedSemaphorePermit,
+) {
+    let answer = tokio::select! {
+        answer = ask => answer,
+        () = reply.closed() => return,
+    };
+    drop(permit);
+    drop(reply.send(answer));
 }
 
 fn superseded_mail() -> wire::MailAnswer {

@@ -21,12 +21,12 @@ use tokio::{
 
 use super::{
     Actions, Connected, HandOver, Refusal, Seen,
-    actor::{Msg, Reply},
+    actor::{Msg, Reply, Surroundings, Work, looking},
     mail::Mail,
     presence::Presence,
     state::Receipt,
 };
-use crate::link::retry::outcome_unknown;
+use crate::link::{Link, retry::outcome_unknown};
 
 /// Commands and reads of one role under way. An agent does one thing at a time, and a model that
 /// calls its tools side by side does a handful.
@@ -96,6 +96,46 @@ impl Handle {
         }
     }
 
+    /// A question that needs nothing of what the actor keeps; given up when whoever asked goes
+    /// away.
+    async fn ask<T, F>(
+        &self,
+        ask: impl FnOnce(Link, RoleId) -> F + Send + 'static,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
+        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
+        let begin = |around: &Surroundings, reply: Reply<T>| {
+            let ask = ask(around.link.clone(), around.role.clone());
+            around.link.spawn(looking(ask, reply, permit));
+        };
+        self.call(|reply| beside(move |around| begin(around, reply)), gone).await
+    }
+
+    /// A command of the same kind; carried through even when whoever asked goes away.
+    async fn carry<T, F>(
+        &self,
+        command: impl FnOnce(Link, RoleId) -> F + Send + 'static,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
+        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
+        let begin = |around: &Surroundings, reply: Reply<T>| {
+            let command = command(around.link.clone(), around.role.clone());
+            around.link.spawn(async move {
+                let answer = command.await;
+                drop(permit);
+                drop(reply.send(answer));
+            });
+        };
+        let lost = || outcome_unknown("the node stopped or failed before it came");
+        self.call(|reply| beside(move |around| begin(around, reply)), lost).await
+    }
+
     fn report(&self, loop_id: &LoopId, turn: Turn, receipt: Receipt) {
         let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
         let message = Msg::Report { loop_id: loop_id.clone(), turn, receipt, _permit: permit };
@@ -126,15 +166,12 @@ impl Actions for Handle {
     }
 
     async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal> {
-        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
-        let lost = || outcome_unknown("the node stopped or failed before it came");
-        self.call(|reply| Msg::HandOver { handover, reply, permit }, lost).await
+        self.carry(|link, role| async move { link.hand_over(&role, &handover).await }).await
     }
 
     async fn loop_status(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
-        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
         let loop_id = loop_id.clone();
-        self.call(|reply| Msg::LoopStatus { loop_id, reply, permit }, gone).await
+        self.ask(|link, _| async move { link.loop_status(&loop_id).await }).await
     }
 
     fn open_waits(&self) -> usize {
@@ -168,6 +205,10 @@ impl Actions for Handle {
         });
         guard
     }
+}
+
+fn beside(begin: impl FnOnce(&Surroundings) + Send + 'static) -> Msg {
+    Msg::Beside(Work(Box::new(begin)))
 }
 
 fn admit(room: &Arc<Semaphore>, what: &str, limit: usize) -> Result<OwnedSemaphorePermit, Refusal> {

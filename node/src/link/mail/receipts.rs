@@ -16,11 +16,7 @@ use tokio::{
     time,
 };
 
-use crate::link::{
-    Shared,
-    channel::{self, ATTEMPT_MS_MAX},
-    retry::{Backoff, Failure, chance},
-};
+use crate::link::{Shared, channel, receipts::report};
 
 /// Threads with marks waiting to be sent: what a busy node's agents read while the broker is away.
 const THREADS_MAX: usize = 256;
@@ -46,8 +42,8 @@ pub(in crate::link) struct MailReceipts {
 struct Queue {
     marks: Mutex<VecDeque<Marks>>,
     pushed: Notify,
-    /// Something is not told yet.
-    is_open: watch::Sender<bool>,
+    /// Whose mark is on its way.
+    on_its_way: watch::Sender<Option<RoleId>>,
 }
 
 impl MailReceipts {
@@ -76,10 +72,11 @@ impl MailReceipts {
         self.queue.pushed.notify_one();
     }
 
-    /// Resolves once all of it is told, or it takes too long.
-    pub(in crate::link) async fn settled(&self) {
-        let mut is_open = self.queue.is_open.subscribe();
-        let told = is_open.wait_for(|is_open| !is_open);
+    /// Resolves once all of this role is told, or it takes too long.
+    pub(in crate::link) async fn settled(&self, role: &RoleId) {
+        let queue = &self.queue;
+        let mut on_its_way = queue.on_its_way.subscribe();
+        let told = on_its_way.wait_for(|of| of.as_ref() != Some(role) && !queue.has(role));
         drop(time::timeout(Duration::from_millis(SETTLE_MS_MAX), told).await);
     }
 }
@@ -91,7 +88,6 @@ impl Queue {
 
     fn push(&self, new: Marks) {
         let mut marks = self.marks();
-        self.is_open.send_replace(true);
         let is_same = |it: &&mut Marks| it.message == new.message && it.role == new.role;
         if let Some(known) = marks.iter_mut().find(is_same) {
             known.handed = known.handed.max(new.handed);
@@ -104,12 +100,13 @@ impl Queue {
         marks.push_back(new);
     }
 
+    fn has(&self, role: &RoleId) -> bool {
+        self.marks().iter().any(|it| it.role == *role)
+    }
+
     /// What was popped is told.
     fn rest(&self) {
-        let marks = self.marks();
-        if marks.is_empty() {
-            self.is_open.send_replace(false);
-        }
+        self.on_its_way.send_replace(None);
     }
 
     /// The next to be sent, the weaker one of a thread first.
@@ -127,6 +124,8 @@ impl Queue {
             through,
             mark: mark.into(),
         };
+        // Told before it is taken out, so that nobody finds it in neither place.
+        self.on_its_way.send_replace(Some(first.role.clone()));
         if first.seen == 0 {
             marks.pop_front();
         }
@@ -138,7 +137,7 @@ impl Queue {
 async fn run(shared: Arc<Shared>, queue: Arc<Queue>) {
     loop {
         while let Some(mark) = queue.pop() {
-            send(&shared, mark).await;
+            send(&shared, &mark).await;
             queue.rest();
         }
         tokio::select! {
@@ -147,35 +146,17 @@ async fn run(shared: Arc<Shared>, queue: Arc<Queue>) {
         }
     }
     while let Some(mark) = queue.pop() {
-        send(&shared, mark).await;
+        send(&shared, &mark).await;
     }
 }
 
-async fn send(shared: &Shared, mark: wire::MarkMailRequest) {
-    let mut client = channel::mailbox(shared.channel.clone());
-    let mut backoff = Backoff::default();
-    loop {
-        let epoch = shared.epoch();
-        let request = wire::MarkMailRequest { caller: Some(shared.caller()), ..mark.clone() };
-        let call = client.mark_mail(request);
-        let failure = match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), call).await {
-            Ok(Ok(_)) => return,
-            Ok(Err(status)) => Failure::of(&status),
-            Err(_) => Failure::Lost("no answer".to_owned()),
-        };
-        match failure {
-            Failure::Refused(refusal) | Failure::TurnedAway(refusal) => {
-                tracing::debug!(?mark, %refusal, "a receipt was refused");
-                return;
-            }
-            Failure::StaleEpoch(_) => shared.report_stale(epoch),
-            Failure::NotTaken(_) | Failure::Lost(_) => shared.suspect.notify_one(),
-        }
-        tokio::select! {
-            () = time::sleep(backoff.pause(chance())) => {}
-            () = shared.closing.cancelled() => return,
-        }
-    }
+async fn send(shared: &Shared, mark: &wire::MarkMailRequest) {
+    let call = |caller| {
+        let mut client = channel::mailbox(shared.channel.clone());
+        let request = wire::MarkMailRequest { caller: Some(caller), ..mark.clone() };
+        async move { client.mark_mail(request).await }
+    };
+    report(shared, mark, call).await;
 }
 
 #[cfg(test)]
@@ -216,19 +197,22 @@ mod tests {
     #[tokio::test]
     async fn what_was_pushed_is_settled_once_it_is_told() {
         let receipts = MailReceipts::default();
-        receipts.settled().await;
-        let role = "A".parse().expect("an id");
+        let (role, other) = ("A".parse().expect("an id"), "B".parse().expect("an id"));
+        receipts.settled(&role).await;
         receipts.push(&role, MessageId::from_bits(1), 1, wire::MailMark::Handed);
         receipts.push(&role, MessageId::from_bits(1), 1, wire::MailMark::Seen);
-        let settled = receipts.settled();
+        let settled = receipts.settled(&role);
         tokio::pin!(settled);
         for _ in 0..2 {
             assert!(futures::poll!(&mut settled).is_pending());
-            receipts.queue.rest();
+            receipts.settled(&other).await;
             assert!(receipts.queue.pop().is_some());
+            assert!(futures::poll!(&mut settled).is_pending(), "one is on its way");
+            receipts.settled(&other).await;
+            receipts.queue.rest();
         }
-        assert!(futures::poll!(&mut settled).is_pending(), "the last is on its way");
-        receipts.queue.rest();
+        // Another role's keeps nobody waiting.
+        receipts.push(&other, MessageId::from_bits(2), 1, wire::MailMark::Handed);
         assert!(futures::poll!(&mut settled).is_ready());
     }
 
