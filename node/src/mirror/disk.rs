@@ -27,7 +27,10 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::name;
-use crate::filebox::FILE_BYTES_MAX;
+use crate::{
+    filebox::FILE_BYTES_MAX,
+    files::{is_unknown, rename_new},
+};
 
 /// Of a file's content: as much of BLAKE3 as tells contents apart that nobody chose to be alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +131,7 @@ impl Disk {
         let new = folder.join(name::new(file));
         let stamp = self.write(&new, bytes)?;
         self.step()?;
-        match rename(&new, &folder.join(file)) {
+        match rename_new(&new, &folder.join(file)) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
                 self.step()?;
                 fs::remove_file(&new)?;
@@ -151,7 +154,7 @@ impl Disk {
         let stamp = self.write(&new, bytes)?;
         // From here on whatever has the other name is whole.
         self.step()?;
-        rename(&new, &old)?;
+        rename_new(&new, &old)?;
         self.step()?;
         match renameat_with(CWD, &old, CWD, &path, RenameFlags::EXCHANGE) {
             Ok(()) => Ok((self.drop_old(folder, file, seen)?, stamp)),
@@ -160,7 +163,7 @@ impl Disk {
                 fs::remove_file(&old)?;
                 Ok((Done::Taken, stamp))
             }
-            Err(why) if cannot(why) => {
+            Err(why) if is_unknown(why) => {
                 self.step()?;
                 fs::rename(&old, &path)?;
                 Ok((Done::Yes, stamp))
@@ -172,7 +175,7 @@ impl Disk {
     /// Removes the file that was `seen` there.
     pub(super) fn take_away(&self, folder: &Path, file: &str, seen: Hash) -> io::Result<Done> {
         self.step()?;
-        match rename(&folder.join(file), &folder.join(name::old(file))) {
+        match rename_new(&folder.join(file), &folder.join(name::old(file))) {
             Ok(()) => self.drop_old(folder, file, seen),
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Done::Yes),
             Err(why) => Err(why),
@@ -226,7 +229,7 @@ impl Disk {
             }
             self.put(folder, &format!("{free}.txt"), text)?;
             self.step()?;
-            match rename(&folder.join(file), &folder.join(&free)) {
+            match rename_new(&folder.join(file), &folder.join(&free)) {
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
                 renamed => return renamed.map(|()| free),
             }
@@ -238,7 +241,7 @@ impl Disk {
         for number in 1..=name::NUMBERS_MAX {
             let free = name::aside(file, what, number);
             self.step()?;
-            match rename(from, &folder.join(&free)) {
+            match rename_new(from, &folder.join(&free)) {
                 Ok(()) => return Ok(free),
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(why) => return Err(why),
@@ -250,7 +253,7 @@ impl Disk {
     /// Moves a file to where nothing is.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<Done> {
         self.step()?;
-        match rename(from, to) {
+        match rename_new(from, to) {
             Ok(()) => Ok(Done::Yes),
             Err(why)
                 if matches!(why.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) =>
@@ -324,24 +327,6 @@ pub(super) fn read(path: &Path) -> io::Result<At> {
     let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or(0));
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(At::File(bytes, Stamp::of(&about)))
-}
-
-/// To a name that nothing has.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Err(why) if cannot(why) => {
-            if fs::symlink_metadata(to).is_ok() {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
-            fs::rename(from, to)
-        }
-        renamed => Ok(renamed?),
-    }
-}
-
-/// Whether the file system does not know the way.
-fn cannot(why: Errno) -> bool {
-    [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP].contains(&why)
 }
 
 #[cfg(test)]

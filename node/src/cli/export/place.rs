@@ -47,7 +47,10 @@ impl Place {
                 let mut part = path.clone().into_os_string();
                 part.push(".part");
                 let part = PathBuf::from(part);
-                let file = File::create(&part).map_err(|why| cannot(&part, &why))?;
+                let file = File::create_new(&part).map_err(|why| match why.kind() {
+                    io::ErrorKind::AlreadyExists => taken(&part, "is left of another export"),
+                    _ => cannot(&part, &why),
+                })?;
                 Ok(Self::File { path, part, file: BufWriter::new(file), format })
             }
         }
@@ -88,7 +91,7 @@ impl Place {
         let named = file
             .flush()
             .and_then(|()| file.get_ref().sync_all())
-            .and_then(|()| fs::rename(&part, &path));
+            .and_then(|()| crate::files::rename_new(&part, &path));
         named.map_err(|why| cannot(&path, &why))
     }
 }

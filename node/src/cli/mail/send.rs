@@ -1,16 +1,12 @@
 //! `tasuki mail send`, and what an answer is sent with as well.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use owo_colors::OwoColorize as _;
 use serde_json::json;
 use tasuki_broker::config::duration;
 use tasuki_proto::{
-    id::{InvalidId, RoleId},
+    id::RoleId,
     limits::{MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX, SUBJECT_BYTES_MAX},
     mail::MessageType,
     reason::Reason,
@@ -22,7 +18,12 @@ use super::{
     who::{Mail, Who, client},
     words::{HELP, Words},
 };
-use crate::{cli::text::line, clock, config::Config};
+use crate::{
+    cli::text::line,
+    clock,
+    config::Config,
+    mail_terms::{self, NoReceivers},
+};
 
 /// Characters of the text that make a subject where none was given.
 const SUBJECT_CHARS: usize = 80;
@@ -139,33 +140,25 @@ impl Sending {
     }
 }
 
-/// Whom it goes to, each once. A group that the sender is in means the others of it.
 fn receivers(
     names: &[String],
     groups: &BTreeMap<String, Vec<RoleId>>,
     sender: &RoleId,
 ) -> Result<Vec<RoleId>, Failure> {
-    let mut to: Vec<RoleId> = Vec::new();
-    for name in names {
-        match groups.get(name) {
-            Some(group) => to.extend(group.iter().filter(|it| *it != sender).cloned()),
-            None => to.push(name.parse().map_err(|why: InvalidId| {
-                Failure::usage(format!("--to names {name:?}, which {why}; nothing was sent."))
-            })?),
+    mail_terms::receivers(names, groups, sender).map_err(|why| match why {
+        NoReceivers::Name { name, why } => {
+            Failure::usage(format!("--to names {name:?}, which {why}; nothing was sent."))
         }
-    }
-    let mut known = BTreeSet::new();
-    to.retain(|role| known.insert(role.clone()));
-    match to.len() {
-        0 => Err(Failure::usage("--to names a group that has nobody but you; nothing was sent.")),
-        count if RECEIVERS_MAX < count => {
+        NoReceivers::Nobody => {
+            Failure::usage("--to names a group that has nobody but you; nothing was sent.")
+        }
+        NoReceivers::TooMany(count) => {
             let text = format!(
                 "--to names {count} roles; the limit is {RECEIVERS_MAX}. Nothing was sent."
             );
-            Err(Failure::reason(Reason::TooLarge, text))
+            Failure::reason(Reason::TooLarge, text)
         }
-        _ => Ok(to),
-    }
+    })
 }
 
 fn fits(subject: &str) -> Result<(), Failure> {
@@ -230,23 +223,6 @@ pub(super) fn tell(sent: &wire::SendResponse, output: &mut Output) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn receivers_are_roles_and_groups_each_once() {
-        let role = |name: &str| name.parse::<RoleId>().unwrap();
-        let groups =
-            BTreeMap::from([("devs".to_owned(), vec![role("d1"), role("qa"), role("d2")])]);
-        let to = |all: &[&str]| {
-            let all: Vec<String> = all.iter().map(|it| (*it).to_owned()).collect();
-            receivers(&all, &groups, &role("qa")).map(|it| names(&it)).map_err(|it| it.code())
-        };
-        assert_eq!(to(&["d2", "devs", "pm"]).as_deref(), Ok("d2, d1, pm"));
-        assert_eq!(to(&["qa"]).as_deref(), Ok("qa"));
-        assert_eq!(to(&["a b"]), Err("usage"));
-        let many: Vec<String> = (0..33).map(|n| format!("r{n}")).collect();
-        let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(to(&many), Err("too_large"));
-    }
 
     #[test]
     fn a_subject_is_the_first_line_with_words() {

@@ -1,8 +1,6 @@
 //! `filebox_search_messages`.
 
-use std::time::Duration;
-
-use jiff::{Timestamp, civil, tz::TimeZone};
+use jiff::tz::TimeZone;
 use rmcp::model::CallToolResult;
 use serde::Serialize;
 use tasuki_proto::{
@@ -22,7 +20,7 @@ use super::{
     facts::{is_nothing, place, time},
     others::{FRAME, Others},
 };
-use crate::{clock, role::Refusal};
+use crate::{clock, mail_terms::moment_ms, role::Refusal};
 
 #[derive(Debug, Serialize)]
 struct Found {
@@ -112,7 +110,7 @@ pub(super) async fn search_messages(
 fn since(arguments: Arguments<'_>) -> Result<u64, Refusal> {
     const FIELD: &str = "since";
     let Some(text) = arguments.name(FIELD)? else { return Ok(0) };
-    since_ms(&text, clock::wall_ms(), &TimeZone::system()).ok_or_else(|| {
+    moment_ms(&text, clock::wall_ms(), &TimeZone::system()).ok_or_else(|| {
         let why = format!(
             "is {text:?}; it takes 2026-11-21, 2026-11-21T09:00:00Z, or how long ago: 2h, 7d"
         );
@@ -120,42 +118,9 @@ fn since(arguments: Arguments<'_>) -> Result<u64, Refusal> {
     })
 }
 
-/// A day begins where its asker is.
-fn since_ms(text: &str, now_ms: u64, here: &TimeZone) -> Option<u64> {
-    let of = |at: Timestamp| u64::try_from(at.as_millisecond()).unwrap_or(0);
-    if let Ok(at) = text.parse::<Timestamp>() {
-        return Some(of(at));
-    }
-    if let Ok(at) = text.parse::<civil::DateTime>() {
-        return Some(of(here.to_zoned(at).ok()?.timestamp()));
-    }
-    let ago: Duration = humantime::parse_duration(text.trim_end_matches(" ago")).ok()?;
-    Some(now_ms.saturating_sub(super::facts::millis(ago)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn when_is_said_as_a_day_a_time_or_how_long_ago() {
-        let tokyo = TimeZone::fixed(jiff::tz::offset(9));
-        let now = 1_795_293_772_094;
-        let hours = 3_600_000;
-        for (text, expected) in [
-            ("2026-11-21", Some(1_795_186_800_000)),
-            ("2026-11-21T09:00:00", Some(1_795_219_200_000)),
-            ("2026-11-21T00:00:00Z", Some(1_795_219_200_000)),
-            ("2h", Some(now - 2 * hours)),
-            ("7 days ago", Some(now - 7 * 24 * hours)),
-            ("1d 2h", Some(now - 26 * hours)),
-            ("yesterday", None),
-            ("2026-13-01", None),
-            ("-1", None),
-        ] {
-            assert_eq!(since_ms(text, now, &tokyo), expected, "{text}");
-        }
-    }
 
     #[test]
     fn what_matched_is_cut_where_letters_end() {

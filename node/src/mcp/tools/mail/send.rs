@@ -6,7 +6,7 @@ use rmcp::model::CallToolResult;
 use serde::Serialize;
 use serde_json::json;
 use tasuki_proto::{
-    id::{InvalidId, RoleId},
+    id::RoleId,
     limits::{CLIENT_REF_BYTES_MAX, MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX, SUBJECT_BYTES_MAX},
     mail::MessageType,
     reason::Reason,
@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     clock,
+    mail_terms::{self, NoReceivers},
     mcp::intent,
     role::{Refusal, mail::Sent},
 };
@@ -117,7 +118,6 @@ fn queued(to: &[RoleId], message: &str, number: u64) -> CallToolResult {
     said(told, facts)
 }
 
-/// Whom it goes to, each once. A group that the sender is in means the others of it.
 fn receivers(
     groups: &BTreeMap<String, Vec<RoleId>>,
     sender: &RoleId,
@@ -128,28 +128,18 @@ fn receivers(
     if names.is_empty() {
         return Err(missing(FIELD, "name an agent, several, or a group"));
     }
-    let mut to: Vec<RoleId> = Vec::new();
-    for name in names {
-        let meant = match groups.get(&name) {
-            Some(group) => group.iter().filter(|it| *it != sender).cloned().collect(),
-            None => vec![name.parse().map_err(|why: InvalidId| {
-                invalid(FIELD, &format_args!("is no name: {name:?} {why}"))
-            })?],
-        };
-        to.extend(meant);
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    to.retain(|role| seen.insert(role.clone()));
-    match to.len() {
-        0 => Err(invalid(FIELD, &"names a group that has nobody but you")),
-        count if RECEIVERS_MAX < count => Err(Refusal {
+    mail_terms::receivers(&names, groups, sender).map_err(|why| match why {
+        NoReceivers::Name { name, why } => {
+            invalid(FIELD, &format_args!("is no name: {name:?} {why}"))
+        }
+        NoReceivers::Nobody => invalid(FIELD, &"names a group that has nobody but you"),
+        NoReceivers::TooMany(count) => Refusal {
             reason: Reason::TooLarge,
             message: format!(
                 "`{FIELD}` names {count} agents; the limit is {RECEIVERS_MAX}. Nothing was sent."
             ),
-        }),
-        _ => Ok(to),
-    }
+        },
+    })
 }
 
 /// One line, as the head of a thread has room for.

@@ -1,0 +1,114 @@
+//! To whom and since when, as people and agents say it: one reading for commands and tools. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use jiff::{Timestamp, civil, tz::TimeZone};
+use tasuki_proto::{
+    id::{InvalidId, RoleId},
+    limits::RECEIVERS_MAX,
+};
+
+/// Why names are no receivers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoReceivers {
+    Name {
+        name: String,
+        why: InvalidId,
+    },
+    /// A group that has nobody but the sender, or no names at all.
+    Nobody,
+    /// More than [`RECEIVERS_MAX`].
+    TooMany(usize),
+}
+
+/// Whom it goes to, each once. A group that the sender is in means the others of it.
+pub(crate) fn receivers(
+    names: &[String],
+    groups: &BTreeMap<String, Vec<RoleId>>,
+    sender: &RoleId,
+) -> Result<Vec<RoleId>, NoReceivers> {
+    let mut to: Vec<RoleId> = Vec::new();
+    for name in names {
+        match groups.get(name) {
+            Some(group) => to.extend(group.iter().filter(|it| *it != sender).cloned()),
+            None => {
+                let named = name.parse();
+                to.push(named.map_err(|why| NoReceivers::Name { name: name.clone(), why })?);
+            }
+        }
+    }
+    let mut known = BTreeSet::new();
+    to.retain(|role| known.insert(role.clone()));
+    match to.len() {
+        0 => Err(NoReceivers::Nobody),
+        count if RECEIVERS_MAX < count => Err(NoReceivers::TooMany(count)),
+        _ => Ok(to),
+    }
+}
+
+/// A moment in milliseconds since the Unix epoch: a time, a day, which begins where its asker is,
+/// or how long ago. `None`: it is none of them, or before that epoch.
+pub(crate) fn moment_ms(text: &str, now_ms: u64, here: &TimeZone) -> Option<u64> {
+    let of = |at: Timestamp| u64::try_from(at.as_millisecond()).ok();
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return of(at);
+    }
+    if let Ok(at) = text.parse::<civil::DateTime>() {
+        return of(here.to_zoned(at).ok()?.timestamp());
+    }
+    let ago: Duration = humantime::parse_duration(text.trim_end_matches(" ago")).ok()?;
+    Some(now_ms.saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receivers_are_roles_and_groups_each_once() {
+        let role = |name: &str| name.parse::<RoleId>().unwrap();
+        let groups =
+            BTreeMap::from([("devs".to_owned(), vec![role("d1"), role("qa"), role("d2")])]);
+        let to = |all: &[&str]| {
+            let all: Vec<String> = all.iter().map(|it| (*it).to_owned()).collect();
+            let to = receivers(&all, &groups, &role("qa"));
+            to.map(|it| it.iter().map(RoleId::as_str).collect::<Vec<_>>().join(", "))
+        };
+        assert_eq!(to(&["d2", "devs", "pm"]).as_deref(), Ok("d2, d1, pm"));
+        assert_eq!(to(&["qa"]).as_deref(), Ok("qa"));
+        assert!(matches!(to(&["a b"]), Err(NoReceivers::Name { name, .. }) if name == "a b"));
+        assert_eq!(to(&[]), Err(NoReceivers::Nobody));
+        let many: Vec<String> = (0..33).map(|n| format!("r{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(to(&many), Err(NoReceivers::TooMany(33)));
+        let alone = BTreeMap::from([("me".to_owned(), vec![role("qa")])]);
+        let nobody = receivers(&["me".to_owned()], &alone, &role("qa"));
+        assert_eq!(nobody, Err(NoReceivers::Nobody));
+    }
+
+    #[test]
+    fn when_is_said_as_a_day_a_time_or_how_long_ago() {
+        let tokyo = TimeZone::fixed(jiff::tz::offset(9));
+        let now = 1_795_293_772_094;
+        let hours = 3_600_000;
+        for (text, expected) in [
+            ("2026-11-21", Some(1_795_186_800_000)),
+            ("2026-11-21T09:00:00", Some(1_795_219_200_000)),
+            ("2026-11-21T00:00:00Z", Some(1_795_219_200_000)),
+            ("2026-11-21T20:42:52.094Z", Some(now)),
+            ("2h", Some(now - 2 * hours)),
+            ("7 days ago", Some(now - 7 * 24 * hours)),
+            ("1d 2h", Some(now - 26 * hours)),
+            ("yesterday", None),
+            ("2026-13-01", None),
+            ("2026", None),
+            ("1900-01-01", None),
+            ("-1", None),
+        ] {
+            assert_eq!(moment_ms(text, now, &tokyo), expected, "{text}");
+        }
+    }
+}
