@@ -13,68 +13,16 @@ use tasuki_proto::{
     wire,
 };
 
-use super::{CALLS_PER_ROLE_MAX, Handle, WAITS_PER_ROLE_MAX, admit, gone};
+use super::{CALLS_PER_ROLE_MAX, Handle, WAITS_PER_ROLE_MAX, admit, beside, gone};
 use crate::{
-    link::{Link, retry::outcome_unknown},
+    link::Link,
     outbox::Summary,
     role::{
         Refusal, Seen,
-        actor::{Msg, Reply, Surroundings, Work},
+        actor::{Msg, Surroundings},
         mail::{Mail, MailFilter, Moving, Sent},
     },
 };
-
-impl Handle {
-    /// A question; given up when whoever asked goes away.
-    async fn ask<T, F>(
-        &self,
-        ask: impl FnOnce(Link, RoleId) -> F + Send + 'static,
-    ) -> Result<T, Refusal>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Refusal>> + Send + 'static,
-    {
-        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
-        let begin = |around: &Surroundings, mut reply: Reply<T>| {
-            let ask = ask(around.link.clone(), around.role.clone());
-            around.link.spawn(async move {
-                let answer = tokio::select! {
-                    answer = ask => answer,
-                    () = reply.closed() => return,
-                };
-                drop(permit);
-                drop(reply.send(answer));
-            });
-        };
-        self.call(|reply| beside(move |around| begin(around, reply)), gone).await
-    }
-
-    /// A command; carried through even when whoever asked goes away.
-    async fn carry<T, F>(
-        &self,
-        command: impl FnOnce(Link, RoleId) -> F + Send + 'static,
-    ) -> Result<T, Refusal>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Refusal>> + Send + 'static,
-    {
-        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
-        let begin = |around: &Surroundings, reply: Reply<T>| {
-            let command = command(around.link.clone(), around.role.clone());
-            around.link.spawn(async move {
-                let answer = command.await;
-                drop(permit);
-                drop(reply.send(answer));
-            });
-        };
-        let lost = || outcome_unknown("the node stopped or failed before it came");
-        self.call(|reply| beside(move |around| begin(around, reply)), lost).await
-    }
-}
-
-fn beside(begin: impl FnOnce(&Surroundings) + Send + 'static) -> Msg {
-    Msg::Beside(Work(Box::new(begin)))
-}
 
 #[async_trait]
 impl Mail for Handle {
@@ -206,8 +154,8 @@ impl Mail for Handle {
     }
 
     async fn marks_settled(&self) {
-        let settled = |link: Link, _| async move {
-            link.mail_marks_settled().await;
+        let settled = |link: Link, role: RoleId| async move {
+            link.mail_marks_settled(&role).await;
             Ok(())
         };
         // Behind the marks in the actor's mailbox. If it is stopping, they are on their way.
