@@ -1,11 +1,13 @@
 //! A node: agent roles as actors, MCP on the inside, the broker on the outside.
 pub mod agent_tokens;
+mod beside;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod credentials;
 pub mod filebox;
 mod files;
+mod hex;
 pub mod hooks;
 pub mod identity;
 pub mod link;

@@ -59,10 +59,7 @@ pub fn id_of_content(title: &str, oldest: &Entry) -> MessageId {
     }
     let mut bits = [0; 16];
     bits.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    // A UUID of version 8: made by a rule of one's own.
-    bits[6] = bits[6] & 0x0f | 0x80;
-    bits[8] = bits[8] & 0x3f | 0x80;
-    MessageId::from_bits(u128::from_be_bytes(bits))
+    MessageId::from_bits(uuid::Builder::from_custom_bytes(bits).into_uuid().as_u128())
 }
 
 /// Copies that are one thread.

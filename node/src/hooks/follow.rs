@@ -241,14 +241,26 @@ impl Follower {
         let known = time::timeout(Duration::from_millis(KNOWN_MS_MAX), items.next()).await;
         match known {
             Ok(Some(Ok(item))) if item.sequence == from.sequence => {
-                let is_known = from.at_ms == 0 || item.at_ms == from.at_ms;
-                if is_known { Ok(items) } else { Err(Again::Other) }
+                if ![0, item.at_ms].contains(&from.at_ms) {
+                    return Err(Again::Other);
+                }
+                if from.at_ms == 0 {
+                    self.know(from, item.at_ms).await?;
+                }
+                Ok(items)
             }
             Ok(Some(Ok(_))) => Err(Again::Other),
             Ok(Some(Err(ended))) => Err(ended.into()),
             Ok(None) => Err(Ended::Broken("the broker ended it".to_owned()).into()),
             Err(_) => Err(self.doubt(from).await),
         }
+    }
+
+    /// Notes when the record at a place was written, so that its journal is known again.
+    async fn know(&self, at: Taken, at_ms: u64) -> io::Result<()> {
+        let same = |taken: &&mut Taken| **taken == at;
+        self.marks.get().values_mut().filter(same).for_each(|taken| taken.at_ms = at_ms);
+        self.keep().await
     }
 
     /// The record that was taken in last is not told again: is it there?

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{
     sync::{Notify, Semaphore},
-    task, time,
+    time,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ use super::{
     store::{Call, Failed, Store},
     webhook::Address,
 };
-use crate::{clock, link::retry::chance};
+use crate::{beside::on_disk, clock, link::retry::chance};
 
 /// Programs that run at once, of all hooks: what a laptop does not notice.
 const PROGRAMS_MAX: usize = 4;
@@ -71,8 +71,7 @@ impl Common {
         work: impl FnOnce(&Store) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let store = self.store.clone();
-        let done = task::spawn_blocking(move || work(&store)).await;
-        done.unwrap_or_else(|why| Err(io::Error::other(why)))
+        on_disk(move || work(&store)).await
     }
 }
 

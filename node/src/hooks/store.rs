@@ -7,6 +7,9 @@
 //! dead/HOOK/KEY        calls that failed for good, with why
 //! ```
 //!
+//! A key is the call's place in the journal and the time of its record: a broker that was given
+//! another journal has the same places for other happenings.
+//!
 //! - **Q2** A call is in `waiting` before its hook's place in the feed goes past it, and leaves it
 //!   only when it was made, is in `dead`, or its operator dropped it: a crash repeats calls and
 //!   loses none.
@@ -85,9 +88,11 @@ impl Call {
         }
     }
 
-    /// The name of its file. Names sort as happenings follow one another.
+    /// The name of its file. Names sort as happenings follow one another; the time of the record
+    /// tells one journal's from another's.
     fn key(&self) -> String {
-        format!("{:020}-{:05}-{:03}.json", self.sequence, self.number, self.part)
+        let Self { sequence, number, part, at_ms, .. } = self;
+        format!("{sequence:020}-{number:05}-{part:03}-{at_ms:015}.json")
     }
 }
 
@@ -319,6 +324,19 @@ mod tests {
             made.push(next.id);
         }
         assert_eq!(made, ["id9.0", "id10.0", "id10.1", "id100.0"]);
+    }
+
+    #[test]
+    fn another_journal_has_other_calls_in_the_same_places() {
+        let data = tempfile::tempdir().unwrap();
+        let store = Store::of(data.path());
+        let old = call(7, 0);
+        let new = Call { id: "other".into(), at_ms: 2, ..old.clone() };
+        store.put(&name(), &old).unwrap();
+        store.put(&name(), &new).unwrap();
+        // The old one was under way when the new one came.
+        store.done(&name(), &old).unwrap();
+        assert_eq!(store.next(&name()).unwrap(), Some(new));
     }
 
     #[test]

@@ -388,6 +388,25 @@ async fn another_journal_is_noticed_whether_longer_or_shorter() {
 }
 
 #[tokio::test]
+async fn a_hook_that_heard_of_nothing_yet_notices_another_journal() {
+    let (world, ear) = (World::new(), Ear::new().await);
+    world.send(3);
+    let hooks = world.start(&[hook("h", &ear.url)]);
+    let is_known = || {
+        let places = Store::of(world.data.path()).places(&"w".parse().unwrap()).unwrap();
+        places.is_some_and(|it| it.hooks.get("h").is_some_and(|taken| taken.at_ms != 0))
+    };
+    world.until(&hooks, |_| is_known()).await;
+    hooks.shutdown().await;
+    let mut other = Journal { era: 1_000, ..Default::default() };
+    (0..9).for_each(|_| other.send("BR"));
+    world.source.journal.send_replace(other);
+    let hooks = world.start(&[hook("h", &ear.url)]);
+    world.until(&hooks, |it| it[0].missed.is_some()).await;
+    hooks.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_hook_that_cannot_be_called_says_so_and_keeps_its_place() {
     let (world, mut ear) = (World::new(), Ear::new().await);
     let good = hook("h", &ear.url);

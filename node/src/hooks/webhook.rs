@@ -9,7 +9,7 @@
 //! The signature is HMAC-SHA256, in hexadecimal, over the header `Tasuki-Timestamp`, a dot, and
 //! the body.
 
-use std::{io, time::Duration};
+use std::{convert::Infallible, io, time::Duration};
 
 use axum::body::Body;
 use futures::{StreamExt as _, future};
@@ -35,6 +35,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{attempt::Failure, command::excerpt, spec::Webhook, store::Call};
+use crate::hex::hex;
 
 /// A secret, in bytes: a shorter one can be guessed from one signature.
 const SECRET_BYTES_MIN: usize = 16;
@@ -134,11 +135,11 @@ impl Address {
         let carry = async {
             // What breaks it is told to the exchange.
             drop(connection.await);
-            future::pending().await
+            future::pending::<Infallible>().await
         };
         tokio::select! {
             judged = exchange => judged,
-            () = carry => Err(Failure::passing("the connection ended")),
+            never = carry => match never {},
         }
     }
 
@@ -208,9 +209,7 @@ fn sign(secret: &[u8], timestamp: u64, body: &[u8]) -> String {
     mac.update(timestamp.to_string().as_bytes());
     mac.update(b".");
     mac.update(body);
-    let digits = mac.finalize().into_bytes();
-    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256={digits}")
+    format!("sha256={}", hex(&mac.finalize().into_bytes()))
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ use tonic::transport::Channel;
 
 use crate::process::{PATIENCE, Process};
 
+/// Between two looks at what is waited for.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 pub(crate) struct Place {
     pub(crate) root: tempfile::TempDir,
     pub(crate) up: Process,
@@ -42,7 +45,7 @@ impl Place {
                 if roles <= all.iter().filter(|it| !it.node.is_empty()).count() {
                     break;
                 }
-                time::sleep(Duration::from_millis(5)).await;
+                time::sleep(LOOK_EVERY).await;
             }
         };
         time::timeout(PATIENCE, registering).await.expect("the node registers");
@@ -102,23 +105,36 @@ impl Place {
     pub(crate) async fn texts(&self, role: &str) -> Vec<String> {
         let mut office = self.office().await;
         let mut all = Vec::new();
+        let mut threads = Vec::new();
         for kind in [wire::Box::Inbox, wire::Box::Outbox, wire::Box::Done] {
-            let request = wire::ListBoxRequest {
+            let mut request = wire::ListBoxRequest {
                 caller: Some(caller()),
                 role: role.into(),
                 r#box: kind.into(),
                 ..Default::default()
             };
-            for thread in office.list_box(request).await.unwrap().into_inner().threads {
-                let request = wire::ReadThreadRequest {
-                    caller: Some(caller()),
-                    role: role.into(),
-                    message: thread.message_id,
-                    mark: wire::MailMark::None.into(),
-                    ..Default::default()
-                };
-                let read = office.read_thread(request).await.unwrap().into_inner();
-                all.extend(read.entries.iter().map(|it| format!("{}: {}", it.sender, it.text)));
+            loop {
+                let page = office.list_box(request.clone()).await.unwrap().into_inner();
+                threads.extend(page.threads.into_iter().map(|it| it.message_id));
+                if page.next.is_empty() {
+                    break;
+                }
+                request.after = page.next;
+            }
+        }
+        for message in threads {
+            let mut request = wire::ReadThreadRequest {
+                caller: Some(caller()),
+                role: role.into(),
+                message,
+                from: 1,
+                mark: wire::MailMark::None.into(),
+                ..Default::default()
+            };
+            while request.from != 0 {
+                let page = office.read_thread(request.clone()).await.unwrap().into_inner();
+                all.extend(page.entries.iter().map(|it| format!("{}: {}", it.sender, it.text)));
+                request.from = page.next;
             }
         }
         all
@@ -160,7 +176,7 @@ fn caller() -> wire::Caller {
 pub(crate) async fn until(is_so: impl Fn() -> bool) -> bool {
     let waiting = async {
         while !is_so() {
-            time::sleep(Duration::from_millis(5)).await;
+            time::sleep(LOOK_EVERY).await;
         }
     };
     time::timeout(PATIENCE, waiting).await.is_ok()
