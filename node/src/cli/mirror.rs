@@ -85,6 +85,20 @@ pub(super) fn of_mailbox(of: &Report, with_paths: bool) -> String {
                     `tasuki import filebox` takes mail over";
         add(format_args!("    {}\n", format!("{} {what}", of.before).yellow()));
     }
+    if of.unread != 0 {
+        let how = if with_paths { "" } else { " (`tasuki mirror status`)" };
+        let what = format!("{} files in its outbox are left as they are{how}", of.unread);
+        add(format_args!("    {}\n", what.yellow()));
+    }
+    if with_paths {
+        for (path, why) in &of.unread_paths {
+            add(format_args!("      {} {}\n", line(&path.display().to_string()), line(why)));
+        }
+    }
+    if of.too_large != 0 {
+        let what = "threads are too large to be files; `tasuki mail read` shows them";
+        add(format_args!("    {}\n", format!("{} {what}", of.too_large).yellow()));
+    }
     if of.aside != 0 {
         let how = if with_paths { "" } else { " (`tasuki mirror status`)" };
         add(format_args!("    {}\n", format!("{} files were put aside{how}", of.aside).yellow()));
@@ -113,6 +127,9 @@ mod tests {
             before: 0,
             aside: 0,
             aside_paths: vec![],
+            unread: 0,
+            unread_paths: vec![],
+            too_large: 0,
             is_watched: true,
             problem: None,
         };
@@ -124,12 +141,16 @@ mod tests {
         of.aside = 1;
         of.aside_paths = vec!["/p/docs/mailbox/inbox/x.md.edited".into()];
         of.problem = Some("the disk is full\u{1b}[2J".into());
+        (of.unread, of.too_large) = (1, 2);
+        of.unread_paths = vec![("/p/docs/mailbox/outbox/y.md".into(), "is no plain file".into())];
         (of.waiting, of.unsent, of.before, of.synced_ms, of.is_watched) = (3, 1, 2, 0, false);
         assert_eq!(
             told(&of, true),
             "  qa  /p/docs/mailbox  7 files, 3 to be written, 1 to be sent  not in step with the \
              broker yet  looks every 2 s\n    the disk is full\n    2 files were in its outbox \
-             before and are not sent; `tasuki import filebox` takes mail over\n    1 files were \
+             before and are not sent; `tasuki import filebox` takes mail over\n    1 files in its \
+             outbox are left as they are\n      /p/docs/mailbox/outbox/y.md is no plain file\n    2 \
+             threads are too large to be files; `tasuki mail read` shows them\n    1 files were \
              put aside\n      /p/docs/mailbox/inbox/x.md.edited\n"
         );
         assert!(told(&of, false).ends_with("1 files were put aside (`tasuki mirror status`)\n"));

@@ -5,20 +5,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::StreamExt as _;
-use tasuki_proto::{
-    id::RoleId,
-    limits::MESSAGE_BYTES_MAX,
-    reason::Reason,
-    wire::{self, mailbox_client::MailboxClient},
-};
+use tasuki_proto::{id::RoleId, reason::Reason, wire};
 use tokio::time;
 use tonic::{Response, Status};
 use tonic_types::StatusExt as _;
 
 use super::{
-    Link, LinkState,
-    channel::{self, ATTEMPT_MS_MAX, Channel},
+    Link,
+    channel::{self, ATTEMPT_MS_MAX},
     retry::Failure,
 };
 use crate::{
@@ -29,19 +23,10 @@ use crate::{
     role::Refusal,
 };
 
-impl Link {
-    fn mailbox(&self) -> MailboxClient<Channel> {
-        MailboxClient::new(self.shared.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
-    }
-}
-
 #[async_trait]
 impl Source for Link {
     async fn ready(&self) {
-        let mut state = self.shared.state.subscribe();
-        if state.wait_for(LinkState::is_connected).await.is_err() {
-            std::future::pending().await
-        }
+        self.connected().await;
     }
 
     async fn newest(&self, role: &RoleId) -> Result<u64, Unanswered> {
@@ -52,24 +37,13 @@ impl Source for Link {
             limit: 1,
             ..Default::default()
         };
-        let mut client = self.mailbox();
+        let mut client = channel::mailbox(self.shared.channel.clone());
         let answer = answered(client.list_box(request)).await?;
         answer.map(|list| list.sequence).map_err(|refusal| Unanswered(refusal.message))
     }
 
     async fn follow(&self, from: u64) -> Result<Items, Ended> {
-        let caller = Some(self.shared.stranger());
-        let request = wire::SubscribeRequest { caller, from_sequence: from };
-        let mut client = channel::feed(self.shared.channel.clone());
-        let opening = client.subscribe(request);
-        match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), opening).await {
-            Ok(Ok(items)) => {
-                let items = items.into_inner();
-                Ok(items.map(|item| item.map_err(|status| ended(&status))).boxed())
-            }
-            Ok(Err(status)) => Err(ended(&status)),
-            Err(_) => Err(Ended::Broken(format!("no answer within {ATTEMPT_MS_MAX} ms"))),
-        }
+        self.subscribe(from, ended).await
     }
 
     async fn read(&self, role: &RoleId, message: &str, part: Part) -> Result<Read, Unanswered> {
@@ -86,7 +60,7 @@ impl Source for Link {
             last,
             mark: wire::MailMark::None.into(),
         };
-        let mut client = self.mailbox();
+        let mut client = channel::mailbox(self.shared.channel.clone());
         answered(client.read_thread(request)).await
     }
 }

@@ -2,37 +2,28 @@
 //!
 //! It reads without going through what agents last saw, which is kept for them alone.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
-use futures::StreamExt as _;
 use tasuki_proto::{
-    id::{IdempotencyKey, RoleId},
+    id::RoleId,
     limits::BOX_PAGE_MAX,
     mail::{BoxKind, MessageId},
     reason::Reason,
     wire,
 };
-use tokio::{sync::oneshot, time};
+use tokio::sync::oneshot;
 use tonic::Status;
 
-use super::{
-    Link, LinkState,
-    channel::{self, ATTEMPT_MS_MAX},
-    stopping,
-};
+use super::{Link, channel, stopping};
 use crate::{
     mirror::source::{Ended, Items, Source},
+    outbox::thread_of,
     role::{Refusal, mail::Sent},
 };
 
 #[async_trait]
 impl Source for Link {
     async fn ready(&self) {
-        let mut state = self.shared.state.subscribe();
-        if state.wait_for(LinkState::is_connected).await.is_err() {
-            std::future::pending().await
-        }
+        self.connected().await;
     }
 
     fn is_ready(&self) -> bool {
@@ -40,18 +31,7 @@ impl Source for Link {
     }
 
     async fn follow(&self, from: u64) -> Result<Items, Ended> {
-        let caller = Some(self.shared.stranger());
-        let request = wire::SubscribeRequest { caller, from_sequence: from };
-        let mut client = channel::feed(self.shared.channel.clone());
-        let opening = client.subscribe(request);
-        match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), opening).await {
-            Ok(Ok(items)) => {
-                let items = items.into_inner();
-                Ok(items.map(|item| item.map_err(|status| ended(&status))).boxed())
-            }
-            Ok(Err(status)) => Err(ended(&status)),
-            Err(_) => Err(Ended::Broken(format!("no answer within {ATTEMPT_MS_MAX} ms"))),
-        }
+        self.subscribe(from, ended).await
     }
 
     async fn list(
@@ -94,16 +74,14 @@ impl Source for Link {
         Ok(self.opened_thread(self.ask(call).await?).await)
     }
 
-    async fn send(
-        &self,
-        role: &RoleId,
-        letter: wire::SendRequest,
-        key: IdempotencyKey,
-    ) -> Result<Sent, Refusal> {
+    async fn send(&self, role: &RoleId, letter: wire::SendRequest) -> Result<Sent, Refusal> {
+        if let Some(number) = self.outbox.find_letter(role, &letter) {
+            return Ok(Sent::Queued { message: thread_of(&letter), number });
+        }
         let (link, role) = (self.clone(), role.clone());
         let (answer, answered) = oneshot::channel();
         self.spawn(async move {
-            drop(answer.send(link.send_mail(&role, letter, Some(key)).await));
+            drop(answer.send(link.send_mail(&role, letter, None).await));
         });
         answered.await.unwrap_or_else(|_| Err(stopping()))
     }

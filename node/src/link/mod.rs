@@ -14,7 +14,7 @@
 //!   `receipts`: how far a turn got.
 //! - `seen`: what loops looked like, for when nobody can be asked.
 //! - `feed`: what changed, for whoever follows. `follow`: the same for hooks, with the words.
-//! - `mirror`: what mailboxes on disk are kept with.
+//! - `mirror`: what mailboxes on disk are kept with. `records`: what both follow.
 
 pub mod keys;
 pub mod retry;
@@ -29,6 +29,7 @@ mod mirror;
 mod moves;
 mod papers;
 mod receipts;
+mod records;
 mod seen;
 mod session;
 mod state;

@@ -73,8 +73,8 @@ impl Stamp {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum At {
     Nothing,
-    /// No plain file, or one that is too large to be mail.
-    Strange,
+    /// Nothing that can be read as mail, for this reason: half a sentence.
+    Strange(String),
     File(Vec<u8>, Stamp),
 }
 
@@ -82,7 +82,7 @@ impl At {
     pub(super) fn hash(&self) -> Option<Hash> {
         match self {
             Self::File(bytes, _) => Some(Hash::of(bytes)),
-            Self::Nothing | Self::Strange => None,
+            Self::Nothing | Self::Strange(_) => None,
         }
     }
 }
@@ -202,7 +202,7 @@ impl Disk {
                 fs::remove_file(&old)?;
                 Ok(Done::Yes)
             }
-            At::File(..) | At::Strange => {
+            At::File(..) | At::Strange(_) => {
                 self.aside_from(&old, folder, file, name::EDITED).map(Done::Aside)
             }
         }
@@ -275,8 +275,13 @@ impl Disk {
     pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
         self.step()?;
         match fs::remove_file(path) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
-            Ok(()) | Err(_) => Ok(()),
+            // A folder is none of the node's files, whatever its name.
+            Err(why)
+                if [io::ErrorKind::NotFound, io::ErrorKind::IsADirectory].contains(&why.kind()) =>
+            {
+                Ok(())
+            }
+            removed => removed,
         }
     }
 
@@ -306,6 +311,8 @@ fn too_many(file: &str, what: &str) -> io::Error {
     io::Error::other(format!("{} files {file}.{what} are there already", name::NUMBERS_MAX))
 }
 
+const NOT_PLAIN: &str = "is no plain file";
+
 /// What is there, following no link and waiting for nobody.
 pub(super) fn read(path: &Path) -> io::Result<At> {
     let mut options = fs::OpenOptions::new();
@@ -316,13 +323,21 @@ pub(super) fn read(path: &Path) -> io::Result<At> {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(At::Nothing),
         Err(why) => {
             let is_plain = fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
-            return if is_plain { Err(why) } else { Ok(At::Strange) };
+            let why = match why.kind() == io::ErrorKind::PermissionDenied {
+                _ if !is_plain => NOT_PLAIN,
+                true => "may not be read by the node",
+                false => return Err(why),
+            };
+            return Ok(At::Strange(why.to_owned()));
         }
     };
     let about = file.metadata()?;
+    if !about.is_file() {
+        return Ok(At::Strange(NOT_PLAIN.to_owned()));
+    }
     let limit = FILE_BYTES_MAX as u64;
-    if !about.is_file() || limit < about.len() {
-        return Ok(At::Strange);
+    if limit < about.len() {
+        return Ok(At::Strange(format!("has more than {limit} bytes")));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or(0));
     file.take(limit).read_to_end(&mut bytes)?;
@@ -378,7 +393,8 @@ mod tests {
         .unwrap();
         fs::create_dir(folder.join("folder.md")).unwrap();
         for name in ["link.md", "pipe.md", "folder.md"] {
-            assert_eq!(read(&folder.join(name)).unwrap(), At::Strange, "{name}");
+            let strange = At::Strange(NOT_PLAIN.to_owned());
+            assert_eq!(read(&folder.join(name)).unwrap(), strange, "{name}");
         }
         assert_eq!(read(&folder.join("none.md")).unwrap(), At::Nothing);
         let disk = Disk::default();

@@ -5,19 +5,23 @@
 //! it begins one.
 //!
 //! - **Z4** The same file is the same letter however often it is sent: its name, its content, and
-//!   when it was written make the key. Written once more it is another.
+//!   when it was written make the thread it begins, else the name it is sent under. Written once
+//!   more it is another.
 //! - **Z5** What a thread has already is never sent: a copy of a mirrored file has nothing new.
 
 use std::collections::BTreeSet;
 
 use tasuki_proto::{
-    id::{IdempotencyKey, RoleId, Timestamp},
+    id::{RoleId, Timestamp},
     mail::{MessageId, MessageType},
     wire,
 };
 
 use super::disk::Stamp;
-use crate::filebox::{Document, Draft, Entry, Unreadable, entry_key, role_of};
+use crate::{
+    filebox::{Document, Draft, Entry, Unreadable, entry_key, role_of},
+    hex::hex,
+};
 
 /// What is shown to whoever wrote something that cannot be sent.
 const EXAMPLE: &str = "\
@@ -38,7 +42,7 @@ pub(super) struct Dropped {
     pub(super) document: Document,
     /// It has just a text, which nobody sent before.
     pub(super) is_draft: bool,
-    /// Names the letter.
+    /// Tells the letter from all others.
     key: [u8; 32],
 }
 
@@ -65,13 +69,7 @@ impl Dropped {
     }
 
     fn reference(&self) -> String {
-        let digits: String = self.key[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("file-{digits}")
-    }
-
-    pub(super) fn key(&self) -> IdempotencyKey {
-        let client = self.reference().parse().expect("letters and digits are an id");
-        IdempotencyKey { client, counter: 1 }
+        format!("file-{}", hex(&self.key[..16]))
     }
 
     /// The thread it begins if it names none.
@@ -120,6 +118,9 @@ impl Dropped {
             return Err("It has no title.".to_owned());
         }
         let id = document.message_id.unwrap_or_else(|| self.own_id()).to_string();
+        // A thread that is its own names the letter for good.
+        let is_own_id = document.message_id.is_none();
+        let client_ref = if is_own_id { String::new() } else { self.reference() };
         let (in_reply_to, message_id) =
             if thread.is_some() { (id, String::new()) } else { (String::new(), id) };
         Ok(wire::SendRequest {
@@ -130,7 +131,7 @@ impl Dropped {
             text: letter.text.clone(),
             in_reply_to,
             message_id,
-            client_ref: self.reference(),
+            client_ref,
             utc_offset_s,
             ..wire::SendRequest::default()
         })
@@ -199,7 +200,8 @@ mod tests {
                     (ID, "") => "answers",
                     other => panic!("{other:?}"),
                 };
-                assert!(it.utc_offset_s == 60 && it.client_ref.starts_with("file-"));
+                let is_named = it.client_ref.starts_with("file-");
+                assert!(it.utc_offset_s == 60 && is_named == (place != "begins"));
                 format!("{place} {} {} {:?}: {}", it.r#type, it.to.join("+"), it.subject, it.text)
             }
             Err(why) => why,
@@ -295,14 +297,14 @@ mod tests {
         };
         let it = read("qa", "x.md", text, 1);
         let again = read("qa", "x.md", text, 1);
-        assert_eq!((it.key(), it.own_id()), (again.key(), again.own_id()));
+        assert_eq!((it.reference(), it.own_id()), (again.reference(), again.own_id()));
         for other in [
             read("dev", "x.md", text, 1),
             read("qa", "y.md", text, 1),
             read("qa", "x.md", &format!("{text}x"), 1),
             read("qa", "x.md", text, 2),
         ] {
-            assert!(it.key() != other.key() && it.own_id() != other.own_id());
+            assert!(it.reference() != other.reference() && it.own_id() != other.own_id());
         }
     }
 }

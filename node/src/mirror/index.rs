@@ -51,6 +51,8 @@ enum Line {
     Synced(bool),
     /// A file that was in the outbox before the mirror.
     Before(String, Stamp),
+    /// A file that was sent, and could not be taken away.
+    Sent(String, Stamp),
     Wrote {
         id: String,
         r#box: String,
@@ -73,6 +75,7 @@ pub(super) struct Index {
     threads: BTreeMap<MessageId, Known>,
     by_name: BTreeMap<String, MessageId>,
     before: BTreeMap<String, Stamp>,
+    sent: BTreeMap<String, Stamp>,
     /// Whether the mailbox was ever here as a whole.
     pub(super) is_synced: bool,
 }
@@ -83,9 +86,9 @@ pub(super) fn path(data: &Path, workspace: &WorkspaceId, role: &RoleId) -> PathB
 }
 
 impl Index {
-    /// Of what an earlier life of the node kept, as much as can be read.
-    pub(super) fn open(path: PathBuf) -> Self {
-        let mut index = Self {
+    /// Knows nothing yet.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self {
             path,
             file: None,
             lines: 0,
@@ -93,8 +96,14 @@ impl Index {
             threads: BTreeMap::new(),
             by_name: BTreeMap::new(),
             before: BTreeMap::new(),
+            sent: BTreeMap::new(),
             is_synced: false,
-        };
+        }
+    }
+
+    /// Of what an earlier life of the node kept, as much as can be read.
+    pub(super) fn open(path: PathBuf) -> Self {
+        let mut index = Self::new(path);
         let is_ours = fs::metadata(&index.path).is_ok_and(|it| it.len() <= BYTES_MAX);
         let content = if is_ours { fs::read(&index.path) } else { Ok(Vec::new()) };
         for line in content.unwrap_or_default().split(|byte| *byte == b'\n') {
@@ -111,6 +120,9 @@ impl Index {
             Line::Synced(is_synced) => self.is_synced = is_synced,
             Line::Before(name, stamp) => {
                 self.before.insert(name, stamp);
+            }
+            Line::Sent(name, stamp) => {
+                self.sent.insert(name, stamp);
             }
             Line::Gone(id) => {
                 if let Ok(id) = id.parse() {
@@ -136,6 +148,10 @@ impl Index {
         if let Some(known) = self.threads.remove(&id) {
             self.by_name.remove(&fold(&known.name));
         }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(super) fn len(&self) -> usize {
@@ -172,6 +188,11 @@ impl Index {
         self.before.get(name) == Some(&stamp)
     }
 
+    /// The same for one that was sent and could not be taken away.
+    pub(super) fn was_sent(&self, name: &str, stamp: Stamp) -> bool {
+        self.sent.get(name) == Some(&stamp)
+    }
+
     pub(super) fn count_before(&self) -> usize {
         self.before.len()
     }
@@ -179,7 +200,7 @@ impl Index {
     /// Keeps the files of this folder from now on, and nothing of another one.
     pub(super) fn begin(&mut self, folder: PathBuf, keeps: bool) -> io::Result<()> {
         if !keeps {
-            (self.is_synced, self.threads, self.by_name, self.before) = Default::default();
+            *self = Self::new(std::mem::take(&mut self.path));
         }
         self.folder = Some(folder);
         self.write_anew()
@@ -207,6 +228,14 @@ impl Index {
         self.append(&Line::Before(name.to_owned(), stamp))
     }
 
+    pub(super) fn note_sent(&mut self, name: &str, stamp: Stamp) -> io::Result<()> {
+        if self.was_sent(name, stamp) {
+            return Ok(());
+        }
+        self.sent.insert(name.to_owned(), stamp);
+        self.append(&Line::Sent(name.to_owned(), stamp))
+    }
+
     pub(super) fn synced(&mut self) -> io::Result<()> {
         if self.is_synced {
             return Ok(());
@@ -216,7 +245,7 @@ impl Index {
     }
 
     fn append(&mut self, line: &Line) -> io::Result<()> {
-        let live = self.threads.len() + self.before.len();
+        let live = self.threads.len() + self.before.len() + self.sent.len();
         if self.file.is_none() || 2 * live + PAST_MAX < self.lines {
             return self.write_anew();
         }
@@ -232,10 +261,13 @@ impl Index {
         self.file = None;
         let folder = self.folder.iter().cloned().map(Line::Folder);
         let before = self.before.iter().map(|(name, stamp)| Line::Before(name.clone(), *stamp));
+        let sent = self.sent.iter().map(|(name, stamp)| Line::Sent(name.clone(), *stamp));
         let threads = self.threads.iter().map(|(id, known)| line_of(*id, known));
         let mut bytes = Vec::new();
         self.lines = 0;
-        for line in folder.chain([Line::Synced(self.is_synced)]).chain(before).chain(threads) {
+        for line in
+            folder.chain([Line::Synced(self.is_synced)]).chain(before).chain(sent).chain(threads)
+        {
             serde_json::to_writer(&mut bytes, &line)?;
             bytes.push(b'\n');
             self.lines += 1;
@@ -279,13 +311,15 @@ mod tests {
         index.wrote(id(2), known(BoxKind::Inbox, "b.md")).unwrap();
         index.wrote(id(1), known(BoxKind::Done, "A.md")).unwrap();
         index.note_before("old.md", STAMP).unwrap();
+        index.note_sent("new.md", STAMP).unwrap();
         index.gone(id(2)).unwrap();
         index.synced().unwrap();
         let again = Index::open(file.clone());
         assert!(again.is_synced && again.folder == Some("/p".into()));
         assert_eq!(again.get(id(1)), Some(&known(BoxKind::Done, "A.md")));
         assert_eq!((again.len(), again.named("a.MD"), again.named("b.md")), (1, Some(id(1)), None));
-        assert!(again.was_before("old.md", STAMP));
+        assert!(again.was_before("old.md", STAMP) && again.was_sent("new.md", STAMP));
+        assert!(!again.was_before("new.md", STAMP) && !again.was_sent("old.md", STAMP));
         assert!(!again.was_before("old.md", Stamp { size: 4, ..STAMP }));
         assert_eq!(again.taken(id(2), "a.md").len(), 1);
         assert_eq!(again.taken(id(1), "a.md").len(), 0);

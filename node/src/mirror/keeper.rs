@@ -56,7 +56,7 @@ pub(super) struct Keeper {
     /// When all files are looked at again.
     look_again: Instant,
     backoff: Backoff,
-    /// Files in the outbox, and since when they are as they are.
+    /// Files in the outbox as they are, and when each is to be sent.
     pub(super) settling: BTreeMap<String, (Stamp, Instant)>,
     /// Letters that wait for the broker: their files now, and the names they had.
     pub(super) queued: BTreeMap<String, String>,
@@ -82,6 +82,7 @@ impl Keeper {
     /// Runs until the mirror stops.
     pub(super) async fn run(mut self) {
         let (stop, todo) = (self.shared.stop.clone(), self.shared.todo.clone());
+        self.shared.remember().await;
         while !stop.is_cancelled() {
             let pause = match self.round().await {
                 Ok(next) => {
@@ -91,7 +92,6 @@ impl Keeper {
                     next.saturating_duration_since(Instant::now())
                 }
                 Err(Trouble::Stopped) => return,
-                Err(Trouble::TooLarge) => Duration::ZERO,
                 Err(Trouble::Disk(error)) => {
                     self.boxes = None;
                     self.fares(Some(error.to_string()));
@@ -142,8 +142,10 @@ impl Keeper {
         // Whatever was not ended is to be done again; it is no reason to keep letters.
         self.shared.todo.put_back(pending);
         let letters = match &done {
-            Ok(()) | Err(Trouble::Broker(_)) => self.send_letters(&boxes).await?,
-            Err(Trouble::Disk(_) | Trouble::TooLarge | Trouble::Stopped) => None,
+            Ok(()) | Err(Trouble::Broker(_) | Trouble::Disk(_)) => {
+                self.send_letters(&boxes).await?
+            }
+            Err(Trouble::Stopped) => None,
         };
         done?;
         Ok(letters.map_or(self.look_again, |it| it.min(self.look_again)))
@@ -157,10 +159,10 @@ impl Keeper {
             pending.is_all_mail = false;
         }
         let was_all = pending.is_all_files || !shared.index().is_synced;
-        if is_ready {
-            self.refresh(boxes, pending).await?;
-        }
+        let refreshed = if is_ready { self.refresh(boxes, pending).await } else { Ok(()) };
+        // What is wrong with one thread keeps nobody from looking at the rest.
         self.look(boxes, pending).await?;
+        refreshed?;
         if is_ready {
             self.refresh(boxes, pending).await?;
             if pending.threads.is_empty() && !pending.is_all_mail {
@@ -209,18 +211,19 @@ impl Keeper {
             let mut after = String::new();
             loop {
                 let page = shared.ask(shared.source.list(&shared.role, kind, &after)).await??;
-                let index = shared.index();
+                let (index, standing) = (shared.index(), shared.standing());
                 for thread in &page.threads {
                     let Ok(id) = thread.message_id.parse() else { continue };
                     listed.insert(id);
                     let is_so = index
                         .get(id)
                         .is_some_and(|known| (known.kind, known.entries) == (kind, thread.entries));
-                    if !is_so {
+                    let is_too_large = standing.too_large.get(&id) == Some(&thread.entries);
+                    if !is_so && !is_too_large {
                         pending.threads.insert(id, true);
                     }
                 }
-                drop(index);
+                drop((index, standing));
                 if page.next.is_empty() || page.next == after {
                     break;
                 }
@@ -247,14 +250,22 @@ impl Keeper {
             let one = |id: MessageId| self.refreshed(boxes, id);
             let batch = batch.iter().copied();
             let mut done = futures::stream::iter(batch).map(one).buffer_unordered(AT_ONCE);
+            let mut is_going = false;
             while let Some((id, result)) = done.next().await {
                 match result {
-                    Ok(()) => drop(pending.threads.remove(&id)),
+                    Ok(()) => {
+                        pending.threads.remove(&id);
+                        is_going = true;
+                    }
                     Err(why) => trouble = Some(why),
                 }
             }
             // A single thread's trouble is no other's.
-            let is_everybodys = matches!(trouble, Some(Trouble::Disk(_) | Trouble::Stopped));
+            let is_everybodys = match trouble {
+                Some(Trouble::Stopped) => true,
+                Some(Trouble::Disk(_)) => !is_going,
+                Some(Trouble::Broker(_)) | None => false,
+            };
             if is_everybodys || !self.shared.source.is_ready() {
                 break;
             }
@@ -278,19 +289,28 @@ impl Keeper {
         }
         let of = boxes.clone();
         let seen = on_disk(&self.shared, move |shared| {
-            let index = shared.index();
-            match is_all {
-                true => scan::all(&index, &of, &shared.disk),
-                false => scan::named(&index, &of, &shared.disk, &names),
-            }
+            let sights = match is_all {
+                true => scan::look_at_all(&of)?,
+                false => scan::look_at_some(&of, names)?,
+            };
+            let seen = Seen::of(&shared.index(), &of, sights, is_all);
+            // Nobody writes while this looks: they are of interrupted changes.
+            seen.halves.iter().try_for_each(|half| shared.disk.remove(half))?;
+            Ok(seen)
         });
-        let Seen { touched, dropped, queued, aside, olds } = seen.await?;
+        let Seen { touched, dropped, queued, aside, olds, halves: _ } = seen.await?;
         (pending.is_all_files, pending.names) = Default::default();
         pending.threads.extend(touched.into_iter().map(|id| (id, true)));
         if is_all {
             self.settling.retain(|name, _| dropped.contains_key(name));
             self.queued = queued;
-            self.shared.standing().aside = aside;
+            let mut standing = self.shared.standing();
+            standing.aside = aside;
+            standing.unread.retain(|path, _| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                name.is_some_and(|name| dropped.contains_key(name))
+            });
+            drop(standing);
             let poll = if self.watcher.is_some() { WATCHED_MS } else { POLL_MS };
             self.look_again = Instant::now() + Duration::from_millis(poll);
         } else {

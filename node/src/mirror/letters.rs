@@ -1,17 +1,18 @@
 //! Sends what somebody put into the outbox.
 //!
-//! A file waits until it stops changing. It is sent under a key that its name, its content and its
-//! time make, and taken away when it is sent: killed in between, the node sends it once more under
-//! the same key. While the broker is out of reach the letter is in the node's own outbox, and its
-//! file is called `NAME.queued`; it is asked for again under its key until it is through. What
-//! cannot be sent is called `NAME.rejected`, with the reason in `NAME.rejected.txt`.
+//! A file waits until it stops changing. It is sent under a name that its own name, its content and
+//! its time make, and taken away when it is sent: killed in between, the node sends it once more
+//! under the same name. While the broker is out of reach the letter is in the node's own outbox, and
+//! its file is called `NAME.queued`; it is asked about until it is through. What cannot be sent is
+//! called `NAME.rejected`, with the reason in `NAME.rejected.txt`. What cannot be read, or not be
+//! taken away, stays, is told of, and holds nothing up.
 //!
 //! Whole documents that were in the outbox before the mirror are left alone: they are mail of long
 //! ago, and nobody wants all of it sent.
 
 use std::{io, sync::Arc, time::Duration};
 
-use tasuki_proto::{id::Timestamp, mail::BoxKind, reason::Reason};
+use tasuki_proto::{id::Timestamp, limits::CLIENT_REFS_MAX, mail::BoxKind, reason::Reason};
 use tokio::time::Instant;
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
     home::Boxes,
     keeper::Keeper,
     name::{QUEUED, REJECTED},
-    shared::{Shared, Trouble, note, on_disk},
+    shared::{Read, Shared, Trouble, note, on_disk},
 };
 use crate::{
     clock,
@@ -34,6 +35,14 @@ const SETTLED_MS: u64 = 700;
 /// Between two questions whether a queued letter is through, in milliseconds.
 const QUEUED_MS: u64 = 1_000;
 
+/// Letters sent until the rest of the mailbox is looked at again.
+const LETTERS_AT_ONCE: usize = 64;
+
+/// Letters of files that wait in the node's own outbox, of one role; more wait where they are. A
+/// quarter of the names that a mailbox knows its sender's letters by, so that each is still known
+/// when its file is asked about.
+pub(super) const QUEUED_MAX: usize = CLIENT_REFS_MAX / 4;
+
 /// What became of one.
 enum Fate {
     Sent,
@@ -41,15 +50,17 @@ enum Fate {
     Rejected(String),
     /// It is to be tried again.
     Later(String),
+    /// It stays as it is until somebody touches it, for this reason.
+    Left(String),
 }
 
 impl Keeper {
     /// Notes how a file in the outbox is now.
     pub(super) fn settle(&mut self, name: String, stamp: Stamp) {
-        let now = Instant::now();
-        let since = self.settling.entry(name).or_insert((stamp, now));
-        if since.0 != stamp {
-            *since = (stamp, now);
+        let ready = Instant::now() + Duration::from_millis(SETTLED_MS);
+        let known = self.settling.entry(name).or_insert((stamp, ready));
+        if known.0 != stamp {
+            *known = (stamp, ready);
         }
     }
 
@@ -63,8 +74,8 @@ impl Keeper {
         self.settling.retain(|name, _| !is_mirrored(&self.shared, name));
         for (name, (stamp, _)) in self.settling.clone() {
             let path = boxes.file(BoxKind::Outbox, &name);
-            let at = on_disk(&self.shared, move |_| disk::read(&path)).await?;
-            let At::File(bytes, _) = at else { continue };
+            let at = on_disk(&self.shared, move |_| disk::read(&path)).await;
+            let Ok(At::File(bytes, _)) = at else { continue };
             let read = Dropped::read(&self.shared.role, &name, &bytes, stamp, now());
             if !read.is_ok_and(|it| it.is_draft) {
                 tracing::warn!(role = %self.shared.role, name, "was in the outbox before; not sent");
@@ -83,41 +94,77 @@ impl Keeper {
         &mut self,
         boxes: &Arc<Boxes>,
     ) -> Result<Option<Instant>, Trouble> {
-        let mut next: Option<Instant> = None;
-        let mut at_latest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         let now = Instant::now();
-        for (name, (stamp, since)) in self.settling.clone() {
-            let ready = since + Duration::from_millis(SETTLED_MS);
-            if now < ready {
-                at_latest(ready);
-                continue;
+        let again = now + Duration::from_millis(QUEUED_MS);
+        let (ready, waiting): (Vec<_>, Vec<_>) =
+            self.settling.iter().partition(|(_, (_, at))| *at <= now);
+        let mut next = waiting.into_iter().map(|(_, (_, at))| *at).min();
+        let mut at_latest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
+        if LETTERS_AT_ONCE < ready.len() {
+            at_latest(now);
+        }
+        let ready: Vec<(String, Stamp)> = ready
+            .into_iter()
+            .take(LETTERS_AT_ONCE)
+            .map(|(name, (stamp, _))| (name.clone(), *stamp))
+            .collect();
+        for (name, stamp) in ready {
+            if QUEUED_MAX <= self.queued.len() && !self.shared.source.is_ready() {
+                at_latest(again);
+                break;
             }
-            match self.send_file(boxes, &name, &name, Some(stamp)).await? {
+            let fate = self.send_file(boxes, &name, &name, Some(stamp)).await?;
+            self.note_fate(boxes, &name, fate.as_ref());
+            match fate {
                 Some(Fate::Later(why)) => {
                     tracing::debug!(name, why, "a letter waits in the outbox");
-                    at_latest(now + Duration::from_millis(QUEUED_MS));
+                    if let Some(known) = self.settling.get_mut(&name) {
+                        known.1 = known.1.max(again);
+                    }
+                    at_latest(again);
                 }
                 Some(Fate::Queued) => {
                     let queued = format!("{name}.{QUEUED}");
                     self.queued.insert(queued, name.clone());
                     self.settling.remove(&name);
                 }
-                Some(Fate::Sent | Fate::Rejected(_)) | None => drop(self.settling.remove(&name)),
+                Some(Fate::Sent | Fate::Rejected(_) | Fate::Left(_)) | None => {
+                    self.settling.remove(&name);
+                }
             }
         }
         for (file, name) in self.queued.clone() {
             if self.shared.source.is_ready() {
-                match self.send_file(boxes, &file, &name, None).await? {
+                let fate = self.send_file(boxes, &file, &name, None).await?;
+                self.note_fate(boxes, &file, fate.as_ref());
+                match fate {
                     Some(Fate::Later(_) | Fate::Queued) => {}
-                    Some(Fate::Sent | Fate::Rejected(_)) | None => drop(self.queued.remove(&file)),
+                    Some(Fate::Sent | Fate::Rejected(_) | Fate::Left(_)) | None => {
+                        self.queued.remove(&file);
+                    }
                 }
             }
         }
         if !self.queued.is_empty() {
-            at_latest(now + Duration::from_millis(QUEUED_MS));
+            at_latest(again);
         }
         self.shared.standing().unsent = self.settling.len() + self.queued.len();
         Ok(next)
+    }
+
+    /// Tells people of a file that stays as it is, once.
+    fn note_fate(&self, boxes: &Boxes, file: &str, fate: Option<&Fate>) {
+        let path = boxes.file(BoxKind::Outbox, file);
+        let mut standing = self.shared.standing();
+        let Some(Fate::Left(why)) = fate else {
+            standing.unread.remove(&path);
+            return;
+        };
+        if standing.unread.get(&path) != Some(why) {
+            let role = &self.shared.role;
+            tracing::warn!(%role, path = %path.display(), why, "a file in the outbox is left as it is");
+            standing.unread.insert(path, why.clone());
+        }
     }
 
     /// `None`: there is nothing to send.
@@ -129,15 +176,19 @@ impl Keeper {
         settled: Option<Stamp>,
     ) -> Result<Option<Fate>, Trouble> {
         let path = boxes.file(BoxKind::Outbox, file);
-        let read = on_disk(&self.shared, move |_| disk::read(&path)).await?;
-        let At::File(bytes, stamp) = read else { return Ok(None) };
+        let (bytes, stamp) = match on_disk(&self.shared, move |_| disk::read(&path)).await {
+            Ok(At::Nothing) => return Ok(None),
+            Ok(At::File(bytes, stamp)) => (bytes, stamp),
+            Ok(At::Strange(why)) => return Ok(Some(Fate::Left(why))),
+            Err(why) => return Ok(Some(Fate::Left(format!("cannot be read: {why}")))),
+        };
         if settled.is_some_and(|settled| settled != stamp) {
             self.settle(name.to_owned(), stamp);
             return Ok(Some(Fate::Later("it changes".to_owned())));
         }
-        let (is_synced, was_before) = {
+        let (is_synced, was_before, was_sent) = {
             let index = self.shared.index();
-            (index.is_synced, index.was_before(name, stamp))
+            (index.is_synced, index.was_before(name, stamp), index.was_sent(name, stamp))
         };
         if was_before || is_mirrored(&self.shared, name) {
             return Ok(None);
@@ -150,10 +201,21 @@ impl Keeper {
         }
         let (file, name) = (file.to_owned(), name.to_owned());
         let fate = match read {
+            _ if was_sent => Fate::Sent,
             Ok(dropped) => self.send(&dropped).await?,
             Err(why) => Fate::Rejected(why),
         };
-        self.end(boxes, file, name, hash, fate).await.map(Some)
+        if let Err(why) = self.end(boxes, file, name.clone(), hash, &fate).await {
+            let what = if matches!(fate, Fate::Sent) {
+                // The broker knows a letter again for a while, and this for good.
+                note(self.shared.index().note_sent(&name, stamp));
+                "was sent and cannot be taken away"
+            } else {
+                "cannot be given its new name"
+            };
+            return Ok(Some(Fate::Left(format!("{what}: {why}"))));
+        }
+        Ok(Some(fate))
     }
 
     async fn send(&self, dropped: &Dropped) -> Result<Fate, Trouble> {
@@ -161,19 +223,21 @@ impl Keeper {
         let thread = match dropped.document.message_id {
             None => None,
             Some(id) => match shared.read(id).await {
-                Ok(found) => {
-                    found.map(|(thread, entries)| Document::of_stored(&thread, &entries).entries)
+                Ok(Read::Unknown) => None,
+                Ok(Read::Whole(thread, entries)) => {
+                    Some(Document::of_stored(&thread, &entries).entries)
                 }
-                // What is known without the broker will do for a text that nobody sent before.
-                Err(Trouble::Broker(why)) if !dropped.is_draft => return Ok(Fate::Later(why)),
-                Err(Trouble::TooLarge) if !dropped.is_draft => {
-                    return Ok(Fate::Rejected(
-                        "Its thread is too large to be compared.".to_owned(),
-                    ));
+                // A text that nobody sent before need not be compared.
+                Ok(Read::TooLarge(_)) if dropped.is_draft => Some(Vec::new()),
+                Ok(Read::TooLarge(_)) => {
+                    let why = "Its thread is too large to be compared.";
+                    return Ok(Fate::Rejected(why.to_owned()));
                 }
-                Err(Trouble::Broker(_) | Trouble::TooLarge) => {
+                // What is known without the broker will do for it, too.
+                Err(Trouble::Broker(_)) if dropped.is_draft => {
                     shared.index().get(id).map(|_| Vec::<Entry>::new())
                 }
+                Err(Trouble::Broker(why)) => return Ok(Fate::Later(why)),
                 Err(trouble) => return Err(trouble),
             },
         };
@@ -185,7 +249,7 @@ impl Keeper {
         let id =
             if request.in_reply_to.is_empty() { &request.message_id } else { &request.in_reply_to };
         let id = id.parse().ok();
-        let sent = shared.source.send(&shared.role, request, dropped.key());
+        let sent = shared.source.send(&shared.role, request);
         let is_own_id = dropped.document.message_id.is_none();
         let fate = fate(shared.ask(sent).await?, is_own_id);
         if let (Fate::Sent, Some(id)) = (&fate, id) {
@@ -202,11 +266,11 @@ impl Keeper {
         file: String,
         name: String,
         hash: Hash,
-        fate: Fate,
-    ) -> Result<Fate, Trouble> {
+        fate: &Fate,
+    ) -> io::Result<()> {
         let shared = &self.shared;
         let of = boxes.clone();
-        match &fate {
+        match fate {
             Fate::Sent => {
                 tracing::info!(role = %shared.role, name, "a letter from the outbox was sent");
                 let done = on_disk(shared, move |shared| {
@@ -235,9 +299,9 @@ impl Keeper {
                 let aside = on_disk(shared, reject).await?;
                 shared.standing().aside.insert(boxes.file(BoxKind::Outbox, &aside));
             }
-            Fate::Later(_) => {}
+            Fate::Later(_) | Fate::Left(_) => {}
         }
-        Ok(fate)
+        Ok(())
     }
 }
 
@@ -255,12 +319,13 @@ fn is_mirrored(shared: &Shared, name: &str) -> bool {
 }
 
 /// What the answer means for the file. `is_own_id`: the id of the thread that it begins was made
-/// from it.
+/// from it; else the letter had a name that was, so words that name has are this letter's.
 fn fate(answer: Result<Sent, Refusal>, is_own_id: bool) -> Fate {
     match answer {
         Ok(Sent::Stored(_)) => Fate::Sent,
         Ok(Sent::Queued { .. }) => Fate::Queued,
         Err(Refusal { reason: Reason::MessageExists, .. }) if is_own_id => Fate::Sent,
+        Err(Refusal { reason: Reason::KeyReused, .. }) if !is_own_id => Fate::Sent,
         Err(refusal) if refusal.reason.is_retryable() || is_passing(refusal.reason) => {
             Fate::Later(refusal.message)
         }
@@ -270,7 +335,7 @@ fn fate(answer: Result<Sent, Refusal>, is_own_id: bool) -> Fate {
 
 /// Whether it is not about the letter.
 fn is_passing(reason: Reason) -> bool {
-    [Reason::Unauthenticated, Reason::RoleForbidden].contains(&reason)
+    [Reason::Unauthenticated, Reason::RoleForbidden, Reason::KeyExpired].contains(&reason)
 }
 
 fn now() -> Timestamp {

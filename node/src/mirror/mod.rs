@@ -129,6 +129,12 @@ impl Mirror {
         keepers.iter().map(report).collect()
     }
 
+    /// As after a feed that could not go on where it was.
+    #[cfg(test)]
+    fn list_all(&self) {
+        self.0.keepers().values().for_each(|it| it.shared.todo.all_mail());
+    }
+
     /// Begins nothing new; what was begun with a file is ended.
     pub async fn shutdown(&self) {
         self.0.stop.cancel();

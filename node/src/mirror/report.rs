@@ -1,11 +1,15 @@
 //! How the mirror does, for whoever asks.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use serde::{Deserialize, Serialize};
+use tasuki_proto::mail::MessageId;
 
-/// Paths shown of what was put aside; all are counted.
-const ASIDE_SHOWN_MAX: usize = 50;
+/// Paths shown of each kind; all are counted.
+const SHOWN_MAX: usize = 50;
 
 /// How a role's keeper does.
 #[derive(Debug, Default)]
@@ -18,6 +22,10 @@ pub(super) struct Standing {
     pub(super) unsent: usize,
     /// Files that were put aside and are still there.
     pub(super) aside: BTreeSet<PathBuf>,
+    /// Files in the outbox that cannot be read, or not taken away, and why.
+    pub(super) unread: BTreeMap<PathBuf, String>,
+    /// Threads that are too large to be files, and how many entries they had.
+    pub(super) too_large: BTreeMap<MessageId, u32>,
     pub(super) problem: Option<String>,
     /// Why the broker was of no help.
     pub(super) refused: Option<String>,
@@ -42,6 +50,14 @@ pub struct Report {
     /// How many files were put aside and are still there; some of them.
     pub aside: usize,
     pub aside_paths: Vec<PathBuf>,
+    /// How many files in the outbox cannot be read, or not taken away; some of them, and why.
+    #[serde(default)]
+    pub unread: usize,
+    #[serde(default)]
+    pub unread_paths: Vec<(PathBuf, String)>,
+    /// Threads that are too large to be files.
+    #[serde(default)]
+    pub too_large: usize,
     /// Whether the system tells of changed files; else they are looked for.
     pub is_watched: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,6 +72,7 @@ impl Report {
         before: usize,
         standing: &Standing,
     ) -> Self {
+        let unread = standing.unread.iter().map(|(path, why)| (path.clone(), why.clone()));
         Self {
             role,
             folder,
@@ -65,7 +82,10 @@ impl Report {
             synced_ms: standing.synced_ms,
             unsent: standing.unsent,
             aside: standing.aside.len(),
-            aside_paths: standing.aside.iter().take(ASIDE_SHOWN_MAX).cloned().collect(),
+            aside_paths: standing.aside.iter().take(SHOWN_MAX).cloned().collect(),
+            unread: standing.unread.len(),
+            unread_paths: unread.take(SHOWN_MAX).collect(),
+            too_large: standing.too_large.len(),
             is_watched: standing.is_watched,
             problem: standing.problem.clone().or_else(|| standing.refused.clone()),
         }

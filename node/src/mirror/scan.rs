@@ -8,12 +8,7 @@ use std::{
 
 use tasuki_proto::mail::{BoxKind, MessageId};
 
-use super::{
-    disk::{Disk, Stamp},
-    home::Boxes,
-    index::Index,
-    name::Kind,
-};
+use super::{disk::Stamp, home::Boxes, index::Index, name::Kind};
 
 /// What was seen.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -27,90 +22,96 @@ pub(super) struct Seen {
     pub(super) aside: BTreeSet<PathBuf>,
     /// What an interrupted change left of a thread that is not known.
     pub(super) olds: BTreeSet<(BoxKind, String)>,
+    /// The same, of a change that had not begun: such a file may be half.
+    pub(super) halves: BTreeSet<PathBuf>,
+}
+
+/// A file, or one that is gone (`None`).
+#[derive(Debug)]
+pub(super) struct Sight {
+    kind: BoxKind,
+    name: String,
+    stamp: Option<Stamp>,
+}
+
+/// All files there are.
+pub(super) fn look_at_all(boxes: &Boxes) -> io::Result<Vec<Sight>> {
+    let mut sights = Vec::new();
+    for kind in BoxKind::ALL {
+        for entry in fs::read_dir(boxes.folder(kind))? {
+            // A name that is no text is nobody's mail.
+            let Ok(name) = entry?.file_name().into_string() else { continue };
+            sights.extend(Some(look_at(boxes, kind, name)?).filter(|it| it.stamp.is_some()));
+        }
+    }
+    Ok(sights)
+}
+
+/// Those that were named.
+pub(super) fn look_at_some(
+    boxes: &Boxes,
+    names: BTreeSet<(BoxKind, String)>,
+) -> io::Result<Vec<Sight>> {
+    names.into_iter().map(|(kind, name)| look_at(boxes, kind, name)).collect()
+}
+
+fn look_at(boxes: &Boxes, kind: BoxKind, name: String) -> io::Result<Sight> {
+    let stamp = stamp(&boxes.file(kind, &name))?;
+    Ok(Sight { kind, name, stamp })
 }
 
 impl Seen {
-    fn add(
-        &mut self,
-        index: &Index,
-        boxes: &Boxes,
-        disk: &Disk,
-        kind: BoxKind,
-        name: &str,
-    ) -> io::Result<()> {
+    /// What the sights tell. `is_all`: what is not among them is not there.
+    pub(super) fn of(index: &Index, boxes: &Boxes, sights: Vec<Sight>, is_all: bool) -> Self {
+        let mut seen = Self::default();
+        let mut there = BTreeSet::new();
+        for Sight { kind, name, stamp } in sights {
+            let in_place = index
+                .named(&name)
+                .filter(|id| index.get(*id).is_some_and(|it| it.kind == kind && it.name == name));
+            match stamp {
+                Some(stamp) => {
+                    there.extend(in_place);
+                    seen.add(index, boxes, kind, &name, stamp);
+                }
+                None => seen.touched.extend(in_place),
+            }
+        }
+        if is_all {
+            seen.touched.extend(index.iter().map(|(id, _)| id).filter(|id| !there.contains(id)));
+        }
+        seen
+    }
+
+    fn add(&mut self, index: &Index, boxes: &Boxes, kind: BoxKind, name: &str, stamp: Stamp) {
         let id = index.named(name).filter(|id| index.get(*id).is_some_and(|it| it.name == name));
         let path = boxes.file(kind, name);
         match Kind::of(name) {
-            Kind::Message => {
-                let Some(stamp) = stamp(&path)? else { return Ok(()) };
-                match id.and_then(|id| Some((id, index.get(id)?))) {
-                    Some((_, known)) if known.kind == kind && known.stamp == stamp => {}
-                    Some((id, known)) => {
-                        self.touched.insert(id);
-                        if kind == BoxKind::Outbox && known.kind != kind {
-                            self.dropped.insert(name.to_owned(), stamp);
-                        }
-                    }
-                    None if kind == BoxKind::Outbox => {
+            Kind::Message => match id.and_then(|id| Some((id, index.get(id)?))) {
+                Some((_, known)) if known.kind == kind && known.stamp == stamp => {}
+                Some((id, known)) => {
+                    self.touched.insert(id);
+                    if kind == BoxKind::Outbox && known.kind != kind {
                         self.dropped.insert(name.to_owned(), stamp);
                     }
-                    None => {}
                 }
-            }
+                None if kind == BoxKind::Outbox => {
+                    self.dropped.insert(name.to_owned(), stamp);
+                }
+                None => {}
+            },
             Kind::Aside => drop(self.aside.insert(path)),
             Kind::Queued(own) if kind == BoxKind::Outbox => {
                 self.queued.insert(name.to_owned(), own.to_owned());
             }
-            // Nobody writes while this looks: it is of an interrupted change, and may be half.
-            Kind::New => disk.remove(&path)?,
+            Kind::New => drop(self.halves.insert(path)),
             Kind::Old(own) => match index.named(own) {
                 Some(id) => drop(self.touched.insert(id)),
                 None => drop(self.olds.insert((kind, own.to_owned()))),
             },
             Kind::Queued(_) | Kind::Strange => {}
         }
-        Ok(())
     }
-}
-
-/// All files.
-pub(super) fn all(index: &Index, boxes: &Boxes, disk: &Disk) -> io::Result<Seen> {
-    let mut seen = Seen::default();
-    let mut there = BTreeSet::new();
-    for kind in BoxKind::ALL {
-        for entry in fs::read_dir(boxes.folder(kind))? {
-            // A name that is no text is nobody's mail.
-            let Ok(name) = entry?.file_name().into_string() else { continue };
-            seen.add(index, boxes, disk, kind, &name)?;
-            if let Some(id) = index.named(&name)
-                && index.get(id).is_some_and(|known| known.kind == kind && known.name == name)
-            {
-                there.insert(id);
-            }
-        }
-    }
-    seen.touched.extend(index.iter().map(|(id, _)| id).filter(|id| !there.contains(id)));
-    Ok(seen)
-}
-
-/// Those that were named.
-pub(super) fn named(
-    index: &Index,
-    boxes: &Boxes,
-    disk: &Disk,
-    names: &BTreeSet<(BoxKind, String)>,
-) -> io::Result<Seen> {
-    let mut seen = Seen::default();
-    for (kind, name) in names {
-        if stamp(&boxes.file(*kind, name))?.is_some() {
-            seen.add(index, boxes, disk, *kind, name)?;
-        } else if let Some(id) = index.named(name)
-            && index.get(id).is_some_and(|known| known.kind == *kind && known.name == *name)
-        {
-            seen.touched.insert(id);
-        }
-    }
-    Ok(seen)
 }
 
 /// Of whatever has this name; `None`: nothing.

@@ -24,10 +24,10 @@ use super::{
     thread::{Job, Outcome, Want},
     todo::Todo,
 };
-use crate::{filebox::Document, role::Refusal};
+use crate::{beside, filebox::Document, role::Refusal};
 
 /// One thread, in bytes; what is larger is not written as a file.
-const THREAD_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub(super) const THREAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// What stands in the way.
 #[derive(Debug)]
@@ -35,9 +35,17 @@ pub(super) enum Trouble {
     Disk(io::Error),
     /// The broker did not say, or will not.
     Broker(String),
-    /// The thread has more than [`THREAD_BYTES_MAX`].
-    TooLarge,
     Stopped,
+}
+
+/// A thread as the broker has it.
+#[derive(Debug)]
+pub(super) enum Read {
+    Whole(Box<wire::MailThread>, Vec<wire::MailEntry>),
+    /// The role has no copy.
+    Unknown,
+    /// Of so many entries, with more than [`THREAD_BYTES_MAX`].
+    TooLarge(u32),
 }
 
 impl From<io::Error> for Trouble {
@@ -77,7 +85,7 @@ impl Shared {
         let todo = Arc::new(Todo::default());
         todo.all_mail();
         todo.all_files();
-        let (standing, index) = (Mutex::default(), Mutex::new(Index::open(index)));
+        let (standing, index) = (Mutex::default(), Mutex::new(Index::new(index)));
         Self { role, home, source, todo, disk, stop, standing, index }
     }
 
@@ -97,28 +105,52 @@ impl Shared {
         self.stop.run_until_cancelled(question).await.ok_or(Trouble::Stopped)
     }
 
-    /// All of a thread; `None`: the role has no copy.
-    pub(super) async fn read(
-        &self,
-        id: MessageId,
-    ) -> Result<Option<(wire::MailThread, Vec<wire::MailEntry>)>, Trouble> {
+    /// All of a thread.
+    pub(super) async fn read(&self, id: MessageId) -> Result<Read, Trouble> {
         let (mut entries, mut bytes, mut from) = (Vec::new(), 0, 1);
         loop {
             let page = match self.ask(self.source.read(&self.role, id, from)).await? {
                 Ok(page) => page,
-                Err(refusal) if refusal.reason == Reason::UnknownMessage => return Ok(None),
+                Err(refusal) if refusal.reason == Reason::UnknownMessage => {
+                    return Ok(Read::Unknown);
+                }
                 Err(refusal) => return Err(refusal.into()),
             };
             bytes += page.entries.iter().map(|it| it.text.len()).sum::<usize>();
             if THREAD_BYTES_MAX < bytes {
-                return Err(Trouble::TooLarge);
+                return Ok(Read::TooLarge(page.thread.map_or(0, |it| it.entries)));
             }
             entries.extend(page.entries);
             match (page.thread, page.next) {
-                (Some(thread), 0) if !entries.is_empty() => return Ok(Some((thread, entries))),
+                (Some(thread), 0) if !entries.is_empty() => {
+                    return Ok(Read::Whole(Box::new(thread), entries));
+                }
                 (_, next) if from < next => from = next,
                 _ => return Err(Trouble::Broker(format!("the thread {id} came without words"))),
             }
+        }
+    }
+
+    /// Those that are too large to be files are told of.
+    fn note_size(&self, id: MessageId, read: &Read) {
+        let mut standing = self.standing();
+        match read {
+            Read::TooLarge(entries) => {
+                if standing.too_large.insert(id, *entries).is_none() {
+                    let role = &self.role;
+                    tracing::warn!(%role, %id, "a thread is too large to be written as a file");
+                }
+            }
+            Read::Whole(..) | Read::Unknown => drop(standing.too_large.remove(&id)),
+        }
+    }
+
+    /// Takes up what an earlier life of the node kept.
+    pub(super) async fn remember(self: &Arc<Self>) {
+        let path = self.index().path().to_owned();
+        let opened = beside::on_disk(|| Ok(Index::open(path))).await;
+        if let Ok(index) = opened {
+            *self.index() = index;
         }
     }
 
@@ -136,8 +168,7 @@ pub(super) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce(&Shared) -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let shared = shared.clone();
-    let done = tokio::task::spawn_blocking(move || work(&shared)).await;
-    done.unwrap_or_else(|error| Err(io::Error::other(error)))
+    beside::on_disk(move || work(&shared)).await
 }
 
 /// Brings the file of one thread to what the broker says.
@@ -146,15 +177,12 @@ pub(super) async fn refresh(
     boxes: &Arc<Boxes>,
     id: MessageId,
 ) -> Result<(), Trouble> {
-    let want = match shared.read(id).await {
-        Err(Trouble::TooLarge) => {
-            let role = &shared.role;
-            tracing::warn!(%role, %id, "a thread is too large to be written as a file");
-            return Ok(());
-        }
-        Err(trouble) => return Err(trouble),
-        Ok(None) => None,
-        Ok(Some((thread, entries))) => {
+    let read = shared.read(id).await?;
+    shared.note_size(id, &read);
+    let want = match read {
+        // A file that lacks what is new, in a box where the thread is no more, would tell lies.
+        Read::Unknown | Read::TooLarge(_) => None,
+        Read::Whole(thread, entries) => {
             let kind = BoxKind::of_wire(thread.r#box());
             let kind = kind.ok_or_else(|| Trouble::Broker(format!("{id} is in no box")))?;
             let mut index = shared.index();
@@ -168,6 +196,7 @@ pub(super) async fn refresh(
         }
     };
     let boxes = boxes.clone();
+    let called = want.as_ref().map_or_else(|| id.to_string(), |(_, name, ..)| name.clone());
     let work = move |shared: &Shared| -> io::Result<Outcome> {
         let want = want.map(|(kind, name, thread, entries)| {
             let is_whole = entries.iter().all(|it| it.sealed.is_none());
@@ -182,7 +211,8 @@ pub(super) async fn refresh(
         });
         Ok(outcome)
     };
-    let outcome = on_disk(shared, work).await?;
+    let outcome = on_disk(shared, work).await;
+    let outcome = outcome.map_err(|why| io::Error::new(why.kind(), format!("{called}: {why}")))?;
     shared.put_aside(outcome.aside);
     Ok(())
 }

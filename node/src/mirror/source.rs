@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tasuki_proto::{
-    id::{IdempotencyKey, RoleId},
+    id::RoleId,
     mail::{BoxKind, MessageId},
     wire,
 };
@@ -49,11 +49,7 @@ pub trait Source: std::fmt::Debug + Send + Sync + 'static {
         from: u32,
     ) -> Result<wire::ReadThreadResponse, Refusal>;
 
-    /// Carried through even when whoever asked goes away.
-    async fn send(
-        &self,
-        role: &RoleId,
-        letter: wire::SendRequest,
-        key: IdempotencyKey,
-    ) -> Result<Sent, Refusal>;
+    /// Carried through even when whoever asked goes away. One that waits already, by the thread it
+    /// begins or the name it has, waits once.
+    async fn send(&self, role: &RoleId, letter: wire::SendRequest) -> Result<Sent, Refusal>;
 }

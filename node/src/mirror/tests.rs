@@ -13,6 +13,9 @@ use super::*;
 /// What may take long on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Between two looks at what is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(3);
+
 /// More changes on disk than any story here needs.
 const STEPS_MAX: u64 = 200;
 
@@ -103,7 +106,7 @@ impl Bench {
 async fn until(is_so: impl Fn() -> bool) -> bool {
     let waiting = async {
         while !is_so() {
-            tokio::time::sleep(Duration::from_millis(3)).await;
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     };
     tokio::time::timeout(PATIENCE, waiting).await.is_ok()
@@ -333,6 +336,95 @@ async fn a_project_that_is_not_there_holds_nobody_up() {
     fs::create_dir(bench.path("q")).unwrap();
     bench.until("q", "inbox/one.md").await;
     assert!(until(|| bench.report()[0].problem.is_none()).await);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_holds_nothing_up() {
+    let mut bench = Bench::new("qa=p dev=q");
+    bench.start();
+    bench.in_step().await;
+    let outbox = bench.path("p/docs/mailbox/outbox");
+    fs::create_dir(outbox.join("a-folder.md")).unwrap();
+    std::os::unix::fs::symlink("b-loop.md", outbox.join("b-loop.md")).unwrap();
+    let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, outbox.join("c-pipe.md"), fifo, mode, 0).unwrap();
+    fs::write(outbox.join("d-bytes.md"), b"# BR: \xff\n").unwrap();
+    // A folder with the name of an interrupted change.
+    fs::create_dir(outbox.join(name::new("e.md"))).unwrap();
+    bench.put("p/docs/mailbox/outbox/x.md", DRAFT);
+    let rest = "outbox/b-loop.md outbox/c-pipe.md outbox/d-bytes.md.rejected \
+                outbox/d-bytes.md.rejected.txt outbox/new.md";
+    bench.until("p", rest).await;
+    bench.until("q", "inbox/new.md").await;
+    let of_qa = || bench.report().remove(1);
+    assert!(until(|| of_qa().unread == 3 && of_qa().unsent == 0).await, "{:?}", of_qa());
+    let told: Vec<String> = of_qa()
+        .unread_paths
+        .iter()
+        .map(|(path, why)| format!("{} {why}", path.file_name().unwrap().display()))
+        .collect();
+    let expected = ["a-folder.md", "b-loop.md", "c-pipe.md"];
+    assert_eq!(told, expected.map(|name| format!("{name} is no plain file")));
+    assert_eq!(of_qa().problem, None);
+    let why = fs::read_to_string(outbox.join("d-bytes.md.rejected.txt")).unwrap();
+    assert!(why.contains("not UTF-8 at byte 6"), "{why}");
+    // Put right, it is mail.
+    fs::remove_file(outbox.join("c-pipe.md")).unwrap();
+    bench.put("p/docs/mailbox/outbox/c-pipe.md", &DRAFT.replace("words", "more words"));
+    assert!(until(|| bench.office.texts() == ["words", "more words"]).await);
+    fs::remove_dir(outbox.join("a-folder.md")).unwrap();
+    fs::remove_file(outbox.join("b-loop.md")).unwrap();
+    assert!(until(|| of_qa().unread == 0).await, "{:?}", of_qa());
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_thread_that_is_too_large_has_no_file_and_is_told_of() {
+    let mut bench = Bench::new("dev=q");
+    let one = bench.office.send("qa", "dev", "one");
+    bench.start();
+    bench.until("q", "inbox/one.md").await;
+    bench.office.say(one, "qa", "dev", &"x".repeat(shared::THREAD_BYTES_MAX));
+    bench.office.send("qa", "dev", "two");
+    bench.until("q", "inbox/two.md").await;
+    assert!(until(|| bench.report()[0].too_large == 1).await, "{:?}", bench.report());
+    bench.in_step().await;
+    let reads = bench.office.reads();
+    bench.mirror.as_ref().unwrap().list_all();
+    bench.office.send("qa", "dev", "three");
+    bench.until("q", "inbox/three.md inbox/two.md").await;
+    bench.in_step().await;
+    assert_eq!(bench.office.reads(), reads + 1, "it is not read again and again");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn answers_that_were_dropped_while_the_broker_was_away_go_out_once() {
+    let mut bench = Bench::new("qa=p");
+    let one = bench.office.send("dev", "qa", "one");
+    bench.start();
+    bench.until("p", "inbox/one.md").await;
+    bench.in_step().await;
+    bench.office.be_away(true);
+    let count = letters::QUEUED_MAX + 10;
+    for n in 0..count {
+        let answer = format!(
+            "# BR: one\n\n**Message ID:** {one}\n**Receiver:** dev\n\n\
+             ===== MESSAGE THREAD =====\n\nanswer {n:03}\n"
+        );
+        bench.put(&format!("p/docs/mailbox/outbox/{n:03}.md"), &answer);
+    }
+    let queued = || bench.told("p").split(' ').filter(|it| it.ends_with(".queued")).count();
+    assert!(until(|| queued() == letters::QUEUED_MAX).await, "{}", queued());
+    assert_eq!(bench.report()[0].unsent, count);
+    bench.stop().await;
+    bench.start();
+    bench.office.be_away(false);
+    bench.until("p", "outbox/one.md").await;
+    let mut texts = bench.office.texts();
+    texts.sort();
+    assert_eq!(texts, (0..count).map(|n| format!("answer {n:03}")).collect::<Vec<_>>());
     bench.stop().await;
 }
 

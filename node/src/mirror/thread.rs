@@ -177,13 +177,13 @@ impl Job {
         let hash = at.hash();
         let stamp = match &at {
             At::File(_, stamp) => Some(*stamp),
-            At::Nothing | At::Strange => None,
+            At::Nothing | At::Strange(_) => None,
         };
         let content = match (&at, &self.want) {
             (At::Nothing, _) => Content::Missing,
             (At::File(..), Some(want)) if hash == Some(want.hash) => Content::Wanted,
             (At::File(bytes, _), _) if self.is_own(bytes) => Content::Own,
-            (At::File(..) | At::Strange, _) => Content::Edited,
+            (At::File(..) | At::Strange(_), _) => Content::Edited,
         };
         Ok(Look { content, hash, stamp })
     }

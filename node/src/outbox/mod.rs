@@ -26,6 +26,7 @@ use std::{
 use tasuki_proto::{
     id::{IdempotencyKey, RoleId, WorkspaceId},
     reason::Reason,
+    wire,
 };
 use tokio::sync::watch;
 
@@ -33,7 +34,7 @@ pub use self::{
     entry::{ENTRY_BYTES_MAX, Entry, Failed, Summarised, Summary, What, thread_of},
     files::{Contents, Unreadable, read},
 };
-use crate::role::Refusal;
+use crate::{beside::on_disk, role::Refusal};
 
 /// Entries, failed ones included: what agents say in a long day on the road.
 pub const ENTRIES_MAX: usize = 4_096;
@@ -77,6 +78,8 @@ struct Index {
 struct Slot {
     summary: Summary,
     key: IdempotencyKey,
+    /// Its sender's own name for a letter, if it has one.
+    client_ref: String,
     bytes: u64,
 }
 
@@ -114,7 +117,11 @@ pub enum NotKept {
 impl Index {
     fn insert(&mut self, entry: &Entry, bytes: u64) {
         self.last = self.last.max(entry.number);
-        let slot = Slot { summary: entry.summary(), key: entry.key.clone(), bytes };
+        let client_ref = match &entry.what {
+            What::Send(request) => request.client_ref.clone(),
+            What::Move(_) => String::new(),
+        };
+        let slot = Slot { summary: entry.summary(), key: entry.key.clone(), client_ref, bytes };
         self.bytes += bytes;
         if let Some(before) = self.entries.insert(entry.number, slot) {
             self.bytes -= before.bytes;
@@ -214,6 +221,20 @@ impl Outbox {
         let index = self.index();
         let slot = index.waiting().find(|slot| slot.key == *key && slot.summary.role == *role)?;
         Some(slot.summary.clone())
+    }
+
+    /// The number of a letter that waits, in the same thread and under the same name of its
+    /// sender's. A letter without a name is known by the thread it begins.
+    pub fn find_letter(&self, role: &RoleId, letter: &wire::SendRequest) -> Option<u64> {
+        let message = thread_of(letter);
+        let index = self.index();
+        let is_same = |slot: &&Slot| match &slot.summary.what {
+            Summarised::Send { message: of, .. } => {
+                *of == message && slot.client_ref == letter.client_ref && slot.summary.role == *role
+            }
+            Summarised::Move { .. } => false,
+        };
+        index.waiting().find(is_same).map(|slot| slot.summary.number)
     }
 
     /// Roles with something that waits to go to this workspace.
@@ -356,12 +377,6 @@ impl Outbox {
         let path = files::path(&self.0.directory, number);
         on_disk(move || tasuki_broker::files::replace(&path, &bytes)).await
     }
-}
-
-async fn on_disk<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 impl NotKept {

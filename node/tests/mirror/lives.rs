@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use crate::place::{Place, until};
+use crate::place::{LOOK_EVERY, Place, until};
 
 const DRAFT: &str = "# BR: Slow!\n\n**Receiver:** dev\n\n===== MESSAGE THREAD =====\n\nIt is.\n";
 
@@ -33,6 +33,47 @@ async fn a_letter_that_was_dropped_is_sent_once_over_kills() {
     let expected: Vec<String> = (1..=4).map(|n| format!("qa: round {n}.")).collect();
     assert_eq!(texts, expected);
     assert!(until(|| !place.names().contains("tasuki-")).await, "{}", place.names());
+}
+
+/// As many as a token has room for clients, and more: they go out as the role's other mail does.
+#[tokio::test]
+#[allow(clippy::print_stderr, reason = "its result is for people")]
+async fn many_files_are_sent_once_each_over_a_kill() {
+    let many: usize = std::env::var("TASUKI_LETTERS").map_or(80, |it| it.parse().unwrap());
+    let mut place = Place::new("--role qa --role dev").await;
+    let id = place.send("dev", "qa", "", "Which ones?").await;
+    place.until("dev/outbox/slow.md qa/inbox/slow.md").await;
+    let draft = DRAFT.replace("Slow", "Other");
+    for n in 0..many {
+        // Every fourth is an answer.
+        let begins = draft.replace("It is", &format!("letter {n:05}"));
+        let answers = begins.replace("**Receiver", &format!("**Message ID:** {id}\n**Receiver"));
+        place.put(&format!("qa/outbox/{n:05}.md"), if n % 4 == 0 { &answers } else { &begins });
+    }
+    let clock = tokio::time::Instant::now();
+    let outbox = place.path("qa/outbox");
+    let left = || {
+        let names = fs::read_dir(&outbox).unwrap();
+        let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.len() == 8).count()
+    };
+    assert!(until(|| left() < many).await, "{}", place.up.log());
+    place.up.kill().await;
+    place.up.start().await;
+    let patience = Duration::from_secs(600);
+    let sent = async {
+        while left() != 0 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    tokio::time::timeout(patience, sent).await.expect("they are sent");
+    let took = clock.elapsed();
+    let mut texts = place.texts("dev").await;
+    texts.retain(|it| it != "dev: Which ones?");
+    texts.sort();
+    let expected: Vec<String> = (0..many).map(|n| format!("qa: letter {n:05}.")).collect();
+    assert_eq!(texts, expected);
+    eprintln!("{many} dropped files sent within {took:?}");
 }
 
 #[tokio::test]

@@ -1,14 +1,15 @@
 //! Keeps mail in memory, as a broker would.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
 };
 
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use tasuki_proto::{
-    id::{IdempotencyKey, RoleId, Timestamp},
+    id::{RoleId, Timestamp},
+    limits::CLIENT_REFS_MAX,
     mail::{BoxKind, MessageId, file_name},
     reason::Reason,
     wire::{self, event::Kind},
@@ -32,7 +33,8 @@ struct Thread {
 #[derive(Debug, Default)]
 struct World {
     threads: BTreeMap<MessageId, Thread>,
-    keys: BTreeMap<String, MessageId>,
+    /// Senders' own names for letters, and what each named.
+    refs: VecDeque<(String, String, MessageId)>,
     reads: usize,
     sequence: u64,
 }
@@ -116,7 +118,11 @@ impl Office {
     }
 
     pub(super) fn answer(&self, id: MessageId, from: &str, to: &str) {
-        self.add(&mut self.world(), id, from, &[to.to_owned()], "an answer");
+        self.say(id, from, to, "an answer");
+    }
+
+    pub(super) fn say(&self, id: MessageId, from: &str, to: &str, text: &str) {
+        self.add(&mut self.world(), id, from, &[to.to_owned()], text);
     }
 
     pub(super) fn resolve(&self, id: MessageId, role: &str) {
@@ -235,12 +241,7 @@ impl Source for Office {
         Ok(wire::ReadThreadResponse { thread, entries, ..Default::default() })
     }
 
-    async fn send(
-        &self,
-        role: &RoleId,
-        letter: wire::SendRequest,
-        key: IdempotencyKey,
-    ) -> Result<Sent, Refusal> {
+    async fn send(&self, role: &RoleId, letter: wire::SendRequest) -> Result<Sent, Refusal> {
         if self.is_there().is_err() {
             return Ok(Sent::Queued { message: letter.message_id, number: 1 });
         }
@@ -249,18 +250,33 @@ impl Source for Office {
             return Err(refusal(Reason::UnknownRole, "nobody knows that role"));
         }
         let mut world = self.world();
-        if !world.keys.contains_key(key.client.as_str()) {
-            let id = match letter.in_reply_to.parse() {
-                Ok(id) => id,
-                Err(_) => {
-                    let id = letter.message_id.parse().ok();
-                    self.begin(&mut world, id, &letter.subject)
-                }
-            };
-            self.add(&mut world, id, role.as_str(), &letter.to, &letter.text);
-            world.keys.insert(key.client.to_string(), id);
+        let content = format!("{} {}", letter.in_reply_to, letter.text);
+        let named = world.refs.iter().find(|(name, ..)| *name == letter.client_ref);
+        if let Some((_, known, id)) = named.filter(|_| !letter.client_ref.is_empty()) {
+            if *known != content {
+                return Err(refusal(Reason::KeyReused, "it named other words before"));
+            }
+            let message_id = id.to_string();
+            return Ok(Sent::Stored(wire::SendResponse { message_id, ..Default::default() }));
         }
-        let message_id = world.keys[key.client.as_str()].to_string();
+        let id = match letter.in_reply_to.parse() {
+            Ok(id) => id,
+            Err(_) => {
+                let id = letter.message_id.parse().unwrap();
+                if world.threads.contains_key(&id) {
+                    return Err(refusal(Reason::MessageExists, "it is there"));
+                }
+                self.begin(&mut world, Some(id), &letter.subject)
+            }
+        };
+        self.add(&mut world, id, role.as_str(), &letter.to, &letter.text);
+        if !letter.client_ref.is_empty() {
+            world.refs.push_back((letter.client_ref, content, id));
+            if CLIENT_REFS_MAX < world.refs.len() {
+                world.refs.pop_front();
+            }
+        }
+        let message_id = id.to_string();
         Ok(Sent::Stored(wire::SendResponse { message_id, ..Default::default() }))
     }
 }

@@ -9,7 +9,7 @@ use super::{
         home::homes,
         index::Index,
         name::{Kind, fold},
-        scan,
+        scan::{Seen, look_at_all},
     },
     *,
 };
@@ -201,7 +201,8 @@ fn a_kill_at_any_change_loses_nothing_and_leaves_nothing() {
             if let Some(known) = &known {
                 index.wrote(ID.parse().unwrap(), known.clone()).unwrap();
             }
-            let seen = scan::all(&index, &bench.boxes, &Disk::default()).unwrap();
+            let seen = Seen::of(&index, &bench.boxes, look_at_all(&bench.boxes).unwrap(), true);
+            seen.halves.iter().for_each(|half| Disk::default().remove(half).unwrap());
             let is_remembered = known.is_some();
             bench.job(Disk::default(), known, case.2).carry_out().unwrap();
             let after = bench.told();
