@@ -195,7 +195,18 @@ impl Broker {
     where
         F: AsyncFn(Channel, wire::IdempotencyKey) -> Result<Response<T>, Status>,
     {
-        let key = keys::next(&self.data)?;
+        self.tell_under(keys::next(&self.data)?, send).await
+    }
+
+    /// The same under a key that names nothing else.
+    pub(crate) async fn tell_under<T, F>(
+        &self,
+        key: wire::IdempotencyKey,
+        send: F,
+    ) -> Result<T, Failure>
+    where
+        F: AsyncFn(Channel, wire::IdempotencyKey) -> Result<Response<T>, Status>,
+    {
         let mut was_sent = false;
         let mut pause = PAUSE;
         let mut tokens_left = TOKENS_MAX;

@@ -1,6 +1,6 @@
-//! Idempotency keys of this command, kept in the data directory.
+//! Idempotency keys of commands, kept in the data directory but for those of one process alone.
 //!
-//! **Invariant:** a counter is used up on disk before its key is sent, so that no key ever names
+//! **Invariant:** a counter that is kept is used up on disk before its key is sent, so that no key ever names
 //! two intents, across crashes and commands that run at the same time.
 
 use std::{
@@ -27,6 +27,35 @@ struct Kept {
     client_id: String,
     /// The latest used.
     counter: u64,
+}
+
+/// A client of one process alone, which nothing of is kept: its name is chance, so no other process
+/// has it, and its keys cost no write.
+#[derive(Debug)]
+pub(crate) struct Alone {
+    client_id: String,
+    counter: u64,
+}
+
+/// For a command that has many to send.
+pub(crate) fn alone() -> Result<Alone, Failure> {
+    let client_id = new_client();
+    let why =
+        |why| Failure::local(format!("Nothing was sent: there is no chance to be had: {why}."));
+    Ok(Alone { client_id: client_id.map_err(why)?, counter: 0 })
+}
+
+impl Alone {
+    pub(crate) fn next(&mut self) -> wire::IdempotencyKey {
+        self.counter += 1;
+        wire::IdempotencyKey { client_id: self.client_id.clone(), counter: self.counter }
+    }
+}
+
+fn new_client() -> io::Result<String> {
+    let mut chance = [0; CHANCE_BYTES];
+    getrandom::fill(&mut chance).map_err(io::Error::other)?;
+    Ok(format!("cli-{:016x}", u64::from_le_bytes(chance)))
 }
 
 /// Takes the next key.
@@ -57,10 +86,7 @@ fn read(path: &PathBuf) -> io::Result<Kept> {
     match fs::read(path) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            let mut chance = [0; CHANCE_BYTES];
-            getrandom::fill(&mut chance).map_err(io::Error::other)?;
-            let name = u64::from_le_bytes(chance);
-            Ok(Kept { client_id: format!("cli-{name:016x}"), counter: 0 })
+            Ok(Kept { client_id: new_client()?, counter: 0 })
         }
         Err(why) => Err(why),
     }

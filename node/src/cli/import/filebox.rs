@@ -2,21 +2,29 @@
 //!
 //! **Invariant:** what the broker has is never sent again: each thread is read first, and only the
 //! entries it lacks are sent. So the command may be killed and run again at any time.
+//!
+//! Many threads are read at once; they are sent one after the other, since in that order they are
+//! in their boxes.
 
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
+use futures::{StreamExt as _, stream};
 use tasuki_proto::{
     limits::{IMPORT_ENTRIES_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
-    mail::BoxKind,
+    mail::{BoxKind, MessageId},
     reason::Reason,
     wire::{self, mailbox_client::MailboxClient},
 };
 
 use super::{
-    super::{broker::Broker, sealing::Asking},
+    super::{
+        broker::Broker,
+        keys::{self, Alone},
+        sealing::Asking,
+    },
     Failure, Output, Target,
     known::{Known, known},
     report::{Outcome, Report},
@@ -27,6 +35,13 @@ use crate::{
     filebox::{self, Entry, Mailbox, Thread, id_of_content},
     private::{Fresh, Sealer, Unsealable},
 };
+
+/// Threads that the broker is asked about at once: as many as tell apart what a question takes on
+/// its way and at the broker.
+const ASKED_AT_ONCE: usize = 16;
+
+/// Threads asked about until they are sent.
+const AHEAD: usize = 64;
 
 /// Texts of one call, in bytes: half of what one message may have.
 const CALL_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -78,11 +93,24 @@ pub(super) async fn run(
     copies.iter_mut().for_each(|copy| roles.rename(copy));
     let mut report = Report::new(mailboxes.len(), copies.len(), &roles, skipped, args.dry_run);
     let here: BTreeSet<String> = copies.iter().flat_map(|it| it.agents.clone()).collect();
-    let mut door = Door { broker, data, is_open: args.dry_run };
-    for thread in filebox::gather(copies) {
-        report.absent.extend(agents(&thread).into_iter().filter(|it| !here.contains(it)));
-        let outcome = take_over(thread, &mut door, args.dry_run, &mut report).await;
-        report.count(outcome)?;
+    let mut threads = filebox::gather(copies).into_iter().peekable();
+    let mut keys = keys::alone()?;
+    let mut door = Door { broker, data, is_open: false };
+    while threads.peek().is_some() {
+        let next = threads.by_ref().take(AHEAD);
+        let compared = stream::iter(next).map(|thread| compare(thread, broker, args.dry_run));
+        let compared: Vec<Compared> = compared.buffered(ASKED_AT_ONCE).collect().await;
+        for it in compared {
+            report.absent.extend(agents(&it.thread).into_iter().filter(|it| !here.contains(it)));
+            report.add(it.thread.id, it.count, it.notes, &it.too_large);
+            let outcome = match it.then {
+                Then::Ended(outcome) => outcome,
+                Then::Send { subject, missing, is_new } => {
+                    send(&it.thread, subject, missing, is_new, &mut door, &mut keys).await
+                }
+            };
+            report.count(outcome)?;
+        }
     }
     output.answer(|| report.to_json(), || report.to_string())?;
     report.failure().map_or(Ok(()), Err)
@@ -109,39 +137,60 @@ impl Door<'_> {
     }
 }
 
-/// Sends what the broker lacks.
-async fn take_over(
-    mut thread: Thread,
-    door: &mut Door<'_>,
-    is_dry: bool,
-    report: &mut Report,
-) -> Outcome {
-    let notes = std::mem::take(&mut thread.notes);
-    report.note(thread.id, notes);
-    report.entries += thread.entries.len();
-    let subject = fit_subject(&thread, report);
+/// A thread beside what the broker has of it.
+struct Compared {
+    thread: Thread,
+    /// Its entries.
+    count: usize,
+    notes: Vec<(MessageId, String)>,
+    too_large: Vec<Entry>,
+    then: Then,
+}
+
+/// What is to be done.
+enum Then {
+    Ended(Outcome),
+    Send { subject: String, missing: Vec<Entry>, is_new: bool },
+}
+
+async fn compare(mut thread: Thread, broker: &Broker, is_dry: bool) -> Compared {
+    let own = std::mem::take(&mut thread.notes);
+    let mut notes: Vec<_> = own.into_iter().map(|note| (thread.id, note)).collect();
+    let count = thread.entries.len();
+    let subject = fit_subject(&thread, &mut notes);
     let (entries, too_large): (Vec<Entry>, Vec<Entry>) =
         thread.entries.iter().cloned().partition(|it| it.text.len() <= TEXT_BYTES_MAX);
-    for entry in too_large {
-        report.leave_out(thread.id, &entry);
-    }
-    if is_dry || entries.is_empty() {
-        return Outcome::Untold;
-    }
-    let broker = door.broker;
-    let known = match find(&mut thread, &subject, broker, report).await {
-        Ok(known) => known,
-        Err(why) => return Outcome::Refused(thread.id, why),
+    let then = if is_dry || entries.is_empty() {
+        Then::Ended(Outcome::Untold)
+    } else {
+        match find(&mut thread, &subject, broker, &mut notes).await {
+            Ok(known) => {
+                let has = |it: &Entry| known.as_ref().is_some_and(|known| known.has(it));
+                let missing: Vec<Entry> = entries.into_iter().filter(|it| !has(it)).collect();
+                match missing.is_empty() {
+                    true => Then::Ended(Outcome::Known),
+                    false => Then::Send { subject, missing, is_new: known.is_none() },
+                }
+            }
+            Err(why) => Then::Ended(Outcome::Refused(thread.id, why)),
+        }
     };
-    let has = |it: &Entry| known.as_ref().is_some_and(|known| known.has(it));
-    let missing: Vec<Entry> = entries.into_iter().filter(|it| !has(it)).collect();
-    if missing.is_empty() {
-        return Outcome::Known;
-    }
+    Compared { thread, count, notes, too_large, then }
+}
+
+/// Sends what the broker lacks.
+async fn send(
+    thread: &Thread,
+    subject: String,
+    missing: Vec<Entry>,
+    is_new: bool,
+    door: &mut Door<'_>,
+    keys: &mut Alone,
+) -> Outcome {
     if let Err(why) = door.check().await {
         return Outcome::Refused(thread.id, why);
     }
-    let is_new = known.is_none();
+    let broker = door.broker;
     let mut request = wire::ImportThreadRequest {
         caller: broker.caller(),
         key: None,
@@ -149,7 +198,7 @@ async fn take_over(
         subject,
         file_name: thread.file_name.clone().unwrap_or_default(),
         entries: Vec::new(),
-        copies: copies(&thread),
+        copies: copies(thread),
     };
     let mut sent = 0;
     for batch in batches(missing) {
@@ -159,7 +208,7 @@ async fn take_over(
             let request = wire::ImportThreadRequest { key: Some(key), ..request.clone() };
             MailboxClient::new(channel).import_thread(request).await
         };
-        if let Err(why) = broker.tell(call).await {
+        if let Err(why) = broker.tell_under(keys.next(), call).await {
             return Outcome::Refused(thread.id, why);
         }
     }
@@ -171,7 +220,7 @@ async fn find(
     thread: &mut Thread,
     subject: &str,
     broker: &Broker,
-    report: &mut Report,
+    notes: &mut Vec<(MessageId, String)>,
 ) -> Result<Option<Known>, Failure> {
     let roles = agents(thread);
     let found = known(broker, thread.id, &roles).await?;
@@ -181,7 +230,7 @@ async fn find(
     let Some(oldest) = thread.entries.first() else { return Ok(found) };
     let own = id_of_content(&thread.title, oldest);
     let text = format!("The broker has another thread with this id; this one becomes {own}.");
-    report.note(thread.id, vec![text]);
+    notes.push((thread.id, text));
     thread.id = own;
     thread.file_name = None;
     known(broker, own, &roles).await
@@ -227,13 +276,13 @@ fn batches(entries: Vec<Entry>) -> Vec<Vec<wire::ImportedEntry>> {
     batches
 }
 
-fn fit_subject(thread: &Thread, report: &mut Report) -> String {
+fn fit_subject(thread: &Thread, notes: &mut Vec<(MessageId, String)>) -> String {
     let title = &thread.title;
     if title.len() <= SUBJECT_BYTES_MAX {
         return title.clone();
     }
     let text = format!("Its title has {} bytes and is cut to {SUBJECT_BYTES_MAX}.", title.len());
-    report.note(thread.id, vec![text]);
+    notes.push((thread.id, text));
     title[..title.floor_char_boundary(SUBJECT_BYTES_MAX)].to_owned()
 }
 

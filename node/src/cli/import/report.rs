@@ -33,7 +33,7 @@ pub(super) struct Report {
     mailboxes: usize,
     files: usize,
     threads: usize,
-    pub(super) entries: usize,
+    entries: usize,
     new: usize,
     extended: usize,
     known: usize,
@@ -75,12 +75,17 @@ impl Report {
         }
     }
 
-    pub(super) fn note(&mut self, id: MessageId, notes: Vec<String>) {
-        self.notes.extend(notes.into_iter().map(|note| (id, note)));
-    }
-
-    pub(super) fn leave_out(&mut self, id: MessageId, entry: &Entry) {
-        self.left_out.push((id, entry.at, entry.text.len()));
+    /// A thread of so many entries, and what was found in it.
+    pub(super) fn add(
+        &mut self,
+        id: MessageId,
+        entries: usize,
+        notes: Vec<(MessageId, String)>,
+        too_large: &[Entry],
+    ) {
+        self.entries += entries;
+        self.notes.extend(notes);
+        self.left_out.extend(too_large.iter().map(|it| (id, it.at, it.text.len())));
     }
 
     /// Fails with what keeps the other threads out as well.
