@@ -270,6 +270,7 @@ mod tests {
             key: IdempotencyKey { client: "mail-0".parse().expect("an id"), counter: 1 },
             may_have_reached: false,
             queued_ms: 0,
+            tried_ms: None,
             what: What::Send(Box::new(request)),
             failed: None,
         };

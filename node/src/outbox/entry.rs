@@ -40,6 +40,9 @@ pub struct Entry {
     pub may_have_reached: bool,
     /// By this machine's clock.
     pub queued_ms: u64,
+    /// When it was tried first, by this machine's clock: each try says the same, so what was left
+    /// then of the time it has stays.
+    pub tried_ms: Option<u64>,
     pub what: What,
     pub failed: Option<Failed>,
 }
@@ -81,6 +84,8 @@ struct Head {
     queued_ms: u64,
     kind: Kind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    tried_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     failed: Option<Failed>,
 }
 
@@ -110,6 +115,7 @@ impl Entry {
             may_have_reached: self.may_have_reached,
             queued_ms: self.queued_ms,
             kind,
+            tried_ms: self.tried_ms,
             failed: self.failed.clone(),
         };
         let head = serde_json::to_vec(&head).expect("names and numbers are JSON");
@@ -145,9 +151,23 @@ impl Entry {
             key: IdempotencyKey { client, counter: head.counter },
             may_have_reached: head.may_have_reached,
             queued_ms: head.queued_ms,
+            tried_ms: head.tried_ms,
             what,
             failed: head.failed,
         })
+    }
+
+    /// What to say to the broker, which counts from when it hears of it: a letter has the time
+    /// that was left when it was tried first. `None`: that was over by then.
+    pub fn in_time(&self) -> Option<What> {
+        let What::Send(request) = &self.what else { return Some(self.what.clone()) };
+        if request.expires_in_ms == 0 {
+            return Some(self.what.clone());
+        }
+        let waited = self.tried_ms.unwrap_or(self.queued_ms).saturating_sub(self.queued_ms);
+        let expires_in_ms = request.expires_in_ms.checked_sub(waited).filter(|left| *left != 0)?;
+        let request = wire::SendRequest { expires_in_ms, ..(**request).clone() };
+        Some(What::Send(Box::new(request)))
     }
 
     pub fn summary(&self) -> Summary {
@@ -171,6 +191,26 @@ impl Entry {
             failed: self.failed.clone(),
         }
     }
+}
+
+/// What a letter says to whom, by which it is known when it is said once more. `None`: it is
+/// sealed, which is to other bytes each time.
+pub fn content_of(request: &wire::SendRequest) -> Option<blake3::Hash> {
+    if request.sealed.is_some() {
+        return None;
+    }
+    let mut to = request.to.clone();
+    to.sort_unstable();
+    let said = wire::SendRequest {
+        to,
+        r#type: request.r#type.clone(),
+        subject: request.subject.clone(),
+        text: request.text.clone(),
+        in_reply_to: request.in_reply_to.clone(),
+        attachments: request.attachments.clone(),
+        ..wire::SendRequest::default()
+    };
+    Some(blake3::hash(&said.encode_to_vec()))
 }
 
 /// The thread that a letter begins, or as its sender named the one it answers.
@@ -229,6 +269,7 @@ mod tests {
             key: IdempotencyKey { client: "mail-0".parse().expect("an id"), counter: 3 },
             may_have_reached: false,
             queued_ms: 1_795_293_772_094,
+            tried_ms: None,
             what: What::Send(Box::new(request)),
             failed: None,
         }

@@ -31,7 +31,7 @@ use tasuki_proto::{
 use tokio::sync::watch;
 
 pub use self::{
-    entry::{ENTRY_BYTES_MAX, Entry, Failed, Summarised, Summary, What, thread_of},
+    entry::{ENTRY_BYTES_MAX, Entry, Failed, Summarised, Summary, What, content_of, thread_of},
     files::{Contents, Unreadable, read},
 };
 use crate::{beside::on_disk, role::Refusal};
@@ -78,9 +78,23 @@ struct Index {
 struct Slot {
     summary: Summary,
     key: IdempotencyKey,
-    /// Its sender's own name for a letter, if it has one.
-    client_ref: String,
+    said: Option<Said>,
     bytes: u64,
+}
+
+/// What a letter is known by when it is said once more.
+#[derive(Debug, Clone)]
+struct Said {
+    /// Its sender's own name for it; empty: none.
+    name: String,
+    content: Option<blake3::Hash>,
+}
+
+impl Said {
+    fn of(what: &What) -> Option<Self> {
+        let What::Send(request) = what else { return None };
+        Some(Self { name: request.client_ref.clone(), content: content_of(request) })
+    }
 }
 
 impl Contents {
@@ -98,7 +112,16 @@ pub struct New {
     pub key: IdempotencyKey,
     pub may_have_reached: bool,
     pub queued_ms: u64,
+    pub tried_ms: Option<u64>,
     pub what: What,
+}
+
+/// A letter that was said once more while it waits.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Before {
+    Same(Summary),
+    /// Another has its name.
+    Other(Summary),
 }
 
 /// Why an entry is not kept; nothing of it is.
@@ -117,11 +140,8 @@ pub enum NotKept {
 impl Index {
     fn insert(&mut self, entry: &Entry, bytes: u64) {
         self.last = self.last.max(entry.number);
-        let client_ref = match &entry.what {
-            What::Send(request) => request.client_ref.clone(),
-            What::Move(_) => String::new(),
-        };
-        let slot = Slot { summary: entry.summary(), key: entry.key.clone(), client_ref, bytes };
+        let (summary, key) = (entry.summary(), entry.key.clone());
+        let slot = Slot { summary, key, said: Said::of(&entry.what), bytes };
         self.bytes += bytes;
         if let Some(before) = self.entries.insert(entry.number, slot) {
             self.bytes -= before.bytes;
@@ -134,7 +154,7 @@ impl Index {
         }
     }
 
-    fn waiting(&self) -> impl Iterator<Item = &Slot> {
+    fn waiting(&self) -> impl DoubleEndedIterator<Item = &Slot> {
         self.entries.values().filter(|slot| slot.summary.failed.is_none())
     }
 
@@ -192,10 +212,19 @@ impl Outbox {
     /// Durable when this returns.
     pub async fn keep(&self, new: New) -> Result<Summary, NotKept> {
         let _writing = self.0.writing.lock().await;
-        let New { workspace, role, key, may_have_reached, queued_ms, what } = new;
+        let New { workspace, role, key, may_have_reached, queued_ms, tried_ms, what } = new;
         let number = self.index().last + 1;
-        let entry =
-            Entry { number, workspace, role, key, may_have_reached, queued_ms, what, failed: None };
+        let entry = Entry {
+            number,
+            workspace,
+            role,
+            key,
+            may_have_reached,
+            queued_ms,
+            tried_ms,
+            what,
+            failed: None,
+        };
         let bytes = entry.encode();
         let size = bytes.len();
         if ENTRY_BYTES_MAX < size {
@@ -230,11 +259,38 @@ impl Outbox {
         let index = self.index();
         let is_same = |slot: &&Slot| match &slot.summary.what {
             Summarised::Send { message: of, .. } => {
-                *of == message && slot.client_ref == letter.client_ref && slot.summary.role == *role
+                *of == message
+                    && slot.said.as_ref().is_some_and(|it| it.name == letter.client_ref)
+                    && slot.summary.role == *role
             }
             Summarised::Move { .. } => false,
         };
         index.waiting().find(is_same).map(|slot| slot.summary.number)
+    }
+
+    /// The letter that waits and is what this one says again: it has the name that its sender gave
+    /// this one, or it is the last of `role` and this may fold. So the broker would judge, too; but
+    /// only one of them has the id that an agent was told.
+    pub fn said_before(
+        &self,
+        workspace: &WorkspaceId,
+        role: &RoleId,
+        request: &wire::SendRequest,
+    ) -> Option<Before> {
+        let content = content_of(request)?;
+        let index = self.index();
+        let mut letters = index.waiting().rev().filter_map(|slot| {
+            let is_own = slot.summary.workspace == *workspace && slot.summary.role == *role;
+            slot.said.as_ref().filter(|_| is_own).map(|said| (slot, said))
+        });
+        if request.client_ref.is_empty() {
+            let (last, said) = letters.next().filter(|_| request.fold)?;
+            return (said.content == Some(content)).then(|| Before::Same(last.summary.clone()));
+        }
+        let (named, said) = letters.find(|(_, said)| said.name == request.client_ref)?;
+        let known = said.content?;
+        let summary = named.summary.clone();
+        Some(if known == content { Before::Same(summary) } else { Before::Other(summary) })
     }
 
     /// Roles with something that waits to go to this workspace.
@@ -330,7 +386,7 @@ impl Outbox {
     pub async fn retry(&self, number: u64, key: IdempotencyKey) -> io::Result<bool> {
         let again = |entry: Entry| {
             entry.failed.as_ref()?;
-            Some(Entry { key, may_have_reached: false, failed: None, ..entry })
+            Some(Entry { key, may_have_reached: false, tried_ms: None, failed: None, ..entry })
         };
         self.change_entry(number, again).await
     }

@@ -14,19 +14,20 @@ fn new(role: &str, text: &str) -> New {
         key: IdempotencyKey { client: "mail-0".parse().expect("an id"), counter: 1 },
         may_have_reached: false,
         queued_ms: 0,
+        tried_ms: None,
         what: What::Send(Box::new(request)),
     }
 }
 
 fn entry(number: u64, failed: Option<bool>) -> Entry {
-    let New { workspace, role, key, may_have_reached, queued_ms, what } = new("A", "x");
+    let New { workspace, role, key, may_have_reached, queued_ms, tried_ms, what } = new("A", "x");
     let failed = failed.map(|is_told| Failed {
         at_ms: 0,
         reason: "unknown_role".to_owned(),
         message: "m".to_owned(),
         is_told,
     });
-    Entry { number, workspace, role, key, may_have_reached, queued_ms, what, failed }
+    Entry { number, workspace, role, key, may_have_reached, queued_ms, tried_ms, what, failed }
 }
 
 fn open(data: &Path) -> Outbox {

@@ -24,6 +24,7 @@ fn new(number: u64) -> New {
         key: IdempotencyKey { client: "mail-0".parse().expect("an id"), counter: number },
         may_have_reached: false,
         queued_ms: 0,
+        tried_ms: None,
         what: What::Send(Box::new(request)),
     }
 }

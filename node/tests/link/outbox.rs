@@ -220,6 +220,57 @@ async fn an_intent_that_waits_is_the_same_however_often_it_is_said() {
     assert_eq!((mail.texts(), mail.asked[0].key.clone()), (vec!["one"], ("agent-1".into(), 7)));
 }
 
+/// The node was killed before the agent heard that its letter waits.
+#[tokio::test]
+async fn words_that_wait_are_one_letter_when_they_are_said_again_after_a_crash() {
+    let mut bench = start(Fake::new()).await;
+    let folding = |text: &str| wire::SendRequest { fold: true, ..letter(text) };
+    let named = |text: &str| wire::SendRequest { client_ref: "build".to_owned(), ..letter(text) };
+    let say = async |bench: &Bench, letter| bench.role("A").mail().send(letter, None).await;
+    bench.kill().await;
+    let first = say(&bench, named("named")).await.expect("kept");
+    let last = say(&bench, folding("last")).await.expect("kept");
+    let mut bench = restarted(bench.crash_node()).await;
+    until(&bench.node, "down", |phase| matches!(phase, super::Phase::Down(_))).await;
+    assert_eq!(say(&bench, folding("last")).await.expect("kept"), last);
+    assert_eq!(say(&bench, named("named")).await.expect("kept"), first);
+    let refusal = say(&bench, named("other")).await.expect_err("another letter has the name");
+    assert_eq!(refusal.reason, Reason::KeyReused);
+    // Something else was said since.
+    say(&bench, folding("between")).await.expect("kept");
+    let anew = say(&bench, folding("last")).await.expect("kept");
+    assert!(matches!(anew, Sent::Queued { number: 4, .. }) && anew != last, "{anew:?}");
+    bench.fake.serve();
+    bench.sent(&["named", "last", "between", "last"]).await;
+    bench.is_empty_but(0).await;
+}
+
+#[tokio::test]
+async fn a_letter_has_the_time_that_was_left_when_it_was_tried_first() {
+    let mut bench = start(Fake::new()).await;
+    bench.kill().await;
+    let within = |text: &str, expires_in_ms| wire::SendRequest { expires_in_ms, ..letter(text) };
+    let role = bench.role("A");
+    role.mail().send(within("too late", 1), None).await.expect("kept");
+    role.mail().send(within("in time", 3_600_000), None).await.expect("kept");
+    let waits = async {
+        // Its millisecond is over once another has begun.
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let first = now().expect("after 1970").as_millis();
+        while now().expect("after 1970").as_millis() <= first + 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    waits.await;
+    bench.fake.serve();
+    bench.sent(&["in time"]).await;
+    bench.is_empty_but(1).await;
+    let left = bench.fake.world.borrow().mail.letters[0].expires_in_ms;
+    assert!((1..3_600_000).contains(&left), "{left}");
+    let failed = role.mail().outbox().await.expect("told").remove(0).failed.expect("failed");
+    assert_eq!(failed.reason, "lapsed");
+}
+
 #[tokio::test]
 async fn a_key_that_expired_while_its_letter_waited_is_replaced_and_one_that_was_used_is_not() {
     let mut bench = start(Fake::new()).await;

@@ -24,6 +24,12 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub(in crate::link) struct Carriers(Arc<Mutex<BTreeSet<RoleId>>>);
 
+/// As the receipt of a letter whose time was over at the broker.
+const LAPSED: &str = "lapsed";
+
+const TOO_LATE: &str = "The time in which it was to be seen was over before the broker could be \
+                        reached. It was not sent. Send it again if it still matters.";
+
 /// What follows a try to send something that waits.
 enum Next {
     /// It waits no more.
@@ -118,6 +124,13 @@ impl Link {
         let Some(mut entry) = self.outbox.get(number).await? else { return Ok(Next::Further) };
         let before = entry.clone();
         let was_kept_back = !entry.may_have_reached;
+        if entry.tried_ms.is_none() && has_a_time(&entry.what) {
+            entry.tried_ms = Some(clock::wall_ms());
+        }
+        if entry.in_time().is_none() {
+            fail(&self.outbox, &before, LAPSED, TOO_LATE).await?;
+            return Ok(Next::Further);
+        }
         // Each attempt says the same, so what is sealed now is kept so.
         entry.what = match self.sealed(entry.what).await {
             Ok(what) => what,
@@ -129,13 +142,13 @@ impl Link {
         if entry != before {
             self.outbox.update(&entry).await?;
         }
-        let mut answer = self.deliver(&entry.key, &entry.what).await;
+        let mut answer = self.deliver_in_time(&entry).await;
         if let Err(given_up) = answer {
             answer = match self.sealed_again(&entry.what, given_up).await {
                 Ok(sealed) => {
                     entry.what = sealed;
                     self.outbox.update(&entry).await?;
-                    self.deliver(&entry.key, &entry.what).await
+                    self.deliver_in_time(&entry).await
                 }
                 Err(given_up) => Err(given_up),
             };
@@ -147,10 +160,16 @@ impl Link {
         let can_be_renamed = was_kept_back && !keys::is_ours(&entry.key);
         if refusal.reason == Reason::KeyExpired && can_be_renamed {
             let Ok(key) = keys::alone() else { return Ok(Next::Later) };
-            self.outbox.update(&Entry { key, may_have_reached: false, ..entry }).await?;
+            let again = Entry { key, may_have_reached: false, tried_ms: None, ..entry };
+            self.outbox.update(&again).await?;
             return Ok(Next::Further);
         }
         self.refused(&entry, &refusal).await
+    }
+
+    async fn deliver_in_time(&self, entry: &Entry) -> Result<Done, GivenUp> {
+        let what = entry.in_time().unwrap_or_else(|| entry.what.clone());
+        self.deliver(&entry.key, &what).await
     }
 
     /// For now, or for good.
@@ -246,6 +265,11 @@ fn may_be_taken_later(reason: Reason) -> bool {
         | Reason::Compacted
         | Reason::Damaged => false,
     }
+}
+
+/// Whether it is to be seen by a time.
+fn has_a_time(what: &What) -> bool {
+    matches!(what, What::Send(request) if request.expires_in_ms != 0)
 }
 
 fn unwritable(why: &std::io::Error) -> Refusal {

@@ -25,7 +25,7 @@ use crate::{
         channel, keys as command_keys,
         retry::{Attempts, UNREACHED_MS_MAX},
     },
-    outbox::{New, What, thread_of},
+    outbox::{Before, New, Summarised, Summary, What},
     private::Fresh,
     role::{
         Refusal,
@@ -37,8 +37,8 @@ use crate::{
 pub(super) enum Done {
     Sent(wire::SendResponse),
     Moved(wire::MoveResponse),
-    /// Under this number in the outbox.
-    Queued(u64),
+    /// In the outbox.
+    Queued(Box<Summary>),
 }
 
 impl Link {
@@ -56,10 +56,14 @@ impl Link {
         if request.in_reply_to.is_empty() && request.message_id.is_empty() {
             request.message_id = keys::begun_by(&key).to_string();
         }
-        let message = thread_of(&request);
         match self.forward(role, key, What::Send(Box::new(request))).await? {
             Done::Sent(response) => Ok(Sent::Stored(response)),
-            Done::Queued(number) => Ok(Sent::Queued { message, number }),
+            Done::Queued(summary) => match summary.what {
+                Summarised::Send { message, .. } => {
+                    Ok(Sent::Queued { message, number: summary.number })
+                }
+                Summarised::Move { .. } => Err(another()),
+            },
             Done::Moved(_) => Err(another()),
         }
     }
@@ -76,7 +80,7 @@ impl Link {
             wire::MoveRequest { role: role.to_string(), caller: None, key: None, ..request };
         match self.forward(role, key, What::Move(request)).await? {
             Done::Moved(response) => Ok(Moving::Moved(response)),
-            Done::Queued(number) => Ok(Moving::Queued { number }),
+            Done::Queued(summary) => Ok(Moving::Queued { number: summary.number }),
             Done::Sent(_) => Err(another()),
         }
     }
@@ -98,7 +102,7 @@ impl Link {
         let _room = self.room()?;
         // Said once more, by somebody who did not hear that it waits.
         if let Some(summary) = self.outbox.find(role, &key) {
-            return Ok(Done::Queued(summary.number));
+            return Ok(Done::Queued(Box::new(summary)));
         }
         match self.shared.ready().await {
             Ok(()) if self.is_clear_soon(role).await => {}
@@ -160,20 +164,43 @@ impl Link {
     ) -> Result<Done, Refusal> {
         if lost.is_none() {
             check(&what)?;
+            if let Some(summary) = self.said_before(role, &what)? {
+                return Ok(Done::Queued(Box::new(summary)));
+            }
         }
+        let queued_ms = clock::wall_ms();
         let new = New {
             workspace: self.shared.settings.workspace.clone(),
             role: role.clone(),
             key,
             may_have_reached: lost.is_some(),
-            queued_ms: clock::wall_ms(),
+            queued_ms,
+            tried_ms: lost.is_some().then_some(queued_ms),
             what,
         };
         let kept = self.outbox.keep(new).await;
         let summary = kept.map_err(|why| lost.unwrap_or_else(|| why.refusal()))?;
         tracing::info!(%role, number = summary.number, "a letter waits for the broker");
         self.carry(role);
-        Ok(Done::Queued(summary.number))
+        Ok(Done::Queued(Box::new(summary)))
+    }
+
+    /// Whether it waits already: an agent says the same again when it got no answer.
+    fn said_before(&self, role: &RoleId, what: &What) -> Result<Option<Summary>, Refusal> {
+        let What::Send(request) = what else { return Ok(None) };
+        match self.outbox.said_before(&self.shared.settings.workspace, role, request) {
+            None => Ok(None),
+            Some(Before::Same(summary)) => Ok(Some(summary)),
+            Some(Before::Other(summary)) => Err(Refusal {
+                reason: Reason::KeyReused,
+                message: format!(
+                    "The letter that waits in this node's outbox as number {} has the name {:?} \
+                     already, and says something else. Nothing of this one was taken. Take another \
+                     name.",
+                    summary.number, request.client_ref
+                ),
+            }),
+        }
     }
 
     /// As it may leave this node.
