@@ -293,6 +293,13 @@ fn mail_event(event: &mailbox::Event) -> Option<wire::event::Kind> {
             message_id: it.thread.to_string(),
             role: it.role.to_string(),
             is_revived: false,
+            unseen: {
+                let unseen = it.unseen.iter().map(|(sender, entry)| wire::MailUnseen {
+                    sender: sender.to_string(),
+                    entry: *entry,
+                });
+                unseen.collect()
+            },
         }),
         mailbox::Event::Handed(it) => marked(it.thread.to_string(), &it.role, it.through, "handed"),
         mailbox::Event::Seen(it) => marked(it.thread.to_string(), &it.role, it.through, "seen"),
@@ -300,11 +307,13 @@ fn mail_event(event: &mailbox::Event) -> Option<wire::event::Kind> {
             message_id: it.thread.to_string(),
             roles: it.roles.iter().map(ToString::to_string).collect(),
             entry: it.entry,
+            sender: it.sender.as_ref().map(ToString::to_string).unwrap_or_default(),
         }),
         mailbox::Event::Revived(it) => Kind::MailDied(wire::MailDied {
             message_id: it.thread.to_string(),
             role: it.role.to_string(),
             is_revived: true,
+            unseen: Vec::new(),
         }),
         mailbox::Event::Imported(it) => Kind::MailImported(wire::MailImported {
             message_id: it.thread.to_string(),

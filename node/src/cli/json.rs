@@ -221,11 +221,14 @@ fn event(of: &wire::Event) -> Value {
             "message_id": e.message_id,
             "roles": e.roles,
             "entry": e.entry,
+            "sender": e.sender,
         }),
         Kind::MailDied(e) => json!({
             "kind": if e.is_revived { "mail_revived" } else { "mail_died" },
             "message_id": e.message_id,
             "role": e.role,
+            "unseen": e.unseen.iter().map(|it| json!({ "sender": it.sender, "entry": it.entry }))
+                .collect::<Vec<_>>(),
         }),
         Kind::MailImported(e) => json!({
             "kind": "mail_imported",

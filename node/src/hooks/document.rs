@@ -40,6 +40,8 @@ struct Document<'a> {
     sequence: u64,
     at_ms: u64,
     message_id: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    unseen_by: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     thread: Option<Thread<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,6 +153,7 @@ impl Writer {
             sequence: happening.place.sequence,
             at_ms,
             message_id: &happening.message,
+            unseen_by: &happening.unseen_by,
             thread: thread.map(Thread::of),
             entry: entry.map(Entry::of),
             unread: unread.map(|no| Unread { code: no.reason.as_str(), message: &no.message }),
@@ -234,6 +237,7 @@ mod tests {
             role: "B".parse().unwrap(),
             message: "ded66c6a-58c1-47f4-916e-13787156f665".into(),
             entry: 2,
+            unseen_by: Vec::new(),
             facts: None,
             place: Place { sequence: 41, event: 0, part: 1 },
         }

@@ -4,6 +4,8 @@
 //! - **Q1** What happens at a role concerns the node that hosts it, and no other: each happening
 //!   names one role, and its place in the journal is the same whatever else a node hosts.
 //!
+//! What came to nothing happens twice: at the role that had not seen it, and at the one that sent it.
+//!
 //! Mail that was taken over from elsewhere, and dead letters to be handed again, are no
 //! happenings.
 
@@ -25,6 +27,8 @@ pub struct Happening {
     pub message: String,
     /// The entry concerned, or the newest that can be; 0: the newest of all.
     pub entry: u32,
+    /// Of what the role sent: who had not seen it.
+    pub unseen_by: Vec<String>,
     /// What is known of the entry before it was read.
     pub facts: Option<Facts>,
     pub place: Place,
@@ -58,23 +62,40 @@ impl From<&wire::MailEntry> for Facts {
     }
 }
 
+/// What is known of a happening besides where and to whom.
+#[derive(Default)]
+struct About {
+    facts: Option<Facts>,
+    unseen_by: Vec<String>,
+}
+
+impl About {
+    fn unseen_by<'a>(roles: impl IntoIterator<Item = &'a String>) -> Self {
+        Self { facts: None, unseen_by: roles.into_iter().cloned().collect() }
+    }
+}
+
 /// What one record says of the roles in `hosted`.
 pub fn of_item(item: &wire::FeedItem, hosted: &BTreeSet<RoleId>) -> Vec<Happening> {
     let mut found = Vec::new();
     for (event, said) in item.events.iter().enumerate() {
         let Some(said) = &said.kind else { continue };
-        let mut push = |part, kind, role: &str, message: &str, entry, facts| {
+        let mut push = |part, kind, role: &str, message: &str, entry, about: About| {
             let Some(role) = hosted.iter().find(|own| own.as_str() == role).cloned() else {
                 return;
             };
+            let About { facts, unseen_by } = about;
             let place = Place { sequence: item.sequence, event, part };
-            found.push(Happening { kind, role, message: message.to_owned(), entry, facts, place });
+            let message = message.to_owned();
+            found.push(Happening { kind, role, message, entry, unseen_by, facts, place });
         };
+        let nothing = About::default;
         match said {
             Said::MailSent(it) => {
                 let facts = || {
                     let (sender, receivers) = (it.sender.clone(), it.receivers.clone());
-                    Some(Facts { kind: it.r#type.clone(), sender, receivers })
+                    let facts = Some(Facts { kind: it.r#type.clone(), sender, receivers });
+                    About { facts, ..About::default() }
                 };
                 push(0, Kind::Sent, &it.sender, &it.message_id, it.entry, facts());
                 for (i, receiver) in it.receivers.iter().enumerate() {
@@ -87,21 +108,32 @@ pub fn of_item(item: &wire::FeedItem, hosted: &BTreeSet<RoleId>) -> Vec<Happenin
                     wire::Box::Cancel => Kind::Rejected,
                     wire::Box::Unspecified | wire::Box::Inbox | wire::Box::Outbox => continue,
                 };
-                push(0, kind, &it.role, &it.message_id, 0, None);
+                push(0, kind, &it.role, &it.message_id, 0, nothing());
             }
             Said::MailMarked(it) => {
                 if it.receipt == "seen" {
-                    push(0, Kind::Seen, &it.role, &it.message_id, it.through, None);
+                    push(0, Kind::Seen, &it.role, &it.message_id, it.through, nothing());
                 }
             }
             Said::MailLapsed(it) => {
                 for (i, role) in it.roles.iter().enumerate() {
-                    push(i, Kind::Lapsed, role, &it.message_id, it.entry, None);
+                    push(i, Kind::Lapsed, role, &it.message_id, it.entry, nothing());
+                }
+                let others = it.roles.iter().filter(|role| **role != it.sender);
+                let about = About::unseen_by(others);
+                if !about.unseen_by.is_empty() {
+                    let part = it.roles.len();
+                    push(part, Kind::Lapsed, &it.sender, &it.message_id, it.entry, about);
                 }
             }
             Said::MailDied(it) => {
-                if !it.is_revived {
-                    push(0, Kind::Dead, &it.role, &it.message_id, 0, None);
+                if it.is_revived {
+                    continue;
+                }
+                push(0, Kind::Dead, &it.role, &it.message_id, 0, nothing());
+                for (i, of) in it.unseen.iter().enumerate().filter(|(_, of)| of.sender != it.role) {
+                    let about = About::unseen_by([&it.role]);
+                    push(i + 1, Kind::Dead, &of.sender, &it.message_id, of.entry, about);
                 }
             }
             Said::RosterSet(_)
@@ -134,6 +166,7 @@ impl Happening {
         };
         match self.kind {
             Kind::Received | Kind::Sent | Kind::Lapsed => read.iter().find(is_named),
+            Kind::Dead if !self.unseen_by.is_empty() => read.iter().find(is_named),
             Kind::Resolved | Kind::Rejected | Kind::Seen | Kind::Dead => {
                 let newest = read.iter().rev().find(is_before);
                 read.iter().rev().filter(is_before).find(is_for_role).or(newest)

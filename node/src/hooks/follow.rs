@@ -14,7 +14,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use futures::StreamExt as _;
@@ -32,13 +31,13 @@ use super::{
     spec::Kind,
     store::{Call, Places, Taken, WAITING_MAX},
 };
-use crate::link::retry::{Backoff, chance};
+use crate::link::{
+    known::{self, Last, told_again},
+    retry::{Backoff, chance},
+};
 
 /// Records taken in until places are kept on disk although nothing was called for.
 const KEEP_EVERY: u64 = 256;
-
-/// For the record that was taken in last to be told again, in milliseconds.
-const KNOWN_MS_MAX: u64 = 3_000;
 
 /// Entries read to find the one that a move or a mark is about: those who write in a thread of
 /// several take turns.
@@ -238,21 +237,20 @@ impl Follower {
             }
             Err(ended) => return Err(ended.into()),
         };
-        let known = time::timeout(Duration::from_millis(KNOWN_MS_MAX), items.next()).await;
-        match known {
-            Ok(Some(Ok(item))) if item.sequence == from.sequence => {
-                if ![0, item.at_ms].contains(&from.at_ms) {
-                    return Err(Again::Other);
-                }
+        let last = Last { sequence: from.sequence, at_ms: from.at_ms };
+        match told_again(&mut items, last).await {
+            known::Again::Known(is) => {
                 if from.at_ms == 0 {
-                    self.know(from, item.at_ms).await?;
+                    self.know(from, is.at_ms).await?;
                 }
                 Ok(items)
             }
-            Ok(Some(Ok(_))) => Err(Again::Other),
-            Ok(Some(Err(ended))) => Err(ended.into()),
-            Ok(None) => Err(Ended::Broken("the broker ended it".to_owned()).into()),
-            Err(_) => Err(self.doubt(from).await),
+            known::Again::Other => Err(Again::Other),
+            known::Again::Ended(Some(ended)) => Err(ended.into()),
+            known::Again::Ended(None) => {
+                Err(Ended::Broken("the broker ended it".to_owned()).into())
+            }
+            known::Again::Silence => Err(self.doubt(from).await),
         }
     }
 

@@ -40,9 +40,9 @@ pub enum Kind {
     Rejected,
     /// The role named the thread after it was handed.
     Seen,
-    /// An entry for the role was not seen in time.
+    /// An entry for the role, or of it, was not seen in time.
     Lapsed,
-    /// The thread was handed too often and never seen by the role.
+    /// The thread was handed too often and never seen by the role, or by one it wrote to.
     Dead,
 }
 

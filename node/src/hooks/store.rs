@@ -300,6 +300,7 @@ mod tests {
             role: "B".parse().unwrap(),
             message: "m".into(),
             entry: 1,
+            unseen_by: Vec::new(),
             facts: None,
             place: Place { sequence, event: 0, part },
         };

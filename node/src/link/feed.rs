@@ -1,8 +1,7 @@
 //! What the broker tells of changes, while anybody here follows them.
 //!
-//! After a broken connection the feed goes on after the last record it told. That it is the same
-//! feed is seen by asking for that record once more: a broker that was given another journal
-//! would otherwise say nothing until it is as long as the old one was.
+//! After a broken connection the feed goes on after the last record it told, if the journal is the
+//! one it was [`known`](super::known).
 //!
 //! **L4** Whoever follows is told of what changed, or that something was missed; a broken
 //! connection, a broker that restarted and one that forgot are no exceptions.
@@ -19,6 +18,7 @@ use tonic::{Status, Streaming};
 use super::{
     LinkState, Shared,
     channel::{self, ATTEMPT_MS_MAX, Channel},
+    known::{Again, Last, told_again},
     retry::{Backoff, chance},
 };
 
@@ -26,16 +26,13 @@ use super::{
 /// anew take it up where it is.
 const UNUSED_MS: u64 = 60_000;
 
-/// For the record that was told last to be told again, in milliseconds.
-const KNOWN_MS_MAX: u64 = 3_000;
-
 /// Runs until the node stops.
 pub(super) async fn run(shared: Arc<Shared>) {
     let closing = shared.closing.clone();
     let followers = shared.news.followers();
     let state = shared.state.subscribe();
     let client = channel::feed(shared.channel.clone());
-    let mut feed = Feed { shared, followers, state, client, known: 0 };
+    let mut feed = Feed { shared, followers, state, client, known: None };
     closing.run_until_cancelled(feed.live()).await;
 }
 
@@ -45,8 +42,8 @@ struct Feed {
     followers: watch::Receiver<usize>,
     state: watch::Receiver<LinkState>,
     client: FeedClient<Channel>,
-    /// The sequence told last; 0: none.
-    known: u64,
+    /// The record told last.
+    known: Option<Last>,
 }
 
 /// Why the feed ended.
@@ -76,14 +73,14 @@ impl Feed {
             }
             match end {
                 End::Unused => {
-                    self.known = 0;
+                    self.known = None;
                     backoff.reset();
                     continue;
                 }
                 End::Broken(why) => tracing::debug!(why, "the feed is to be opened again"),
                 End::Lost(why) => {
                     tracing::debug!(why, "the feed begins anew");
-                    self.known = 0;
+                    self.known = None;
                 }
             }
             self.shared.suspect.notify_one();
@@ -103,7 +100,7 @@ impl Feed {
             };
             match item {
                 Ok(Some(item)) => {
-                    self.known = item.sequence;
+                    self.known = Some(Last::of(&item));
                     self.shared.news.take(&item);
                 }
                 Ok(None) => return End::Broken("the broker ended it".to_owned()),
@@ -116,7 +113,7 @@ impl Feed {
     async fn open(&mut self) -> Result<Streaming<wire::FeedItem>, End> {
         let request = wire::SubscribeRequest {
             caller: Some(self.shared.stranger()),
-            from_sequence: self.known,
+            from_sequence: self.known.map_or(0, |last| last.sequence),
         };
         let opening = self.client.subscribe(request);
         let opened = time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), opening).await;
@@ -125,18 +122,17 @@ impl Feed {
             Ok(Err(status)) => return Err(ended(&status)),
             Err(_) => return Err(End::Broken(format!("no answer within {ATTEMPT_MS_MAX} ms"))),
         };
-        if self.known != 0 {
-            let again = time::timeout(Duration::from_millis(KNOWN_MS_MAX), items.message()).await;
-            match again {
-                Ok(Ok(Some(item))) if item.sequence == self.known => {}
-                Ok(Ok(Some(_))) | Err(_) => {
+        if let Some(last) = self.known {
+            match told_again(&mut items, last).await {
+                Again::Known(_) => {}
+                Again::Other | Again::Silence => {
                     return Err(End::Lost("the journal is another one".to_owned()));
                 }
-                Ok(Ok(None)) => return Err(End::Broken("the broker ended it".to_owned())),
-                Ok(Err(status)) => return Err(ended(&status)),
+                Again::Ended(Some(status)) => return Err(ended(&status)),
+                Again::Ended(None) => return Err(End::Broken("the broker ended it".to_owned())),
             }
         }
-        self.shared.news.begin(self.known != 0);
+        self.shared.news.begin(self.known.is_some());
         Ok(items)
     }
 }

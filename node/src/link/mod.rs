@@ -13,10 +13,12 @@
 //! - `call`: commands and reads, of `turns` and of `mail`. `waits`: parked questions.
 //!   `receipts`: how far a turn got.
 //! - `seen`: what loops looked like, for when nobody can be asked.
+//! - [`known`]: whether a feed goes on where it was.
 //! - `feed`: what changed, for whoever follows. `follow`: the same for hooks, with the words.
 //! - `mirror`: what mailboxes on disk are kept with. `records`: what both follow.
 
 pub mod keys;
+pub mod known;
 pub mod retry;
 
 mod call;

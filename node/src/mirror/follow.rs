@@ -6,7 +6,6 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use futures::StreamExt as _;
@@ -20,10 +19,10 @@ use super::{
     source::{Ended, Items, Source},
     todo::Todo,
 };
-use crate::link::retry::{Backoff, chance};
-
-/// For the record that was told last to be told again, in milliseconds.
-const KNOWN_MS_MAX: u64 = 3_000;
+use crate::link::{
+    known::{Again, Last, told_again},
+    retry::{Backoff, chance},
+};
 
 /// What each role's keeper is told with.
 #[derive(Debug, Clone, Default)]
@@ -93,8 +92,8 @@ impl Told {
 /// Runs until it is dropped.
 pub(super) async fn run(source: Arc<dyn Source>, told: Told) {
     let mut backoff = Backoff::default();
-    // Sequence and time of the record that was told last.
-    let mut last: Option<(u64, u64)> = None;
+    // The record that was told last.
+    let mut last: Option<Last> = None;
     loop {
         source.ready().await;
         let before = last;
@@ -112,8 +111,8 @@ pub(super) async fn run(source: Arc<dyn Source>, told: Told) {
     }
 }
 
-async fn listen(source: &dyn Source, told: &Told, last: &mut Option<(u64, u64)>) -> Ended {
-    let from = last.map_or(0, |(sequence, _)| sequence);
+async fn listen(source: &dyn Source, told: &Told, last: &mut Option<Last>) -> Ended {
+    let from = last.map_or(0, |last| last.sequence);
     let mut items = match source.follow(from).await {
         Ok(items) => items,
         Err(ended) => return ended,
@@ -130,7 +129,7 @@ async fn listen(source: &dyn Source, told: &Told, last: &mut Option<(u64, u64)>)
     loop {
         match items.next().await {
             Some(Ok(item)) => {
-                *last = Some((item.sequence, item.at_ms));
+                *last = Some(Last::of(&item));
                 told.take(&item);
             }
             Some(Err(ended)) => return ended,
@@ -139,12 +138,11 @@ async fn listen(source: &dyn Source, told: &Told, last: &mut Option<(u64, u64)>)
     }
 }
 
-/// That it is the same journal is seen by having its last record told once more.
-async fn known(items: &mut Items, last: (u64, u64)) -> Result<(), Ended> {
-    match time::timeout(Duration::from_millis(KNOWN_MS_MAX), items.next()).await {
-        Ok(Some(Ok(item))) if (item.sequence, item.at_ms) == last => Ok(()),
-        Ok(Some(Err(ended))) => Err(ended),
-        Ok(None) => Err(Ended::Broken("the broker ended it".to_owned())),
-        Ok(Some(Ok(_))) | Err(_) => Err(Ended::Lost("the journal is another one".to_owned())),
+async fn known(items: &mut Items, last: Last) -> Result<(), Ended> {
+    match told_again(items, last).await {
+        Again::Known(_) => Ok(()),
+        Again::Ended(Some(ended)) => Err(ended),
+        Again::Ended(None) => Err(Ended::Broken("the broker ended it".to_owned())),
+        Again::Other | Again::Silence => Err(Ended::Lost("the journal is another one".to_owned())),
     }
 }

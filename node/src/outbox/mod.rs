@@ -414,6 +414,22 @@ impl Outbox {
         all.filter(is_untold).take(max).cloned().collect()
     }
 
+    /// What of a role is about a thread, which goes by any of `names`: an id, the beginning of one,
+    /// a file's name.
+    pub fn about(&self, role: &RoleId, names: &[String]) -> Vec<Summary> {
+        let is_name = |said: &str| {
+            let is_same = |name: &&String| name.starts_with(said) || said.starts_with(&***name);
+            !said.is_empty() && names.iter().filter(|name| !name.is_empty()).any(|it| is_same(&it))
+        };
+        let is_about = |it: &&Summary| match &it.what {
+            Summarised::Send { message, .. } => is_name(message),
+            Summarised::Move { messages, .. } => messages.iter().any(|it| is_name(it)),
+        };
+        let index = self.index();
+        let all = index.entries.values().map(|slot| &slot.summary);
+        all.filter(|it| it.role == *role).filter(is_about).cloned().collect()
+    }
+
     pub fn list(&self) -> Vec<Summary> {
         self.index().entries.values().map(|slot| slot.summary.clone()).collect()
     }

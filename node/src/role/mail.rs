@@ -118,6 +118,9 @@ pub trait Mail: std::fmt::Debug + Send + Sync + 'static {
     /// oldest `max` of it.
     async fn untold(&self, max: usize) -> Result<Vec<Summary>, Refusal>;
 
+    /// What of this role is in the node's outbox about a thread, by any of its names.
+    async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal>;
+
     /// The agent was told that these of its outbox failed.
     fn mark_told(&self, numbers: Vec<u64>);
 

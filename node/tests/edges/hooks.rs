@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::{Value, json};
-use tasuki_proto::wire::{self, mailbox_client::MailboxClient};
+use tasuki_proto::{
+    limits::HANDED_MAX,
+    wire::{self, mailbox_client::MailboxClient},
+};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     net::unix::pipe,
@@ -140,6 +143,51 @@ async fn the_node_of_the_receiver_runs_the_command_and_no_other() {
     let mut client = MailboxClient::connect(format!("http://{address}")).await.unwrap();
     let read = soon(client.read_thread(read)).await.unwrap().into_inner();
     assert_eq!((read.thread.unwrap().unseen, read.entries[0].receipts[0].handed_ms), (1, 0));
+}
+
+#[tokio::test]
+async fn the_node_of_the_sender_hears_that_its_mail_came_to_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let mut pipe = Pipe::new(&at("pipe"));
+    configure(&at("a"), &telling("told", "on = [\"lapsed\", \"dead\"]\nreceiver = \"B\""));
+    let broker = Process::broker(&at("broker"), "").await;
+    let address = broker.broker.unwrap();
+    let a = Process::node(&at("a"), address, "--role A").await;
+    let _b = Process::node(&at("b"), address, "--role B").await;
+    begun(&a, "told").await;
+    let mut client = MailboxClient::connect(format!("http://{address}")).await.unwrap();
+    let dead = send(&broker, 1, "A", "B").await;
+    for _ in 0..HANDED_MAX {
+        let mark = wire::MarkMailRequest {
+            caller: Some(wire::Caller::default()),
+            role: "B".into(),
+            message_id: dead.clone(),
+            through: 1,
+            mark: wire::MailMark::Handed.into(),
+        };
+        soon(client.mark_mail(mark)).await.unwrap();
+    }
+    let told = pipe.next().await;
+    assert_eq!((&told["event"], &told["role"]), (&json!("dead"), &json!("A")));
+    assert_eq!((&told["message_id"], &told["unseen_by"]), (&json!(dead), &json!(["B"])));
+    assert!(told["entry"]["receipts"][0]["dead_ms"].as_u64().is_some(), "{told}");
+    let brief = wire::SendRequest {
+        caller: Some(wire::Caller::default()),
+        key: Some(wire::IdempotencyKey { client_id: "test".into(), counter: 2 }),
+        role: "A".into(),
+        to: vec!["B".into()],
+        r#type: "BR".into(),
+        subject: "Soon of no use".into(),
+        text: "x".into(),
+        expires_in_ms: 1,
+        ..Default::default()
+    };
+    let lapsed = soon(client.send(brief)).await.unwrap().into_inner().message_id;
+    let told = pipe.next().await;
+    assert_eq!((&told["event"], &told["role"]), (&json!("lapsed"), &json!("A")));
+    assert_eq!((&told["message_id"], &told["unseen_by"]), (&json!(lapsed), &json!(["B"])));
+    assert!(told["entry"]["receipts"][0]["lapsed_ms"].as_u64().is_some(), "{told}");
 }
 
 #[tokio::test]

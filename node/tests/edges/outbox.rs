@@ -88,7 +88,24 @@ async fn what_was_called_queued_arrives_once_and_in_order_whoever_was_killed() {
     let entries = thread["entries"].as_array().unwrap().iter();
     assert_eq!(entries.map(|it| &it["text"]).collect::<Vec<_>>(), ["one", "one more"]);
 
+    // Nobody was told before the node was killed; then the agent is, once, with whatever it asks.
+    of_a.kill().await;
+    of_a.start().await;
     let a = session(&of_a, "A").await;
+    let nothing = json!({ "box_type": "inbox", "filename": "beef" });
+    let told = soon(a.call("filebox_read_message", nothing.clone())).await;
+    let failed = &told["structuredContent"]["failed"][0];
+    assert_eq!((&failed["queued"], &failed["reason"]), (&json!(3), &json!("unknown_role")));
+    let said = told["content"].to_string();
+    assert!(said.contains("BR to ghost") && said.contains("send it anew"), "{told}");
+    until(async || outbox(&of_a).await[0]["failed"]["is_told"] == true).await;
+    let again = soon(a.call("filebox_read_message", nothing)).await;
+    assert!(again["structuredContent"].get("failed").is_none(), "{again}");
+    // Whoever asks for it is told what became of it.
+    let ghost = json!({ "message_id": failed["message_id"] });
+    let asked = soon(a.call(THREAD, ghost)).await;
+    assert!(text(&asked).contains("number 3 (BR to ghost"), "{asked}");
+
     let receipt = async || {
         let thread = ask(&a, THREAD, json!({ "message_id": id })).await;
         thread["entries"][0]["receipts"]["B"].clone()
@@ -103,7 +120,6 @@ async fn what_was_called_queued_arrives_once_and_in_order_whoever_was_killed() {
         (&failed["number"], &failed["failed"]["reason"]),
         (&json!(3), &json!("unknown_role"))
     );
-    until(async || outbox(&of_a).await[0]["failed"]["is_told"] == true).await;
     let retried = of_a.run("outbox retry 3").await;
     assert!(retried.status.success(), "{retried:?}");
     until(async || {

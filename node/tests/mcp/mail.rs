@@ -462,14 +462,17 @@ async fn whoever_sent_what_is_refused_late_is_told_once_with_the_next_answer() {
     assert_eq!(
         beside(&told),
         format!(
-            "Queued earlier, and refused by the broker; not carried out:\nnumber 3 (BR to ghost, \
-             message {}): unknown_role: there is no role ghost",
+            "Of what was queued earlier, the broker refused:\nnumber 3 (BR to ghost, \"s\", message \
+             {}): unknown_role: there is no role ghost. It was not carried out: send it anew to an \
+             agent that has a mailbox.\nYour user sees it with `tasuki outbox`.",
             id(9)
         )
     );
-    let expected = json!([
-        { "queued": 3, "reason": "unknown_role", "message": "there is no role ghost" }
-    ]);
+    let expected = json!([{
+        "queued": 3, "message_id": id(9).to_string(), "to": ["ghost"], "msg_type": "BR",
+        "subject": "s", "receipt": "failed", "reason": "unknown_role",
+        "message": "there is no role ghost",
+    }]);
     assert_eq!(facts(&told)["failed"], expected);
     post.until("told", |it| it.outbox[0].failed.as_ref().unwrap().is_told).await;
     let again = a.call("filebox_list_messages", list).await;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tasuki_node::{
     mcp::Settings,
-    outbox::Summary,
+    outbox::{Summarised, Summary},
     role::{
         Refusal, Seen,
         mail::{Mail, MailFilter, Moving, Sent},
@@ -506,6 +506,15 @@ impl Mail for Mailbox {
         let is_untold = |it: &Summary| it.failed.as_ref().is_some_and(|failed| !failed.is_told);
         let untold = outbox.into_iter().filter(|it| it.role == self.role && is_untold(it));
         Ok(untold.take(max).collect())
+    }
+
+    async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal> {
+        let outbox = self.post.0.borrow().outbox.clone();
+        let is_about = |it: &Summary| match &it.what {
+            Summarised::Send { message, .. } => names.contains(message),
+            Summarised::Move { messages, .. } => messages.iter().any(|it| names.contains(it)),
+        };
+        Ok(outbox.into_iter().filter(|it| it.role == self.role && is_about(it)).collect())
     }
 
     fn mark_told(&self, numbers: Vec<u64>) {

@@ -58,6 +58,8 @@ pub struct ThreadHanded {
     pub through: u32,
     /// It was handed too often.
     pub is_dead: bool,
+    /// If so: whose entries the role has not seen, each with the newest of them.
+    pub unseen: Vec<(RoleId, u32)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +79,8 @@ pub struct EntryLapsed {
     pub roles: Vec<RoleId>,
     /// Those of them whose inboxes the thread left with it.
     pub cancelled: Vec<RoleId>,
+    /// `None` in records of before it was kept.
+    pub sender: Option<RoleId>,
 }
 
 /// A dead letter is shown to waits again.
@@ -151,9 +155,12 @@ impl Event {
         match self {
             Self::Sent(it) => [&it.sender].into_iter().chain(&it.to).collect(),
             Self::Moved(it) => vec![&it.role],
-            Self::Handed(it) => vec![&it.role],
+            Self::Handed(it) => {
+                let senders = it.unseen.iter().map(|(sender, _)| sender);
+                [&it.role].into_iter().chain(senders).collect()
+            }
             Self::Seen(it) => vec![&it.role],
-            Self::Lapsed(it) => it.roles.iter().collect(),
+            Self::Lapsed(it) => it.roles.iter().chain(&it.sender).collect(),
             Self::Revived(it) => vec![&it.role],
             Self::Imported(it) => {
                 let written =

@@ -1,8 +1,10 @@
 //! How far a thread got at a role: handed, seen, and too often handed.
 
-use tasuki_proto::limits::HANDED_MAX;
+use std::collections::BTreeMap;
 
-use super::{Event, Mailboxes, MarkThread, ThreadHanded, ThreadSeen};
+use tasuki_proto::{id::RoleId, limits::HANDED_MAX};
+
+use super::{Event, Mailboxes, MarkThread, ThreadHanded, ThreadSeen, thread::ThreadNumber};
 use crate::rules::{Decision, Mark, Rejection, Reply};
 
 impl Mailboxes {
@@ -29,11 +31,24 @@ impl Mailboxes {
                 let is_dead = is_unseen && is_too_often && !own.state.is_dead;
                 // Beyond what makes it a dead letter nothing more is counted.
                 let counts = is_unseen && !own.state.is_dead;
-                let handed = ThreadHanded { thread: id, role, through, is_dead };
+                let unseen = if is_dead { self.unseen_of(number, copy, through) } else { vec![] };
+                let handed = ThreadHanded { thread: id, role, through, is_dead, unseen };
                 (counts || own.handed < through).then_some(Event::Handed(handed))
             }
             Mark::Seen | Mark::Handed => None,
         };
         Ok(Decision::new(happened.into_iter().map(Into::into).collect(), Reply::Done))
+    }
+
+    /// Who sent what a copy has not seen, each with its newest entry.
+    fn unseen_of(&self, number: ThreadNumber, copy: usize, through: u32) -> Vec<(RoleId, u32)> {
+        let thread = self.threads.get(number);
+        let mut newest = BTreeMap::new();
+        for entry in thread.unseen(copy).take_while(|entry| *entry <= through) {
+            let head = thread.head(entry).expect("unseen entries are there");
+            let sender = self.role(thread.copies[usize::from(head.sender)].role);
+            newest.insert(sender.clone(), entry);
+        }
+        newest.into_iter().collect()
     }
 }

@@ -34,7 +34,10 @@ fn marked(role: &str, receipt: &str) -> Said {
 }
 
 fn died(role: &str, is_revived: bool) -> Said {
-    Said::MailDied(wire::MailDied { message_id: "m".into(), role: role.into(), is_revived })
+    let of = |sender: &str, entry| wire::MailUnseen { sender: sender.into(), entry };
+    let unseen = if is_revived { vec![] } else { vec![of("A", 2), of("B", 3), of("D", 4)] };
+    let (message_id, role) = ("m".into(), role.into());
+    Said::MailDied(wire::MailDied { message_id, role, is_revived, unseen })
 }
 
 /// `kind role entry event.part`, one line each.
@@ -42,7 +45,9 @@ fn told(said: Vec<Said>, hosted: &str) -> Vec<String> {
     let found = of_item(&item(said), &roles(hosted));
     let line = |it: &Happening| {
         assert_eq!((it.place.sequence, it.message.as_str()), (7, "m"));
-        format!("{} {} {} {}.{}", it.kind, it.role, it.entry, it.place.event, it.place.part)
+        let by = it.unseen_by.iter().map(|role| format!(" unseen by {role}"));
+        let by: String = by.collect();
+        format!("{} {} {} {}.{}{by}", it.kind, it.role, it.entry, it.place.event, it.place.part)
     };
     found.iter().map(line).collect()
 }
@@ -51,7 +56,7 @@ fn told(said: Vec<Said>, hosted: &str) -> Vec<String> {
 fn what_happened_at_which_role() {
     let lapsed = || {
         let (message_id, roles) = ("m".into(), vec!["B".into(), "C".into()]);
-        Said::MailLapsed(wire::MailLapsed { message_id, roles, entry: 4 })
+        Said::MailLapsed(wire::MailLapsed { message_id, roles, entry: 4, sender: "B".into() })
     };
     let imported = || {
         Said::MailImported(wire::MailImported {
@@ -74,8 +79,14 @@ fn what_happened_at_which_role() {
         (vec![moved("B", wire::Box::Inbox), moved("B", wire::Box::Outbox)], "B", &[]),
         (vec![marked("B", "seen"), marked("B", "handed")], "B", &["seen B 2 0.0"]),
         (vec![marked("B", "seen")], "A", &[]),
-        (vec![lapsed()], "B C", &["lapsed B 4 0.0", "lapsed C 4 0.1"]),
+        (vec![lapsed()], "C D", &["lapsed C 4 0.1"]),
+        (vec![lapsed()], "B", &["lapsed B 4 0.0", "lapsed B 4 0.2 unseen by C"]),
         (vec![died("B", false), died("B", true)], "B", &["dead B 0 0.0"]),
+        (
+            vec![died("B", false), died("B", true)],
+            "A D",
+            &["dead A 2 0.1 unseen by B", "dead D 4 0.3 unseen by B"],
+        ),
         (vec![imported(), sent("A", "B")], "B", &["received B 3 1.1"]),
     ] {
         assert_eq!(told(said.clone(), hosted), expected, "{said:?} at {hosted}");

@@ -73,6 +73,7 @@ fn call(body: &str) -> Call {
         role: "B".parse().unwrap(),
         message: "m".into(),
         entry: 1,
+        unseen_by: Vec::new(),
         facts: None,
         place: Place { sequence: 1, event: 0, part: 1 },
     };

@@ -20,6 +20,10 @@ use crate::{
     role::{Refusal, Settling},
 };
 
+/// Said of a letter whose key the broker no longer remembers.
+const FORGOTTEN: &str = "the answer to it was lost, and the broker no longer knows whether it \
+                         carried it out";
+
 /// Roles whose outbox is being emptied.
 #[derive(Debug, Clone, Default)]
 pub(in crate::link) struct Carriers(Arc<Mutex<BTreeSet<RoleId>>>);
@@ -51,6 +55,11 @@ impl Link {
     /// What of `role` was refused late, and its agent was not told: the oldest `max` of it.
     pub fn untold(&self, role: &RoleId, max: usize) -> Vec<Summary> {
         self.outbox.untold(role, max)
+    }
+
+    /// What of `role` is in the outbox about a thread, by any of its names.
+    pub fn kept(&self, role: &RoleId, names: &[String]) -> Vec<Summary> {
+        self.outbox.about(role, names)
     }
 
     /// The agent of `role` was told that these were refused late.
@@ -178,7 +187,14 @@ impl Link {
             tracing::debug!(number = entry.number, %refusal, "a letter waits on");
             return Ok(Next::Later);
         }
-        fail(&self.outbox, entry, refusal.reason.as_str(), &refusal.message).await?;
+        let (reason, message) = match refusal.reason {
+            // Of what went out before under this key nobody knows any more.
+            Reason::KeyExpired if entry.may_have_reached => {
+                (Reason::OutcomeUnknown, FORGOTTEN.to_owned())
+            }
+            reason => (reason, refusal.message.clone()),
+        };
+        fail(&self.outbox, entry, reason.as_str(), &message).await?;
         Ok(Next::Further)
     }
 

@@ -128,6 +128,11 @@ impl Mail for Handle {
         self.ask(move |link, role| async move { Ok(link.untold(&role, max)) }).await
     }
 
+    async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal> {
+        let names = names.to_vec();
+        self.ask(move |link, role| async move { Ok(link.kept(&role, &names)) }).await
+    }
+
     fn mark_told(&self, numbers: Vec<u64>) {
         let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
         let told = beside(move |around| {

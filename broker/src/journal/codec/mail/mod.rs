@@ -141,6 +141,13 @@ pub(super) fn encode_event(event: &Event) -> Kind {
             role: it.role.to_string(),
             through: it.through,
             is_dead: it.is_dead,
+            unseen: {
+                let unseen = it.unseen.iter().map(|(sender, entry)| stored::MailUnseen {
+                    sender: sender.to_string(),
+                    entry: *entry,
+                });
+                unseen.collect()
+            },
         }),
         Event::Seen(it) => Kind::MailSeen(stored::MailSeen {
             thread: id_bytes(it.thread),
@@ -153,6 +160,7 @@ pub(super) fn encode_event(event: &Event) -> Kind {
             at_ms: it.at.as_millis(),
             roles: names(&it.roles),
             cancelled: names(&it.cancelled),
+            sender: it.sender.as_ref().map(ToString::to_string).unwrap_or_default(),
         }),
         Event::Revived(it) => Kind::MailRevived(stored::MailRevived {
             thread: id_bytes(it.thread),
@@ -207,6 +215,11 @@ pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
             role: id("role", &it.role)?,
             through: it.through,
             is_dead: it.is_dead,
+            unseen: {
+                let unseen = it.unseen.iter();
+                let unseen = unseen.map(|it| Ok((id("sender", &it.sender)?, it.entry)));
+                unseen.collect::<Result<_, CodecError>>()?
+            },
         }),
         Kind::MailSeen(it) => Event::Seen(ThreadSeen {
             thread: thread(&it.thread)?,
@@ -219,6 +232,7 @@ pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
             at: Timestamp::from_millis(it.at_ms),
             roles: ids("roles", &it.roles)?,
             cancelled: ids("cancelled", &it.cancelled)?,
+            sender: optional("sender", &it.sender)?,
         }),
         Kind::MailRevived(it) => Event::Revived(ThreadRevived {
             thread: thread(&it.thread)?,

@@ -53,6 +53,7 @@ fn events() -> Vec<mailbox::Event> {
             role: role("B"),
             through: 1,
             is_dead: false,
+            unseen: Vec::new(),
         }),
         mailbox::Event::Sent(answer),
         mailbox::Event::Seen(ThreadSeen { thread: thread(1), role: role("A"), through: 2 }),
@@ -68,6 +69,7 @@ fn events() -> Vec<mailbox::Event> {
             at: at(900),
             roles: vec![role("C")],
             cancelled: vec![role("C")],
+            sender: Some(role("A")),
         }),
         mailbox::Event::Imported(ThreadImported {
             thread: thread(2),
@@ -80,6 +82,7 @@ fn events() -> Vec<mailbox::Event> {
             role: role("D"),
             through: 1,
             is_dead: true,
+            unseen: vec![(role("A"), 1)],
         }),
         mailbox::Event::Closed(role("C")),
         mailbox::Event::Kept(AttachmentKept { hash: [9; 32], size: 77 }),

@@ -152,6 +152,27 @@ impl Entry {
     }
 }
 
+impl Entry {
+    /// Of a letter of one's own: at whom it came to nothing.
+    pub(super) fn unheard(&self) -> String {
+        let at = |word| {
+            let roles = self.receipts.iter().filter(move |(_, receipt)| **receipt == word);
+            roles.map(|(role, _)| role.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let mut said = String::new();
+        for (word, what) in [
+            ("lapsed", "lapsed before it was seen by"),
+            ("dead", "was shown 10 times and not seen by"),
+        ] {
+            let roles = at(word);
+            if self.trust == "self" && !roles.is_empty() {
+                said += &format!(" Your entry {} {what} {roles}.", self.number);
+            }
+        }
+        said
+    }
+}
+
 impl Attachment {
     fn new(it: &wire::Attachment, others: &mut Others) -> Self {
         Self {

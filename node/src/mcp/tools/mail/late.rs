@@ -1,11 +1,12 @@
-//! Letters that the broker refused when they had waited for it: their sender is told with the
-//! answer to its next call about mail, and once that is written, no more.
+//! Letters that wait for the broker, and those that it refused when they had waited: their sender
+//! is told with the answer to its next call about mail, and once that is written, no more. Who
+//! reads the thread is told as well, each time.
 
 use std::sync::Arc;
 
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
-use tasuki_proto::mail::BoxKind;
+use tasuki_proto::{mail::BoxKind, reason::Reason};
 
 use super::{
     super::{Call, arguments::Arguments, result::add},
@@ -18,6 +19,9 @@ use crate::{
 
 /// Told at once: an answer is read whole. The others are told with the next one.
 const TOLD_MAX: usize = 20;
+
+/// Of a subject, in characters: enough to know it again.
+const ABOUT_CHARS: usize = 80;
 
 pub(super) async fn tell(call: &Call<'_>, arguments: Arguments<'_>, result: &mut CallToolResult) {
     let Ok(caller) = Caller::of(call, arguments) else { return };
@@ -34,12 +38,13 @@ pub(super) async fn tell(call: &Call<'_>, arguments: Arguments<'_>, result: &mut
     add(
         result,
         format!(
-            "Queued earlier, and refused by the broker; not carried out:\n{}",
+            "Of what was queued earlier, the broker refused:\n{}\nYour user sees it with `tasuki \
+             outbox`.",
             lines.join("\n")
         ),
     );
     if let Some(Value::Object(facts)) = &mut result.structured_content {
-        let failed: Vec<_> = untold.iter().map(|(it, failed)| self::facts(it, failed)).collect();
+        let failed: Vec<_> = untold.iter().map(|(it, _)| self::facts(it)).collect();
         facts.insert("failed".to_owned(), failed.into());
     }
     if let Some(probe) = &call.probe {
@@ -48,19 +53,69 @@ pub(super) async fn tell(call: &Call<'_>, arguments: Arguments<'_>, result: &mut
     }
 }
 
+/// What waits or failed of a thread, said beside it; empty when there is nothing.
+pub(super) fn beside(kept: &[Summary]) -> String {
+    let said = kept.iter().map(|it| match &it.failed {
+        Some(failed) => format!(" Of your own, {}", line(it, failed)),
+        None => format!(" Of your own, number {} ({}) waits for the broker.", it.number, what(it)),
+    });
+    said.collect()
+}
+
 fn line(it: &Summary, failed: &Failed) -> String {
-    let what = match &it.what {
-        Summarised::Send { to, kind, message, .. } => {
-            format!("{kind} to {}, message {message}", to.join(", "))
+    let why = failed.message.trim_end_matches('.');
+    format!("number {} ({}): {}: {why}. {}", it.number, what(it), failed.reason, then(failed))
+}
+
+fn what(it: &Summary) -> String {
+    match &it.what {
+        Summarised::Send { to, kind, subject, message } => {
+            let to = to.join(", ");
+            let about: String = subject.chars().take(ABOUT_CHARS).collect();
+            let about = if about.is_empty() { about } else { format!("{about:?}, ") };
+            format!("{kind} to {to}, {about}message {message}")
         }
         Summarised::Move { messages, to } => {
             let to = BoxKind::of_wire(*to).map_or("nowhere", BoxKind::as_str);
             format!("{} to {to}", messages.join(", "))
         }
-    };
-    format!("number {} ({what}): {}: {}", it.number, failed.reason, failed.message)
+    }
 }
 
-fn facts(it: &Summary, failed: &Failed) -> Value {
-    json!({ "queued": it.number, "reason": failed.reason, "message": failed.message })
+/// What holds, and what an agent can do.
+fn then(failed: &Failed) -> &'static str {
+    let is_one = |of: &[Reason]| failed.reason().is_some_and(|reason| of.contains(&reason));
+    if is_one(&[Reason::OutcomeUnknown]) {
+        "It may have been carried out: look whether it is there before you do it again."
+    } else if is_one(&[Reason::UnknownRole, Reason::MailboxClosed]) {
+        "It was not carried out: send it anew to an agent that has a mailbox."
+    } else if is_one(&[Reason::TooLarge]) {
+        "It was not carried out: shorten it and send it anew."
+    } else if is_one(&[Reason::UnknownMessage, Reason::AmbiguousMessage]) {
+        "It was not carried out: do it anew with the whole message ID."
+    } else if is_one(&[Reason::UnseenEntries]) {
+        "It was not carried out: read the message, then do it anew."
+    } else {
+        "It was not carried out: do it anew if it still matters."
+    }
+}
+
+/// As programs are told.
+pub(super) fn facts(it: &Summary) -> Value {
+    let mut facts = match &it.what {
+        Summarised::Send { to, kind, subject, message } => json!({
+            "queued": it.number, "message_id": message, "to": to, "msg_type": kind,
+            "subject": subject,
+        }),
+        Summarised::Move { messages, to } => json!({
+            "queued": it.number, "messages": messages,
+            "box": BoxKind::of_wire(*to).map(BoxKind::as_str),
+        }),
+    };
+    facts["receipt"] = if it.failed.is_some() { "failed" } else { "queued" }.into();
+    if let Some(failed) = &it.failed {
+        facts["reason"] = failed.reason.clone().into();
+        facts["message"] = failed.message.clone().into();
+    }
+    facts
 }

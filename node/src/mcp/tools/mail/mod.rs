@@ -40,13 +40,14 @@ pub(super) async fn call(
         list::WAIT => wait::wait_for_message(call, arguments).await,
         _ => at_once(name, call, arguments).await?.map(CallToolResponse::Complete),
     };
-    Some(match done {
-        Ok(CallToolResponse::Complete(mut result)) => {
-            late::tell(call, arguments, &mut result).await;
-            Ok(CallToolResponse::Complete(result))
-        }
-        other => other,
-    })
+    let mut result = match done {
+        Ok(CallToolResponse::Complete(result)) => result,
+        // Whoever is refused hears of the rest as well.
+        Err(refusal) => super::refused(&refusal),
+        other => return Some(other),
+    };
+    late::tell(call, arguments, &mut result).await;
+    Some(Ok(CallToolResponse::Complete(result)))
 }
 
 async fn at_once(

@@ -23,11 +23,13 @@ use super::{
     },
     caller::{Caller, message_name, one_of, refused_as, required_message},
     facts::{Entry, Thread, caution, is_nothing, millis},
+    late,
     others::{FRAME, Others},
 };
 use crate::{
     filebox::{self, Document},
     mcp::transport::handed::Mark,
+    outbox::Summary,
     role::Refusal,
 };
 
@@ -110,7 +112,9 @@ pub(super) async fn read_message(
     };
     let part = match part {
         Ok(part) => part,
-        Err(why) if why.reason == Reason::UnknownMessage => return Ok(refused_as(UNKNOWN, &why)),
+        Err(why) if why.reason == Reason::UnknownMessage => {
+            return Ok(refused_as(UNKNOWN, &kept_instead(&caller, &name, why).await));
+        }
         Err(why) => return Err(why),
     };
     let is_in = BoxKind::of_wire(part.thread.r#box());
@@ -125,9 +129,12 @@ pub(super) async fn read_message(
     }
     let mut others = Others::default();
     let text = markdown(&part, &mut others);
-    let facts = Told::new(&caller, &part, &mut Others::default());
+    let kept = kept(&caller, &part).await;
+    let facts = Told::new(&caller, &part, &kept, &mut Others::default());
     let mut result = said(text, json!(facts));
     let mut beside = FRAME.to_owned() + &part.left_out() + &others.report();
+    beside += &facts.entries.iter().map(Entry::unheard).collect::<String>();
+    beside += &late::beside(&kept);
     for entry in &facts.entries {
         for file in &entry.attachments {
             beside += &format!(
@@ -157,11 +164,31 @@ pub(super) async fn thread(
         (Some(_), Some(_)) => return Err(invalid("from", &"cannot go with `last`; give one")),
     };
     message_name(&name)?;
-    let part = load(&caller, &name, want).await?;
-    let facts = Told::new(&caller, &part, &mut Others::default());
+    let part = match load(&caller, &name, want).await {
+        Ok(part) => part,
+        Err(why) if why.reason == Reason::UnknownMessage => {
+            return Err(kept_instead(&caller, &name, why).await);
+        }
+        Err(why) => return Err(why),
+    };
+    let kept = kept(&caller, &part).await;
+    let facts = Told::new(&caller, &part, &kept, &mut Others::default());
     let result = shown(&facts);
     written(call, &caller, &part, counts);
     Ok(result)
+}
+
+/// What of the role's own about the thread is not at the broker. Read at once, so that an outbox
+/// that cannot be asked keeps nobody from reading.
+async fn kept(caller: &Caller, part: &Part) -> Vec<Summary> {
+    let names = [part.thread.message_id.clone(), part.thread.file_name.clone()];
+    caller.mail().kept(&names).await.unwrap_or_default()
+}
+
+/// A thread that the broker does not know may be one that never got there.
+async fn kept_instead(caller: &Caller, name: &str, why: Refusal) -> Refusal {
+    let kept = caller.mail().kept(&[name.to_owned()]).await.unwrap_or_default();
+    Refusal { message: format!("{}{}", why.message, late::beside(&kept)), ..why }
 }
 
 fn written(call: &Call<'_>, caller: &Caller, part: &Part, counts: bool) {
@@ -248,6 +275,9 @@ struct Told {
     #[serde(skip_serializing_if = "String::is_empty")]
     left_out: String,
     entries: Vec<Entry>,
+    /// Of the role's own, and not at the broker.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<serde_json::Value>,
     #[serde(skip_serializing_if = "is_nothing")]
     stripped: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -257,7 +287,7 @@ struct Told {
 }
 
 impl Told {
-    fn new(caller: &Caller, part: &Part, others: &mut Others) -> Self {
+    fn new(caller: &Caller, part: &Part, kept: &[Summary], others: &mut Others) -> Self {
         let thread = Thread::new(&part.thread, others);
         let entries = part.entries.iter();
         let entries = entries.map(|it| Entry::new(caller.role(), it, others)).collect();
@@ -266,6 +296,7 @@ impl Told {
             thread,
             left_out: part.left_out().trim_start().to_owned(),
             entries,
+            kept: kept.iter().map(late::facts).collect(),
             stripped: others.stripped,
             seen_ms_ago: part.ago.map(millis),
             caution: caution(part.ago),
