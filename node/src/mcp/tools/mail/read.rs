@@ -138,8 +138,8 @@ pub(super) async fn read_message(
     for entry in &facts.entries {
         for file in &entry.attachments {
             beside += &format!(
-                " Entry {} has a file attached: {} ({} bytes).",
-                entry.number, file.name, file.size
+                " Entry {} has a file attached: {} ({} bytes, BLAKE3 {}).",
+                entry.number, file.name, file.size, file.hash
             );
         }
     }
