@@ -10,12 +10,16 @@
 //! deleted at any time, is made anew from the journal when it is damaged, too old, or of something
 //! else, and when it cannot be, searching says why and mail goes on.
 //!
-//! Not here: who may search as which role (`grpc`), and sealed mail, which only nodes can read.
+//! Sealed mail is found by nodes alone, which can read it, with the same means in memory
+//! ([`local`]).
+//!
+//! Not here: who may search as which role (`grpc`).
 
 mod excerpt;
 mod follow;
 mod index;
 mod keeper;
+pub mod local;
 mod query;
 mod room;
 mod schema;

@@ -5,12 +5,21 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tasuki_proto::{
+    id::RoleId,
+    limits::BOX_PAGE_MAX,
+    mail::{BoxKind, MessageId},
     reason::Reason,
     wire::{self, MailMark, mailbox_client::MailboxClient, privacy_client::PrivacyClient},
 };
 
 use super::{Failure, broker::Broker};
-use crate::{private::Ask, role::Refusal};
+use crate::{
+    private::{
+        Ask, Sealer,
+        finding::{Ended, Items, Mail},
+    },
+    role::Refusal,
+};
 
 /// What sealing and opening ask the broker for, asked when they do. A sealer remembers the answer,
 /// so with one sealer a command that lists and reads many pages asks once.
@@ -29,6 +38,28 @@ impl<'a> Asking<'a> {
     pub(crate) fn failure(self, refusal: Refusal) -> Failure {
         let failed = self.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
         failed.unwrap_or_else(|| Failure::reason(refusal.reason, refusal.message))
+    }
+
+    async fn list(&self, request: wire::ListBoxRequest) -> Result<wire::ListBoxResponse, Refusal> {
+        let request = wire::ListBoxRequest { caller: self.broker.caller(), ..request };
+        let ask = move |channel| {
+            let request = request.clone();
+            async move { MailboxClient::new(channel).list_box(request).await }
+        };
+        self.told(self.broker.ask(ask).await)
+    }
+
+    async fn read(
+        &self,
+        request: wire::ReadThreadRequest,
+    ) -> Result<wire::ReadThreadResponse, Refusal> {
+        let mark = MailMark::None.into();
+        let request = wire::ReadThreadRequest { caller: self.broker.caller(), mark, ..request };
+        let ask = move |channel| {
+            let request = request.clone();
+            async move { MailboxClient::new(channel).read_thread(request).await }
+        };
+        self.told(self.broker.ask(ask).await)
     }
 
     fn told<T>(&self, asked: Result<T, Failure>) -> Result<T, Refusal> {
@@ -54,18 +85,62 @@ impl Ask for Asking<'_> {
 
     async fn thread(&self, role: &str, message: &str) -> Result<wire::MailThread, Refusal> {
         let request = wire::ReadThreadRequest {
-            caller: self.broker.caller(),
             role: role.to_owned(),
             message: message.to_owned(),
             last: 1,
-            mark: MailMark::None.into(),
             ..Default::default()
         };
-        let ask = move |channel| {
-            let request = request.clone();
-            async move { MailboxClient::new(channel).read_thread(request).await }
+        Ok(self.read(request).await?.thread.unwrap_or_default())
+    }
+}
+
+/// Mail as this machine can open it, to be looked through once.
+pub(crate) struct Opening<'a> {
+    pub(crate) asking: &'a Asking<'a>,
+    pub(crate) sealer: &'a Sealer,
+}
+
+#[async_trait]
+impl Mail for Opening<'_> {
+    async fn sequence(&self, role: &RoleId) -> Result<u64, Refusal> {
+        let of = wire::Box::Inbox.into();
+        let role = role.to_string();
+        let request = wire::ListBoxRequest { role, r#box: of, limit: 1, ..Default::default() };
+        Ok(self.asking.list(request).await?.sequence)
+    }
+
+    async fn list(
+        &self,
+        role: &RoleId,
+        kind: BoxKind,
+        after: &str,
+    ) -> Result<wire::ListBoxResponse, Refusal> {
+        let request = wire::ListBoxRequest {
+            role: role.to_string(),
+            r#box: kind.to_wire().into(),
+            limit: BOX_PAGE_MAX,
+            after: after.to_owned(),
+            ..Default::default()
         };
-        let read = self.told(self.broker.ask(ask).await)?;
-        Ok(read.thread.unwrap_or_default())
+        self.asking.list(request).await
+    }
+
+    async fn read(
+        &self,
+        role: &RoleId,
+        id: MessageId,
+        from: u32,
+    ) -> Result<wire::ReadThreadResponse, Refusal> {
+        let (role, message) = (role.to_string(), id.to_string());
+        let request = wire::ReadThreadRequest { role, message, from, ..Default::default() };
+        let mut read = self.asking.read(request).await?;
+        if let Some(thread) = &mut read.thread {
+            self.sealer.open_thread(self.asking, thread, &mut read.entries).await;
+        }
+        Ok(read)
+    }
+
+    async fn follow(&self, _from: u64) -> Result<Items, Ended> {
+        Err(Ended::Lost("a command looks once".to_owned()))
     }
 }

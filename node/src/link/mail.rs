@@ -20,8 +20,8 @@ use tonic::{Response, Status};
 
 pub use self::carry::settle;
 pub(super) use self::{
-    attachments::TRANSFERS_MAX, carry::Carriers, keys::MailKeys, receipts::MailReceipts,
-    seen::Memory,
+    attachments::TRANSFERS_MAX, carry::Carriers, keys::MailKeys, private::Found,
+    receipts::MailReceipts, seen::Memory,
 };
 use super::{
     Link,
@@ -108,12 +108,17 @@ impl Link {
         Ok(self.opened_answer(answer).await)
     }
 
+    /// What is found in the mail of `role`: by the broker, or here where only this node can read
+    /// it.
     pub async fn search_mail(
         &self,
         role: &RoleId,
         request: wire::SearchMailRequest,
     ) -> Result<wire::SearchMailResponse, Refusal> {
         let request = wire::SearchMailRequest { role: role.to_string(), ..request };
+        if self.searches_itself().await? {
+            return self.search_sealed(role, request).await;
+        }
         let call = |channel, caller| {
             let request = wire::SearchMailRequest { caller: Some(caller), ..request.clone() };
             async move { channel::mailbox(channel).search_mail(request).await }

@@ -123,6 +123,7 @@ pub struct Link {
     mail_keys: MailKeys,
     outbox: Outbox,
     carriers: Carriers,
+    found: mail::Found,
     calls: Arc<Semaphore>,
     transfers: Arc<Semaphore>,
 }
@@ -206,6 +207,7 @@ impl Link {
             mail_keys: MailKeys::default(),
             outbox,
             carriers: Carriers::default(),
+            found: mail::Found::default(),
             calls,
             transfers,
         };

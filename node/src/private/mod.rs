@@ -23,7 +23,8 @@
 //!   off it: what was sealed for it can be read as long as the data directory lives.
 //!
 //! # What it costs, and what it does not do
-//! The broker cannot search, show or moderate words of private mail. It still knows who writes to
+//! The broker cannot search, show or moderate words of private mail; nodes search what they can
+//! open, in memory ([`finding`]). It still knows who writes to
 //! whom, when, of what type, and roughly how much; it can keep mail back, or stop. Turns' words
 //! are not mail: handovers stay in the clear. Files are not taken. A node that joins later, or
 //! takes a role over, cannot read what was written before its key was vouched for. There is no
@@ -33,9 +34,10 @@
 //!
 //! - [`store`]: the files. [`keys`]: a node's secrets. [`trust`]: owners' keys, trusted and own.
 //! - [`envelope`]: the bytes. [`sealer`]: requests on their way out, answers on their way in.
-//! - [`owning`]: what an owner does to a roster.
+//! - [`owning`]: what an owner does to a roster. [`finding`]: searching what the broker cannot.
 
 pub mod envelope;
+pub mod finding;
 pub mod keys;
 pub mod owning;
 pub mod sealer;

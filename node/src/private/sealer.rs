@@ -241,7 +241,18 @@ impl Sealer {
         }
     }
 
-    /// Refuses `what` can only leave in the clear, before any of it does, where mail is private
+    /// Whether there may be words that the broker cannot read, and this machine can.
+    pub async fn has_sealed(&self, ask: &dyn Ask) -> Result<bool, Refusal> {
+        let known = self.state().standing.clone();
+        let standing = match known {
+            Some(known @ (Standing::Private(_) | Standing::Ended(_))) => known,
+            Some(known) if !self.is_pinned().await? => known,
+            Some(_) | None => self.look(ask).await?,
+        };
+        Ok(standing.roster().is_some())
+    }
+
+    /// Refuses what can only leave in the clear, before any of it does, where mail is private
     /// (Y6).
     pub async fn check_plain(
         &self,

@@ -15,34 +15,34 @@ use tokio::{
 use crate::process::{Process, soon, tasuki};
 
 /// What hooks say to a test: each writes its document as one line.
-struct Pipe {
+pub(crate) struct Pipe {
     lines: Lines<BufReader<pipe::Receiver>>,
     /// Somebody always writes, so it does not end.
     _open: pipe::Sender,
 }
 
 impl Pipe {
-    fn new(path: &Path) -> Self {
+    pub(crate) fn new(path: &Path) -> Self {
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
         let receiver = pipe::OpenOptions::new().open_receiver(path).unwrap();
         let sender = pipe::OpenOptions::new().open_sender(path).unwrap();
         Self { lines: BufReader::new(receiver).lines(), _open: sender }
     }
 
-    async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         let line = soon(self.lines.next_line()).await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap()
     }
 }
 
 /// Writes a node's configuration into its data directory.
-fn configure(data: &Path, hooks: &str) {
+pub(crate) fn configure(data: &Path, hooks: &str) {
     fs::create_dir_all(data).unwrap();
     fs::write(data.join("tasuki.toml"), hooks).unwrap();
 }
 
 /// A hook that writes what it reads, in one piece, into the pipe beside the data directories.
-fn telling(name: &str, rest: &str) -> String {
+pub(crate) fn telling(name: &str, rest: &str) -> String {
     format!(
         "[[hooks]]\nname = \"{name}\"\n{rest}\n\
          command = [\"sh\", \"-c\", 'printf \"%s\\n\" \"$(cat)\" > ../pipe']\n"
@@ -75,7 +75,7 @@ async fn send(broker: &Process, number: u64, sender: &str, receiver: &str) -> St
 }
 
 /// Until hooks of the node have come so far that whatever happens next is theirs.
-async fn begun(node: &Process, hook: &str) {
+pub(crate) async fn begun(node: &Process, hook: &str) {
     let places = node.data.join("hooks/places.json");
     let looking = async {
         loop {

@@ -11,7 +11,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::process::Process;
+use crate::{
+    hooks::{Pipe, begun, configure, telling},
+    process::{Process, soon},
+};
 
 /// A command that must be refused: its exit code and its words.
 async fn refused(of: &Process, line: &str) -> (i32, String) {
@@ -186,7 +189,7 @@ async fn a_machine_without_a_node_is_told_to_start_one() {
     let broker = here.broker.unwrap();
     let mut bare = crate::process::tasuki(&dir.path().join("bare"));
     bare.args(["mail", "private", "on", "--broker", &format!("http://{broker}"), "--data"]);
-    let output = crate::process::soon(bare.arg(dir.path().join("bare")).output()).await.unwrap();
+    let output = soon(bare.arg(dir.path().join("bare")).output()).await.unwrap();
     let why = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(5) && why.contains("Start one with"), "{why}");
 }
@@ -243,8 +246,94 @@ async fn what_is_not_opened_says_why_to_people_and_programs() {
         command.args(["mail", "read", &message, "--role", "C", "--data"]).arg(&bare);
         command.args(["--broker", &format!("http://{}", here.broker.unwrap())]);
         command.args(json.then_some("--json"));
-        let output = crate::process::soon(command.output()).await.unwrap();
+        let output = soon(command.output()).await.unwrap();
         let said = String::from_utf8(output.stdout.clone()).unwrap();
         assert!(said.contains(why) && !said.contains("canary-words"), "{output:?}");
     }
+}
+
+/// The files of a mirrored mailbox, once `is_so`.
+async fn mirrored(project: &Path, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
+    let looking = async {
+        loop {
+            let inbox = std::fs::read_dir(project.join("docs/mailbox/inbox"));
+            let files = inbox.into_iter().flatten().flatten();
+            let files: Vec<String> =
+                files.filter_map(|it| std::fs::read_to_string(it.path()).ok()).collect();
+            if is_so(&files) {
+                return files;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(looking).await
+}
+
+#[tokio::test]
+async fn mirrors_and_hooks_have_the_words_where_the_node_has_the_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = |name: &str| dir.path().join(name);
+    for name in ["one", "two", "three"] {
+        std::fs::create_dir(project(name)).unwrap();
+        std::fs::write(project(name).join("tasuki.toml"), "mirror = true\n").unwrap();
+    }
+    let mut pipe = Pipe::new(&project("two").join("pipe"));
+    configure(&project("two/data"), &telling("told", "on = \"received\""));
+    let one = Process::up(&project("one/data"), "--role A").await;
+    let way = Overheard::to(one.broker.unwrap()).await;
+    let mut two = Process::node(&project("two/data"), way.address, "--role C").await;
+    begun(&two, "told").await;
+    join_in(&one, &two).await;
+
+    one.json("mail send --role A --to C --subject Slow! canary-words").await;
+    let told = pipe.next().await;
+    let words = (&told["thread"]["subject"], &told["entry"]["text"]);
+    assert_eq!(words, (&"Slow!".into(), &"canary-words".into()));
+    assert_eq!(told["entry"]["is_sealed"], false);
+    let files = mirrored(&project("two"), |it| it.len() == 1).await;
+    assert!(
+        files[0].starts_with("# INFO: Slow!\n") && files[0].ends_with("canary-words"),
+        "{files:?}"
+    );
+
+    let draft = "# BR: Slow!\n\n**Receiver:** A\n\n===== MESSAGE THREAD =====\n\ncanary-dropped\n";
+    std::fs::write(project("two/docs/mailbox/outbox/answer.md"), draft).unwrap();
+    let came = one.json("mail wait --role A --timeout 50s").await.remove(0);
+    assert!(came.to_string().contains("canary-dropped"), "{came}");
+    assert!(!way.has("canary-dropped"), "it was sealed before it left");
+
+    // The role moves to a machine that cannot read what is there.
+    two.stop().await;
+    let three = Process::node(&project("three/data"), one.broker.unwrap(), "--role C --take-over");
+    let three = three.await;
+    let closed = |it: &str| it.contains("[This entry is sealed and is not shown: ");
+    mirrored(&project("three"), |it| it.len() == 1 && closed(&it[0])).await;
+    join_in(&one, &three).await;
+    one.json("mail send --role A --to C --subject Again second-words").await;
+    let files = mirrored(&project("three"), |it| it.len() == 2).await;
+    let (closed, open): (Vec<_>, Vec<_>) = files.iter().partition(|it| closed(it));
+    assert!(closed.len() == 1 && closed[0].contains("before this node could read it"), "{files:?}");
+    assert!(!closed[0].contains("canary-words") && open[0].ends_with("second-words"), "{files:?}");
+}
+
+#[tokio::test]
+async fn people_and_agents_find_in_private_mail_what_their_machine_can_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there) = machines(dir.path()).await;
+    join_in(&here, &there).await;
+    let line = "mail send --role A --to C --subject ログイン 画面でエラーが出る:parseHttpHeader";
+    let message = text(&here.json(line).await.remove(0)["message_id"]);
+    for (machine, role) in [(&here, "A"), (&there, "C")] {
+        for query in ["ログイン", "画面", "http_header", "from:A"] {
+            let found = machine.json(&format!("mail search --role {role} {query}")).await.remove(0);
+            assert_eq!((&found["total"], &found["left_out"]), (&1.into(), &"".into()), "{found}");
+            let hit = &found["hits"][0];
+            assert_eq!(hit["thread"]["message_id"], message.as_str(), "{found}");
+            assert!(hit["excerpt"].as_str().unwrap().contains("parseHttpHeader"), "{found}");
+        }
+        let found = machine.json(&format!("mail search --role {role} absent")).await.remove(0);
+        assert_eq!(found["total"], 0);
+    }
+    let found = here.json("mail search --role B parseHttpHeader").await.remove(0);
+    assert_eq!(found["total"], 0, "it is not B's");
 }

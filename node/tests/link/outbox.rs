@@ -40,7 +40,7 @@ impl Bench {
     }
 
     /// Nothing is left, or only what failed.
-    async fn is_empty_but(&self, failed: usize) {
+    pub(crate) async fn is_empty_but(&self, failed: usize) {
         let left = async {
             loop {
                 let left = self.outbox("A");

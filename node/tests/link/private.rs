@@ -11,7 +11,8 @@ use tasuki_broker::server::{self, Broker};
 use tasuki_node::{
     identity::Identity,
     node::{Node, RoleSpec, Settings},
-    private::{keys::NodeKeys, owning, sealer::NOT_SEALED, trust},
+    outbox,
+    private::{envelope::Envelope, keys::NodeKeys, owning, sealer::NOT_SEALED, trust},
     role::{Actions, Refusal, mail::Sent},
 };
 use tasuki_proto::{
@@ -23,7 +24,7 @@ use tasuki_proto::{
 use tempfile::TempDir;
 use tonic::transport::Channel;
 
-use crate::{connected, mail::letter};
+use crate::{Bench, connected, fake::Fake, mail::letter, start};
 
 /// Words that the broker must never have.
 const SUBJECT: &str = "canary-subject-5e0c";
@@ -87,6 +88,22 @@ impl Machine {
         let read = self.role(role).mail().read_thread(request).await.expect("read").what;
         let texts = read.entries.into_iter().map(|it| it.text).collect();
         (read.thread.expect("a thread").subject, texts)
+    }
+
+    /// What is found, as thread, entry and what is lit.
+    async fn finds(&self, role: &str, query: &str) -> Vec<(String, u32, String)> {
+        let query = query.to_owned();
+        let request = wire::SearchMailRequest { query, ..Default::default() };
+        let found = self.role(role).mail().search_mail(request).await.expect("searched");
+        let hit = |it: wire::MailHit| {
+            let lit = it.highlights.chunks_exact(2);
+            let lit = lit.map(|at| &it.excerpt[at[0] as usize..at[1] as usize]);
+            let lit = lit.collect::<Vec<_>>().join(" ");
+            (it.thread.expect("a thread").message_id, it.entry, lit)
+        };
+        let mut hits: Vec<_> = found.hits.into_iter().map(hit).collect();
+        hits.sort();
+        hits
     }
 }
 
@@ -268,4 +285,176 @@ async fn a_node_that_joins_later_and_one_that_rotates_read_what_is_theirs() {
         machine.node.shutdown(Duration::from_secs(10)).await;
     }
     broker.stop().await.expect("stopped");
+}
+
+#[tokio::test]
+async fn private_mail_is_found_by_the_nodes_that_can_read_it() {
+    let kept = tempfile::tempdir().expect("a directory");
+    let broker = broker(kept.path()).await;
+    let here = Machine::start(&broker, &["A", "B"]).await;
+    let there = Machine::start(&broker, &["C"]).await;
+    let plain = here.send("A", to_c("in the clear: parseHttpHeader")).await.expect("stored");
+    assert_eq!(there.finds("C", "http_header").await.len(), 1, "by the broker");
+    let mut owner = Owner::new(&broker).await;
+    owner.vouch(&here.trusting(&owner.roster)).await;
+    owner.vouch(&there.trusting(&owner.roster)).await;
+
+    let text = "サーバーのログイン画面でエラーが出る; std::vec::Vec overflows in parseHttpHeader";
+    let message = here.send("A", to_c(text)).await.expect("stored");
+    let mut both = vec![
+        (message.clone(), 1, "parseHttpHeader".to_owned()),
+        (plain.clone(), 1, "parseHttpHeader".to_owned()),
+    ];
+    both.sort();
+    for (machine, role) in [(&here, "A"), (&there, "C")] {
+        let sealed = |lit: &str| vec![(message.clone(), 1, lit.to_owned())];
+        assert_eq!(machine.finds(role, "ログイン画面").await, sealed("ログイン画面"));
+        assert_eq!(machine.finds(role, "vec::Vec").await, sealed("vec::Vec"));
+        assert_eq!(machine.finds(role, "parseHttpHeader").await, both);
+        assert_eq!(machine.finds(role, "subject:canary type:br -clear").await.len(), 1);
+    }
+    assert_eq!(here.finds("B", "parseHttpHeader").await, [], "it is not B's");
+
+    // What comes later is there at once, and a node finds of a thread what it can open.
+    let late = Machine::start(&broker, &["D"]).await;
+    owner.vouch(&late.trusting(&owner.roster)).await;
+    let more = wire::SendRequest {
+        to: vec!["D".to_owned()],
+        in_reply_to: message.clone(),
+        ..letter("修复登录页面, see parseHttpHeader")
+    };
+    here.send("A", more).await.expect("stored");
+    let second = vec![(message.clone(), 2, "修复登录".to_owned())];
+    for (machine, role) in [(&here, "A"), (&there, "C"), (&late, "D")] {
+        assert_eq!(machine.finds(role, "修复登录").await, second);
+    }
+    assert_eq!(late.finds("D", "ログイン画面").await, []);
+    assert_eq!(late.finds("D", "parseHttpHeader").await.len(), 1);
+
+    // One that was never approved is in the same thread, and finds nothing of it.
+    let bare = Machine::start(&broker, &["E"]).await;
+    assert_eq!(bare.finds("E", "parseHttpHeader").await, []);
+    bare.trusting(&owner.roster);
+    assert_eq!(bare.finds("E", "parseHttpHeader").await, []);
+    for machine in [here, there, late, bare] {
+        machine.node.shutdown(Duration::from_secs(10)).await;
+    }
+    broker.stop().await.expect("stopped");
+    let mut found = Vec::new();
+    with_words(kept.path(), "overflows", &mut found);
+    assert_eq!(found, [] as [PathBuf; 0]);
+}
+
+/// A node against a broker of which the test says what it knows.
+struct Lone {
+    bench: Bench,
+    secret: ed25519_dalek::SigningKey,
+    roster: Roster,
+}
+
+impl Lone {
+    async fn start() -> Self {
+        let bench = start(Fake::new()).await;
+        let secret = ed25519_dalek::SigningKey::from_bytes(&[7; 32]);
+        let (owner, keys) = (trust::public(&secret), Vec::new());
+        let roster = Roster { workspace: workspace(), owner, number: 0, is_on: true, keys };
+        Self { bench, secret, roster }
+    }
+
+    fn trust(&self) {
+        let owner = self.roster.owner.id();
+        trust::Pin::trust(self.bench.data.path(), &workspace(), owner).expect("kept");
+    }
+
+    /// The owner vouches for the node's newest key, and the broker shows it.
+    fn vouch(&mut self) {
+        let data = self.bench.data.path();
+        let keys = NodeKeys::with_one(data).expect("kept");
+        let node = Identity::known(data).expect("readable").expect("it ran");
+        let roles = ["A", "B"].map(|role| role.parse().expect("an id")).to_vec();
+        let key = keys.newest().expect("one was made").public(&workspace(), node, roles);
+        self.roster = owning::vouch(&self.roster, &key, 1).expect("room");
+        let signed = self.roster.clone().signed(&self.secret).expect("signed").to_wire();
+        self.bench.fake.change(|world| world.mail.roster = Some(signed));
+    }
+
+    /// What waits, as it lies on the disk.
+    fn waiting(&self) -> Vec<wire::SendRequest> {
+        let kept = outbox::read(self.bench.data.path()).expect("readable").entries;
+        let letters = kept.into_iter().map(|it| match it.what {
+            outbox::What::Send(request) => *request,
+            outbox::What::Move(request) => panic!("{request:?}"),
+        });
+        letters.collect()
+    }
+
+    /// A letter of A's that is carried out, and of which nobody says so.
+    async fn lose(&mut self, text: &'static str) {
+        self.bench.fake.change(|world| world.is_mute = true);
+        let role = self.bench.role("A");
+        let sending = tokio::spawn(async move { role.mail().send(letter(text), None).await });
+        self.bench.fake.until("carried out", |world| world.mail.letters.len() == 1).await;
+        self.bench.fake.kill().await;
+        // Whoever comes back is not let in at first.
+        self.bench.fake.change(|world| (world.is_mute, world.token) = (false, Some("t".into())));
+        self.bench.fake.serve();
+        let sent = sending.await.expect("ran").expect("kept");
+        assert!(matches!(sent, Sent::Queued { number: 1, .. }), "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_sealed_when_it_goes_out_for_who_may_read_it_by_then() {
+    let mut it = Lone::start().await;
+    it.trust();
+    it.vouch();
+    it.bench.fake.kill().await;
+    let sent = it.bench.role("A").mail().send(letter("the words"), None).await.expect("kept");
+    assert!(matches!(sent, Sent::Queued { .. }), "{sent:?}");
+    // On the disk of the node it is as it was written, for this user alone.
+    assert_eq!(it.waiting()[0].text, "the words");
+    let first = NodeKeys::read(it.bench.data.path()).expect("kept").newest().expect("one").id();
+    NodeKeys::rotate(it.bench.data.path()).expect("kept");
+    it.vouch();
+    it.bench.fake.serve();
+    it.bench.fake.until("sent", |world| world.mail.letters.len() == 1).await;
+    it.bench.is_empty_but(0).await;
+    let letter = it.bench.fake.world.borrow().mail.letters[0].clone();
+    assert_eq!((letter.text.as_str(), letter.subject.as_str()), ("", ""));
+    let envelope = letter.sealed.expect("sealed").envelope;
+    let envelope = Envelope::parse(&envelope).expect("an envelope");
+    assert_ne!(envelope.address.key, first, "by the key that counts now");
+    let keys = NodeKeys::read(it.bench.data.path()).expect("kept");
+    assert_eq!(envelope.open(&keys).expect("for us").text, "the words");
+}
+
+#[tokio::test]
+async fn a_letter_that_is_sealed_anew_is_the_letter_it_was() {
+    let mut it = Lone::start().await;
+    it.trust();
+    it.vouch();
+    it.lose("the words").await;
+    NodeKeys::rotate(it.bench.data.path()).expect("kept");
+    it.vouch();
+    it.bench.fake.change(|world| world.token = None);
+    it.bench.is_empty_but(0).await;
+    let mail = it.bench.fake.world.borrow().mail.clone();
+    assert!(mail.letters.len() == 1 && 2 <= mail.asked.len(), "{mail:?}");
+    assert!(mail.asked.iter().all(|asked| *asked == mail.asked[0]), "{mail:?}");
+}
+
+#[tokio::test]
+async fn a_letter_that_came_before_mail_was_private_is_not_said_to_have_failed() {
+    let mut it = Lone::start().await;
+    it.lose("in the clear").await;
+    it.trust();
+    it.vouch();
+    it.bench.fake.change(|world| world.token = None);
+    it.bench.is_empty_but(0).await;
+    let mail = it.bench.fake.world.borrow().mail.clone();
+    assert_eq!(mail.texts(), ["in the clear"], "once");
+    // The next one is sealed.
+    it.bench.role("A").mail().send(letter("the words"), None).await.expect("stored");
+    let letters = it.bench.fake.world.borrow().mail.letters.clone();
+    assert!(letters.len() == 2 && letters[1].sealed.is_some(), "{letters:?}");
 }

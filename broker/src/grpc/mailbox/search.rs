@@ -98,7 +98,12 @@ pub(super) async fn mail(
     });
     let lost = |_| Reason::Unavailable.status("the answer was lost; ask again");
     let hits = shown.await.map_err(lost)??;
-    Ok(wire::SearchMailResponse { hits, total: found.total, through_sequence: found.through.get() })
+    Ok(wire::SearchMailResponse {
+        hits,
+        total: found.total,
+        through_sequence: found.through.get(),
+        left_out: String::new(),
+    })
 }
 
 /// What narrows the search down.

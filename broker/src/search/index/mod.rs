@@ -143,6 +143,17 @@ impl Index {
         Ok(index)
     }
 
+    /// Begins an empty one that is on no disk.
+    ///
+    /// # Errors
+    /// Of the engine.
+    pub(super) fn in_memory() -> Result<Self, IndexError> {
+        let (schema, fields) = Fields::schema();
+        let index = tantivy::Index::create_in_ram(schema);
+        let origin = Origin { incarnation: [0; 16] };
+        Self::new(index, fields, Path::new(""), origin, Extent::up_to(Sequence::NONE))
+    }
+
     /// The one that is there, if it is whole and of this origin.
     ///
     /// # Errors

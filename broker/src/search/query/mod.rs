@@ -67,7 +67,7 @@ impl Query {
     }
 
     /// The beginnings of ids that the thread must and must not have.
-    pub(crate) fn threads(&self) -> impl Iterator<Item = (bool, &str)> {
+    pub fn threads(&self) -> impl Iterator<Item = (bool, &str)> {
         self.clauses.iter().filter_map(|it| match &it.what {
             What::Thread(digits) => Some((it.is_without, digits.as_str())),
             What::Words(..) | What::From(_) | What::To(_) | What::Kind(_) => None,

@@ -79,25 +79,32 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         // All that there is by now.
         include_sequence: u64::MAX,
     };
-    let found =
-        mail.broker.ask(async |channel| client(channel).search_mail(request.clone()).await).await?;
+    let found = if mail.has_sealed().await? {
+        mail.search_sealed(&request).await?
+    } else {
+        mail.broker.ask(async |channel| client(channel).search_mail(request.clone()).await).await?
+    };
     output.answer(
         || {
             json!({
                 "hits": found.hits.iter().map(as_json::hit).collect::<Vec<_>>(),
                 "total": found.total,
                 "through_sequence": found.through_sequence,
+                "left_out": found.left_out,
             })
         },
-        || match found.hits.as_slice() {
-            [] => "Nothing was found.\n".to_owned(),
-            hits => {
-                let mut out: String = hits.iter().map(hit).collect();
-                if (hits.len() as u64) < found.total {
-                    out += &format!("{} of {} are shown.\n", hits.len(), found.total);
-                }
-                out
+        || {
+            let mut out: String = match found.hits.as_slice() {
+                [] => "Nothing was found.\n".to_owned(),
+                hits => hits.iter().map(hit).collect(),
+            };
+            if (found.hits.len() as u64) < found.total {
+                out += &format!("{} of {} are shown.\n", found.hits.len(), found.total);
             }
+            if !found.left_out.is_empty() {
+                out += &format!("{}\n", line(&found.left_out));
+            }
+            out
         },
     )
 }

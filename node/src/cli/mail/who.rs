@@ -9,11 +9,17 @@ use tasuki_proto::{
 
 use super::{Failure, Target};
 use crate::{
-    cli::{broker::Broker, sealing::Asking},
+    cli::{
+        broker::Broker,
+        sealing::{Asking, Opening},
+    },
     config::{Config, Source, Surroundings},
     filebox,
     paths::NodeFile,
-    private::{Fresh, Sealer, Unsealable},
+    private::{
+        Fresh, Sealer, Unsealable,
+        finding::{Own, own::Limits},
+    },
 };
 
 #[derive(Debug, clap::Args)]
@@ -123,6 +129,24 @@ impl Mail {
         let asking = Asking::new(&self.broker);
         let may = self.sealer.check_plain(&asking, Unsealable::Files, Fresh::Always).await;
         may.map_err(|refusal| asking.failure(refusal))
+    }
+
+    /// Whether there may be mail that only this machine can look through.
+    pub(super) async fn has_sealed(&self) -> Result<bool, Failure> {
+        let asking = Asking::new(&self.broker);
+        let has = self.sealer.has_sealed(&asking).await;
+        has.map_err(|refusal| asking.failure(refusal))
+    }
+
+    /// Looks through what this machine can open. All of it is read for that, each time.
+    pub(super) async fn search_sealed(
+        &self,
+        request: &wire::SearchMailRequest,
+    ) -> Result<wire::SearchMailResponse, Failure> {
+        let asking = Asking::new(&self.broker);
+        let opening = Opening { asking: &asking, sealer: &self.sealer };
+        let found = Own::new(self.role.clone(), Limits::default()).search(&opening, request).await;
+        found.map_err(|refusal| asking.failure(refusal))
     }
 
     /// Opens what a thread shows, where it is sealed.

@@ -136,13 +136,12 @@ impl Link {
         if entry.tried_ms.is_none() && has_a_time(&entry.what) {
             entry.tried_ms = Some(clock::wall_ms());
         }
-        if entry.in_time().is_none() {
+        let Some(what) = entry.in_time() else {
             fail(&self.outbox, &before, LAPSED, TOO_LATE).await?;
             return Ok(Next::Further);
-        }
-        // Each attempt says the same, so what is sealed now is kept so.
-        entry.what = match self.sealed(entry.what).await {
-            Ok(what) => what,
+        };
+        let sealed = match self.sealed(what).await {
+            Ok(sealed) => sealed,
             Err(refusal) => return self.refused(&before, &refusal).await,
         };
         // A key of somebody who went on counting may expire before it is used: then, and only
@@ -151,14 +150,10 @@ impl Link {
         if entry != before {
             self.outbox.update(&entry).await?;
         }
-        let mut answer = self.deliver_in_time(&entry).await;
+        let mut answer = self.deliver(&entry.key, &sealed).await;
         if let Err(given_up) = answer {
-            answer = match self.sealed_again(&entry.what, given_up).await {
-                Ok(sealed) => {
-                    entry.what = sealed;
-                    self.outbox.update(&entry).await?;
-                    self.deliver_in_time(&entry).await
-                }
+            answer = match self.sealed_again(&sealed, given_up).await {
+                Ok(sealed) => self.deliver(&entry.key, &sealed).await,
                 Err(given_up) => Err(given_up),
             };
         }
@@ -166,6 +161,14 @@ impl Link {
             Ok(done) => return self.carried(entry, done).await,
             Err(GivenUp { refusal, .. }) => refusal,
         };
+        // A key of ours names one letter: the broker has it, in the clear from before mail was
+        // private, or sealed from before it ceased to be.
+        let is_letter = matches!(entry.what, What::Send(_));
+        if refusal.reason == Reason::KeyReused && is_letter && keys::is_ours(&entry.key) {
+            self.outbox.remove(entry.number).await?;
+            tracing::info!(role = %entry.role, number, "a letter that waited had been sent");
+            return Ok(Next::Further);
+        }
         let can_be_renamed = was_kept_back && !keys::is_ours(&entry.key);
         if refusal.reason == Reason::KeyExpired && can_be_renamed {
             let Ok(key) = keys::alone() else { return Ok(Next::Later) };
@@ -174,11 +177,6 @@ impl Link {
             return Ok(Next::Further);
         }
         self.refused(&entry, &refusal).await
-    }
-
-    async fn deliver_in_time(&self, entry: &Entry) -> Result<Done, GivenUp> {
-        let what = entry.in_time().unwrap_or_else(|| entry.what.clone());
-        self.deliver(&entry.key, &what).await
     }
 
     /// For now, or for good.

@@ -3,6 +3,9 @@
 //! Nothing newer of a role goes past what waits, and is [carried](super::carry) by itself: it waits
 //! a moment for the rest to be gone, and else behind it.
 //!
+//! Where mail is private, a letter waits as it was written, in a file for this user alone, and is
+//! sealed each time it is tried: the broker knows it again by its mark, whatever its bytes.
+//!
 //! A letter whose answer was lost goes into the outbox under the key it had. An agent is then told
 //! the same as when it never left, since what will be is the same: it is carried out once.
 
@@ -112,22 +115,19 @@ impl Link {
             }
             Err(refusal) => return Err(refusal),
         }
-        // Sealed once, before it is tried, so that each attempt says the same.
-        let mut what = match self.sealed(what.clone()).await {
-            Ok(what) => what,
+        let sealed = match self.sealed(what.clone()).await {
+            Ok(sealed) => sealed,
             Err(refusal) if is_away(&refusal) => return self.queue(role, key, what, None).await,
             Err(refusal) => return Err(refusal),
         };
-        let mut answer = self.deliver(&key, &what).await;
+        let mut answer = self.deliver(&key, &sealed).await;
         if let Err(given_up) = answer {
-            answer = match self.sealed_again(&what, given_up).await {
-                Ok(sealed) => {
-                    what = sealed;
-                    self.deliver(&key, &what).await
-                }
+            answer = match self.sealed_again(&sealed, given_up).await {
+                Ok(sealed) => self.deliver(&key, &sealed).await,
                 Err(given_up) => Err(given_up),
             };
         }
+        // What waits is sealed when it goes out, for whoever may read it by then.
         match answer {
             Ok(done) => Ok(done),
             Err(GivenUp { refusal, .. }) if refusal.reason == Reason::OutcomeUnknown => {

@@ -1,12 +1,30 @@
 //! Private mail on its way through the link: sealed as it leaves, opened as it comes in, so that
 //! nobody further in has to know of it.
 
-use async_trait::async_trait;
-use tasuki_proto::wire::{self, privacy_client::PrivacyClient};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use super::super::{Link, channel};
+use async_trait::async_trait;
+use tasuki_proto::{
+    id::RoleId,
+    mail::{BoxKind, MessageId},
+    reason::Reason,
+    wire::{self, privacy_client::PrivacyClient},
+};
+use tokio::{
+    sync::{Mutex as AsyncMutex, oneshot},
+    time,
+};
+
+use super::super::{Link, channel, stopping};
 use crate::{
-    private::{Ask, Fresh, Sealer, Unsealable},
+    mirror::source::Source,
+    private::{
+        Ask, Fresh, Sealer, Unsealable,
+        finding::{self, Own, own::Limits},
+    },
     role::Refusal,
 };
 
@@ -48,6 +66,108 @@ impl Link {
     ) -> wire::ListDeadLettersResponse {
         self.sealer().open_threads(self, &mut it.threads).await;
         it
+    }
+}
+
+/// Roles whose mail is kept to be searched: it is in memory, words and index.
+const SEARCHED_ROLES_MAX: usize = 4;
+
+/// How long a search waits for mail to be read, in milliseconds: clients give up after a minute.
+const SEARCH_MS_MAX: u64 = 40_000;
+
+/// The mail of roles, as far as it was looked through.
+#[derive(Debug, Clone, Default)]
+pub(in crate::link) struct Found(Arc<Mutex<Vec<(RoleId, Arc<AsyncMutex<Own>>)>>>);
+
+impl Found {
+    /// The one that was asked for the longest time ago makes room.
+    fn of(&self, role: &RoleId) -> Arc<AsyncMutex<Own>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = match all.iter().position(|(of, _)| of == role) {
+            Some(at) => all.remove(at).1,
+            None => Arc::new(AsyncMutex::new(Own::new(role.clone(), Limits::default()))),
+        };
+        if SEARCHED_ROLES_MAX <= all.len() {
+            all.remove(0);
+        }
+        all.push((role.clone(), own.clone()));
+        own
+    }
+}
+
+impl Link {
+    /// Whether `role` may have mail that only this node can look through.
+    pub(super) async fn searches_itself(&self) -> Result<bool, Refusal> {
+        self.sealer().has_sealed(self).await
+    }
+
+    /// Looks through what this node can open. What was begun is ended even when nobody waits for
+    /// it any more: whoever asks again finds it done.
+    pub(super) async fn search_sealed(
+        &self,
+        role: &RoleId,
+        request: wire::SearchMailRequest,
+    ) -> Result<wire::SearchMailResponse, Refusal> {
+        let (link, own) = (self.clone(), self.found.of(role));
+        let (answer, answered) = oneshot::channel();
+        let closing = self.shared.closing.clone();
+        self.spawn(async move {
+            let search = async {
+                let mut own = own.lock_owned().await;
+                own.search(&link, &request).await
+            };
+            if let Some(found) = closing.run_until_cancelled(search).await {
+                drop(answer.send(found));
+            }
+        });
+        match time::timeout(Duration::from_millis(SEARCH_MS_MAX), answered).await {
+            Ok(found) => found.unwrap_or_else(|_| Err(stopping())),
+            Err(_) => Err(Refusal {
+                reason: Reason::Unavailable,
+                message: "Mail here is private, and this node is still reading and opening all of \
+                          it to look through it. Nothing is wrong: ask again in a minute."
+                    .to_owned(),
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl finding::Mail for Link {
+    async fn sequence(&self, role: &RoleId) -> Result<u64, Refusal> {
+        let call = |channel, caller| {
+            let request = wire::ListBoxRequest {
+                caller: Some(caller),
+                role: role.to_string(),
+                r#box: wire::Box::Inbox.into(),
+                limit: 1,
+                ..wire::ListBoxRequest::default()
+            };
+            async move { channel::mailbox(channel).list_box(request).await }
+        };
+        Ok(self.ask(call).await?.sequence)
+    }
+
+    async fn list(
+        &self,
+        role: &RoleId,
+        kind: BoxKind,
+        after: &str,
+    ) -> Result<wire::ListBoxResponse, Refusal> {
+        Source::list(self, role, kind, after).await
+    }
+
+    async fn read(
+        &self,
+        role: &RoleId,
+        id: MessageId,
+        from: u32,
+    ) -> Result<wire::ReadThreadResponse, Refusal> {
+        Source::read(self, role, id, from).await
+    }
+
+    async fn follow(&self, from: u64) -> Result<finding::Items, finding::Ended> {
+        Source::follow(self, from).await
     }
 }
 

@@ -20,7 +20,10 @@ pub(crate) struct Mail {
     /// What was carried out, once each.
     pub(crate) letters: Vec<wire::SendRequest>,
     pub(crate) moves: Vec<wire::MoveRequest>,
-    sent: BTreeMap<(String, u64), wire::SendResponse>,
+    /// Answers, and what they were to: a sealed letter is known by its mark.
+    sent: BTreeMap<(String, u64), (Vec<u8>, wire::SendResponse)>,
+    /// While it is there, only sealed letters are taken.
+    pub(crate) roster: Option<wire::SignedRoster>,
     /// Why a letter to this role is not taken, or anything when it is empty.
     pub(crate) refused: Option<(String, Reason)>,
     /// A client whose keys are all below the window.
@@ -134,8 +137,14 @@ impl mailbox_server::Mailbox for Service {
             if mail.expired.as_ref() == Some(&key.0) {
                 return Err(Reason::KeyExpired.status("the key is too old"));
             }
-            if let Some(answer) = mail.sent.get(&key) {
-                return Ok(answer.clone());
+            let sealed = request.sealed.as_ref();
+            let content = sealed.map_or(request.text.as_bytes(), |it| &it.same).to_vec();
+            if let Some((to, answer)) = mail.sent.get(&key) {
+                let reused = || Reason::KeyReused.status("the key had other content");
+                return if *to == content { Ok(answer.clone()) } else { Err(reused()) };
+            }
+            if mail.roster.is_some() && sealed.is_none() {
+                return Err(Reason::PrivateWorkspace.status("only sealed words are taken"));
             }
             if let Some((to, reason)) = &mail.refused
                 && (to.is_empty() || request.to.contains(to))
@@ -148,7 +157,7 @@ impl mailbox_server::Mailbox for Service {
                 entry: 1,
                 ..wire::SendResponse::default()
             };
-            mail.sent.insert(key, answer.clone());
+            mail.sent.insert(key, (content, answer.clone()));
             Ok(answer)
         })?;
         self.unless_mute().await;

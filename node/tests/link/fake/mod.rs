@@ -115,7 +115,7 @@ impl Fake {
                 .add_service(turn_loop_server::TurnLoopServer::new(service.clone()))
                 .add_service(directory_server::DirectoryServer::new(service.clone()))
                 .add_service(mailbox_server::MailboxServer::new(service.clone()))
-                .add_service(privacy_server::PrivacyServer::new(privacy::NeverPrivate))
+                .add_service(privacy_server::PrivacyServer::new(service.clone()))
                 .add_service(waits_server::WaitsServer::new(service))
                 .serve_with_incoming(TcpListenerStream::new(listener))
                 .await

@@ -1,19 +1,18 @@
-//! A broker whose mail is not private.
+//! The fake broker's roster: whatever a test puts there.
 
 use tasuki_proto::wire::{self, privacy_server::Privacy};
 use tonic::{Request, Response, Status};
 
-/// What serves it; it has nothing to remember.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct NeverPrivate;
+use super::Service;
 
 #[tonic::async_trait]
-impl Privacy for NeverPrivate {
+impl Privacy for Service {
     async fn get_roster(
         &self,
         _: Request<wire::GetRosterRequest>,
     ) -> Result<Response<wire::GetRosterResponse>, Status> {
-        Ok(Response::new(wire::GetRosterResponse::default()))
+        let roster = self.0.borrow().mail.roster.clone();
+        Ok(Response::new(wire::GetRosterResponse { roster, ..Default::default() }))
     }
 
     async fn set_roster(

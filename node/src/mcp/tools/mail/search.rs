@@ -28,6 +28,9 @@ struct Found {
     /// Entries that match, listed or not.
     total: u64,
     hits: Vec<Hit>,
+    /// What was not looked through, and why.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    left_out: String,
     #[serde(skip_serializing_if = "is_nothing")]
     stripped: usize,
 }
@@ -103,7 +106,13 @@ pub(super) async fn search_messages(
     let found = caller.mail().search_mail(request).await?;
     let mut others = Others::default();
     let hits = found.hits.iter().map(|it| Hit::new(it, &mut others)).collect();
-    Ok(shown(&Found { note: FRAME, total: found.total, hits, stripped: others.stripped }))
+    Ok(shown(&Found {
+        note: FRAME,
+        total: found.total,
+        hits,
+        left_out: found.left_out,
+        stripped: others.stripped,
+    }))
 }
 
 /// 0: from the beginning.
