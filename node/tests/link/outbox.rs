@@ -267,7 +267,7 @@ async fn a_letter_has_the_time_that_was_left_when_it_was_tried_first() {
     bench.is_empty_but(1).await;
     let left = bench.fake.world.borrow().mail.letters[0].expires_in_ms;
     assert!((1..3_600_000).contains(&left), "{left}");
-    let failed = role.mail().outbox().await.expect("told").remove(0).failed.expect("failed");
+    let failed = bench.outbox("A").remove(0).failed.expect("failed");
     assert_eq!(failed.reason, "lapsed");
 }
 
