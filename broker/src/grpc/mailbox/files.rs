@@ -84,14 +84,20 @@ pub(super) async fn get(
         Ok((thread, view.workspace.mail.thread_facts(&asker, thread)?.entries))
     });
     let (_, (thread, entries)) = looked.await?;
-    let is_attached = (1..=entries).map(|number| entered.facts_of(thread, number)).find_map(|it| {
-        it.map(|it| it.attachments.iter().any(|it| it.hash == hash).then_some(())).transpose()
+    let found = entered.reading(entries as usize, move |entered| {
+        for number in 1..=entries {
+            let facts = entered.facts_of(thread, number)?;
+            if facts.attachments.iter().any(|it| it.hash == hash) {
+                let content = entered.bodies().file(&hash);
+                return content.map(Some).map_err(|e| refuse::reading(&e));
+            }
+        }
+        Ok(None)
     });
-    let Some(()) = is_attached.transpose()? else {
+    let Some(mut content) = found.await? else {
         let text = format!("no file with the hash {} is attached to {}", it.hash, it.message);
         return Err(Reason::UnknownAttachment.status(text));
     };
-    let mut content = entered.bodies().file(&hash).map_err(|e| refuse::reading(&e))?;
     let chunks = std::iter::from_fn(move || {
         let chunk: Bytes = content.split_to(CHUNK_BYTES_MAX.min(content.len()));
         (!chunk.is_empty()).then(|| Ok(wire::GetAttachmentResponse { chunk: chunk.to_vec() }))

@@ -149,7 +149,8 @@ impl Mailbox for Service {
             Ok((page, mail.count(&asker, kind) as u64, view.workspace.sequence))
         });
         let (page, total, sequence) = seen.await?;
-        let (threads, next) = entered.page_of(page, limit)?;
+        let read = entered.reading(page.len(), move |it| it.page_of(page, limit));
+        let (threads, next) = read.await?;
         let sequence = sequence.get();
         Ok(Response::new(wire::ListBoxResponse { threads, total, next, sequence }))
     }
@@ -184,7 +185,12 @@ impl Mailbox for Service {
                 it.message, facts.kind
             )));
         }
-        let (entries, next) = entered.letters(&facts, from, Some(&receipts))?;
+        let many = facts.entries.saturating_sub(from) as usize;
+        let read = entered.reading(many, move |it| {
+            let (entries, next) = it.letters(&facts, from, Some(&receipts))?;
+            Ok((it.thread(&facts)?, facts, entries, next))
+        });
+        let (thread, facts, entries, next) = read.await?;
         if let (Some(mark), [first, ..]) =
             (entered.mark_of(it.mark(), Mark::Seen), entries.as_slice())
             && let Some(last) = entries.last()
@@ -192,8 +198,7 @@ impl Mailbox for Service {
         {
             entered.mark(&role, facts.id, last.number, mark).await?;
         }
-        let thread = Some(entered.thread(&facts)?);
-        let sequence = sequence.get();
+        let (thread, sequence) = (Some(thread), sequence.get());
         Ok(Response::new(wire::ReadThreadResponse { thread, entries, next, sequence }))
     }
 
@@ -308,7 +313,8 @@ impl Mailbox for Service {
             Ok((page, mail.dead_count(&asker) as u64, view.workspace.sequence))
         });
         let (page, total, sequence) = seen.await?;
-        let (threads, next) = entered.page_of(page, limit)?;
+        let read = entered.reading(page.len(), move |it| it.page_of(page, limit));
+        let (threads, next) = read.await?;
         let sequence = sequence.get();
         Ok(Response::new(wire::ListDeadLettersResponse { threads, next, total, sequence }))
     }

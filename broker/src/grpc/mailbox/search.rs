@@ -10,7 +10,6 @@ use tasuki_proto::{
     id::{RoleId, Sequence, Timestamp},
     limits::{HITS, HITS_MAX},
     mail::{BoxKind, MessageId},
-    reason::Reason,
     wire,
 };
 use tonic::Status;
@@ -87,17 +86,16 @@ pub(super) async fn mail(
         (found, readable)
     };
     // Reading and marking a hundred long texts takes its time.
-    let shown = tokio::task::spawn_blocking(move || {
+    let shown = entered.aside(move |entered| {
         let mut page = Page::default();
         for it in &readable {
-            if !page.add(shown(&entered, &query, it)?) {
+            if !page.add(shown(entered, &query, it)?) {
                 break;
             }
         }
-        Ok::<_, Status>(page.items)
+        Ok(page.items)
     });
-    let lost = |_| Reason::Unavailable.status("the answer was lost; ask again");
-    let hits = shown.await.map_err(lost)??;
+    let hits = shown.await?;
     Ok(wire::SearchMailResponse {
         hits,
         total: found.total,

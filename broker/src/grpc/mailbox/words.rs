@@ -30,6 +30,10 @@ use crate::{
 /// that comes whole though it does not fit.
 const PAGE_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
 
+/// Entries that a call reads on the thread it runs on: some microseconds each, as long as their
+/// texts are short.
+const READS_MAX: usize = 32;
+
 pub(super) fn receipts(of: &[EntryReceipts], stored: Timestamp) -> Vec<wire::MailReceipt> {
     let one = |it: &EntryReceipts| wire::MailReceipt {
         role: it.role.to_string(),
@@ -101,6 +105,25 @@ impl Entered {
         };
         answer.set_standing(standing);
         Ok(answer)
+    }
+
+    /// What `read` makes of so many entries, read where it holds nobody up if they are many.
+    pub(super) async fn reading<T: Send + 'static>(
+        &self,
+        entries: usize,
+        read: impl FnOnce(&Self) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        if entries <= READS_MAX { read(self) } else { self.aside(read).await }
+    }
+
+    /// What takes its time, done where it holds no other call up.
+    pub(super) async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let entered = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&entered)).await;
+        done.map_err(|_| Reason::Unavailable.status("the answer was lost; ask again"))?
     }
 
     /// A thread as its role has it.

@@ -1,5 +1,7 @@
 //! What happened, put where decisions find it.
 
+use std::collections::BTreeSet;
+
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     limits::CLIENT_REFS_MAX,
@@ -134,9 +136,12 @@ impl Mailboxes {
                 }
             });
         }
-        let roles: Vec<RoleId> = it.entries.iter().flat_map(|it| it.to.clone()).collect();
-        for role in roles.iter().filter(|role| !it.copies.iter().any(|(new, _)| new == *role)) {
-            self.change(it.thread, role, arrive);
+        // Each role once, however many entries are for it: a change looks through the thread.
+        let mut told: BTreeSet<&RoleId> = it.copies.iter().map(|(role, _)| role).collect();
+        for role in it.entries.iter().flat_map(|it| &it.to) {
+            if told.insert(role) {
+                self.change(it.thread, role, arrive);
+            }
         }
     }
 
