@@ -304,8 +304,8 @@ async fn mirrors_and_hooks_have_the_words_where_the_node_has_the_key() {
 
     // The role moves to a machine that cannot read what is there.
     two.stop().await;
-    let three = Process::node(&project("three/data"), one.broker.unwrap(), "--role C --take-over");
-    let three = three.await;
+    let (data, line) = (project("three/data"), "--role C --take-over");
+    let three = Process::node(&data, one.broker.unwrap(), line).await;
     let closed = |it: &str| it.contains("[This entry is sealed and is not shown: ");
     mirrored(&project("three"), |it| it.len() == 1 && closed(&it[0])).await;
     join_in(&one, &three).await;

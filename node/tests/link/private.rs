@@ -381,7 +381,7 @@ impl Lone {
     /// What waits, as it lies on the disk.
     fn waiting(&self) -> Vec<wire::SendRequest> {
         let kept = outbox::read(self.bench.data.path()).expect("readable").entries;
-        let letters = kept.into_iter().map(|(it, _)| match it.what {
+        let letters = kept.into_iter().map(|(it, _size)| match it.what {
             outbox::What::Send(request) => *request,
             outbox::What::Move(request) => panic!("{request:?}"),
         });

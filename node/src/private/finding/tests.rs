@@ -173,7 +173,7 @@ async fn what_changed_alone_is_read_again() {
     // Where it lies by now narrows it down, and is told.
     broker.put_into(2, wire::Box::Done);
     let request = |kind: wire::Box| {
-        let query = "httpheader".to_owned();
+        let query = "http_header".to_owned();
         wire::SearchMailRequest { query, r#box: kind.into(), ..Default::default() }
     };
     let found = own.search(&broker, &request(wire::Box::Done)).await.unwrap();
