@@ -47,9 +47,13 @@ impl Place {
                 let mut part = path.clone().into_os_string();
                 part.push(".part");
                 let part = PathBuf::from(part);
-                let file = File::create_new(&part).map_err(|why| match why.kind() {
-                    io::ErrorKind::AlreadyExists => taken(&part, "is left of another export"),
-                    _ => cannot(&part, &why),
+                let file = File::create_new(&part).map_err(|why| {
+                    let is_there = why.kind() == io::ErrorKind::AlreadyExists;
+                    if is_there {
+                        taken(&part, "is left of another export")
+                    } else {
+                        cannot(&part, &why)
+                    }
                 })?;
                 Ok(Self::File { path, part, file: BufWriter::new(file), format })
             }

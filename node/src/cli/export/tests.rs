@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use tasuki_proto::{mail::BoxKind, wire};
 
-use super::{Found, lines, markdown, mbox};
+use super::{Format, Found, lines, markdown, mbox, place::Place};
 use crate::filebox::Document;
 
 const ID: &str = "ded66c6a-58c1-47f4-916e-13787156f665";
@@ -238,4 +238,20 @@ fn a_file_stays_in_its_folder_and_takes_no_others_place() {
     let read = std::fs::read(folder.join(&names[3])).unwrap();
     assert_eq!(Document::read(&read).unwrap().entries[0].text, "one");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn nothing_is_written_over_or_through_a_link() {
+    let place = tempfile::tempdir().unwrap();
+    let (out, part) = (place.path().join("all.mbox"), place.path().join("all.mbox.part"));
+    let open = || Place::open(Format::Mbox, Some(out.clone()), false);
+    let elsewhere = place.path().join("elsewhere");
+    std::os::unix::fs::symlink(&elsewhere, &part).unwrap();
+    assert_eq!(open().map(drop).map_err(|why| why.code()), Err("usage"));
+    assert!(!elsewhere.exists());
+    std::fs::remove_file(&part).unwrap();
+    let begun = open().unwrap();
+    std::fs::write(&out, "somebody's").unwrap();
+    assert!(begun.close(true).is_err(), "it came meanwhile");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "somebody's");
 }

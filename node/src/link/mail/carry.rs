@@ -185,14 +185,13 @@ impl Link {
             tracing::debug!(number = entry.number, %refusal, "a letter waits on");
             return Ok(Next::Later);
         }
-        let (reason, message) = match refusal.reason {
-            // Of what went out before under this key nobody knows any more.
-            Reason::KeyExpired if entry.may_have_reached => {
-                (Reason::OutcomeUnknown, FORGOTTEN.to_owned())
-            }
-            reason => (reason, refusal.message.clone()),
+        // Of what went out before under this key nobody knows any more.
+        let is_forgotten = refusal.reason == Reason::KeyExpired && entry.may_have_reached;
+        let (reason, message) = match is_forgotten {
+            true => (Reason::OutcomeUnknown, FORGOTTEN),
+            false => (refusal.reason, refusal.message.as_str()),
         };
-        fail(&self.outbox, entry, reason.as_str(), &message).await?;
+        fail(&self.outbox, entry, reason.as_str(), message).await?;
         Ok(Next::Further)
     }
 
