@@ -1,5 +1,6 @@
 //! A node: agent roles as actors, MCP on the inside, the broker on the outside.
 pub mod agent_tokens;
+mod attached;
 mod beside;
 pub mod cli;
 pub mod clock;

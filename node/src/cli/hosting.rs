@@ -117,6 +117,7 @@ impl Hosting {
             overview: Some(node.overview()),
             groups: config.groups.clone(),
             directories,
+            project: config.mirror_root.value.clone(),
             mirror: mirroring.as_ref().map(|it| it.mirror.clone()),
             task_key: Some(task_key),
             hooks: Some(hooks.clone()),

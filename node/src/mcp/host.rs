@@ -1,6 +1,6 @@
 //! The roles this node hosts and what all connections to them share.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use tasuki_proto::{
     id::{InvalidId, RoleId},
@@ -31,6 +31,8 @@ pub(super) struct Host {
     pub groups: BTreeMap<String, Vec<RoleId>>,
     /// Where the mailboxes of roles belong on disk.
     pub directories: Directories,
+    /// What agents may attach files from, and save them to.
+    pub project: Option<PathBuf>,
     /// `None`: no mailbox is kept on disk.
     pub mirror: Option<Mirror>,
     /// Which agent plays each.
@@ -72,6 +74,7 @@ impl Host {
             overview,
             groups,
             directories,
+            project,
             mirror,
             task_key,
             resume_within,
@@ -86,6 +89,7 @@ impl Host {
             overview,
             groups,
             directories,
+            project,
             hooks,
             mirror,
             resume_within,

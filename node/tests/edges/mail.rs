@@ -401,3 +401,60 @@ async fn a_wait_for_mail_as_a_task_outlives_its_node_and_its_broker() {
     };
     soon(handed).await;
 }
+
+#[tokio::test]
+async fn agents_attach_files_of_their_project_and_save_them_into_it() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let broker = Process::broker(&at("broker"), "").await;
+    let address = broker.broker.unwrap();
+    for name in ["a", "b"] {
+        let project = at(&format!("project-{name}"));
+        std::fs::create_dir_all(&project).unwrap();
+        std::fs::create_dir_all(at(name)).unwrap();
+        let root = format!("mirror_root = {:?}\n", project.to_str().unwrap());
+        std::fs::write(at(name).join("tasuki.toml"), root).unwrap();
+    }
+    std::fs::write(at("project-a/log.txt"), "it is slow").unwrap();
+    std::fs::write(at("secret"), "mine").unwrap();
+    let of_a = Process::node(&at("a"), address, "--role A").await;
+    let of_b = Process::node(&at("b"), address, "--role B").await;
+    let of_c = Process::node(&at("c"), address, "--role C").await;
+    let (a, b, c) = tokio::join!(
+        Client::new(of_a.mcp, "/mcp/A"),
+        Client::new(of_b.mcp, "/mcp/B"),
+        Client::new(of_c.mcp, "/mcp/C"),
+    );
+    let letter = |files: Value| {
+        json!({ "receiver_id": "B", "msg_type": "BR", "title": "slow", "content": "see the log",
+            "attachments": files })
+    };
+    for (from, file, why) in [
+        (&a, "../secret", "outside of the project"),
+        (&a, at("secret").to_str().unwrap(), "outside of the project"),
+        (&a, "none.txt", "No such file"),
+        (&c, "log.txt", "mirror_root"),
+    ] {
+        let refused = soon(from.call("filebox_send_message", letter(json!([file])))).await;
+        assert_eq!(refused["isError"], true, "{refused}");
+        assert!(text(&refused).contains(why), "{refused}");
+    }
+    ask(&a, "filebox_send_message", letter(json!(["log.txt"]))).await;
+    let read = json!({ "box_type": "inbox" });
+    let listed = ask(&b, "filebox_list_messages", read).await;
+    assert_eq!(listed["total"], 1, "what was refused was not sent: {listed}");
+    let id = &listed["messages"][0]["message_id"];
+    let thread = ask(&b, "filebox_thread", json!({ "message_id": id })).await;
+    let file = &thread["entries"][0]["attachments"][0];
+    assert_eq!((&file["name"], &file["media_type"]), (&json!("log.txt"), &json!("text/plain")));
+    let save = json!({ "message_id": id, "hash": file["hash"] });
+    let saved = ask(&b, "filebox_save_attachment", save.clone()).await;
+    assert_eq!(saved["path"], "docs/attachments/log.txt");
+    let path = at("project-b/docs/attachments/log.txt");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "it is slow");
+    let again = ask(&b, "filebox_save_attachment", save).await;
+    assert_eq!(again["path"], "docs/attachments/log-2.txt", "nothing is written over");
+    let other = json!({ "message_id": id, "hash": "beef" });
+    let unknown = soon(b.call("filebox_save_attachment", other)).await;
+    assert_eq!(unknown["structuredContent"]["error"]["code"], "unknown_attachment");
+}

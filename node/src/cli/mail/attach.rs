@@ -12,10 +12,7 @@ use std::{
 use bytes::Bytes;
 use futures::stream;
 use tasuki_proto::{
-    limits::{
-        ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CHUNK_BYTES_MAX,
-        FILE_NAME_BYTES_MAX,
-    },
+    limits::{ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CHUNK_BYTES_MAX},
     reason::Reason,
     visible::is_visible,
     wire::{self, put_attachment_request::Part},
@@ -26,29 +23,7 @@ use super::{
     show::bytes,
     who::{Mail, client},
 };
-
-/// Names tried for a file whose name is taken.
-const NAMES_MAX: u32 = 1000;
-
-/// The media type of an ending; what has none is bytes.
-const MEDIA_TYPES: [(&str, &str); 16] = [
-    ("csv", "text/csv"),
-    ("diff", "text/x-diff"),
-    ("gif", "image/gif"),
-    ("gz", "application/gzip"),
-    ("html", "text/html"),
-    ("jpeg", "image/jpeg"),
-    ("jpg", "image/jpeg"),
-    ("json", "application/json"),
-    ("log", "text/plain"),
-    ("md", "text/markdown"),
-    ("patch", "text/x-diff"),
-    ("pdf", "application/pdf"),
-    ("png", "image/png"),
-    ("svg", "image/svg+xml"),
-    ("txt", "text/plain"),
-    ("zip", "application/zip"),
-];
+use crate::attached::{NAMES_MAX, media_type, names};
 
 /// Refuses what cannot be attached, before anything is read or sent.
 pub(super) fn check(paths: &[PathBuf]) -> Result<(), Failure> {
@@ -139,12 +114,6 @@ fn read(path: &Path) -> Result<Bytes, Failure> {
     if ATTACHMENT_BYTES_MAX < size { Err(too_large(path, size)) } else { Ok(content.into()) }
 }
 
-fn media_type(path: &Path) -> &'static str {
-    let ending = path.extension().and_then(|it| it.to_str()).map(str::to_lowercase);
-    let known = MEDIA_TYPES.iter().find(|(name, _)| ending.as_deref() == Some(name));
-    known.map_or("application/octet-stream", |(_, media)| media)
-}
-
 /// Writes a file of a thread into a folder, and says under which name.
 pub(super) async fn save(
     mail: &Mail,
@@ -197,43 +166,9 @@ async fn get(mail: &Mail, message: &str, of: &wire::Attachment) -> Result<Vec<u8
     Ok(content)
 }
 
-/// The name that was told, without what may not be in one; then others like it.
-fn names(told: &str) -> impl Iterator<Item = String> {
-    let last = told.rsplit(['/', '\\']).next().unwrap_or_default();
-    let fit = |c: char| if "<>:\"|?*".contains(c) { '_' } else { c };
-    let name: String = last.chars().filter(|c| is_visible(*c)).map(fit).collect();
-    let name = name.trim().trim_start_matches('.').trim_end_matches('.').trim();
-    let mut name = if name.is_empty() { "attachment" } else { name }.to_owned();
-    while FILE_NAME_BYTES_MAX < name.len() {
-        name.pop();
-    }
-    let dot = name.rfind('.').filter(|at| 0 < *at).unwrap_or(name.len());
-    let (stem, ending) = (name[..dot].to_owned(), name[dot..].to_owned());
-    std::iter::once(name).chain((2..=NAMES_MAX).map(move |n| format!("{stem}-{n}{ending}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_stay_in_the_folder_and_say_nothing_else() {
-        for (told, expected) in [
-            ("log.txt", "log.txt"),
-            ("../../.ssh/authorized_keys", "authorized_keys"),
-            ("C:\\Windows\\x.dll", "x.dll"),
-            ("..", "attachment"),
-            ("", "attachment"),
-            (".bashrc", "bashrc"),
-            ("a\u{202e}gpj.exe\u{1b}[2J", "agpj.exe[2J"),
-            ("con:x", "con_x"),
-            ("日本.txt", "日本.txt"),
-        ] {
-            assert_eq!(names(told).next().unwrap(), expected, "{told:?}");
-        }
-        assert_eq!(names("a.tar.gz").nth(2).unwrap(), "a.tar-3.gz");
-        assert!(names(&"ä".repeat(500)).all(|name| name.len() < 255));
-    }
 
     #[test]
     fn what_cannot_be_attached_is_refused_before_it_is_read() {

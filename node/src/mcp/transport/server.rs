@@ -95,6 +95,8 @@ pub struct Settings {
     pub groups: BTreeMap<String, Vec<RoleId>>,
     /// Where mailboxes belong on disk.
     pub directories: Directories,
+    /// What agents may attach files from, and save them to; `None`: nobody named it.
+    pub project: Option<PathBuf>,
     /// The mailboxes on disk; `None`: there are none.
     pub mirror: Option<Mirror>,
     /// What seals the ids of tasks; `None`: they end with this server.
@@ -121,6 +123,7 @@ impl Default for Settings {
             overview: None,
             groups: BTreeMap::new(),
             directories: Directories::default(),
+            project: None,
             mirror: None,
             task_key: None,
             resume_within: Duration::from_millis(RESUME_MS_MAX),

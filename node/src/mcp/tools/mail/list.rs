@@ -22,9 +22,10 @@ pub(super) const UNREGISTER: &str = "filebox_unregister_agent";
 pub(super) const CLEAN_UP: &str = "filebox_cleanup_agents";
 pub(super) const DEAD_LETTERS: &str = "filebox_list_dead_letters";
 pub(super) const HAND_AGAIN: &str = "filebox_hand_again";
+pub(super) const SAVE: &str = "filebox_save_attachment";
 
 /// In the order of the alphabet.
-pub(in crate::mcp::tools) const ROWS: [Row; 14] = [
+pub(in crate::mcp::tools) const ROWS: [Row; 15] = [
     row(CLEAN_UP, false),
     row(HAND_AGAIN, false),
     row(AGENTS, false),
@@ -34,6 +35,7 @@ pub(in crate::mcp::tools) const ROWS: [Row; 14] = [
     row(REGISTER, false),
     row(REJECT, true),
     row(RESOLVE, true),
+    row(SAVE, false),
     row(SEARCH, true),
     row(SEND, true),
     row(THREAD, true),
@@ -82,6 +84,9 @@ pub(in crate::mcp::tools) fn tools() -> Vec<Tool> {
     let only_type = json!({ "type": "string", "enum": types, "description": "Only this type." });
     let only_from = text("Only from this agent.");
     let filename = one_or_more("File name, message ID or a prefix of it; or several.");
+    let list = json!({ "type": "array", "items": { "type": "string" } });
+    let mut files = list;
+    files["description"] = "Files of your project.".into();
     let count = |what: &str| json!({ "type": "integer", "minimum": 1, "description": what });
     vec![
         tool(
@@ -100,6 +105,7 @@ pub(in crate::mcp::tools) fn tools() -> Vec<Tool> {
                 "title": text("What it is about; an answer keeps its thread's."),
                 "content": text("The message, in Markdown."),
                 "original_message_id": text("To answer: message ID, a prefix of it, or file name."),
+                "attachments": files,
                 "expires_sec": count("Of no use to anybody if not seen in so long."),
                 "client_ref": text("Your own name for it: the same again is sent once."),
                 "runAs": run_as,
@@ -227,6 +233,17 @@ pub(in crate::mcp::tools) fn tools() -> Vec<Tool> {
             Does::Look,
             json!({ "runAs": run_as }),
             &[],
+        ),
+        tool(
+            SAVE,
+            "Saves an attached file into your project.",
+            Does::Act,
+            json!({
+                "message_id": text("Message ID, a prefix of it, or file name."),
+                "hash": text("Its hash, or a prefix of it."),
+                "runAs": run_as,
+            }),
+            &["message_id", "hash"],
         ),
         tool(
             HAND_AGAIN,

@@ -4,8 +4,8 @@
 //! prompts for; what was added are further parameters and fields.
 //!
 //! - [`list`]: what clients are told of the tools. [`caller`]: whose mailbox a call is about.
-//! - [`send`], [`moves`], [`boxes`], [`read`], [`search`], [`wait`], [`letters`], [`agents`]: the
-//!   tools, by what they are about.
+//! - [`send`], [`moves`], [`boxes`], [`read`], [`search`], [`wait`], [`letters`], [`files`],
+//!   [`agents`]: the tools, by what they are about.
 //! - [`late`]: what is added to any of their answers.
 //! - [`facts`]: what they answer, field by field. [`others`]: how words of other agents are shown.
 
@@ -13,6 +13,7 @@ mod agents;
 mod boxes;
 mod caller;
 mod facts;
+mod files;
 mod late;
 mod letters;
 mod list;
@@ -65,6 +66,7 @@ async fn at_once(
         list::SEARCH => search::search_messages(call, arguments).await,
         list::DEAD_LETTERS => letters::list_dead_letters(call, arguments).await,
         list::HAND_AGAIN => letters::hand_again(call, arguments).await,
+        list::SAVE => files::save_attachment(call, arguments).await,
         list::REGISTER => agents::register_agent(call, arguments).await,
         list::AGENTS => agents::list_agents(call, arguments).await,
         list::UNREGISTER => agents::unregister_agent(call, arguments).await,

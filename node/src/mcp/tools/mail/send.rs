@@ -21,6 +21,7 @@ use super::{
     },
     caller::{Caller, message_name, one_of, refused_as},
     facts::{Receipt, place},
+    files,
 };
 use crate::{
     clock,
@@ -78,6 +79,8 @@ pub(super) async fn send_message(
         utc_offset_s: clock::utc_offset_s(),
         ..Default::default()
     };
+    let attachments = files::attached(call, &caller, arguments).await?;
+    let request = wire::SendRequest { attachments, ..request };
     caller.settled().await;
     match caller.mail().send(request, key).await {
         Ok(Sent::Stored(stored)) => {

@@ -1,0 +1,161 @@
+//! What `filebox_send_message` attaches, and `filebox_save_attachment`.
+
+use std::path::{Path, PathBuf};
+
+use rmcp::model::CallToolResult;
+use serde_json::json;
+use tasuki_proto::{
+    limits::{ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX},
+    reason::Reason,
+    visible::is_visible,
+    wire,
+};
+
+use super::{
+    super::{
+        Call,
+        arguments::{Arguments, invalid, missing},
+        result::said,
+    },
+    caller::{Caller, message_name, required_message},
+    others::Others,
+};
+use crate::{
+    attached::{No, Project, media_type},
+    role::Refusal,
+};
+
+/// The parameter of what is attached.
+const ATTACHMENTS: &str = "attachments";
+
+/// Stores the files that a call names, to be attached.
+pub(super) async fn attached(
+    call: &Call<'_>,
+    caller: &Caller,
+    arguments: Arguments<'_>,
+) -> Result<Vec<wire::Attachment>, Refusal> {
+    let paths = arguments.names(ATTACHMENTS)?;
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    if ATTACHMENTS_MAX < paths.len() {
+        return Err(Refusal {
+            reason: Reason::TooLarge,
+            message: format!(
+                "`{ATTACHMENTS}` names {} files; the limit is {ATTACHMENTS_MAX}. Nothing was sent.",
+                paths.len()
+            ),
+        });
+    }
+    let project = project(call, caller)?;
+    // All are read before any is stored.
+    let mut files = Vec::with_capacity(paths.len());
+    for path in paths {
+        let (project, from) = (project.clone(), PathBuf::from(&path));
+        let content = on_disk(move || project.read(&from)).await;
+        let content = content.map_err(|why| match why {
+            No::TooLarge => Refusal {
+                reason: Reason::TooLarge,
+                message: format!("`{ATTACHMENTS}` names {path:?}: {why}. Nothing was sent."),
+            },
+            No::Outside(_) | No::Strange | No::Taken | No::Io(_) => {
+                invalid(ATTACHMENTS, &format_args!("names {path:?}: {why}"))
+            }
+        })?;
+        let file = wire::Attachment {
+            name: name_of(&path)?,
+            media_type: media_type(Path::new(&path)).to_owned(),
+            size: content.len() as u64,
+            hash: blake3::hash(&content).to_hex().to_string(),
+        };
+        files.push((file, content));
+    }
+    let mut stored = Vec::with_capacity(files.len());
+    for (file, content) in files {
+        caller.mail().put_attachment(&file, content).await?;
+        stored.push(file);
+    }
+    Ok(stored)
+}
+
+fn name_of(path: &str) -> Result<String, Refusal> {
+    let name = Path::new(path).file_name().and_then(|name| name.to_str());
+    let fits =
+        |name: &&str| name.len() <= ATTACHMENT_NAME_BYTES_MAX && name.chars().all(is_visible);
+    name.filter(fits)
+        .map(str::to_owned)
+        .ok_or_else(|| invalid(ATTACHMENTS, &format_args!("names {path:?}, which cannot be told")))
+}
+
+fn project(call: &Call<'_>, caller: &Caller) -> Result<Project, Refusal> {
+    let root = call.host.project.as_deref().ok_or_else(|| Refusal {
+        reason: Reason::InvalidArgument,
+        message: format!(
+            "No project is named for {} at this node, so no file is read or written; nothing \
+             happened. Whoever runs the node sets `mirror_root` in its configuration, or \
+             TASUKI_MIRROR_ROOT, to the project's directory, and starts it again.",
+            caller.role()
+        ),
+    })?;
+    Ok(Project::of(root, call.host.directories.of(caller.role())))
+}
+
+pub(super) async fn save_attachment(
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    const FIELD: &str = "hash";
+    let (caller, _playing) = Caller::player(call, arguments)?;
+    let message = required_message(arguments, "message_id")?;
+    message_name(&message)?;
+    let named = arguments.name(FIELD)?;
+    let named = named.ok_or_else(|| missing(FIELD, "say which file, as the thread shows it"))?;
+    let project = project(call, &caller)?;
+    let file = find(&caller, &message, &named).await?;
+    let content = caller.mail().get_attachment(&message, &file).await?;
+    let (name, bytes) = (file.name.clone(), content.clone());
+    let saved = on_disk(move || project.save(&name, &bytes)).await.map_err(|why| Refusal {
+        reason: Reason::Unavailable,
+        message: format!("The file cannot be saved: {why}. Nothing was changed."),
+    })?;
+    let told = format!("Saved as {}", saved.display());
+    let mut others = Others::default();
+    let facts = json!({
+        "message": told, "path": saved, "name": others.line(&file.name), "size": file.size,
+        "hash": file.hash,
+    });
+    Ok(said(told, facts))
+}
+
+/// The file with this hash, or the beginning of one, among those of a thread.
+async fn find(caller: &Caller, message: &str, hash: &str) -> Result<wire::Attachment, Refusal> {
+    let mut from = 1;
+    while from != 0 {
+        let request = wire::ReadThreadRequest {
+            message: message.to_owned(),
+            from,
+            mark: wire::MailMark::None.into(),
+            ..Default::default()
+        };
+        let read = caller.mail().read_thread(request).await?.what;
+        let mut files = read.entries.iter().flat_map(|it| &it.attachments);
+        if let Some(file) = files.find(|it| it.hash.starts_with(hash)) {
+            return Ok(file.clone());
+        }
+        // What leads nowhere would be asked for for ever.
+        from = if from < read.next { read.next } else { 0 };
+    }
+    Err(Refusal {
+        reason: Reason::UnknownAttachment,
+        message: format!(
+            "No file with the hash {hash:?} is attached to that thread. filebox_thread shows them."
+        ),
+    })
+}
+
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, No> + Send + 'static,
+) -> Result<T, No> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(No::Io(std::io::Error::other(error))))
+}
