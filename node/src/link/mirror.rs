@@ -74,6 +74,11 @@ impl Source for Link {
         Ok(self.opened_thread(self.ask(call).await?).await)
     }
 
+    async fn saw(&self, role: &RoleId, id: MessageId, through: u32) {
+        self.mark_mail(role, id, through, wire::MailMark::Seen);
+        self.mail_marks_settled().await;
+    }
+
     async fn send(&self, role: &RoleId, letter: wire::SendRequest) -> Result<Sent, Refusal> {
         if let Some(number) = self.outbox.find_letter(role, &letter) {
             return Ok(Sent::Queued { message: thread_of(&letter), number });

@@ -5,6 +5,7 @@
 //! itself until another came takes all of its files along.
 //!
 //! - **Z3** No file is touched outside the project: a folder that leads out of it is refused.
+//! - **Z7** A folder is one node's at a time.
 
 use std::{
     collections::BTreeMap,
@@ -76,6 +77,25 @@ impl Home {
             boxes.folders[kind as usize] = own;
         }
         Ok(boxes)
+    }
+
+    /// Keeps other nodes out of the folder for as long as the file is open: each would take the
+    /// other's files for what people put there.
+    pub(super) fn hold(&self) -> io::Result<fs::File> {
+        let folder = fs::File::open(self.folder())?;
+        match folder.try_lock() {
+            // Where a file system knows no locks, nobody is kept out.
+            Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(folder),
+            Err(fs::TryLockError::WouldBlock) => {
+                let own = self.root.join(MAILBOX).join("ROLE/inbox");
+                Err(io::Error::other(format!(
+                    "another node keeps a mailbox in {}. Make {} for a folder of the role's own, or \
+                     say mirror_root, and start this node again",
+                    self.folder().display(),
+                    own.display()
+                )))
+            }
+        }
     }
 
     /// Whether its boxes lie in the project's mailbox itself.
@@ -218,6 +238,21 @@ mod tests {
         assert!(place.path().join("elsewhere/mail/inbox").is_dir());
         let none = Home::shared(&place.path().join("gone"));
         assert_eq!(none.open().unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_folder_is_one_nodes() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::shared(place.path());
+        home.open().unwrap();
+        let held = home.hold().unwrap();
+        let why = home.hold().unwrap_err().to_string();
+        assert!(why.starts_with("another node keeps a mailbox in "), "{why}");
+        drop(held);
+        home.hold().unwrap();
+        // What is said to do helps.
+        fs::create_dir_all(place.path().join("docs/mailbox/dev/inbox")).unwrap();
+        assert_eq!(told(place.path(), &["dev"]), "dev=docs/mailbox/dev");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
+    fs, io,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -44,7 +44,7 @@ const POLL_MS: u64 = 2_000;
 const WATCHED_MS: u64 = 30_000;
 
 /// Between attempts of what failed, in milliseconds.
-const RETRY_MS_MIN: u64 = 500;
+pub(super) const RETRY_MS_MIN: u64 = 500;
 const RETRY_MS_MAX: u64 = 30_000;
 
 /// One role's keeper.
@@ -53,6 +53,10 @@ pub(super) struct Keeper {
     /// As they were last looked up, and whether the system tells of changes there.
     boxes: Option<Arc<Boxes>>,
     watcher: Option<RecommendedWatcher>,
+    /// While it is open, no other node keeps a mailbox in this folder.
+    held: Option<fs::File>,
+    /// What people were told stands in the way.
+    problem: Option<io::ErrorKind>,
     /// When all files are looked at again.
     look_again: Instant,
     backoff: Backoff,
@@ -68,6 +72,8 @@ impl Keeper {
             shared,
             boxes: None,
             watcher: None,
+            held: None,
+            problem: None,
             look_again: Instant::now(),
             backoff: Backoff::between(RETRY_MS_MIN, RETRY_MS_MAX),
             settling: BTreeMap::new(),
@@ -94,7 +100,7 @@ impl Keeper {
                 Err(Trouble::Stopped) => return,
                 Err(Trouble::Disk(error)) => {
                     self.boxes = None;
-                    self.fares(Some(error.to_string()));
+                    self.fares(Some(&error));
                     self.backoff.pause(chance())
                 }
                 Err(Trouble::Broker(why)) => {
@@ -114,30 +120,32 @@ impl Keeper {
         }
     }
 
-    /// What stands in the way is said once.
-    fn fares(&self, problem: Option<String>) {
-        let mut standing = self.shared.standing();
-        if standing.problem == problem {
+    /// What stands in the way is said once, whichever files it keeps out.
+    fn fares(&mut self, problem: Option<&io::Error>) {
+        self.shared.standing().problem = problem.map(ToString::to_string);
+        let kind = problem.map(io::Error::kind);
+        if std::mem::replace(&mut self.problem, kind) == kind {
             return;
         }
         let folder = self.shared.home.folder();
         let (role, folder) = (&self.shared.role, folder.display());
-        match &problem {
+        match problem {
             Some(why) => {
-                tracing::error!(%role, %folder, why, "a mailbox on disk cannot be kept; retrying");
+                tracing::error!(%role, %folder, %why, "a mailbox on disk cannot be kept; retrying");
             }
             None => tracing::info!(%role, %folder, "a mailbox on disk is kept again"),
         }
-        standing.problem = problem;
     }
 
     /// Does what there is to do; when there is more at the latest.
     async fn round(&mut self) -> Result<Instant, Trouble> {
         let boxes = self.open().await?;
-        if self.look_again <= Instant::now() {
-            self.shared.todo.all_files();
-        }
         let mut pending = self.shared.todo.take();
+        if self.look_again <= Instant::now() {
+            // Said to nobody: it would end the pause after what failed.
+            pending.is_all_files = true;
+            pending.names.clear();
+        }
         let done = self.work(&boxes, &mut pending).await;
         // Whatever was not ended is to be done again; it is no reason to keep letters.
         self.shared.todo.put_back(pending);
@@ -187,6 +195,8 @@ impl Keeper {
         if self.boxes.as_ref() == Some(&boxes) {
             return Ok(boxes);
         }
+        self.held = None;
+        self.held = Some(on_disk(&self.shared, |shared| shared.home.hold()).await?);
         let told = watch::watch(&boxes, &self.shared.todo);
         let is_watched = told.is_ok();
         self.watcher = match told {

@@ -249,6 +249,11 @@ impl Keeper {
         let id =
             if request.in_reply_to.is_empty() { &request.message_id } else { &request.in_reply_to };
         let id = id.parse().ok();
+        let shown = id.and_then(|id| Some((id, shared.index().get(id)?.entries)));
+        if let Some((id, through)) = shown.filter(|(_, through)| *through != 0) {
+            let saw = shared.source.saw(&shared.role, id, through);
+            shared.stop.run_until_cancelled(saw).await.ok_or(Trouble::Stopped)?;
+        }
         let sent = shared.source.send(&shared.role, request);
         let is_own_id = dropped.document.message_id.is_none();
         let fate = fate(shared.ask(sent).await?, is_own_id);

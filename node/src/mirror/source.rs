@@ -49,6 +49,10 @@ pub trait Source: std::fmt::Debug + Send + Sync + 'static {
         from: u32,
     ) -> Result<wire::ReadThreadResponse, Refusal>;
 
+    /// The role has seen a thread through this entry: whoever answers had it in the file. Resolves
+    /// once that is told, or will not be soon.
+    async fn saw(&self, role: &RoleId, id: MessageId, through: u32);
+
     /// Carried through even when whoever asked goes away. One that waits already, by the thread it
     /// begins or the name it has, waits once.
     async fn send(&self, role: &RoleId, letter: wire::SendRequest) -> Result<Sent, Refusal>;

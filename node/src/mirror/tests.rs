@@ -380,6 +380,27 @@ async fn what_cannot_be_read_holds_nothing_up() {
 }
 
 #[tokio::test]
+async fn what_fails_is_tried_again_after_a_pause() {
+    let bench = Bench::new("dev=q");
+    bench.office.send("qa", "dev", "one");
+    let stop = CancellationToken::new();
+    let home = homes(&bench.roots.borrow()).into_values().next().unwrap();
+    let source: Arc<dyn Source> = bench.office.clone();
+    let index = bench.path("index");
+    let disk = Disk::killed_after(0);
+    let shared = Arc::new(Shared::new(role("dev"), home, index, source, stop.clone(), disk));
+    let clock = tokio::time::Instant::now();
+    let work = tokio::spawn(Keeper::new(shared.clone()).run());
+    // The first two follow each other: what there is to do was told twice.
+    assert!(until(|| 4 <= bench.office.reads()).await);
+    let pauses = 2 * keeper::RETRY_MS_MIN / 2;
+    assert!(Duration::from_millis(pauses) <= clock.elapsed(), "{:?}", clock.elapsed());
+    assert!(shared.standing().problem.as_ref().is_some_and(|it| it.ends_with(".md: killed")));
+    stop.cancel();
+    work.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_thread_that_is_too_large_has_no_file_and_is_told_of() {
     let mut bench = Bench::new("dev=q");
     let one = bench.office.send("qa", "dev", "one");

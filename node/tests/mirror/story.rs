@@ -43,6 +43,8 @@ I look.
 
 It is.";
 
+const DRAFT: &str = "# ACK: Yes\n\n**Receiver:** qa\n\n===== MESSAGE THREAD =====\n\nThat, too.\n";
+
 fn two() -> String {
     TWO.replace("BAR", &"━".repeat(102))
 }
@@ -59,8 +61,17 @@ async fn a_thread_goes_through_the_boxes_of_two_roles() {
     place.resolve("qa", &id).await;
     place.until("dev/outbox/slow.md qa/done/slow.md").await;
     assert!(place.files().values().all(|it| *it == two()));
+    // Whoever answers in a file has seen what the file has.
+    let id = place.send("qa", "dev", "", "And this?").await;
+    place.until("dev/inbox/slow.md dev/outbox/slow.md qa/done/slow.md qa/outbox/slow.md").await;
+    let answer = DRAFT.replace("**Rec", &format!("**Message ID:** {id}\n**Rec"));
+    place.put("dev/outbox/answer.md", &answer);
+    let one = "dev/outbox/slow.md qa/done/slow.md qa/inbox/slow.md";
+    place.until(one).await;
+    place.resolve("qa", &id).await;
+    assert!(until(|| !place.names().contains("inbox/")).await, "{}", place.names());
     let told = place.status().await;
-    assert_eq!((told.len(), &told[0]["role"], &told[0]["files"]), (2, &"dev".into(), &1.into()));
+    assert_eq!((told.len(), &told[0]["role"], &told[0]["files"]), (2, &"dev".into(), &2.into()));
     assert!(place.up.stop().await.success());
     assert_eq!(place.names(), "dev/outbox/slow.md qa/done/slow.md");
 }

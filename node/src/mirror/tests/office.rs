@@ -241,6 +241,8 @@ impl Source for Office {
         Ok(wire::ReadThreadResponse { thread, entries, ..Default::default() })
     }
 
+    async fn saw(&self, _role: &RoleId, _id: MessageId, _through: u32) {}
+
     async fn send(&self, role: &RoleId, letter: wire::SendRequest) -> Result<Sent, Refusal> {
         if self.is_there().is_err() {
             return Ok(Sent::Queued { message: letter.message_id, number: 1 });
