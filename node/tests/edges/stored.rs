@@ -196,6 +196,7 @@ fn entry(number: u64, text: &str) -> Entry {
         },
         may_have_reached: false,
         queued_ms: 1,
+        tried_ms: None,
         what: What::Send(Box::new(request)),
         failed: None,
     }

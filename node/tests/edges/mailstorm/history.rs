@@ -39,6 +39,8 @@ pub(super) struct History {
     pub(super) again: u64,
     pub(super) letters: BTreeMap<String, Letter>,
     pub(super) moves: u64,
+    /// Letters and moves that were called queued.
+    pub(super) queued: u64,
     /// What stood in a thread under a number.
     shown: BTreeMap<(String, u64), (String, String)>,
     /// How far an entry got at a role, and when that was known first.
@@ -68,7 +70,7 @@ impl History {
                 continue;
             }
             self.moment += 1;
-            for (role, receipt) in entry["receipts"].as_object().unwrap() {
+            for (role, receipt) in entry["receipts"].as_object().into_iter().flatten() {
                 let rank = rank(receipt.as_str().unwrap());
                 let key = (id.to_owned(), number, role.clone());
                 let (known, since) = self.far.entry(key).or_insert((rank, self.moment));
@@ -84,10 +86,9 @@ impl History {
     }
 
     pub(super) fn summary(&self) -> String {
-        let queued = self.letters.values().filter(|it| matches!(it.told, Some((_, None)))).count();
         let letters = self.letters.len();
-        let (moves, again) = (self.moves, self.again);
-        format!("{letters} letters, {queued} of them queued, {moves} moves, {again} calls again")
+        let (moves, queued, again) = (self.moves, self.queued, self.again);
+        format!("{letters} letters and {moves} moves, {queued} queued, {again} calls again")
     }
 
     /// Whether all of it fits what there is.

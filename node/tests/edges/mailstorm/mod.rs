@@ -33,6 +33,9 @@ const ROUNDS_EACH: u64 = 2;
 /// Answers between two kills, at most.
 const STEPS_MAX: u64 = 40;
 
+/// Letters that a broker is missing for, at most.
+const QUEUED_MAX: u64 = 12;
+
 const ROLES: [&str; 4] = ["a1", "a2", "b1", "b2"];
 
 const TRANSPORTS: [Transport; 4] =
@@ -66,7 +69,11 @@ async fn mail_outlives_whoever_is_killed() {
             reached = soon(steps.wait_for(|it| until <= it.steps)) => drop(reached.unwrap()),
             Some(ended) = writers.join_next() => panic!("it ended: {:?}", ended.err()),
         }
-        world.strike(&mut chance, &troubles).await;
+        if chance.below(3) == 0 {
+            keep_away(&mut world, &mut chance, &troubles, &history).await;
+        } else {
+            world.strike(&mut chance, &troubles).await;
+        }
     }
     troubles.send_modify(|it| it.is_last = true);
     while let Some(ended) = soon(writers.join_next()).await {
@@ -90,6 +97,31 @@ async fn mail_outlives_whoever_is_killed() {
     assert_eq!(book.all(&ROLES).await, all);
     let history = history.borrow();
     anstream::println!("{rounds} kills, {} threads, {}", all.len(), history.summary());
+}
+
+/// Kills the broker until some letters wait for it, and nodes meanwhile.
+async fn keep_away(
+    world: &mut Three,
+    chance: &mut Chance,
+    troubles: &watch::Sender<Trouble>,
+    history: &watch::Sender<History>,
+) {
+    let whom = chance.below(4);
+    let until = history.borrow().queued + 1 + chance.below(QUEUED_MAX);
+    troubles.send_modify(|it| it.comes(true, false));
+    world.broker.kill().await;
+    let mut queued = history.subscribe();
+    drop(soon(queued.wait_for(|it| until <= it.queued)).await.unwrap());
+    troubles.send_modify(|it| it.comes(true, whom != 0));
+    for (bit, node) in world.nodes.iter_mut().enumerate() {
+        if whom & (1 << bit) != 0 {
+            node.kill().await;
+            node.start().await;
+        }
+    }
+    troubles.send_modify(|it| it.comes(true, false));
+    world.broker.start().await;
+    troubles.send_modify(Trouble::goes);
 }
 
 async fn until_sent(node: &Process) {

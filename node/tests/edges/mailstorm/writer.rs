@@ -72,7 +72,10 @@ impl Writer {
                 answer.as_ref().ok().map(|it| it["structuredContent"]["error"]["code"].clone());
             match accepted(answer) {
                 Ok(facts) => {
-                    self.game.history.send_modify(|it| it.steps += 1);
+                    self.change(|it| {
+                        it.steps += 1;
+                        it.queued += u64::from(facts["queued"].is_number());
+                    });
                     return Ok(facts);
                 }
                 Err(why) if why.is_refusal => {
