@@ -8,7 +8,7 @@ use tokio_stream::StreamExt as _;
 use crate::support::{Client, connect, reason, start};
 
 impl Client {
-    fn letter(&mut self, from: &str, to: &[&str], text: &str) -> wire::SendRequest {
+    pub(crate) fn letter(&mut self, from: &str, to: &[&str], text: &str) -> wire::SendRequest {
         wire::SendRequest {
             key: self.key(),
             role: from.to_owned(),
@@ -20,12 +20,17 @@ impl Client {
         }
     }
 
-    async fn write(&mut self, from: &str, to: &[&str], text: &str) -> wire::SendResponse {
+    pub(crate) async fn write(
+        &mut self,
+        from: &str,
+        to: &[&str],
+        text: &str,
+    ) -> wire::SendResponse {
         let request = self.letter(from, to, text);
         self.mail.send(request).await.unwrap().into_inner()
     }
 
-    async fn answer(
+    pub(crate) async fn answer(
         &mut self,
         from: &str,
         to: &str,
@@ -37,7 +42,7 @@ impl Client {
         self.mail.send(request).await.unwrap().into_inner()
     }
 
-    async fn box_of(&mut self, role: &str, kind: wire::Box) -> Vec<String> {
+    pub(crate) async fn box_of(&mut self, role: &str, kind: wire::Box) -> Vec<String> {
         let request = wire::ListBoxRequest {
             role: role.to_owned(),
             r#box: kind.into(),
@@ -48,12 +53,12 @@ impl Client {
         listed.threads.into_iter().map(|it| it.file_name).collect()
     }
 
-    async fn read(&mut self, role: &str, message: &str) -> wire::ReadThreadResponse {
+    pub(crate) async fn read(&mut self, role: &str, message: &str) -> wire::ReadThreadResponse {
         let request = self.reading(role, message);
         self.mail.read_thread(request).await.unwrap().into_inner()
     }
 
-    fn reading(&self, role: &str, message: &str) -> wire::ReadThreadRequest {
+    pub(crate) fn reading(&self, role: &str, message: &str) -> wire::ReadThreadRequest {
         wire::ReadThreadRequest {
             role: role.to_owned(),
             message: message.to_owned(),
@@ -61,13 +66,18 @@ impl Client {
         }
     }
 
-    async fn wait(&mut self, role: &str, hold_ms: u64) -> wire::MailAnswer {
+    pub(crate) async fn wait(&mut self, role: &str, hold_ms: u64) -> wire::MailAnswer {
         let role = role.to_owned();
         let request = wire::AwaitMailRequest { role, hold_ms, ..Default::default() };
         self.mail.await_mail(request).await.unwrap().into_inner().answer.unwrap()
     }
 
-    async fn put_away(&mut self, role: &str, message: &str, to: wire::Box) -> wire::Moved {
+    pub(crate) async fn put_away(
+        &mut self,
+        role: &str,
+        message: &str,
+        to: wire::Box,
+    ) -> wire::Moved {
         let request = wire::MoveRequest {
             key: self.key(),
             role: role.to_owned(),
@@ -79,7 +89,7 @@ impl Client {
     }
 }
 
-fn texts(read: &wire::ReadThreadResponse) -> Vec<&str> {
+pub(crate) fn texts(read: &wire::ReadThreadResponse) -> Vec<&str> {
     read.entries.iter().map(|it| it.text.as_str()).collect()
 }
 

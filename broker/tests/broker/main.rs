@@ -7,5 +7,6 @@ mod mail;
 mod model;
 mod pages;
 mod private;
+mod races;
 mod support;
 mod tidy;
