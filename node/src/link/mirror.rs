@@ -16,7 +16,6 @@ use tonic::Status;
 use super::{Link, channel, stopping};
 use crate::{
     mirror::source::{Ended, Items, Source},
-    outbox::thread_of,
     role::{Refusal, mail::Sent},
 };
 
@@ -76,13 +75,10 @@ impl Source for Link {
 
     async fn saw(&self, role: &RoleId, id: MessageId, through: u32) {
         self.mark_mail(role, id, through, wire::MailMark::Seen);
-        self.mail_marks_settled().await;
+        self.mail_marks_settled(role).await;
     }
 
     async fn send(&self, role: &RoleId, letter: wire::SendRequest) -> Result<Sent, Refusal> {
-        if let Some(number) = self.outbox.find_letter(role, &letter) {
-            return Ok(Sent::Queued { message: thread_of(&letter), number });
-        }
         let (link, role) = (self.clone(), role.clone());
         let (answer, answered) = oneshot::channel();
         self.spawn(async move {

@@ -214,7 +214,7 @@ pub fn content_of(request: &wire::SendRequest) -> Option<blake3::Hash> {
 }
 
 /// The thread that a letter begins, or as its sender named the one it answers.
-pub fn thread_of(request: &wire::SendRequest) -> String {
+fn thread_of(request: &wire::SendRequest) -> String {
     let answers = !request.in_reply_to.is_empty();
     if answers { &request.in_reply_to } else { &request.message_id }.clone()
 }

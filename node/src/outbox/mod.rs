@@ -31,7 +31,7 @@ use tasuki_proto::{
 use tokio::sync::watch;
 
 pub use self::{
-    entry::{ENTRY_BYTES_MAX, Entry, Failed, Summarised, Summary, What, content_of, thread_of},
+    entry::{ENTRY_BYTES_MAX, Entry, Failed, Summarised, Summary, What, content_of},
     files::{Contents, Unreadable, read},
 };
 use crate::{beside::on_disk, role::Refusal};
@@ -250,22 +250,6 @@ impl Outbox {
         let index = self.index();
         let slot = index.waiting().find(|slot| slot.key == *key && slot.summary.role == *role)?;
         Some(slot.summary.clone())
-    }
-
-    /// The number of a letter that waits, in the same thread and under the same name of its
-    /// sender's. A letter without a name is known by the thread it begins.
-    pub fn find_letter(&self, role: &RoleId, letter: &wire::SendRequest) -> Option<u64> {
-        let message = thread_of(letter);
-        let index = self.index();
-        let is_same = |slot: &&Slot| match &slot.summary.what {
-            Summarised::Send { message: of, .. } => {
-                *of == message
-                    && slot.said.as_ref().is_some_and(|it| it.name == letter.client_ref)
-                    && slot.summary.role == *role
-            }
-            Summarised::Move { .. } => false,
-        };
-        index.waiting().find(is_same).map(|slot| slot.summary.number)
     }
 
     /// The letter that waits and is what this one says again: it has the name that its sender gave
