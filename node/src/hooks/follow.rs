@@ -28,7 +28,7 @@ use super::{
     event::{self, Facts, Happening},
     line::{Common, Line},
     source::{Ended, Items, Part, Source, Unanswered},
-    spec::Kind,
+    spec::{Action, Kind},
     store::{Call, Places, Taken, WAITING_MAX},
 };
 use crate::link::{
@@ -360,6 +360,14 @@ impl Follower {
             }
             let name = &line.hook.name;
             let id = self.writer.id(name, happening.place, item.at_ms);
+            // What is sealed is for this machine: an address is not told more than the broker.
+            let opened = match &line.hook.action {
+                Action::Command(_) => {
+                    Some(self.unless_stopped(self.source.open(read.clone())).await?)
+                }
+                Action::Webhook(_) => None,
+            };
+            let read = opened.as_ref().unwrap_or(read);
             let body = self.writer.write(&id, name, happening, item.at_ms, read);
             calls.push(Call::new(id, happening, item.at_ms, body));
         }

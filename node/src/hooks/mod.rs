@@ -18,7 +18,8 @@
 //! - [`store`]: calls on disk. `follow`: the feed. `line`: one hook at work.
 //! - [`command`], [`webhook`]: one call. [`source`]: the seam to the broker.
 //!
-//! Not here: what is sealed is not opened; a hook is told that it is sealed.
+//! Where mail is private, programs are told what this node can open. What goes to an address leaves
+//! the machine: it says that an entry is sealed, and no words of it.
 
 pub mod attempt;
 pub mod command;

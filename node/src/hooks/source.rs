@@ -44,4 +44,7 @@ pub trait Source: std::fmt::Debug + Send + Sync + 'static {
 
     /// A thread as `role` has it.
     async fn read(&self, role: &RoleId, message: &str, part: Part) -> Result<Read, Unanswered>;
+
+    /// The same with the words that this node can open.
+    async fn open(&self, read: Read) -> Read;
 }

@@ -63,6 +63,13 @@ impl Source for Link {
         let mut client = channel::mailbox(self.shared.channel.clone());
         answered(client.read_thread(request)).await
     }
+
+    async fn open(&self, read: Read) -> Read {
+        match read {
+            Ok(read) => Ok(self.opened_thread(read).await),
+            Err(refusal) => Err(refusal),
+        }
+    }
 }
 
 /// One attempt. A refusal is an answer; a broker that will not have this node for the moment, or is

@@ -92,7 +92,8 @@ async fn machines(dir: &Path) -> (Process, Process) {
 
 /// Turns private mail on and lets the other machine take part.
 async fn join_in(here: &Process, there: &Process) {
-    let owner = text(&said(here, "on").await["owner"]);
+    said(here, "on").await;
+    let owner = text(&status(here).await["trusted_owner"]);
     let trusted = said(there, &format!("trust {owner}")).await;
     let (node, key) = (text(&trusted["node"]), text(&trusted["key"]));
     said(here, &format!("approve {node} {key}")).await;
@@ -274,11 +275,11 @@ async fn mirrors_and_hooks_have_the_words_where_the_node_has_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let project = |name: &str| dir.path().join(name);
     for name in ["one", "two", "three"] {
-        std::fs::create_dir(project(name)).unwrap();
-        std::fs::write(project(name).join("tasuki.toml"), "mirror = true\n").unwrap();
+        configure(&project(name).join("data"), "mirror = true\n");
     }
     let mut pipe = Pipe::new(&project("two").join("pipe"));
-    configure(&project("two/data"), &telling("told", "on = \"received\""));
+    let hook = telling("told", "on = \"received\"");
+    configure(&project("two/data"), &format!("mirror = true\n{hook}"));
     let one = Process::up(&project("one/data"), "--role A").await;
     let way = Overheard::to(one.broker.unwrap()).await;
     let mut two = Process::node(&project("two/data"), way.address, "--role C").await;

@@ -77,7 +77,10 @@ const SEARCH_MS_MAX: u64 = 40_000;
 
 /// The mail of roles, as far as it was looked through.
 #[derive(Debug, Clone, Default)]
-pub(in crate::link) struct Found(Arc<Mutex<Vec<(RoleId, Arc<AsyncMutex<Own>>)>>>);
+pub(in crate::link) struct Found(Arc<Mutex<Vec<Searched>>>);
+
+/// A role, and what was looked through of its mail.
+type Searched = (RoleId, Arc<AsyncMutex<Own>>);
 
 impl Found {
     /// The one that was asked for the longest time ago makes room.
