@@ -1,6 +1,6 @@
 //! Attached files on this machine: their names, and the project that agents attach from and save to.
 //!
-//! - **Z7** An agent's attachments come from its project and go there: no path and no link leads
+//! - **Z8** An agent's attachments come from its project and go there: no path and no link leads
 //!   out of it, and nothing that is there is written over.
 //!
 //! The project is the operator's to name: an agent's own word for it would open any file that the

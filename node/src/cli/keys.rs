@@ -6,6 +6,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct Alone {
     client_id: String,
-    counter: u64,
+    counter: AtomicU64,
 }
 
 /// For a command that has many to send.
@@ -42,13 +43,13 @@ pub(crate) fn alone() -> Result<Alone, Failure> {
     let client_id = new_client();
     let why =
         |why| Failure::local(format!("Nothing was sent: there is no chance to be had: {why}."));
-    Ok(Alone { client_id: client_id.map_err(why)?, counter: 0 })
+    Ok(Alone { client_id: client_id.map_err(why)?, counter: AtomicU64::new(0) })
 }
 
 impl Alone {
-    pub(crate) fn next(&mut self) -> wire::IdempotencyKey {
-        self.counter += 1;
-        wire::IdempotencyKey { client_id: self.client_id.clone(), counter: self.counter }
+    pub(crate) fn next(&self) -> wire::IdempotencyKey {
+        let counter = 1 + self.counter.fetch_add(1, Ordering::Relaxed);
+        wire::IdempotencyKey { client_id: self.client_id.clone(), counter }
     }
 }
 

@@ -3,12 +3,13 @@
 //! **Invariant:** what the broker has is never sent again: each thread is read first, and only the
 //! entries it lacks are sent. So the command may be killed and run again at any time.
 //!
-//! Many threads are read at once; they are sent one after the other, since in that order they are
-//! in their boxes.
+//! Several threads are under way at once, each with its calls in order; in boxes they are in about
+//! the order of their age.
 
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    pin::pin,
 };
 
 use futures::{StreamExt as _, stream};
@@ -18,6 +19,7 @@ use tasuki_proto::{
     reason::Reason,
     wire::{self, mailbox_client::MailboxClient},
 };
+use tokio::sync::OnceCell;
 
 use super::{
     super::{
@@ -36,12 +38,9 @@ use crate::{
     private::{Fresh, Sealer, Unsealable},
 };
 
-/// Threads that the broker is asked about at once: as many as tell apart what a question takes on
-/// its way and at the broker.
-const ASKED_AT_ONCE: usize = 16;
-
-/// Threads asked about until they are sent.
-const AHEAD: usize = 64;
+/// Threads under way at once: the broker makes what came together durable together. Few enough that
+/// no key expires while another thread's call is sent again.
+const AT_ONCE: usize = 16;
 
 /// Texts of one call, in bytes: half of what one message may have.
 const CALL_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -93,24 +92,15 @@ pub(super) async fn run(
     copies.iter_mut().for_each(|copy| roles.rename(copy));
     let mut report = Report::new(mailboxes.len(), copies.len(), &roles, skipped, args.dry_run);
     let here: BTreeSet<String> = copies.iter().flat_map(|it| it.agents.clone()).collect();
-    let mut threads = filebox::gather(copies).into_iter().peekable();
-    let mut keys = keys::alone()?;
-    let mut door = Door { broker, data, is_open: false };
-    while threads.peek().is_some() {
-        let next = threads.by_ref().take(AHEAD);
-        let compared = stream::iter(next).map(|thread| compare(thread, broker, args.dry_run));
-        let compared: Vec<Compared> = compared.buffered(ASKED_AT_ONCE).collect().await;
-        for it in compared {
-            report.absent.extend(agents(&it.thread).into_iter().filter(|it| !here.contains(it)));
-            report.add(it.thread.id, it.count, it.notes, &it.too_large);
-            let outcome = match it.then {
-                Then::Ended(outcome) => outcome,
-                Then::Send { subject, missing, is_new } => {
-                    send(&it.thread, subject, missing, is_new, &mut door, &mut keys).await
-                }
-            };
-            report.count(outcome)?;
-        }
+    let keys = keys::alone()?;
+    let door = Door { broker, data, is_open: OnceCell::new() };
+    let threads = stream::iter(filebox::gather(copies));
+    let work = threads.map(|thread| take_over(thread, &door, &keys, args.dry_run));
+    let mut done = pin!(work.buffered(AT_ONCE));
+    while let Some((it, outcome)) = done.next().await {
+        report.absent.extend(agents(&it.thread).into_iter().filter(|it| !here.contains(it)));
+        report.add(it.thread.id, it.count, it.notes, &it.too_large);
+        report.count(outcome)?;
     }
     output.answer(|| report.to_json(), || report.to_string())?;
     report.failure().map_or(Ok(()), Err)
@@ -120,20 +110,19 @@ pub(super) async fn run(
 struct Door<'a> {
     broker: &'a Broker,
     data: &'a Path,
-    is_open: bool,
+    is_open: OnceCell<()>,
 }
 
 impl Door<'_> {
     /// Looks once, before the first words leave; afterwards the broker judges.
-    async fn check(&mut self) -> Result<(), Failure> {
-        if !self.is_open {
+    async fn check(&self) -> Result<(), Failure> {
+        let look = async || {
             let sealer = Sealer::new(self.data, self.broker.workspace());
             let asking = Asking::new(self.broker);
             let may = sealer.check_plain(&asking, Unsealable::Mailboxes, Fresh::Always).await;
-            may.map_err(|refusal| asking.failure(refusal))?;
-            self.is_open = true;
-        }
-        Ok(())
+            may.map_err(|refusal| asking.failure(refusal))
+        };
+        self.is_open.get_or_try_init(look).await.copied()
     }
 }
 
@@ -144,16 +133,31 @@ struct Compared {
     count: usize,
     notes: Vec<(MessageId, String)>,
     too_large: Vec<Entry>,
-    then: Then,
 }
 
 /// What is to be done.
 enum Then {
-    Ended(Outcome),
+    End(Outcome),
     Send { subject: String, missing: Vec<Entry>, is_new: bool },
 }
 
-async fn compare(mut thread: Thread, broker: &Broker, is_dry: bool) -> Compared {
+async fn take_over(
+    thread: Thread,
+    door: &Door<'_>,
+    keys: &Alone,
+    is_dry: bool,
+) -> (Compared, Outcome) {
+    let (it, then) = compare(thread, door.broker, is_dry).await;
+    let outcome = match then {
+        Then::End(outcome) => outcome,
+        Then::Send { subject, missing, is_new } => {
+            send(&it.thread, subject, missing, is_new, door, keys).await
+        }
+    };
+    (it, outcome)
+}
+
+async fn compare(mut thread: Thread, broker: &Broker, is_dry: bool) -> (Compared, Then) {
     let own = std::mem::take(&mut thread.notes);
     let mut notes: Vec<_> = own.into_iter().map(|note| (thread.id, note)).collect();
     let count = thread.entries.len();
@@ -161,21 +165,21 @@ async fn compare(mut thread: Thread, broker: &Broker, is_dry: bool) -> Compared 
     let (entries, too_large): (Vec<Entry>, Vec<Entry>) =
         thread.entries.iter().cloned().partition(|it| it.text.len() <= TEXT_BYTES_MAX);
     let then = if is_dry || entries.is_empty() {
-        Then::Ended(Outcome::Untold)
+        Then::End(Outcome::Untold)
     } else {
         match find(&mut thread, &subject, broker, &mut notes).await {
             Ok(known) => {
                 let has = |it: &Entry| known.as_ref().is_some_and(|known| known.has(it));
                 let missing: Vec<Entry> = entries.into_iter().filter(|it| !has(it)).collect();
                 match missing.is_empty() {
-                    true => Then::Ended(Outcome::Known),
+                    true => Then::End(Outcome::Known),
                     false => Then::Send { subject, missing, is_new: known.is_none() },
                 }
             }
-            Err(why) => Then::Ended(Outcome::Refused(thread.id, why)),
+            Err(why) => Then::End(Outcome::Refused(thread.id, why)),
         }
     };
-    Compared { thread, count, notes, too_large, then }
+    (Compared { thread, count, notes, too_large }, then)
 }
 
 /// Sends what the broker lacks.
@@ -184,8 +188,8 @@ async fn send(
     subject: String,
     missing: Vec<Entry>,
     is_new: bool,
-    door: &mut Door<'_>,
-    keys: &mut Alone,
+    door: &Door<'_>,
+    keys: &Alone,
 ) -> Outcome {
     if let Err(why) = door.check().await {
         return Outcome::Refused(thread.id, why);
