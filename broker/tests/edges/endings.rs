@@ -1,7 +1,7 @@
 //! How a broker ends, and why it may not begin: told to stop, a directory in use, a directory it
-//! cannot use, a full disk.
+//! cannot use.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::time::Duration;
 
 use tasuki_proto::wire;
 use tokio::time::Instant;
@@ -73,63 +73,4 @@ async fn a_directory_in_use_or_unusable_is_refused_by_name() {
     let words = arguments(&["serve", "--listen", "192.0.2.1:0"], data.path());
     let ended = Process::spawn(&words, &[]).ended().await;
     assert_eq!(ended.code, Some(69), "{}", ended.log);
-}
-
-/// A small disk; unmounted when dropped.
-struct SmallDisk(tempfile::TempDir);
-
-fn run(command: &str, arguments: &[&str], dir: &Path) -> Result<(), String> {
-    let output = Command::new(command).args(arguments).arg(dir).output();
-    let output = output.map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-}
-
-impl SmallDisk {
-    fn mount() -> Result<Self, String> {
-        let dir = tempfile::tempdir().unwrap();
-        run("mount", &["-t", "tmpfs", "-o", "size=12m", "tasuki-test"], dir.path())?;
-        Ok(Self(dir))
-    }
-
-    fn grow(&self) {
-        run("mount", &["-o", "remount,size=200m"], self.0.path()).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = run("umount", &["-l"], self.0.path());
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
-async fn a_full_disk_ends_the_broker_and_loses_nothing() {
-    let disk = match SmallDisk::mount() {
-        Ok(disk) => disk,
-        Err(why) => return eprintln!("skipped: no small disk can be mounted here: {why}"),
-    };
-    let data = disk.0.path().join("data");
-    let mut players = players(&["one", "two"], 4);
-    let (mut broker, address) = Process::served(&data).await;
-    play_all(address, &mut players, u64::MAX, || ()).await;
-    assert_eq!(broker.address().await, None);
-    let ended = broker.ended().await;
-    assert_eq!(ended.code, Some(74), "{}", ended.log);
-    assert!(ended.log.contains("No space left"), "{}", ended.log);
-    assert!(players.values().map(|it| it.acknowledged).sum::<u64>() > 100, "{players:?}");
-
-    // It does not pretend to start, either.
-    let again = Process::serve(&data).ended_or_listening().await;
-    disk.grow();
-    if let Some(ended) = again {
-        assert_eq!(ended.code, Some(69), "{}", ended.log);
-    }
-    let (broker, address) = Process::served(&data).await;
-    check_all(address, &players).await.unwrap();
-    broker.kill().await;
-    assert_whole(&data).await;
 }

@@ -14,6 +14,7 @@ mod crash;
 mod damage;
 mod endings;
 mod flood;
+mod full;
 mod guarded;
 mod health;
 mod hoard;
