@@ -47,6 +47,9 @@ const WATCHED_MS: u64 = 30_000;
 pub(super) const RETRY_MS_MIN: u64 = 500;
 const RETRY_MS_MAX: u64 = 30_000;
 
+/// The same where the disk is in the way, in milliseconds: nobody tells when it no longer is.
+const DISK_RETRY_MS_MAX: u64 = 5_000;
+
 /// One role's keeper.
 pub(super) struct Keeper {
     pub(super) shared: Arc<Shared>,
@@ -101,7 +104,7 @@ impl Keeper {
                 Err(Trouble::Disk(error)) => {
                     self.boxes = None;
                     self.fares(Some(&error));
-                    self.backoff.pause(chance())
+                    self.backoff.pause(chance()).min(Duration::from_millis(DISK_RETRY_MS_MAX))
                 }
                 Err(Trouble::Broker(why)) => {
                     tracing::debug!(why, "the mirror waits for the broker");

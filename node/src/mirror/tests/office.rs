@@ -35,7 +35,7 @@ struct World {
     threads: BTreeMap<MessageId, Thread>,
     /// Senders' own names for letters, and what each named.
     refs: VecDeque<(String, String, MessageId)>,
-    reads: usize,
+    reads: BTreeMap<MessageId, usize>,
     sequence: u64,
 }
 
@@ -161,7 +161,11 @@ impl Office {
     }
 
     pub(super) fn reads(&self) -> usize {
-        self.world().reads
+        self.world().reads.values().sum()
+    }
+
+    pub(super) fn reads_of(&self, id: MessageId) -> usize {
+        self.world().reads[&id]
     }
 
     fn is_there(&self) -> Result<(), Refusal> {
@@ -233,7 +237,7 @@ impl Source for Office {
     ) -> Result<wire::ReadThreadResponse, Refusal> {
         self.is_there()?;
         let mut world = self.world();
-        world.reads += 1;
+        *world.reads.entry(id).or_default() += 1;
         let thread = world.threads.get(&id).filter(|it| it.copies.contains_key(role.as_str()));
         let thread = thread.ok_or_else(|| refusal(Reason::UnknownMessage, "unknown"))?;
         let entries = thread.entries.iter().filter(|it| from <= it.number).cloned().collect();
