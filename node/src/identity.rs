@@ -127,6 +127,11 @@ impl Identity {
         &self.node
     }
 
+    /// The client that it is to the broker.
+    pub fn client(&self) -> ClientId {
+        self.counters().client.clone()
+    }
+
     /// A key that was never used, or `None` when counters have to be [reserved](Self::reserve).
     pub fn next_key(&self) -> Option<IdempotencyKey> {
         let mut counters = self.counters();

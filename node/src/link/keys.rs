@@ -9,7 +9,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tasuki_proto::{id::IdempotencyKey, limits::KEY_WINDOW, reason::Reason, wire};
+use tasuki_proto::{
+    id::{ClientId, IdempotencyKey},
+    limits::KEY_WINDOW,
+    reason::Reason,
+    wire,
+};
 use tokio::sync::Notify;
 
 use crate::{
@@ -62,6 +67,11 @@ impl Keys {
                 Taken::NoneReserved => self.on_disk(Identity::reserve).await?,
             }
         }
+    }
+
+    /// The client whose keys these are.
+    pub fn client(&self) -> ClientId {
+        self.shared.identity.client()
     }
 
     /// For a client whose counters the broker has seen from somebody else.

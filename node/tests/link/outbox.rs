@@ -245,6 +245,23 @@ async fn words_that_wait_are_one_letter_when_they_are_said_again_after_a_crash()
     bench.is_empty_but(0).await;
 }
 
+/// The broker has it, and the node was killed before the answer came.
+#[tokio::test]
+async fn a_letter_with_a_name_has_one_id_whatever_was_lost() {
+    let mut bench = start(Fake::new()).await;
+    let named = || wire::SendRequest { client_ref: "build".to_owned(), ..letter("one") };
+    bench.fake.change(|world| world.is_mute = true);
+    let role = bench.role("A");
+    let sending = tokio::spawn(async move { role.mail().send(named(), None).await });
+    let first = bench.sent(&["one"]).await.mail.letters[0].message_id.clone();
+    sending.abort();
+    bench.kill().await;
+    let mut bench = restarted(bench.crash_node()).await;
+    bench.fake.change(|world| world.is_mute = false);
+    let sent = bench.role("A").mail().send(named(), None).await.expect("kept");
+    assert_eq!(sent, Sent::Queued { message: first, number: 1 });
+}
+
 #[tokio::test]
 async fn a_letter_has_the_time_that_was_left_when_it_was_tried_first() {
     let mut bench = start(Fake::new()).await;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tasuki_proto::{
     id::{IdempotencyKey, RoleId},
     limits::{SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
+    mail::MessageId,
     reason::Reason,
     wire,
 };
@@ -57,8 +58,36 @@ impl Link {
         let mut request =
             wire::SendRequest { role: role.to_string(), caller: None, key: None, ..request };
         if request.in_reply_to.is_empty() && request.message_id.is_empty() {
-            request.message_id = keys::begun_by(&key).to_string();
+            let (named, by_key) = (self.named(role, &request.client_ref), keys::begun_by(&key));
+            request.message_id = named.unwrap_or(by_key).to_string();
+            if named.is_some() {
+                let anew = wire::SendRequest { message_id: by_key.to_string(), ..request.clone() };
+                let sent = self.send_one(role, key.clone(), request).await;
+                return match sent {
+                    // So long ago that the broker has forgotten the name.
+                    Err(refusal) if refusal.reason == Reason::MessageExists => {
+                        self.send_one(role, key, anew).await
+                    }
+                    sent => sent,
+                };
+            }
         }
+        self.send_one(role, key, request).await
+    }
+
+    /// The thread that a letter of this name begins.
+    fn named(&self, role: &RoleId, name: &str) -> Option<MessageId> {
+        let node = self.shared.keys.client();
+        let workspace = &self.shared.settings.workspace;
+        (!name.is_empty()).then(|| keys::begun_under(&node, workspace, role, name))
+    }
+
+    async fn send_one(
+        &self,
+        role: &RoleId,
+        key: IdempotencyKey,
+        request: wire::SendRequest,
+    ) -> Result<Sent, Refusal> {
         match self.forward(role, key, What::Send(Box::new(request))).await? {
             Done::Sent(response) => Ok(Sent::Stored(response)),
             Done::Queued(summary) => match summary.what {

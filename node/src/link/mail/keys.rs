@@ -15,7 +15,7 @@ use std::{
 };
 
 use tasuki_proto::{
-    id::{ClientId, IdempotencyKey, RoleId},
+    id::{ClientId, IdempotencyKey, RoleId, WorkspaceId},
     mail::MessageId,
     reason::Reason,
 };
@@ -65,6 +65,25 @@ pub(in crate::link) fn begun_by(key: &IdempotencyKey) -> MessageId {
     hasher.update(key.client.as_str().as_bytes());
     hasher.update(&[0]);
     hasher.update(&key.counter.to_be_bytes());
+    let mut bytes = [0; 16];
+    hasher.finalize_xof().fill(&mut bytes);
+    MessageId::from_bits(uuid::Builder::from_custom_bytes(bytes).into_uuid().as_u128())
+}
+
+/// The thread that a letter begins to which its sender gave a name. It is the same when the letter
+/// is said again by an agent whose node was killed meanwhile and has other keys. `node` is a client
+/// whose name nobody else learns, so that nobody can begin that thread before.
+pub(in crate::link) fn begun_under(
+    node: &ClientId,
+    workspace: &WorkspaceId,
+    role: &RoleId,
+    name: &str,
+) -> MessageId {
+    let mut hasher = blake3::Hasher::new_derive_key("tasuki 2026 thread begun under a name");
+    for field in [node.as_str(), workspace.as_str(), role.as_str(), name] {
+        hasher.update(&(field.len() as u64).to_be_bytes());
+        hasher.update(field.as_bytes());
+    }
     let mut bytes = [0; 16];
     hasher.finalize_xof().fill(&mut bytes);
     MessageId::from_bits(uuid::Builder::from_custom_bytes(bytes).into_uuid().as_u128())

@@ -4,7 +4,7 @@
 //! several, resolve and reject, and say the same again when an answer was lost. What they were told
 //! is kept, and at the end compared with what a client finds that has seen nothing of it.
 //!
-//! `TASUKI_ROUNDS` says how many kills (half of it; 20), `TASUKI_SEED` which ones.
+//! `TASUKI_ROUNDS` says how many kills (a third of it; 20), `TASUKI_SEED` which ones.
 
 mod history;
 mod writer;
@@ -22,19 +22,19 @@ use crate::{
     agents::Transport,
     book::Book,
     chance::Chance,
-    process::{Process, soon},
-    stored::{outbox, queued},
+    process::{PATIENCE, Process, soon},
+    stored::{outbox, queued, status},
     strikes::{Three, Trouble, rounds},
 };
 
-/// Of `TASUKI_ROUNDS` one kill each.
-const ROUNDS_EACH: u64 = 2;
+/// Of `TASUKI_ROUNDS`, for one kill.
+const ROUNDS_EACH: u64 = 3;
 
 /// Answers between two kills, at most.
 const STEPS_MAX: u64 = 40;
 
 /// Letters that a broker is missing for, at most.
-const QUEUED_MAX: u64 = 12;
+const QUEUED_MAX: u64 = 6;
 
 const ROLES: [&str; 4] = ["a1", "a2", "b1", "b2"];
 
@@ -69,7 +69,7 @@ async fn mail_outlives_whoever_is_killed() {
             reached = soon(steps.wait_for(|it| until <= it.steps)) => drop(reached.unwrap()),
             Some(ended) = writers.join_next() => panic!("it ended: {:?}", ended.err()),
         }
-        if chance.below(3) == 0 {
+        if chance.below(4) == 0 {
             keep_away(&mut world, &mut chance, &troubles, &history).await;
         } else {
             world.strike(&mut chance, &troubles).await;
@@ -82,8 +82,9 @@ async fn mail_outlives_whoever_is_killed() {
     for node in &world.nodes {
         soon(until_sent(node)).await;
         for failed in outbox(node).await {
-            // What was put away may have got an answer meanwhile.
-            assert_eq!(failed["failed"]["reason"], "unseen_entries", "{failed}");
+            // What was put away may have got an answer meanwhile, or be answered before.
+            let why = failed["failed"]["reason"].as_str().unwrap();
+            assert!(["unseen_entries", "not_in_inbox"].contains(&why), "{failed}");
         }
     }
     let book = Book::open(world.broker.broker.unwrap()).await;
@@ -111,7 +112,10 @@ async fn keep_away(
     troubles.send_modify(|it| it.comes(true, false));
     world.broker.kill().await;
     let mut queued = history.subscribe();
-    drop(soon(queued.wait_for(|it| until <= it.queued)).await.unwrap());
+    if tokio::time::timeout(PATIENCE, queued.wait_for(|it| until <= it.queued)).await.is_err() {
+        let (said, log) = (history.borrow().summary(), world.nodes[0].log());
+        panic!("{until} queued ones expected: {said}\n{}\n{log}", status(&world.nodes[0]).await);
+    }
     troubles.send_modify(|it| it.comes(true, whom != 0));
     for (bit, node) in world.nodes.iter_mut().enumerate() {
         if whom & (1 << bit) != 0 {

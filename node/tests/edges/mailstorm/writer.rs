@@ -67,27 +67,36 @@ impl Writer {
         self.tries = 0;
         loop {
             self.tries += 1;
-            let answer = self.agent.call(tool, arguments.clone()).await;
-            let code =
-                answer.as_ref().ok().map(|it| it["structuredContent"]["error"]["code"].clone());
-            match accepted(answer) {
-                Ok(facts) => {
-                    self.change(|it| {
-                        it.steps += 1;
-                        it.queued += u64::from(facts["queued"].is_number());
-                    });
-                    return Ok(facts);
-                }
-                Err(why) if why.is_refusal => {
-                    let code = code.unwrap_or_default();
-                    return Err(code.as_str().unwrap_or_else(|| panic!("{why}")).to_owned());
-                }
-                Err(_) => {}
+            if let Some(facts) = self.ask_once(tool, arguments).await? {
+                return Ok(facts);
             }
-            self.game.history.send_modify(|it| it.again += 1);
-            let mut trouble = self.game.trouble.clone();
-            soon(trouble.wait_for(|it| !it.is_node_down)).await.unwrap();
         }
+    }
+
+    /// `None`: no answer came, or one that says to ask again.
+    async fn ask_once(&mut self, tool: &str, arguments: &Value) -> Result<Option<Value>, String> {
+        let answer = self.agent.call(tool, arguments.clone()).await;
+        let code = answer.as_ref().ok().map(|it| it["structuredContent"]["error"]["code"].clone());
+        match accepted(answer) {
+            Ok(facts) => {
+                self.change(|it| {
+                    it.steps += 1;
+                    it.queued += u64::from(facts["queued"].is_number());
+                });
+                return Ok(Some(facts));
+            }
+            Err(why) if why.is_refusal => {
+                let code = code.unwrap_or_default();
+                return Err(code.as_str().unwrap_or_else(|| panic!("{why}")).to_owned());
+            }
+            Err(why) => self.change(|it| {
+                it.again += 1;
+                it.latest = format!("{tool} by {}: {why}", self.agent.role);
+            }),
+        }
+        let mut trouble = self.game.trouble.clone();
+        soon(trouble.wait_for(|it| !it.is_node_down)).await.unwrap();
+        Ok(None)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut History) -> T) -> T {
@@ -148,7 +157,10 @@ impl Writer {
             letter.tries = tries;
             letter.told = Some((thread.clone(), number));
         });
-        self.knows(&thread);
+        // Said again without a name while the broker was away, it may get another.
+        if self.names_letters || tries == 1 || !is_queued {
+            self.knows(&thread);
+        }
     }
 
     /// Waits, and does something about what came. What it answers is done with at the next wait.
@@ -158,8 +170,10 @@ impl Writer {
             request["after"] = after.into();
         }
         let asked = self.change(History::begins);
-        let mail = match self.ask("filebox_wait_for_message", &request).await {
-            Ok(mail) => mail,
+        // While the broker is away it writes rather than waits.
+        let mail = match self.ask_once("filebox_wait_for_message", &request).await {
+            Ok(Some(mail)) => mail,
+            Ok(None) => return None,
             Err(why) => panic!("{} may not wait: {why}", self.agent.role),
         };
         if mail["has_mail"] != true {
@@ -190,8 +204,9 @@ impl Writer {
     async fn read(&mut self) {
         let Some(id) = self.some_thread() else { return };
         let asked = self.change(History::begins);
-        match self.ask("filebox_thread", &json!({ "message_id": id })).await {
-            Ok(thread) => self.change(|it| it.saw(asked, &thread)),
+        match self.ask_once("filebox_thread", &json!({ "message_id": id })).await {
+            Ok(None) => {}
+            Ok(Some(thread)) => self.change(|it| it.saw(asked, &thread)),
             // It waits in the outbox still.
             Err(why) => assert_eq!(why, "unknown_message"),
         }
