@@ -256,7 +256,7 @@ async fn a_letter_with_a_name_has_one_id_whatever_was_lost() {
     let first = bench.sent(&["one"]).await.mail.letters[0].message_id.clone();
     sending.abort();
     bench.kill().await;
-    let mut bench = restarted(bench.crash_node()).await;
+    let bench = restarted(bench.crash_node()).await;
     bench.fake.change(|world| world.is_mute = false);
     let sent = bench.role("A").mail().send(named(), None).await.expect("kept");
     assert_eq!(sent, Sent::Queued { message: first, number: 1 });
