@@ -9,7 +9,7 @@
 //! - Nothing of it is on a disk: it ends with the process.
 //! - What is looked through is bounded, the newest threads first; what was left out is said.
 //!
-//! [`own`]: the index of one role, and answers from it. [`reading`]: what is asked of the broker.
+//! [`own`]: the index of one role, and answers from it. `reading`: what is asked of the broker.
 //! Not here: whether mail is private at all ([`Sealer`](super::Sealer)).
 
 pub mod own;
