@@ -148,4 +148,24 @@ mod tests {
         local.change(&[ThreadNumber(1)], [entry(1, 1, "s", "vec")]).unwrap();
         assert_eq!((finds("parseHttpHeader"), finds("vec")), (vec![], vec![(1, 1), (2, 1)]));
     }
+
+    #[test]
+    fn phrases_are_left_out_wherever_they_begin_to_match() {
+        let local = Local::new("dev".parse().unwrap()).unwrap();
+        let texts = ["one", "two", "an http header", "a header of http", "an http header again"];
+        let numbered = (1..).zip(texts);
+        local.change(&[], numbered.map(|(number, text)| entry(number, 1, "s", text))).unwrap();
+        let finds = |typed: &str| {
+            let now = Timestamp::from_millis(2_000);
+            let found = local.search(&parse(typed).unwrap(), Narrow::default(), 10, now).unwrap();
+            let mut hits: Vec<_> = found.hits.iter().map(|it| it.thread.0).collect();
+            hits.sort_unstable();
+            hits
+        };
+        for left_out in ["-\"http header\"", "-body:\"http header\"", "-httpHead*"] {
+            assert_eq!(finds(left_out), [1, 2, 4], "{left_out}");
+            assert_eq!(finds(&format!("from:qa {left_out}")), [1, 2, 4], "{left_out}");
+        }
+        assert_eq!(finds("header -body:\"http header again\" -nowhere"), [3, 4]);
+    }
 }

@@ -4,6 +4,7 @@
 //! Nothing that can be typed is malformed: quotes that do not end, signs and fields that mean
 //! nothing are taken as text. Refused is only what cannot be searched for, with what to do.
 
+mod aside;
 mod parse;
 mod pattern;
 mod plan;

@@ -13,7 +13,7 @@ use tantivy::{
 };
 use tasuki_proto::id::{RoleId, Timestamp};
 
-use super::{Clause, Name, Pattern, Place, Query, What};
+use super::{Clause, Name, Pattern, Place, Query, What, aside::Aside};
 use crate::{
     rules::mailbox::ThreadNumber,
     search::schema::{Fields, THREAD, any_case, exactly},
@@ -71,13 +71,17 @@ pub(in crate::search) fn plan(
         parts.push(must(among(only.clone())));
     }
     if let Some(without) = &narrow.without {
-        parts.push((Occur::MustNot, among(without.clone())));
+        parts.push(must_not(among(without.clone())));
     }
     BooleanQuery::new(parts)
 }
 
 fn must(query: Box<dyn Asked>) -> Part {
     (Occur::Must, query)
+}
+
+fn must_not(query: Box<dyn Asked>) -> Part {
+    (Occur::MustNot, Box::new(Aside(query)))
 }
 
 fn unscored(query: impl Asked) -> Box<dyn Asked> {
@@ -103,7 +107,6 @@ fn among(threads: Arc<Vec<ThreadNumber>>) -> Box<dyn Asked> {
 
 /// Threads are narrowed down beforehand.
 fn clause(fields: &Fields, clause: &Clause) -> Option<Part> {
-    let occur = if clause.is_without { Occur::MustNot } else { Occur::Must };
     let query = match &clause.what {
         What::Words(Place::Anywhere, pattern) => {
             let subject = BoostQuery::new(text(fields.subject, pattern), SUBJECT_WEIGHT);
@@ -116,7 +119,7 @@ fn clause(fields: &Fields, clause: &Clause) -> Option<Part> {
         What::Kind(it) => named(fields.kind, it),
         What::Thread(_) => return None,
     };
-    Some((occur, query))
+    Some(if clause.is_without { must_not(query) } else { must(query) })
 }
 
 fn named(field: Field, it: &Name) -> Box<dyn Asked> {
