@@ -93,6 +93,10 @@ impl Entered {
         self.caller.node.as_ref().map(|(node, _)| node)
     }
 
+    pub(super) fn has_right(&self, right: Right) -> bool {
+        self.grant.has_right(right)
+    }
+
     /// Carries out a command as far as the caller may (E7).
     pub(super) async fn execute(
         &self,

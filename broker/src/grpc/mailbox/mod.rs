@@ -17,13 +17,14 @@ use tasuki_proto::{
     limits::{BOX_PAGE, BOX_PAGE_MAX, THREAD_PAGE_MAX},
     mail::{BoxKind, MessageId},
     reason::Reason,
+    token::Right,
     wire::{self, mailbox_server::Mailbox},
 };
 use tonic::{Request, Response, Status, Streaming};
 
 pub(super) use self::parse::question;
 use super::{
-    Service,
+    Service, auth,
     entered::{Entered, grant},
     parse::{hold, id, key, optional},
     refuse,
@@ -164,6 +165,7 @@ impl Mailbox for Service {
         let entered = self.door.enter(&grant, it.caller.as_ref())?;
         let role: RoleId = id("role", &it.role)?;
         let wanted = BoxKind::of_wire(it.r#box());
+        let mark = entered.mark_of(it.mark(), Mark::Seen)?;
         let (asker, from, newest) = (role.clone(), it.from, it.last);
         let looked = entered.look_at_named(&role, "message", &it.message, move |view, thread| {
             let mail = &view.workspace.mail;
@@ -191,8 +193,7 @@ impl Mailbox for Service {
             Ok((it.thread(&facts)?, facts, entries, next))
         });
         let (thread, facts, entries, next) = read.await?;
-        if let (Some(mark), [first, ..]) =
-            (entered.mark_of(it.mark(), Mark::Seen), entries.as_slice())
+        if let (Some(mark), [first, ..]) = (mark, entries.as_slice())
             && let Some(last) = entries.last()
             && facts.is_known_before(first.number, mark)
         {
@@ -211,10 +212,11 @@ impl Mailbox for Service {
         let entered = self.door.enter(&grant, it.caller.as_ref())?;
         let question = question(&it)?;
         let role = question.role().clone();
+        let mark = entered.mark_of(it.mark(), Mark::Handed)?;
         let told = entered.wait_for(question, hold(it.hold_ms)).await?;
         let answer = entered.mail_answer(&told)?;
         if let (Some(mark), Answer::Mail(mailbox::Answer { mail: Some(facts), .. })) =
-            (entered.mark_of(it.mark(), Mark::Handed), &told.answer)
+            (mark, &told.answer)
             && let Some(last) = answer.entries.last()
         {
             entered.mark(&role, facts.id, last.number, mark).await?;
@@ -384,13 +386,20 @@ impl Mailbox for Service {
 }
 
 impl Entered {
-    /// What a read or a wait marks: a node tells by itself what its agent got.
-    fn mark_of(&self, asked: wire::MailMark, natural: Mark) -> Option<Mark> {
+    /// What a read or a wait marks: a node tells by itself what its agent got, and who may only
+    /// read tells nothing (as `MarkMail`).
+    fn mark_of(&self, asked: wire::MailMark, natural: Mark) -> Result<Option<Mark>, Status> {
+        let may_tell = self.has_right(Right::Send);
         match asked {
-            wire::MailMark::Handed => Some(Mark::Handed),
-            wire::MailMark::Seen => Some(Mark::Seen),
-            wire::MailMark::None => None,
-            wire::MailMark::Unspecified => self.node().is_none().then_some(natural),
+            wire::MailMark::None => Ok(None),
+            wire::MailMark::Unspecified => {
+                Ok((may_tell && self.node().is_none()).then_some(natural))
+            }
+            wire::MailMark::Handed | wire::MailMark::Seen if !may_tell => {
+                Err(auth::lacks(Right::Send))
+            }
+            wire::MailMark::Handed => Ok(Some(Mark::Handed)),
+            wire::MailMark::Seen => Ok(Some(Mark::Seen)),
         }
     }
 

@@ -284,6 +284,59 @@ async fn nobody_acts_as_a_person_without_the_right_to_steer() {
     assert_eq!(said(started.await), "right_forbidden");
 }
 
+/// A receipt is a claim in the role's name, and ten hands are a dead letter: who may only read
+/// leaves no trace.
+#[tokio::test]
+async fn who_may_only_read_marks_no_mail() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let sender = broker.token("w", &["A"], &[Right::Read, Right::Send]).await;
+    let sender = broker.bearer(Some(&sender.expose()));
+    let reader = broker.token("w", &["B"], &[Right::Read]).await;
+    let reader = broker.bearer(Some(&reader.expose()));
+    let send = wire::SendRequest {
+        caller: caller("w"),
+        key: crate::support::key("c", 1),
+        role: "A".to_owned(),
+        to: vec!["B".to_owned()],
+        r#type: "INFO".to_owned(),
+        text: "words".to_owned(),
+        ..wire::SendRequest::default()
+    };
+    let sent = sender.unary("/tasuki.v1.Mailbox/Send", send.encode_to_vec().into()).await.unwrap();
+    let message = wire::SendResponse::decode(sent).unwrap().message_id;
+    let wait = |mark: wire::MailMark| wire::AwaitMailRequest {
+        caller: caller("w"),
+        role: "B".to_owned(),
+        mark: mark.into(),
+        ..wire::AwaitMailRequest::default()
+    };
+    let read = |role: &str, mark: wire::MailMark| wire::ReadThreadRequest {
+        caller: caller("w"),
+        role: role.to_owned(),
+        message: message.clone(),
+        mark: mark.into(),
+        ..wire::ReadThreadRequest::default()
+    };
+    for mark in [wire::MailMark::Handed, wire::MailMark::Seen] {
+        let asked = read("B", mark).encode_to_vec().into();
+        let refused = reader.unary("/tasuki.v1.Mailbox/ReadThread", asked).await;
+        assert_eq!(named(&refused.unwrap_err()), "right_forbidden");
+        let asked = wait(mark).encode_to_vec().into();
+        let refused = reader.unary("/tasuki.v1.Mailbox/AwaitMail", asked).await;
+        assert_eq!(named(&refused.unwrap_err()), "right_forbidden");
+    }
+    let asked = wait(wire::MailMark::Unspecified).encode_to_vec().into();
+    reader.unary("/tasuki.v1.Mailbox/AwaitMail", asked).await.unwrap();
+    let asked = read("B", wire::MailMark::Unspecified).encode_to_vec().into();
+    reader.unary("/tasuki.v1.Mailbox/ReadThread", asked).await.unwrap();
+    let asked = read("A", wire::MailMark::None).encode_to_vec().into();
+    let thread = sender.unary("/tasuki.v1.Mailbox/ReadThread", asked).await.unwrap();
+    let thread = wire::ReadThreadResponse::decode(thread).unwrap();
+    let receipt = &thread.entries[0].receipts[0];
+    assert_eq!((receipt.handed_ms, receipt.seen_ms), (0, 0), "{receipt:?}");
+}
+
 /// Who read the file may act with its token until somebody ends it: a broker that makes itself
 /// another does.
 #[tokio::test]
