@@ -179,8 +179,15 @@ async fn keys_are_rotated_let_go_and_all_of_it_turned_off() {
     assert_eq!(said(&here, "off").await["is_on"], false);
     assert_eq!(said(&here, "off").await["is_repeat"], true);
     assert_eq!(status(&there).await["is_on"], false);
+    // Another owner's roster would take the keys with it that prove what was written.
+    let (code, why) = refused(&there, "mail private on").await;
+    assert!(code == 1 && why.contains("--new-owner"), "{code} {why}");
+    assert_eq!(status(&there).await["is_on"], false);
     let again = said(&here, "on").await;
     assert_eq!(again["owner"], status(&there).await["trusted_owner"], "it is the owner it was");
+    said(&here, "off").await;
+    let other = said(&there, "on --new-owner").await;
+    assert!(other["is_on"] == true && other["owner"] != again["owner"], "{other}");
 }
 
 #[tokio::test]

@@ -39,7 +39,14 @@ pub enum Command {
     /// whoever loses the owner's key can approve nobody and cannot turn it off; and who gets hold
     /// of a node's keys reads all that was sealed for them (there is no forward secrecy). The
     /// broker still sees who writes to whom, when, and how much, and what is handed over in loops.
-    On(Args),
+    On {
+        /// Become the owner where mail was private by another owner's key before: nobody can read
+        /// any more what was sealed then
+        #[arg(long)]
+        new_owner: bool,
+        #[command(flatten)]
+        args: Args,
+    },
     /// Trust an owner's key on this machine, and make this machine's own key known to the owner
     ///
     /// Compare the fingerprint with what `tasuki mail private status` says on the owner's machine.
@@ -85,12 +92,11 @@ pub struct Args {
 impl Command {
     pub(super) fn target(&self) -> &Target {
         match self {
-            Self::Status(args) | Self::On(args) | Self::Rotate(args) | Self::Off(args) => {
-                &args.target
-            }
-            Self::Trust { args, .. } | Self::Approve { args, .. } | Self::Remove { args, .. } => {
-                &args.target
-            }
+            Self::Status(args) | Self::Rotate(args) | Self::Off(args) => &args.target,
+            Self::On { args, .. }
+            | Self::Trust { args, .. }
+            | Self::Approve { args, .. }
+            | Self::Remove { args, .. } => &args.target,
         }
     }
 }
@@ -103,7 +109,7 @@ pub(super) async fn run(
     let asked = Asked::new(config);
     match command {
         Command::Status(_) => status(&asked, output).await,
-        Command::On(_) => on(&asked, output).await,
+        Command::On { new_owner, .. } => on(&asked, new_owner, output).await,
         Command::Trust { owner, .. } => trusted(&asked, owner, output).await,
         Command::Approve { node, key, .. } => approve(&asked, &node, key, output).await,
         Command::Remove { node, .. } => remove(&asked, &node, output).await,
@@ -118,7 +124,7 @@ async fn status(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
     output.answer(|| words::in_json(&seen), || words::in_text(&seen))
 }
 
-async fn on(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
+async fn on(asked: &Asked, is_new_owner: bool, output: &mut Output) -> Result<(), Failure> {
     let own_key = asked.own_key_or_new()?;
     let shown = asked.shown().await?;
     let before = shown.roster.as_ref().map(SignedRoster::roster);
@@ -131,6 +137,17 @@ async fn on(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
              private trust {}` here.",
             asked.workspace(),
             before.owner.id(),
+            before.owner.id()
+        )));
+    }
+    // The roster of an owner goes with the owner, and with it what was written with its keys.
+    if let Some(before) = before.filter(|it| !is_new_owner && !is_ours(it)) {
+        return Err(refused(format!(
+            "Mail in {} was private before, by the owner's key {}, which is not this machine's. \
+             Nothing changed. Turn it on where that key is, and what was sealed stays readable. \
+             `tasuki mail private on --new-owner` makes this machine the owner: nobody can read \
+             any more what was sealed, and every machine has to trust the new key.",
+            asked.workspace(),
             before.owner.id()
         )));
     }
@@ -309,7 +326,8 @@ async fn off(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
         || json!({"is_on": false, "roster": next.number}),
         || {
             "Mail is sent in the clear from now on, and the broker can read it. What was sealed \
-             stays sealed; nodes that could read it still can.\n"
+             stays sealed; nodes that could read it still can, as long as nobody else becomes the \
+             owner (`tasuki mail private on --new-owner`).\n"
                 .to_owned()
         },
     )

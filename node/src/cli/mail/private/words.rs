@@ -14,10 +14,11 @@ use crate::private::trust;
 /// What private mail costs, in one breath.
 pub(super) const COSTS: &str = "\
 What this costs: the broker can no longer search, show or moderate what is written, so each
-machine searches what it can read, in memory and up to a limit; files cannot be attached; a node that is approved later, or takes over a role, cannot read what was written
-before; whoever loses the owner's key can approve nobody and cannot turn it off; whoever gets hold
-of a node's keys reads all that was sealed for them (there is no forward secrecy). The broker still
-sees who writes to whom, when, of what type and how much, and what is handed over in loops.";
+machine searches what it can read, in memory and up to a limit; files cannot be attached; a node
+that is approved later, or takes over a role, cannot read what was written before; whoever loses
+the owner's key can approve nobody and cannot turn it off; whoever gets hold of a node's keys reads
+all that was sealed for them (there is no forward secrecy). The broker still sees who writes to
+whom, when, of what type and how much, and what is handed over in loops.";
 
 pub(super) fn roles(roles: &[RoleId]) -> String {
     match roles {
