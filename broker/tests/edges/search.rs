@@ -246,7 +246,7 @@ async fn an_index_that_is_old_damaged_or_gone_is_no_loss() {
         all
     };
     type Harm<'a> = &'a dyn Fn(&Path);
-    let whats: [(&str, Harm<'_>); 5] = [
+    let whats: [(&str, Harm<'_>); 6] = [
         ("killed", &|_| {}),
         ("gone", &|data| fs::remove_dir_all(index_of(data)).unwrap()),
         ("cut off", &|data| {
@@ -266,6 +266,10 @@ async fn an_index_that_is_old_damaged_or_gone_is_no_loss() {
                 }
                 fs::write(file, bytes).unwrap();
             }
+        }),
+        ("a file", &|data| {
+            fs::remove_dir_all(index_of(data)).unwrap();
+            fs::write(index_of(data), "in the way").unwrap();
         }),
         ("without its pieces", &|data| {
             for file in

@@ -300,7 +300,12 @@ pub(super) fn remove(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     };
-    missing_is_fine(fs::remove_dir_all(&aside))?;
+    let clear = || match fs::remove_dir_all(&aside) {
+        // Somebody put a file in the place.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(&aside),
+        done => missing_is_fine(done),
+    };
+    clear()?;
     missing_is_fine(fs::rename(folder, &aside))?;
-    missing_is_fine(fs::remove_dir_all(&aside))
+    clear()
 }
