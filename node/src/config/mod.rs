@@ -134,11 +134,12 @@ pub struct Config {
     pub tls_key: Sourced<Option<PathBuf>>,
     /// What is done when something happens to mail; only a file can say.
     pub hooks: Vec<Sourced<Hook>>,
-    /// Hooks that are there and do not count, and why. Whoever would have to call them does not
-    /// start; to anybody else it is nothing.
+    /// Hooks or a project that the file names and that do not count, and why. A node, which would
+    /// have to go by them, does not start; to anybody else it is nothing.
     pub distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
-    /// `None`: what `.filebox` says, else the directory the node runs in.
+    /// `None`: what `.filebox` says, else the directory the node runs in. One that a file in the
+    /// current directory names lies in there, unless the file itself was named.
     pub mirror_root: Sourced<Option<PathBuf>>,
 }
 
@@ -222,6 +223,9 @@ impl Config {
         let mut config =
             Self::parse(path, &layers, &contents.toolsets, contents.groups, &mut problems);
         (config.hooks, config.distrust) = (contents.hooks, contents.distrust);
+        if is_found_here {
+            config.keep_root_within(&around.directory);
+        }
         (config, problems)
     }
 
@@ -235,6 +239,32 @@ impl Config {
         let told = self.broker.value.clone();
         let url = told.or_else(|| credentials::url_of_own_broker(&self.data.value));
         url.unwrap_or_else(|| BROKER_DEFAULT.to_owned())
+    }
+
+    /// Takes no project from a file in `directory` that nobody named, unless it lies in there:
+    /// agents attach files of it, mailboxes are written to it, and the file may be anybody's.
+    fn keep_root_within(&mut self, directory: &Path) {
+        let root = &mut self.mirror_root;
+        let (Source::File { .. }, Some(path)) = (&root.source, &root.value) else { return };
+        let real = |path: &Path| directory.join(path).canonicalize();
+        let (at, shown) = (root.source.clone(), path.display());
+        let why = match (real(path), real(Path::new(""))) {
+            (Ok(path), Ok(own)) if path.starts_with(&own) => {
+                // As it is seen here, whatever a link in it is later made to lead to.
+                root.value = Some(path);
+                return;
+            }
+            (Err(why), _) => format!("is {shown}, which cannot be looked at: {why}"),
+            (Ok(_), _) => format!(
+                "is {shown}, which leads out of the directory of this file. That file happens to \
+                 be in the current directory and may be somebody else's; name it with --config, \
+                 keep it in the data or the configuration directory, or set {}",
+                Key::MirrorRoot.env()
+            ),
+        };
+        root.value = None;
+        let problem = || Problem { at, message: format!("`mirror_root` {why}") };
+        self.distrust.get_or_insert_with(problem);
     }
 
     fn parse(

@@ -383,3 +383,50 @@ fn hooks_of_a_file_that_anybody_could_have_put_there_do_not_count() {
         assert!(found.hooks.is_empty() && why.contains("everybody on this machine"), "{why}");
     }
 }
+
+#[test]
+fn a_file_that_nobody_named_keeps_the_project_in_its_own_directory() {
+    let outside = tempfile::tempdir().unwrap();
+    let place = outside.path().join("repository");
+    fs::create_dir_all(place.join("docs")).unwrap();
+    fs::create_dir(outside.path().join("repository-2")).unwrap();
+    let real = place.canonicalize().unwrap();
+    let write = |root: &str| {
+        fs::write(place.join(FILE), format!("mirror_root = {root:?}\n")).unwrap();
+    };
+    let load = |file: Option<&Path>, env: &[(&str, &str)]| {
+        Config::load(Layer::new(), file, &around(&place, env)).unwrap()
+    };
+    for (inside, means) in [(".", ""), ("docs", "docs"), ("docs/..", "")] {
+        write(inside);
+        let config = load(None, &[]);
+        assert_eq!(config.mirror_root.value, Some(real.join(means)), "{inside}");
+        assert_eq!(config.distrust, None);
+    }
+    let mut out = vec!["..", "/", "docs/../..", "../repository-2"];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("/", place.join("docs/link")).unwrap();
+        out.extend(["docs/link", "docs/link/etc"]);
+    }
+    for out in out {
+        write(out);
+        let config = load(None, &[]);
+        let why = config.distrust.unwrap().to_string();
+        assert!(
+            why.contains(&format!(":1: `mirror_root` is {out}, which leads out"))
+                && why.contains("--config")
+                && why.contains("TASUKI_MIRROR_ROOT"),
+            "{why}"
+        );
+        assert_eq!(config.mirror_root.value, None);
+    }
+    // Whoever names the file, or the directory, has looked at it.
+    let config = load(Some(&place.join(FILE)), &[]);
+    assert!(config.mirror_root.value.is_some() && config.distrust.is_none());
+    let config = load(None, &[("TASUKI_MIRROR_ROOT", "/x")]);
+    assert_eq!((config.mirror_root.value, config.distrust), (Some("/x".into()), None));
+    write("none");
+    let why = load(None, &[]).distrust.unwrap().to_string();
+    assert!(why.contains("`mirror_root` is none, which cannot be looked at: "), "{why}");
+}
