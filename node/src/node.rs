@@ -147,12 +147,17 @@ impl Node {
     }
 
     /// Keeps mailboxes on disk; `roots` are the projects they belong to.
-    pub fn start_mirror(&self, roots: watch::Receiver<mirror::Roots>) -> Mirror {
+    pub fn start_mirror(
+        &self,
+        roots: watch::Receiver<mirror::Roots>,
+        groups: mirror::Groups,
+    ) -> Mirror {
         Mirror::start(mirror::Settings {
             data: self.settings.data.clone(),
             workspace: self.settings.workspace.clone(),
             roots,
             source: Arc::new(self.link.clone()),
+            groups,
         })
     }
 

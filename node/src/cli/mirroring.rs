@@ -6,8 +6,8 @@ use super::Failure;
 use crate::{
     config::{Config, Surroundings},
     filebox,
-    mail_directories::Directories,
-    mirror::{Mirror, Roots, roots},
+    mail_directories::{Directories, Registered},
+    mirror::{Mirror, Roots, is_within, roots},
     node::Node,
 };
 
@@ -35,10 +35,10 @@ impl Mirroring {
         let mut registered = directories.watch();
         let all = move |registered: &watch::Receiver<Vec<_>>| -> Roots {
             let of = registered.borrow();
-            let of = of.iter().map(|it: &crate::mail_directories::Registered| {
-                (it.role.clone(), it.directory.clone())
-            });
             let (root, filebox) = (root.as_deref(), filebox.as_ref());
+            // They may have been registered while another project was named, or none.
+            let of = of.iter().filter(|it: &&Registered| is_within(root, &it.directory));
+            let of = of.map(|it| (it.role.clone(), it.directory.clone()));
             roots(&roles, &of.collect(), root, &around.directory, filebox)
         };
         let (changes, told) = watch::channel(all(&registered));
@@ -47,7 +47,7 @@ impl Mirroring {
                 changes.send_replace(all(&registered));
             }
         });
-        Ok(Some(Self { mirror: node.start_mirror(told), following }))
+        Ok(Some(Self { mirror: node.start_mirror(told, config.groups.clone()), following }))
     }
 
     pub(super) async fn shutdown(self) {

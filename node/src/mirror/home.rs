@@ -67,7 +67,10 @@ impl Home {
 
     /// Makes what is missing of its folders, but never the project itself.
     pub(super) fn open(&self) -> io::Result<Boxes> {
-        let root = self.root.canonicalize()?;
+        let root = self
+            .root
+            .canonicalize()
+            .map_err(|why| io::Error::new(why.kind(), format!("{}: {why}", self.root.display())))?;
         let folder = enter(&root, &root, &self.below)?;
         let (folders, inodes) = Default::default();
         let mut boxes = Boxes { folders, inodes };
@@ -195,6 +198,13 @@ mod tests {
         let all: Vec<String> =
             all.iter().map(|(role, home)| format!("{role}={}", below(home))).collect();
         all.join(" ")
+    }
+
+    #[test]
+    fn a_project_that_is_gone_is_named() {
+        let gone = Home::shared(Path::new("/none/such"));
+        let why = gone.open().expect_err("it is gone").to_string();
+        assert!(why.starts_with("/none/such: "), "{why}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ use super::{
 use crate::{
     clock,
     filebox::{Document, Entry},
+    mail_terms::{self, NoReceivers},
     role::{Refusal, mail::Sent},
 };
 
@@ -243,10 +244,18 @@ impl Keeper {
             },
         };
         let offset = clock::utc_offset_s();
-        let request = match dropped.letter(&shared.role, thread.as_deref(), offset) {
+        let mut request = match dropped.letter(&shared.role, thread.as_deref(), offset) {
             Ok(request) => request,
             Err(why) => return Ok(Fate::Rejected(why)),
         };
+        match mail_terms::receivers(&request.to, &shared.groups, &shared.role) {
+            Ok(to) => request.to = to.iter().map(ToString::to_string).collect(),
+            Err(NoReceivers::Nobody) => {
+                return Ok(Fate::Rejected("It goes to a group with nobody else in it.".into()));
+            }
+            // The broker says which, and what the limit is.
+            Err(NoReceivers::Name { .. } | NoReceivers::TooMany(_)) => {}
+        }
         let id =
             if request.in_reply_to.is_empty() { &request.message_id } else { &request.in_reply_to };
         let id = id.parse().ok();

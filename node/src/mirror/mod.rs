@@ -59,10 +59,16 @@ use self::{
     shared::Shared,
     source::Source,
 };
-pub use self::{report::Report, roots::roots};
+pub use self::{
+    report::Report,
+    roots::{is_within, roots},
+};
 
 /// The root of the project that each role's mailbox belongs to.
 pub type Roots = BTreeMap<RoleId, PathBuf>;
+
+/// Names that stand for several receivers.
+pub type Groups = BTreeMap<String, Vec<RoleId>>;
 
 /// What a mirror is started with.
 #[derive(Debug)]
@@ -72,6 +78,8 @@ pub struct Settings {
     pub workspace: WorkspaceId,
     pub roots: Receiver<Roots>,
     pub source: Arc<dyn Source>,
+    /// For whom a file in an outbox is meant that names one.
+    pub groups: Groups,
 }
 
 /// The mailboxes on disk of a running node. Cheap to clone; all clones are one.
@@ -82,6 +90,7 @@ struct Inner {
     keepers: Mutex<BTreeMap<RoleId, Running>>,
     stop: CancellationToken,
     running: Mutex<Option<JoinHandle<()>>>,
+    groups: Arc<Groups>,
 }
 
 /// A role's keeper at work.
@@ -108,7 +117,8 @@ impl Mirror {
     pub fn start(settings: Settings) -> Self {
         let stop = CancellationToken::new();
         let (keepers, running) = Default::default();
-        let inner = Arc::new(Inner { keepers, stop, running });
+        let groups = Arc::new(settings.groups.clone());
+        let inner = Arc::new(Inner { keepers, stop, running, groups });
         let work = tokio::spawn(run(inner.clone(), settings));
         *inner.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
         Self(inner)
@@ -149,7 +159,7 @@ impl Mirror {
 
 /// Has a keeper for each role, and another one when its home changes.
 async fn run(inner: Arc<Inner>, settings: Settings) {
-    let Settings { data, workspace, mut roots, source } = settings;
+    let Settings { data, workspace, mut roots, source, groups: _ } = settings;
     let told = Told::default();
     let following = tokio::spawn({
         let follow = follow::run(source.clone(), told.clone());
@@ -195,7 +205,9 @@ fn begin(
 ) {
     let index = index::path(data, workspace, &role);
     let stop = inner.stop.child_token();
-    let shared = Shared::new(role.clone(), home, index, source.clone(), stop, Disk::default());
+    let disk = Disk::default();
+    let mut shared = Shared::new(role.clone(), home, index, source.clone(), stop, disk);
+    shared.groups = inner.groups.clone();
     let shared = Arc::new(shared);
     told.get().insert(role.clone(), shared.todo.clone());
     let work = tokio::spawn(Keeper::new(shared.clone()).run());

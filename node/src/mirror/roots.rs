@@ -7,8 +7,8 @@ use tasuki_proto::id::RoleId;
 use super::Roots;
 use crate::filebox;
 
-/// The strongest that says something: `registered`, by agents at run time; `root`, by the
-/// configuration; the agents of the nearest `.filebox`; else the directory the node runs in.
+/// The strongest that says something: `registered`, by agents at run time, as far as
+/// [`is_within`] allows; `root`, by the configuration; the agents of the nearest `.filebox`; else the directory the node runs in.
 pub fn roots(
     roles: &[RoleId],
     registered: &Roots,
@@ -23,6 +23,13 @@ pub fn roots(
     let mut roots: Roots = roles.iter().map(|role| (role.clone(), of(role))).collect();
     roots.extend(registered.iter().map(|(role, root)| (role.clone(), root.clone())));
     roots
+}
+
+/// Whether a directory that an agent registered lies in the project that the operator named, links
+/// followed: agents choose within it. Where none was named they choose freely.
+pub fn is_within(root: Option<&Path>, directory: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    root.is_none_or(|root| real(directory).starts_with(real(root)))
 }
 
 #[cfg(test)]
@@ -53,6 +60,30 @@ mod tests {
             let told: Vec<String> =
                 found.iter().map(|(role, root)| format!("{role}={}", root.display())).collect();
             assert_eq!(told.join(" "), expected);
+        }
+    }
+
+    #[test]
+    fn agents_choose_within_what_the_operator_named() {
+        let place = tempfile::tempdir().unwrap();
+        let (all, one) = (place.path().join("all"), place.path().join("all/one"));
+        std::fs::create_dir_all(&one).unwrap();
+        std::fs::create_dir(place.path().join("all-2")).unwrap();
+        for (directory, expected) in [
+            (&all, true),
+            (&one, true),
+            (&all.join("none"), true),
+            (&place.path().join("all-2"), false),
+            (&all.join("../all-2"), false),
+            (&place.path().to_owned(), false),
+        ] {
+            assert_eq!(is_within(Some(&all), directory), expected, "{}", directory.display());
+            assert!(is_within(None, directory));
+        }
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("/", all.join("out")).unwrap();
+            assert!(!is_within(Some(&all), &all.join("out")));
         }
     }
 }

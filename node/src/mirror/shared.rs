@@ -15,6 +15,7 @@ use tasuki_proto::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    Groups,
     disk::Disk,
     home::{Boxes, Home},
     index::Index,
@@ -70,6 +71,7 @@ pub(super) struct Shared {
     pub(super) disk: Disk,
     pub(super) stop: CancellationToken,
     pub(super) standing: Mutex<Standing>,
+    pub(super) groups: Arc<Groups>,
     index: Mutex<Index>,
 }
 
@@ -85,8 +87,9 @@ impl Shared {
         let todo = Arc::new(Todo::default());
         todo.all_mail();
         todo.all_files();
-        let (standing, index) = (Mutex::default(), Mutex::new(Index::new(index)));
-        Self { role, home, source, todo, disk, stop, standing, index }
+        let (standing, groups) = Default::default();
+        let index = Mutex::new(Index::new(index));
+        Self { role, home, source, todo, disk, stop, standing, groups, index }
     }
 
     pub(super) fn index(&self) -> MutexGuard<'_, Index> {

@@ -57,6 +57,10 @@ impl Bench {
             workspace: "w".parse().unwrap(),
             roots: self.roots.subscribe(),
             source: self.office.clone(),
+            groups: Groups::from([
+                ("crew".to_owned(), vec![role("dev"), role("qa")]),
+                ("alone".to_owned(), vec![role("qa")]),
+            ]),
         }));
     }
 
@@ -232,6 +236,22 @@ async fn a_file_that_is_dropped_into_an_outbox_is_sent_once() {
     assert!(until(|| bench.office.texts().len() == 3).await);
     assert!(until(|| bench.told("p").contains("outbox/last.md outbox/link.md ")).await);
     assert_eq!(bench.office.texts(), ["words", "yes", "words"]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_may_name_a_group() {
+    let mut bench = Bench::new("qa=p dev=q");
+    bench.start();
+    bench.in_step().await;
+    bench.put("p/docs/mailbox/outbox/x.md", &DRAFT.replace("dev", "crew"));
+    bench.until("p", "outbox/new.md").await;
+    bench.until("q", "inbox/new.md").await;
+    bench.put("p/docs/mailbox/outbox/alone.md", &DRAFT.replace("dev", "alone"));
+    bench.until("p", "outbox/alone.md.rejected outbox/alone.md.rejected.txt outbox/new.md").await;
+    let why = bench.path("p/docs/mailbox/outbox/alone.md.rejected.txt");
+    let why = fs::read_to_string(why).unwrap();
+    assert!(why.contains("a group with nobody else in it"), "{why}");
     bench.stop().await;
 }
 

@@ -457,4 +457,16 @@ async fn agents_attach_files_of_their_project_and_save_them_into_it() {
     let other = json!({ "message_id": id, "hash": "beef" });
     let unknown = soon(b.call("filebox_save_attachment", other)).await;
     assert_eq!(unknown["structuredContent"]["error"]["code"], "unknown_attachment");
+    // Nor are mailboxes kept outside of it, whoever's they are.
+    std::fs::create_dir(at("project-a/part")).unwrap();
+    for name in ["A", "B", "D"] {
+        let register = json!({ "agent_name": name, "directory": at("project-b") });
+        let refused = soon(a.call("filebox_register_agent", register)).await;
+        assert!(text(&refused).contains("outside of the project"), "{refused}");
+        assert!(text(&refused).contains("mirror_root"), "{refused}");
+    }
+    let (code, _) = refusal(&a, SEND, self::letter("D", "x")).await;
+    assert_eq!(code, "unknown_role", "it was refused whole");
+    let register = json!({ "agent_name": "A", "directory": at("project-a/part") });
+    ask(&a, "filebox_register_agent", register).await;
 }

@@ -4,7 +4,7 @@
 //! A mailbox is opened and closed at the broker, for the whole workspace; which directory is its
 //! project's concerns this node alone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rmcp::model::CallToolResult;
 use serde::Serialize;
@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     mail_directories::{Directories, RegisterError},
+    mirror::is_within,
     role::Refusal,
 };
 
@@ -77,7 +78,7 @@ pub(super) async fn register_agent(
 ) -> Result<CallToolResult, Refusal> {
     let (caller, _playing) = Caller::player(call, arguments)?;
     let agent = agent(arguments)?;
-    let directory = directory(arguments)?;
+    let directory = directory(arguments, call.host.project.as_deref())?;
     let opened = caller.mail().open_mailbox(&agent).await?;
     let mut told = format!("Agent '{agent}' registered successfully");
     if let Some(directory) = &directory {
@@ -91,8 +92,9 @@ pub(super) async fn register_agent(
     Ok(said(told, facts))
 }
 
-/// An absolute one: this server's own directory is not the caller's.
-fn directory(arguments: Arguments<'_>) -> Result<Option<PathBuf>, Refusal> {
+/// An absolute one: this server's own directory is not the caller's. Within the project `root`,
+/// where the operator named one: mailboxes are written there, and what lies there is sent.
+fn directory(arguments: Arguments<'_>, root: Option<&Path>) -> Result<Option<PathBuf>, Refusal> {
     const FIELD: &str = "directory";
     let Some(text) = arguments.name(FIELD)? else { return Ok(None) };
     if PATH_BYTES_MAX < text.len() {
@@ -104,6 +106,13 @@ fn directory(arguments: Arguments<'_>) -> Result<Option<PathBuf>, Refusal> {
     }
     if !path.is_dir() {
         return Err(invalid(FIELD, &format_args!("is {text:?}, where no directory is")));
+    }
+    if let Some(root) = root
+        && !is_within(Some(root), &path)
+    {
+        let root = root.display();
+        let why = format_args!("is {text:?}, outside of the project, {root} (`mirror_root`)");
+        return Err(invalid(FIELD, &why));
     }
     Ok(Some(path.canonicalize().unwrap_or(path)))
 }
