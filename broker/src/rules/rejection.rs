@@ -144,8 +144,8 @@ pub enum Rejection {
     )]
     ClientRefReused { name: String },
     #[error(
-        "the file {name} is not stored, or has another size; nothing was sent. Store it first, \
-         then attach it"
+        "the file {name} was not stored by its sender, or has another size; nothing was sent. \
+         Store it first under the same role, then attach it"
     )]
     UnknownAttachment { name: String },
     #[error(

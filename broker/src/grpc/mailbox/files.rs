@@ -24,7 +24,7 @@ use crate::{access::Grant, rules::mailbox};
 pub(super) type Chunks =
     Pin<Box<dyn Stream<Item = Result<wire::GetAttachmentResponse, Status>> + Send>>;
 
-/// Keeps a file; true when it was there already.
+/// Keeps a file; true when this role had stored it already.
 pub(super) async fn put(
     door: &Door,
     grant: &Grant,
@@ -34,7 +34,7 @@ pub(super) async fn put(
         return Err(refuse::invalid("head", &"is missing: the first message says what comes"));
     };
     let entered = door.enter(grant, head.caller.as_ref())?;
-    let role = id("role", &head.role)?;
+    let role: RoleId = id("role", &head.role)?;
     let hash = parse::content_hash(&head.hash)?;
     if ATTACHMENT_BYTES_MAX < head.size {
         let size = usize::try_from(head.size).unwrap_or(usize::MAX);
@@ -42,9 +42,10 @@ pub(super) async fn put(
         return Err(too_large("size", size, limit));
     }
     // Before any of it is taken in: where mail is private, files had better not be sent at all.
+    let sender = role.clone();
     let known = entered.look_as(&role, move |view| {
         view.workspace.privacy.check_files()?;
-        Ok(view.workspace.mail.attachments.get(&hash).copied())
+        Ok(view.workspace.mail.size_of_stored(&sender, &hash))
     });
     if known.await? == Some(head.size) {
         return Ok(true);

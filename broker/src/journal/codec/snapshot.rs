@@ -127,7 +127,7 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
         it.threads,
         &it.expiries,
         it.arrivals,
-        &it.attachments,
+        it.attachments,
     )?;
     let loops = it.loops.into_iter().map(decode_loop).collect::<Result<_, _>>()?;
     Ok(Workspace {

@@ -84,11 +84,7 @@ impl Mailboxes {
                 let number = self.number_or_new(role);
                 self.mailboxes[usize::from(number.0)].is_closed = true;
             }
-            Event::Kept(it) => {
-                if self.attachments.insert(it.hash, it.size).is_none() {
-                    self.attachment_bytes += it.size;
-                }
-            }
+            Event::Kept(it) => self.kept(it),
         }
     }
 

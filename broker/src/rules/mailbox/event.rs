@@ -108,10 +108,13 @@ pub struct EntryHead {
     pub kind: u8,
 }
 
+/// A role sent all bytes of a file; they are kept once, however many roles did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachmentKept {
     pub hash: ContentHash,
     pub size: u64,
+    /// Who sent its bytes. `None` in records of before it was kept.
+    pub role: Option<RoleId>,
 }
 
 /// All there is to read of one entry, kept beside the record that names it.

@@ -1,22 +1,49 @@
 //! Files that are attached to mail, each kept once, by its content.
+//!
+//! Who has stored a file may attach it. To everybody else it is as if it were not there (X6), or a
+//! hash alone would tell that somebody has the file, and lead to its bytes. So what is refused does
+//! not depend on what others stored, and a second role sends all bytes, which nobody writes again.
 
-use tasuki_proto::limits::ATTACHMENTS_BYTES_MAX;
+use std::collections::BTreeSet;
 
-use super::{AttachmentKept, Event, Keep, Mailboxes};
+use tasuki_proto::{id::RoleId, limits::ATTACHMENTS_BYTES_MAX};
+
+use super::{AttachmentKept, ContentHash, Event, File, Keep, MAILBOXES_MAX, Mailboxes};
 use crate::rules::{Body, Decision, Rejection, Reply};
 
 impl Mailboxes {
     pub(in crate::rules) fn decide_keep(&self, it: &Keep) -> Result<Decision, Rejection> {
-        if self.attachments.contains_key(&it.hash) {
+        if self.size_of_stored(&it.role, &it.hash).is_some() {
             return Ok(Decision::repeat(Reply::Done));
         }
         let size = it.content.len() as u64;
         if ATTACHMENTS_BYTES_MAX < self.attachment_bytes + size {
             return Err(Rejection::TooManyAttachments);
         }
-        let kept = AttachmentKept { hash: it.hash, size };
+        if self.number(&it.role).is_none() && MAILBOXES_MAX <= self.mailboxes.len() {
+            return Err(Rejection::TooManyMailboxes);
+        }
+        let kept = AttachmentKept { hash: it.hash, size, role: Some(it.role.clone()) };
         let mut decision = Decision::new(vec![Event::Kept(kept).into()], Reply::Done);
-        decision.bodies.push(Body::File(it.clone()));
+        if !self.files.contains_key(&it.hash) {
+            decision.bodies.push(Body::File(it.clone()));
+        }
         Ok(decision)
+    }
+
+    /// How many bytes the file has, if this role stored it.
+    pub fn size_of_stored(&self, role: &RoleId, hash: &ContentHash) -> Option<u64> {
+        let file = self.files.get(hash)?;
+        file.roles.contains(&self.number(role)?).then_some(file.size)
+    }
+
+    pub(super) fn kept(&mut self, it: &AttachmentKept) {
+        let role = it.role.as_ref().map(|role| self.number_or_new(role));
+        let file = self.files.entry(it.hash).or_insert_with(|| {
+            self.attachment_bytes += it.size;
+            File { size: it.size, roles: BTreeSet::new() }
+        });
+        assert!(file.size == it.size, "X6: a file of {} bytes has {}", file.size, it.size);
+        file.roles.extend(role);
     }
 }

@@ -10,6 +10,8 @@
 //! - **X4** An entry that was not handed to a role never leaves its inbox unread, unless the role
 //!   moves a thread of which it was handed nothing.
 //! - **X5** A wait passes over mail only when it is a dead letter or lapsed.
+//! - **X6** A file is kept once, with one size, and is known only to roles that sent all its bytes:
+//!   to every other it is as if it were not there.
 
 mod apply;
 mod command;
@@ -70,8 +72,7 @@ pub struct Mailboxes {
     expiries: BTreeSet<(Timestamp, ThreadNumber, u32)>,
     /// Counts what came into boxes.
     arrivals: u32,
-    /// Files that may be attached, and their sizes in bytes.
-    pub attachments: BTreeMap<ContentHash, u64>,
+    files: BTreeMap<ContentHash, File>,
     /// Derived: of all of them.
     attachment_bytes: u64,
 }
@@ -95,6 +96,16 @@ pub struct Mailbox {
     unseen: BTreeSet<Order>,
     /// Derived: dead letters.
     dead: BTreeSet<Order>,
+}
+
+/// A file that is kept, to be attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// In bytes.
+    pub size: u64,
+    /// Who sent all its bytes, and so may attach it. Nobody where it was stored before that was
+    /// kept.
+    pub roles: BTreeSet<RoleNumber>,
 }
 
 /// A name that a sender gave to what it sent.
@@ -172,7 +183,7 @@ impl Mailboxes {
         threads: Vec<Thread>,
         expiries: BTreeSet<(Timestamp, ThreadNumber, u32)>,
         arrivals: u32,
-        attachments: BTreeMap<ContentHash, u64>,
+        files: BTreeMap<ContentHash, File>,
     ) -> Result<Self, &'static str> {
         let mut restored = Self { arrivals, ..Self::default() };
         for mailbox in mailboxes {
@@ -193,8 +204,12 @@ impl Mailboxes {
             return Err("an expiry's thread");
         }
         restored.expiries = expiries;
-        restored.attachment_bytes = attachments.values().sum();
-        restored.attachments = attachments;
+        let last = files.values().filter_map(|it| it.roles.last()).max();
+        if last.is_some_and(|it| restored.mailboxes.len() <= usize::from(it.0)) {
+            return Err("a file's roles");
+        }
+        restored.attachment_bytes = files.values().map(|it| it.size).sum();
+        restored.files = files;
         Ok(restored)
     }
 
@@ -210,6 +225,11 @@ impl Mailboxes {
 
     pub fn expiries(&self) -> &BTreeSet<(Timestamp, ThreadNumber, u32)> {
         &self.expiries
+    }
+
+    /// Every file that is kept, whoever it is known to.
+    pub const fn files(&self) -> &BTreeMap<ContentHash, File> {
+        &self.files
     }
 
     pub const fn arrivals(&self) -> u32 {

@@ -74,7 +74,7 @@ impl Mailboxes {
             self.may_receive(around, role)?;
         }
         for file in &it.attachments {
-            if self.attachments.get(&file.hash) != Some(&file.size) {
+            if self.size_of_stored(&it.role, &file.hash) != Some(file.size) {
                 return Err(Rejection::UnknownAttachment { name: file.name.clone() });
             }
         }

@@ -185,7 +185,11 @@ pub(super) fn encode_event(event: &Event) -> Kind {
         Event::Closed(role) => {
             Kind::MailboxClosed(stored::MailboxClosed { role: role.to_string() })
         }
-        Event::Kept(it) => Kind::AttachmentKept(encode_kept(&it.hash, it.size)),
+        Event::Kept(it) => Kind::AttachmentKept(stored::AttachmentKept {
+            hash: Bytes::copy_from_slice(&it.hash),
+            size: it.size,
+            role: text(it.role.as_ref()),
+        }),
     }
 }
 
@@ -250,9 +254,11 @@ pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
         }),
         Kind::MailboxOpened(it) => Event::Opened(id("role", &it.role)?),
         Kind::MailboxClosed(it) => Event::Closed(id("role", &it.role)?),
-        Kind::AttachmentKept(it) => {
-            Event::Kept(AttachmentKept { hash: content_hash(&it.hash)?, size: it.size })
-        }
+        Kind::AttachmentKept(it) => Event::Kept(AttachmentKept {
+            hash: content_hash(&it.hash)?,
+            size: it.size,
+            role: optional("role", &it.role)?,
+        }),
         _ => return Err(CodecError::Unknown("mail event")),
     })
 }
@@ -296,10 +302,6 @@ fn decode_head(it: &stored::MailHead) -> Result<EntryHead, CodecError> {
         to: ids("to", &it.to)?,
         kind: byte("kind", it.kind)?,
     })
-}
-
-fn encode_kept(hash: &ContentHash, size: u64) -> stored::AttachmentKept {
-    stored::AttachmentKept { hash: Bytes::copy_from_slice(hash), size }
 }
 
 fn names(roles: &[RoleId]) -> Vec<String> {

@@ -12,10 +12,10 @@ use tasuki_proto::{
 
 use super::{
     super::{CodecError, hash, id},
-    box_code, box_of, content_hash, encode_kept, id_bytes, thread,
+    box_code, box_of, content_hash, id_bytes, thread,
 };
 use crate::rules::mailbox::{
-    ClientRef, Copy, CopyState, Head, Last, Mailbox, Mailboxes, Mark, MarkKind, RoleNumber, Thread,
+    ClientRef, ContentHash, Copy, CopyState, File, Head, Last, Mailbox, Mailboxes, Mark, MarkKind, RoleNumber, Thread,
     ThreadNumber,
 };
 
@@ -34,7 +34,7 @@ pub(in crate::journal::codec) fn encode_mail(mail: &Mailboxes) -> stored::Snapsh
             })
             .collect(),
         arrivals: mail.arrivals(),
-        attachments: mail.attachments.iter().map(|(hash, size)| encode_kept(hash, *size)).collect(),
+        attachments: mail.files().iter().map(encode_file).collect(),
         ..stored::Snapshot::default()
     }
 }
@@ -44,18 +44,35 @@ pub(in crate::journal::codec) fn decode_mail_state(
     threads: Option<snapshot::Threads>,
     expiries: &[snapshot::Expiry],
     arrivals: u32,
-    attachments: &[stored::AttachmentKept],
+    attachments: Vec<snapshot::File>,
 ) -> Result<Mailboxes, CodecError> {
     let mailboxes = mailboxes.into_iter().map(decode_mailbox).collect::<Result<_, _>>()?;
     let expiries = expiries
         .iter()
         .map(|it| (Timestamp::from_millis(it.at_ms), ThreadNumber(it.thread), it.entry));
     let expiries: BTreeSet<_> = expiries.collect();
-    let files = attachments.iter().map(|it| Ok((content_hash(&it.hash)?, it.size)));
+    let files = attachments.into_iter().map(decode_file);
     let files = files.collect::<Result<BTreeMap<_, _>, CodecError>>()?;
     let threads = decode_threads(threads.unwrap_or_default())?;
     let restored = Mailboxes::restored(mailboxes, threads, expiries, arrivals, files);
     restored.map_err(|what| CodecError::Invalid { field: "mail", value: what.to_owned() })
+}
+
+fn encode_file((hash, it): (&ContentHash, &File)) -> snapshot::File {
+    snapshot::File {
+        hash: Bytes::copy_from_slice(hash),
+        size: it.size,
+        roles: it.roles.iter().map(|it| it.0.into()).collect(),
+    }
+}
+
+fn decode_file(it: snapshot::File) -> Result<(ContentHash, File), CodecError> {
+    let number = |number: u32| {
+        let invalid = |_| CodecError::Invalid { field: "roles", value: number.to_string() };
+        number.try_into().map(RoleNumber).map_err(invalid)
+    };
+    let roles = it.roles.into_iter().map(number).collect::<Result<_, _>>()?;
+    Ok((content_hash(&it.hash)?, File { size: it.size, roles }))
 }
 
 fn encode_mailbox(it: &Mailbox) -> snapshot::Mailbox {
