@@ -27,9 +27,21 @@ fn thread(number: &str) -> MessageId {
     MessageId::from_bits(number.parse::<u128>().unwrap() << 96)
 }
 
+/// A file with this content, as it is attached.
+fn file(content: &str) -> Attachment {
+    let (name, media_type) = (content.to_owned(), "text/plain".to_owned());
+    let hash = *blake3::hash(content.as_bytes()).as_bytes();
+    Attachment { name, media_type, size: content.len() as u64, hash }
+}
+
+fn keep(who: &str, content: &str) -> Keep {
+    let hash = file(content).hash;
+    Keep { role: role(who), hash, content: bytes::Bytes::copy_from_slice(content.as_bytes()) }
+}
+
 /// `A writes 1 to B,C: words`, `B answers 1 to A: words`, `B waits`, `B is handed 1 to 2`,
 /// `B sees 1 to 2`, `B resolves 1,2`, `B rejects 1`, `B is handed 1 again`, `opens B`, `closes B`,
-/// `time`, `1 is taken over: A to B in done`.
+/// `A stores log`, `time`, `1 is taken over: A to B in done`.
 fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
     let (head, text) = line.split_once(": ").unwrap_or((line, ""));
     let (mut words, mut options) = (Vec::new(), Vec::new());
@@ -52,7 +64,7 @@ fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
             client_ref: option("ref=").map(str::to_owned),
             fold: options.contains(&"fold"),
             expires_in_ms: option("within=").map(|ms| ms.parse().unwrap()),
-            attachments: Vec::new(),
+            attachments: option("file=").map(file).into_iter().collect(),
         })
     };
     let mark = |who: &str, number: &str, through: &str, mark| {
@@ -81,6 +93,7 @@ fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
         [who, "sees", number, "to", through] => mark(who, number, through, MarkOf::Seen),
         [who, "resolves", numbers] => moving(who, numbers, BoxKind::Done),
         [who, "rejects", numbers] => moving(who, numbers, BoxKind::Cancel),
+        [who, "stores", content] => Command::Keep(keep(who, content)),
         ["opens", who] => Command::Open(role(who)),
         ["closes", who] => Command::Close(role(who)),
         [number, "is", "taken", "over"] => {
@@ -415,6 +428,69 @@ fn names_lead_to_threads_of_ones_own_only() {
     assert_eq!([found("B", "abcd"), found("C", "abcd"), found("C", "abcd00034")], [0, 1, 0]);
     assert_eq!(mail.find_short(&role("B"), 0xaaaa_0001), [ids[0]]);
     assert!(mail.find(&role("C"), ids[0]).is_err());
+}
+
+#[test]
+fn a_file_is_known_to_roles_that_stored_it() {
+    check(
+        &[
+            (0, "opens B"),
+            (1, "A stores log"),
+            (2, "A stores log"),
+            (3, "B writes 1 to A +file=log: stolen"),
+            (4, "A writes 1 to B +file=log: mine"),
+            (5, "B answers 1 to A +file=log: yours"),
+            (6, "B stores log"),
+            (7, "B stores log"),
+            (8, "B answers 1 to A +file=log: yours"),
+        ],
+        "0 opens B: done
+         1 A stores log: done
+         2 A stores log: so already (said before)
+         3 B writes 1 to A +file=log: stolen: no: unknown_attachment
+         4 A writes 1 to B +file=log: mine: 1/1 | B i1* | A o1
+         5 B answers 1 to A +file=log: yours: no: unknown_attachment
+         6 B stores log: done | B i1* | A o1
+         7 B stores log: so already (said before) | B i1* | A o1
+         8 B answers 1 to A +file=log: yours: 1/2 | B i1* | A i1*",
+    );
+}
+
+/// Where the file is already, its bytes are not written again; and what is refused does not tell
+/// that it is there.
+#[test]
+fn a_file_is_written_and_counted_once() {
+    let mut mail = Mailboxes::default();
+    let mut store = |who: &str| {
+        let decision = mail.decide_keep(&keep(who, "log")).unwrap();
+        for event in &decision.events {
+            let crate::rules::Event::Mail(event) = event else { panic!("{event:?}") };
+            mail.apply(Timestamp::from_millis(1), event);
+        }
+        (decision.is_repeat, decision.bodies.len(), mail.attachment_bytes)
+    };
+    assert_eq!(["A", "B", "B"].map(&mut store), [(false, 1, 3), (false, 0, 3), (true, 0, 3)]);
+
+    mail.attachment_bytes = tasuki_proto::limits::ATTACHMENTS_BYTES_MAX - 2;
+    for content in ["log", "new"] {
+        let refused = mail.decide_keep(&keep("C", content)).unwrap_err();
+        assert_eq!(refused, Rejection::TooManyAttachments, "{content}");
+    }
+    assert!(mail.decide_keep(&keep("A", "log")).unwrap().is_repeat);
+}
+
+/// Who stored it was not always kept.
+#[test]
+fn a_file_of_an_older_journal_is_known_to_nobody_until_it_is_stored_again() {
+    let Attachment { size, hash, .. } = file("log");
+    let mut mail = Mailboxes::default();
+    let old = Event::Kept(AttachmentKept { hash, size, role: None });
+    mail.apply(Timestamp::from_millis(1), &old);
+    assert_eq!((mail.size_of_stored(&role("A"), &hash), mail.attachment_bytes), (None, 3));
+    let again = Event::Kept(AttachmentKept { hash, size, role: Some(role("A")) });
+    mail.apply(Timestamp::from_millis(2), &again);
+    assert_eq!((mail.size_of_stored(&role("A"), &hash), mail.attachment_bytes), (Some(3), 3));
+    assert_eq!(mail.size_of_stored(&role("B"), &hash), None);
 }
 
 /// A million of them are to fit.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod endings;
+mod files;
 mod limits;
 
 use std::collections::BTreeSet;

@@ -15,8 +15,8 @@ use super::{
     box_code, box_of, content_hash, id_bytes, thread,
 };
 use crate::rules::mailbox::{
-    ClientRef, ContentHash, Copy, CopyState, File, Head, Last, Mailbox, Mailboxes, Mark, MarkKind, RoleNumber, Thread,
-    ThreadNumber,
+    ClientRef, ContentHash, Copy, CopyState, File, Head, Last, Mailbox, Mailboxes, Mark, MarkKind,
+    RoleNumber, Thread, ThreadNumber,
 };
 
 /// The part of a snapshot that is about mail.

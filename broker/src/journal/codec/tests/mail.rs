@@ -85,7 +85,7 @@ fn events() -> Vec<mailbox::Event> {
             unseen: vec![(role("A"), 1)],
         }),
         mailbox::Event::Closed(role("C")),
-        mailbox::Event::Kept(AttachmentKept { hash: [9; 32], size: 77 }),
+        mailbox::Event::Kept(AttachmentKept { hash: [9; 32], size: 77, role: None }),
     ]
 }
 
@@ -203,6 +203,35 @@ fn the_bytes_of_mail_are_unchanged_and_long_words_stand_apart() {
     assert_eq!(parts[1].1, long.text.as_bytes());
     let (facts, place) = decode_mail(thread(1), 1, parts[0].1.clone()).unwrap();
     assert_eq!((facts.text.as_str(), place), ("", MailText::Apart));
+}
+
+/// Who stored a file came later: without it the bytes are those of before.
+#[test]
+fn the_bytes_that_say_who_stored_a_file_are_unchanged() {
+    let kept = |name| {
+        mailbox::Event::Kept(AttachmentKept { hash: [9; 32], size: 77, role: Some(role(name)) })
+    };
+    let kept = [kept("B"), kept("A")];
+    let record = Record { events: kept.clone().map(Event::Mail).to_vec(), ..record() };
+    let record = Record { reply: Reply::Done, ..record };
+    let stored = encode_record(&record, &[3; 16]);
+    let mut bytes = hex(&stored);
+    assert_eq!(decode_record(stored).unwrap(), record);
+
+    let mut state = state();
+    for event in &kept {
+        state.mail.apply(at(60), event);
+    }
+    let stored = encode_snapshot(&state);
+    bytes += &hex(&stored);
+    assert_eq!(bytes, include_str!("mail_files.golden.txt"));
+    assert_eq!(decode_snapshot(stored.clone()).unwrap(), state);
+
+    for number in [4, 1 << 16] {
+        let mut bad = stored::Snapshot::decode(stored.clone()).unwrap();
+        bad.attachments[0].roles.push(number);
+        assert!(decode_snapshot(bad.encode_to_vec().into()).is_err(), "role {number}");
+    }
 }
 
 /// A snapshot whose columns do not fit together is damaged, and says so.
