@@ -23,7 +23,7 @@ use crate::{
     hash::Hash,
     journal::{JournalError, StoredRecord, bodies::Bodies},
     rules::{self, Caller, Command, Event, Record, Rejection, access::Roles, mailbox, privacy},
-    search::{Ask, Found, Search},
+    search::{Ask, Found, Search, SearchError},
     workspace::{Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
 };
 
@@ -216,7 +216,10 @@ impl Entered {
     pub(super) async fn search(&self, ask: Ask, include: Sequence) -> Result<Found, Status> {
         self.may_act_as(&ask.reader)?;
         let found = self.door.search.search(&self.workspace, ask, include).await;
-        found.map_err(|why| Reason::Unavailable.status(why.to_string()))
+        found.map_err(|why| match why {
+            SearchError::Unavailable(why) => Reason::Unavailable.status(why.to_string()),
+            SearchError::Unanswerable => refuse::invalid("query", &why),
+        })
     }
 
     /// The records that the workspace keeps on disk.

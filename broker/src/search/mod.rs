@@ -33,6 +33,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -51,7 +52,7 @@ pub use self::{
     query::{Narrow, Query, QueryError, parse},
 };
 use self::{
-    index::Index,
+    index::{Index, IndexError},
     keeper::{Failure, Keeper, State},
     room::{FREE_BYTES_MIN, Room},
 };
@@ -76,6 +77,19 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(String);
+
+/// Why a search has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SearchError {
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The engine gave up over this query alone; asking it again ends the same.
+    #[error(
+        "cannot be answered: the search engine gave up over it. Nothing changed, and other \
+         searches go on; ask with other words or filters"
+    )]
+    Unanswerable,
+}
 
 #[derive(Debug)]
 struct Limits {
@@ -160,7 +174,16 @@ impl Search {
         workspace: &WorkspaceId,
         ask: Ask,
         include: Sequence,
-    ) -> Result<Found, Unavailable> {
+    ) -> Result<Found, SearchError> {
+        self.looked(workspace, include, move |index| index.search(&ask)).await
+    }
+
+    async fn looked(
+        &self,
+        workspace: &WorkspaceId,
+        include: Sequence,
+        look: impl FnOnce(&Index) -> Result<Found, IndexError> + Send + 'static,
+    ) -> Result<Found, SearchError> {
         let deadline = Instant::now() + PATIENCE;
         let (index, mut kept) = self.ready(workspace, Some(deadline)).await?;
         let has_it = kept.through.wait_for(|through| include <= *through);
@@ -180,16 +203,19 @@ impl Search {
         let place = place.await.map_err(|_| busy())?.map_err(|_| busy())?;
         let searched = tokio::task::spawn_blocking(move || {
             let _place = place;
-            index.search(&ask)
+            // One query must not cost everybody the index, unless what it met is on disk.
+            catch_unwind(AssertUnwindSafe(|| look(&index))).map_err(|_| index.damage())
         });
         let why = match searched.await {
-            Ok(Ok(found)) => return Ok(found),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Ok(Ok(found))) => return Ok(found),
+            Ok(Ok(Err(error))) => error.to_string(),
+            Ok(Err(Some(damage))) => damage,
+            Ok(Err(None)) => return Err(SearchError::Unanswerable),
             Err(panic) => panic.to_string(),
         };
         // What the engine stumbled over is on disk: away with it.
         kept.suspect.notify_one();
-        Err(Unavailable(format!("the index of this workspace's mail is made anew: {why}")))
+        Err(Unavailable(format!("the index of this workspace's mail is made anew: {why}")).into())
     }
 
     /// Makes the index of a workspace that nobody searches anew, and tells how many entries are in
@@ -211,9 +237,9 @@ impl Search {
         self.shared.keepers.wait().await;
     }
 
-    /// Whether the workspace has an index.
+    /// Whether the workspace has an index, perhaps one of no use.
     pub fn has_index(&self, workspace: &WorkspaceId) -> bool {
-        index::is_there(&self.folder_of(workspace))
+        index::is_begun(&self.folder_of(workspace))
     }
 
     /// The index, once it can be searched.

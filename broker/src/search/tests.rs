@@ -234,3 +234,40 @@ async fn what_is_found_is_what_roles_have() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_query_that_the_engine_gives_up_over_fails_alone() {
+    let data = TempDir::new().unwrap();
+    let mut mail = Mail::start(1).await;
+    for _ in 0..20 {
+        mail.step().await;
+    }
+    let stopping = CancellationToken::new();
+    let search = Search::start(data.path(), &mail.workspaces, stopping.clone());
+    mail.check(&search).await;
+    let mut states = search.keep(&mail.id).state;
+    states.mark_unchanged();
+    for _ in 0..3 {
+        let looked = search.looked(&mail.id, Sequence::NONE, |_| panic!("an assertion"));
+        assert_eq!(looked.await, Err(SearchError::Unanswerable));
+    }
+    mail.check(&search).await;
+    assert!(!states.has_changed().unwrap(), "{:?}", *states.borrow());
+
+    // What it met on disk concerns everybody.
+    let index = data.path().join(FOLDER).join("w");
+    let looked = search.looked(&mail.id, Sequence::NONE, move |_| {
+        let stores = fs::read_dir(&index).unwrap().map(|it| it.unwrap().path());
+        for store in stores.filter(|it| it.extension().is_some_and(|it| it == "store")) {
+            let mut bytes = fs::read(&store).unwrap();
+            bytes[0] ^= 1;
+            fs::write(&store, bytes).unwrap();
+        }
+        panic!("an assertion")
+    });
+    let why = looked.await.unwrap_err().to_string();
+    assert!(why.contains("is made anew: the index is damaged in"), "{why}");
+    states.changed().await.unwrap();
+    stopping.cancel();
+    search.gone().await;
+}

@@ -336,9 +336,22 @@ async fn reindex_makes_it_anew() {
     let unknown = run(&["reindex", "--workspace", "x"], data.path()).await;
     assert_eq!(unknown.code, Some(2), "{}", unknown.log);
     assert!(unknown.log.contains("there is no workspace x"), "{}", unknown.log);
-    fs::write(index_of(data.path()).join("meta.json"), "{}").unwrap();
-    let again = run(&["reindex"], data.path()).await;
-    assert_eq!((again.code, again.out.as_str()), (Some(0), "w: 1 entries\n"), "{}", again.log);
+    let folder = index_of(data.path());
+    let breaks: [(&str, &dyn Fn()); 4] = [
+        ("no index", &|| fs::write(folder.join("meta.json"), "{}").unwrap()),
+        ("half an index", &|| fs::remove_file(folder.join("meta.json")).unwrap()),
+        ("half gone", &|| fs::rename(&folder, folder.with_added_extension("~gone")).unwrap()),
+        ("a file", &|| {
+            fs::remove_dir_all(&folder).unwrap();
+            fs::write(&folder, "in the way").unwrap();
+        }),
+    ];
+    for (what, breaks) in breaks {
+        breaks();
+        let again = run(&["reindex"], data.path()).await;
+        let said = (again.code, again.out.as_str());
+        assert_eq!(said, (Some(0), "w: 1 entries\n"), "{what}: {}", again.log);
+    }
 
     let (broker, address) = Process::served(data.path()).await;
     let counter = mail.counter;

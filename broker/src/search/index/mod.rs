@@ -177,9 +177,8 @@ impl Index {
             return Err(IndexError::Unfit("has other fields".to_owned()));
         }
         index.set_tokenizers(Fields::tokenizers());
-        let damaged = index.validate_checksum()?;
-        if let Some(file) = damaged.into_iter().min() {
-            return Err(IndexError::Unfit(format!("is damaged in {}", file.display())));
+        if let Some(damage) = damage(&index)? {
+            return Err(IndexError::Unfit(damage));
         }
         Self::new(index, fields, folder, origin, extent)
     }
@@ -210,6 +209,13 @@ impl Index {
         let mut seen = self.shared.seen.write().unwrap_or_else(PoisonError::into_inner);
         seen.extent.through = through;
         seen.extent.ahead = seen.extent.ahead.max(through);
+    }
+
+    /// What is damaged of it on disk, if anything that can be read is.
+    pub(super) fn damage(&self) -> Option<String> {
+        // A file that is gone was put together with others meanwhile.
+        let damage = damage(&self.shared.index).ok().flatten();
+        damage.map(|it| IndexError::Unfit(it).to_string())
     }
 
     /// How many entries are in it.
@@ -274,6 +280,12 @@ impl Index {
     }
 }
 
+/// What the checksums say: reads all of it.
+fn damage(index: &tantivy::Index) -> Result<Option<String>, IndexError> {
+    let damaged = index.validate_checksum()?.into_iter().min();
+    Ok(damaged.map(|file| format!("is damaged in {}", file.display())))
+}
+
 /// What newness multiplies a score with, by days.
 fn newer() -> Arc<[f32]> {
     let factor = |days: usize| {
@@ -289,13 +301,26 @@ pub(super) fn is_there(folder: &Path) -> bool {
     folder.join("meta.json").exists()
 }
 
+/// Whether there is one or what is left of one, perhaps of no use or out of reach.
+pub(super) fn is_begun(folder: &Path) -> bool {
+    let is_missing = |it: &Path| {
+        fs::symlink_metadata(it).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    !is_missing(folder) || !is_missing(&aside(folder))
+}
+
+/// Where an index goes on its way off the disk.
+fn aside(folder: &Path) -> PathBuf {
+    folder.with_added_extension("~gone")
+}
+
 /// Takes an index off the disk. A thread that puts pieces of it together may still be at work
 /// there; it finds out.
 ///
 /// # Errors
 /// Of the disk.
 pub(super) fn remove(folder: &Path) -> io::Result<()> {
-    let aside = folder.with_added_extension("~gone");
+    let aside = aside(folder);
     let missing_is_fine = |done: io::Result<()>| match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
