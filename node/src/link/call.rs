@@ -11,7 +11,7 @@ use super::{
     channel::{ATTEMPT_MS_MAX, Channel},
     overloaded,
     retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance},
-    state::{turned_away, unanswered, unreachable},
+    state::{turned_away, unanswered, unasked, unreachable},
 };
 use crate::role::Refusal;
 
@@ -36,7 +36,7 @@ impl Link {
         F: Future<Output = Result<Response<T>, Status>>,
     {
         let _room = self.room()?;
-        self.shared.ready().await?;
+        self.shared.ready_to_ask().await?;
         self.send(Attempts::of_question(), call).await
     }
 
@@ -92,7 +92,7 @@ impl Link {
                     }
                 }
                 Next::Give(refusal) => {
-                    let refusal = self.worded(refusal, is_away, attempts.may_have_asked());
+                    let refusal = self.worded(refusal, is_away, &attempts);
                     return Err(GivenUp { refusal, is_away });
                 }
             }
@@ -131,9 +131,13 @@ impl Link {
     }
 
     /// Bare words of the system or the broker, said so that an agent knows what to do.
-    fn worded(&self, refusal: Refusal, is_away: bool, may_have_asked: bool) -> Refusal {
+    fn worded(&self, refusal: Refusal, is_away: bool, attempts: &Attempts) -> Refusal {
         if is_away && refusal.reason == Reason::Unavailable {
-            let say = if may_have_asked { unanswered } else { unreachable };
+            let say = match (attempts.is_question(), attempts.may_have_asked()) {
+                (_, true) => unanswered,
+                (true, false) => unasked,
+                (false, false) => unreachable,
+            };
             let message = say(&self.shared.settings.broker, &refusal.message);
             return Refusal { message, ..refusal };
         }

@@ -336,7 +336,12 @@ impl Shared {
 
     /// The node is registered, or there is a refusal that says why a call cannot be sent.
     async fn ready(&self) -> Result<(), Refusal> {
-        self.settled(self.patience(), LinkState::is_connected).await
+        self.settled(self.patience(), LinkState::is_connected, LinkState::refusal).await
+    }
+
+    /// The same for a call that only asks.
+    async fn ready_to_ask(&self) -> Result<(), Refusal> {
+        self.settled(self.patience(), LinkState::is_connected, LinkState::unasked).await
     }
 
     /// How long a call is to wait for the broker; it is looked for all the same.
@@ -352,6 +357,7 @@ impl Shared {
         &self,
         within: Duration,
         is_ready: impl Fn(&LinkState) -> bool,
+        refusal: fn(&LinkState, &str) -> Refusal,
     ) -> Result<(), Refusal> {
         if self.closing.is_cancelled() {
             return Err(stopping());
@@ -361,16 +367,17 @@ impl Shared {
             state.wait_for(|state| matches!(state.phase, Phase::Refused(_)) || is_ready(state));
         match tokio::time::timeout(within, settled).await {
             Ok(Ok(state)) if is_ready(&state) => Ok(()),
-            Ok(Ok(state)) => Err(state.refusal(&self.settings.broker)),
+            Ok(Ok(state)) => Err(refusal(&state, &self.settings.broker)),
             Ok(Err(_)) => Err(stopping()),
-            Err(_) => Err(self.state.borrow().refusal(&self.settings.broker)),
+            Err(_) => Err(refusal(&self.state.borrow(), &self.settings.broker)),
         }
     }
 
     /// Has the node register again if `epoch` is its latest; returns once it has.
     async fn renew(&self, epoch: Epoch, within: Duration) -> Result<(), Refusal> {
         self.report_stale(epoch);
-        self.settled(within, |state| state.is_connected() && state.epoch != epoch).await
+        let is_renewed = |state: &LinkState| state.is_connected() && state.epoch != epoch;
+        self.settled(within, is_renewed, LinkState::refusal).await
     }
 
     /// Resolves when the broker is back; never, if as far as known it was not away.

@@ -276,6 +276,11 @@ impl Attempts {
         Next::Again(pause)
     }
 
+    /// Whether nothing can have taken effect.
+    pub const fn is_question(&self) -> bool {
+        self.is_question
+    }
+
     /// Whether it is a question that the broker may have been asked.
     pub const fn may_have_asked(&self) -> bool {
         self.may_have_asked

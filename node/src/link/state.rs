@@ -107,6 +107,14 @@ impl LinkState {
         Refusal { reason: Reason::Unavailable, message: unreachable(broker, self.why()) }
     }
 
+    /// The refusal of a question that was not sent because of this state.
+    pub(super) fn unasked(&self, broker: &str) -> Refusal {
+        if let Phase::Refused(refusal) = &self.phase {
+            return refusal.clone();
+        }
+        Refusal { reason: Reason::Unavailable, message: unasked(broker, self.why()) }
+    }
+
     /// The refusal of a question that may have been sent, and was not answered.
     pub(super) fn unanswered(&self, broker: &str) -> Refusal {
         Refusal { reason: Reason::Unavailable, message: unanswered(broker, self.why()) }
@@ -122,11 +130,20 @@ impl LinkState {
     }
 }
 
-/// What an agent is told when nothing was sent.
+/// What an agent is told when what was to be sent was not.
 pub(super) fn unreachable(broker: &str, why: &str) -> String {
     format!(
         "The broker at {broker} cannot be reached ({why}). Nothing was sent. The node keeps \
          trying; call again in a moment."
+    )
+}
+
+/// What an agent is told when there was only something to ask, and nobody to ask it.
+pub(super) fn unasked(broker: &str, why: &str) -> String {
+    format!(
+        "The broker at {broker} cannot be reached ({why}), so there is no answer. It was only to be \
+         asked: nothing was changed, and what is there stays there. The node keeps trying; call \
+         again in a moment."
     )
 }
 

@@ -313,7 +313,7 @@ impl Multiplexer {
                 (true, false) => open.question.still_waiting(),
                 // How it stands is the broker's to say.
                 (true, true) => open.question.refuse(self.state.borrow().unanswered(broker)),
-                (false, _) => open.question.refuse(self.state.borrow().refusal(broker)),
+                (false, _) => open.question.refuse(self.state.borrow().unasked(broker)),
             }
         }
     }

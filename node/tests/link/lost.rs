@@ -160,7 +160,11 @@ async fn a_wait_that_the_broker_may_have_been_asked_is_asked_again_however_long_
     // What was never asked is given up meanwhile.
     let never = line.link.await_turn(&role("C"), &main_loop(), LONG).await;
     let never = never.expect_err("nobody there");
-    assert!(never.message.contains("Nothing was sent"), "{never}");
+    assert!(never.message.contains("so there is no answer"), "{never}");
+    assert!(!never.message.contains("Nothing was sent"), "{never}");
+    let search = line.link.search_mail(&role("C"), Default::default()).await;
+    let search = search.expect_err("nobody there");
+    assert!(search.message.contains("nothing was changed, and what is there stays"), "{search}");
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
     line.fake.change(|world| world.opens_no_stream = false);
     line.fake.serve();
