@@ -17,7 +17,7 @@ pub mod entry;
 mod files;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -63,6 +63,8 @@ struct Shared {
     /// One writer at a time, in the order they came.
     writing: tokio::sync::Mutex<()>,
     index: Mutex<Index>,
+    /// What an answer under way tells an agent of.
+    telling: Arc<Mutex<BTreeSet<u64>>>,
     /// Changes whenever the index does.
     changes: watch::Sender<u64>,
 }
@@ -122,6 +124,30 @@ pub enum Before {
     Same(Summary),
     /// Another has its name.
     Other(Summary),
+}
+
+/// What failed and its agent was not told. Nobody else is given it until this is marked as told, or
+/// dropped because no answer with it was written.
+#[derive(Debug, Default)]
+pub struct Untold {
+    pub entries: Vec<Summary>,
+    telling: Arc<Mutex<BTreeSet<u64>>>,
+}
+
+impl Untold {
+    /// What no other answer tells.
+    pub fn of(entries: Vec<Summary>) -> Self {
+        Self { entries, telling: Arc::default() }
+    }
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        for it in &self.entries {
+            telling.remove(&it.number);
+        }
+    }
 }
 
 /// Why an entry is not kept; nothing of it is.
@@ -196,6 +222,7 @@ impl Outbox {
             directory,
             writing: tokio::sync::Mutex::default(),
             index: Mutex::new(index),
+            telling: Arc::default(),
             changes: watch::Sender::new(0),
         })))
     }
@@ -281,8 +308,7 @@ impl Outbox {
     pub fn roles(&self, workspace: &WorkspaceId) -> Vec<RoleId> {
         let index = self.index();
         let of = index.waiting().filter(|slot| slot.summary.workspace == *workspace);
-        let roles: std::collections::BTreeSet<_> =
-            of.map(|slot| slot.summary.role.clone()).collect();
+        let roles: BTreeSet<_> = of.map(|slot| slot.summary.role.clone()).collect();
         roles.into_iter().collect()
     }
 
@@ -376,26 +402,32 @@ impl Outbox {
     }
 
     /// The agent of `role` was told that these failed. Those of other roles stay as they are.
-    pub async fn mark_told(&self, role: &RoleId, numbers: &[u64]) -> io::Result<()> {
-        for number in numbers {
+    pub async fn mark_told(&self, role: &RoleId, told: Untold) -> io::Result<()> {
+        for it in &told.entries {
             let told = |entry: Entry| {
                 let failed = entry.failed.clone().filter(|failed| !failed.is_told)?;
                 let failed = Some(Failed { is_told: true, ..failed });
                 (entry.role == *role).then_some(Entry { failed, ..entry })
             };
-            self.change_entry(*number, told).await?;
+            self.change_entry(it.number, told).await?;
         }
         Ok(())
     }
 
-    /// What of a role failed and its agent was not told, the oldest `max` of it.
-    pub fn untold(&self, role: &RoleId, max: usize) -> Vec<Summary> {
+    /// What of a role failed and its agent was not told, the oldest `max` of it, but for what
+    /// another answer under way tells already.
+    pub fn untold(&self, role: &RoleId, max: usize) -> Untold {
         let index = self.index();
+        let mut telling = self.0.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let is_untold = |it: &&Summary| {
-            it.role == *role && it.failed.as_ref().is_some_and(|failed| !failed.is_told)
+            it.role == *role
+                && it.failed.as_ref().is_some_and(|failed| !failed.is_told)
+                && !telling.contains(&it.number)
         };
         let all = index.entries.values().map(|slot| &slot.summary);
-        all.filter(is_untold).take(max).cloned().collect()
+        let entries: Vec<_> = all.filter(is_untold).take(max).cloned().collect();
+        telling.extend(entries.iter().map(|it| it.number));
+        Untold { entries, telling: Arc::clone(&self.0.telling) }
     }
 
     /// What of a role is about a thread, which goes by any of `names`: an id, the beginning of one,

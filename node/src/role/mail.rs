@@ -14,7 +14,7 @@ use tasuki_proto::{
 };
 
 use super::{Refusal, Seen};
-use crate::outbox::Summary;
+use crate::outbox::{Summary, Untold};
 
 /// What became of mail handed in.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,13 +116,13 @@ pub trait Mail: std::fmt::Debug + Send + Sync + 'static {
 
     /// What waited in the node's outbox and was refused late, and the agent was not told: the
     /// oldest `max` of it.
-    async fn untold(&self, max: usize) -> Result<Vec<Summary>, Refusal>;
+    async fn untold(&self, max: usize) -> Result<Untold, Refusal>;
 
     /// What of this role is in the node's outbox about a thread, by any of its names.
     async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal>;
 
     /// The agent was told that these of its outbox failed.
-    fn mark_told(&self, numbers: Vec<u64>);
+    fn mark_told(&self, told: Untold);
 
     /// Entries up to `through` were written to a live connection of the agent. Reported in the
     /// background.

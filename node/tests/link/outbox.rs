@@ -2,7 +2,7 @@
 
 use tasuki_node::{
     node::Node,
-    outbox::{self, Summary},
+    outbox::{self, Summary, Untold},
     role::{
         Settling,
         mail::{Moving, Sent},
@@ -159,8 +159,9 @@ async fn what_is_refused_late_is_kept_with_its_reason_and_goes_out_when_a_person
     assert_eq!((why.reason.as_str(), why.is_told), ("unknown_role", false));
     assert!(why.message.contains("ghost"), "{why:?}");
     assert_eq!(bench.outbox("B"), [], "another role's");
-    role.mail().mark_told(vec![3]);
-    bench.role("B").mail().mark_told(vec![4]);
+    let only = |number: u64| failed.iter().filter(|it| it.number == number).cloned().collect();
+    role.mail().mark_told(Untold::of(only(3)));
+    bench.role("B").mail().mark_told(Untold::of(only(4)));
     let told = async {
         while !bench.outbox("A")[0].failed.as_ref().expect("f").is_told {
             tokio::task::yield_now().await;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tasuki_node::{
     mcp::Settings,
-    outbox::{Summarised, Summary},
+    outbox::{Summarised, Summary, Untold},
     role::{
         Refusal, Seen,
         mail::{Mail, MailFilter, Moving, Sent},
@@ -501,11 +501,11 @@ impl Mail for Mailbox {
 
     async fn marks_settled(&self) {}
 
-    async fn untold(&self, max: usize) -> Result<Vec<Summary>, Refusal> {
+    async fn untold(&self, max: usize) -> Result<Untold, Refusal> {
         let outbox = self.post.0.borrow().outbox.clone();
         let is_untold = |it: &Summary| it.failed.as_ref().is_some_and(|failed| !failed.is_told);
         let untold = outbox.into_iter().filter(|it| it.role == self.role && is_untold(it));
-        Ok(untold.take(max).collect())
+        Ok(Untold::of(untold.take(max).collect()))
     }
 
     async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal> {
@@ -517,7 +517,8 @@ impl Mail for Mailbox {
         Ok(outbox.into_iter().filter(|it| it.role == self.role && is_about(it)).collect())
     }
 
-    fn mark_told(&self, numbers: Vec<u64>) {
+    fn mark_told(&self, told: Untold) {
+        let numbers: Vec<_> = told.entries.iter().map(|it| it.number).collect();
         self.post.0.send_modify(|state| {
             for it in state.outbox.iter_mut().filter(|it| numbers.contains(&it.number)) {
                 it.failed.as_mut().unwrap().is_told = true;

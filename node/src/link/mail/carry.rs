@@ -16,7 +16,7 @@ use crate::{
         call::GivenUp,
         retry::{Backoff, chance},
     },
-    outbox::{Counts, Entry, Failed, Outbox, Summary, What},
+    outbox::{Counts, Entry, Failed, Outbox, Summary, Untold, What},
     role::{Refusal, Settling},
 };
 
@@ -53,7 +53,7 @@ impl Link {
     }
 
     /// What of `role` was refused late, and its agent was not told: the oldest `max` of it.
-    pub fn untold(&self, role: &RoleId, max: usize) -> Vec<Summary> {
+    pub fn untold(&self, role: &RoleId, max: usize) -> Untold {
         self.outbox.untold(role, max)
     }
 
@@ -63,8 +63,8 @@ impl Link {
     }
 
     /// The agent of `role` was told that these were refused late.
-    pub async fn mark_told(&self, role: &RoleId, numbers: &[u64]) {
-        if let Err(error) = self.outbox.mark_told(role, numbers).await {
+    pub async fn mark_told(&self, role: &RoleId, told: Untold) {
+        if let Err(error) = self.outbox.mark_told(role, told).await {
             // It is told once more.
             tracing::warn!(%error, "the outbox cannot be written to");
         }

@@ -33,6 +33,7 @@ use tokio_util::{
 
 use crate::{
     mcp::{hold::Held, shown::OnItsWay},
+    outbox::Untold,
     role::Actions,
 };
 
@@ -55,10 +56,10 @@ pub(in crate::mcp) enum Mark {
         mark: MailMark,
         on_its_way: OnItsWay,
     },
-    /// That these of the outbox were refused late.
+    /// What of the outbox was refused late.
     Told {
         actions: Arc<dyn Actions>,
-        numbers: Vec<u64>,
+        told: Untold,
     },
 }
 
@@ -70,7 +71,7 @@ impl Mark {
                 actions.mail().mark_mail(message, through, mark);
                 drop(on_its_way);
             }
-            Self::Told { actions, numbers } => actions.mail().mark_told(numbers),
+            Self::Told { actions, told } => actions.mail().mark_told(told),
         }
     }
 }

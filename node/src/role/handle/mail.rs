@@ -16,7 +16,7 @@ use tasuki_proto::{
 use super::{CALLS_PER_ROLE_MAX, Handle, WAITS_PER_ROLE_MAX, admit, beside, gone};
 use crate::{
     link::Link,
-    outbox::Summary,
+    outbox::{Summary, Untold},
     role::{
         Refusal, Seen,
         actor::{Msg, Surroundings},
@@ -124,7 +124,7 @@ impl Mail for Handle {
         self.ask(get).await
     }
 
-    async fn untold(&self, max: usize) -> Result<Vec<Summary>, Refusal> {
+    async fn untold(&self, max: usize) -> Result<Untold, Refusal> {
         self.ask(move |link, role| async move { Ok(link.untold(&role, max)) }).await
     }
 
@@ -133,18 +133,18 @@ impl Mail for Handle {
         self.ask(move |link, role| async move { Ok(link.kept(&role, &names)) }).await
     }
 
-    fn mark_told(&self, numbers: Vec<u64>) {
+    fn mark_told(&self, told: Untold) {
         let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
-        let told = beside(move |around| {
+        let note = beside(move |around| {
             let Surroundings { role, link, .. } = around.clone();
             around.link.spawn(async move {
-                link.mark_told(&role, &numbers).await;
+                link.mark_told(&role, told).await;
                 drop(permit);
             });
         });
         let actor = self.actor.borrow().clone();
         // What nobody claims to have told is told again.
-        drop(actor.send_message(told));
+        drop(actor.send_message(note));
     }
 
     fn mark_mail(&self, message: MessageId, through: u32, mark: wire::MailMark) {

@@ -30,11 +30,11 @@ pub(super) async fn tell(call: &Call<'_>, arguments: Arguments<'_>, result: &mut
         return;
     }
     let Ok(untold) = caller.mail().untold(TOLD_MAX).await else { return };
-    let untold: Vec<_> = untold.iter().filter_map(|it| Some((it, it.failed.as_ref()?))).collect();
-    if untold.is_empty() {
+    if untold.entries.is_empty() {
         return;
     }
-    let lines: Vec<_> = untold.iter().map(|(it, failed)| line(it, failed)).collect();
+    let failed = untold.entries.iter().filter_map(|it| Some(line(it, it.failed.as_ref()?)));
+    let lines: Vec<_> = failed.collect();
     add(
         result,
         format!(
@@ -44,12 +44,11 @@ pub(super) async fn tell(call: &Call<'_>, arguments: Arguments<'_>, result: &mut
         ),
     );
     if let Some(Value::Object(facts)) = &mut result.structured_content {
-        let failed: Vec<_> = untold.iter().map(|(it, _)| self::facts(it)).collect();
+        let failed: Vec<_> = untold.entries.iter().map(self::facts).collect();
         facts.insert("failed".to_owned(), failed.into());
     }
     if let Some(probe) = &call.probe {
-        let numbers = untold.iter().map(|(it, _)| it.number).collect();
-        probe.when_written(Mark::Told { actions: Arc::clone(&caller.actions), numbers });
+        probe.when_written(Mark::Told { actions: Arc::clone(&caller.actions), told: untold });
     }
 }
 
