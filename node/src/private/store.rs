@@ -32,7 +32,8 @@ pub(super) fn read<T: DeserializeOwned + Default>(
     serde_json::from_slice(&bytes).map_err(|why| damaged(data, file, &why))
 }
 
-/// Changes what a file holds; it is durable once this returns. Blocks on the disk.
+/// Changes what a file holds; it is durable once this returns. One that holds nothing any more is
+/// taken away. Blocks on the disk.
 pub(super) fn change<T, R>(
     data: &Path,
     file: &'static str,
@@ -48,7 +49,9 @@ where
     let before: T = read(data, file)?;
     let mut after = before.clone();
     let result = change(&mut after)?;
-    if after != before {
+    if after != before && after == T::default() {
+        std::fs::remove_file(data.join(file)).map_err(failed)?;
+    } else if after != before {
         let bytes = serde_json::to_vec_pretty(&after).map_err(|why| failed(why.into()))?;
         files::replace(&data.join(file), &bytes).map_err(failed)?;
     }

@@ -100,14 +100,27 @@ pub fn owner_or_new(data: &Path, workspace: &WorkspaceId) -> Result<SigningKey, 
         return Ok(known);
     }
     store::change(data, OWNERS, |written: &mut WrittenOwners| {
-        if !written.workspaces.contains_key(workspace.as_str()) {
-            let secret: [u8; 32] = store::chance()?;
-            written.workspaces.insert(workspace.to_string(), store::to_text(&secret));
+        let text = match written.workspaces.get(workspace.as_str()) {
+            Some(text) => text.clone(),
+            None => store::to_text(&store::chance::<32>()?),
+        };
+        let bytes =
+            store::to_bytes(&text).ok_or_else(|| store::damaged(data, OWNERS, &"no key"))?;
+        written.workspaces.insert(workspace.to_string(), text);
+        Ok(SigningKey::from_bytes(&bytes))
+    })
+}
+
+/// Takes the owner's secret key for a workspace away again: one that was made for a roster which
+/// nobody took. Another that came in its place stays. Blocks on the disk.
+pub fn disown(data: &Path, workspace: &WorkspaceId, owner: &SigningKey) -> Result<(), StoreError> {
+    let text = store::to_text(&owner.to_bytes());
+    store::change(data, OWNERS, |written: &mut WrittenOwners| {
+        if written.workspaces.get(workspace.as_str()) == Some(&text) {
+            written.workspaces.remove(workspace.as_str());
         }
         Ok(())
-    })?;
-    let made = owner(data, workspace)?;
-    Ok(made.expect("it was put there, and nobody takes one out"))
+    })
 }
 
 /// The public half.
@@ -136,6 +149,12 @@ mod tests {
         assert_eq!(Pin::read(here, &w).unwrap(), None);
         let own = owner_or_new(here, &w).unwrap();
         assert_eq!(owner_or_new(here, &w).unwrap(), own);
+        // A key is taken away by whoever has it alone, and then the file as well.
+        disown(here, &w, &SigningKey::from_bytes(&[1; 32])).unwrap();
+        assert_eq!(owner(here, &w).unwrap().as_ref(), Some(&own));
+        disown(here, &w, &own).unwrap();
+        assert!(owner(here, &w).unwrap().is_none() && !owner_file(here).exists());
+        let own = owner_or_new(here, &w).unwrap();
         assert_eq!(owner(here, &"other".parse().unwrap()).unwrap(), None);
         let id = public(&own).id();
         Pin::trust(here, &w, id).unwrap();

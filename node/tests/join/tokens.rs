@@ -139,6 +139,17 @@ async fn a_token_is_set_where_nothing_was_joined() {
     assert!(said.contains("every role in every workspace"), "{said}");
 }
 
+/// A key that nobody heard of would look as if this machine were the owner.
+#[tokio::test]
+async fn whoever_may_not_make_mail_private_is_left_without_an_owner_s_key() {
+    let place = tempfile::tempdir().unwrap();
+    let (_host, laptop) = joined(place.path()).await;
+    let _node = laptop.node().await;
+    let (code, kind, said) = laptop.refused("tasuki mail private on").await;
+    assert_eq!((code, kind.as_str()), (1, "right_forbidden"), "{said}");
+    assert!(!laptop.file("mail-owner.json").exists());
+}
+
 #[tokio::test]
 async fn a_revoked_token_is_of_no_more_use_and_its_node_says_so() {
     let place = tempfile::tempdir().unwrap();

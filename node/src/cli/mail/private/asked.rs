@@ -187,4 +187,17 @@ impl Asked {
         });
         told.await.map(drop)
     }
+
+    /// Takes an owner's key that was made for a roster away, if it is sure that the broker did not
+    /// take that one: nobody else could make it good again.
+    pub(super) async fn disown(&self, owner: &SigningKey, why: &Failure) -> Result<(), Failure> {
+        if why.is_maybe_applied() {
+            return Ok(());
+        }
+        let Ok(shown) = self.shown().await else { return Ok(()) };
+        if shown.roster.is_some_and(|it| is_by(it.roster(), trust::public(owner))) {
+            return Ok(());
+        }
+        trust::disown(&self.data, self.workspace(), owner).map_err(kept)
+    }
 }

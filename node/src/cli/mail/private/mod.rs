@@ -173,9 +173,20 @@ async fn on(asked: &Asked, is_new_owner: bool, output: &mut Output) -> Result<()
             keys: Vec::new(),
         },
     };
-    let next = owning::vouch(&roster, &own_key, shown.now_ms).map_err(|why| unchanged(&why))?;
-    let next = Roster { is_on: true, ..next };
-    asked.set(next.clone(), &owner).await?;
+    let published = async {
+        let next = owning::vouch(&roster, &own_key, shown.now_ms).map_err(|why| unchanged(&why))?;
+        let next = Roster { is_on: true, ..next };
+        asked.set(next.clone(), &owner).await.map(|()| next)
+    };
+    let next = match published.await {
+        Ok(next) => next,
+        Err(failure) => {
+            if known.is_none() {
+                asked.disown(&owner, &failure).await?;
+            }
+            return Err(failure);
+        }
+    };
     trust_own(asked, &next)?;
     let lines = words::turned_on(asked, &own_key, public);
     output.answer(
