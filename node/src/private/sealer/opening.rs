@@ -19,6 +19,8 @@ const PLACES_MAX: usize = 65_536;
 pub enum Unopened {
     #[error("mail here is private, and this machine trusts no owner's key yet; {TRUST}")]
     NoTrust,
+    #[error("whose keys read mail here is not to be had: {0}")]
+    NoRoster(String),
     #[error("its bytes are not those of a sealed entry: {0}")]
     Malformed(String),
     #[error("its {0} is not the one it was sealed with: it was moved here from elsewhere")]
@@ -68,12 +70,12 @@ impl Sealer {
             let all = thread.first.iter().chain(entries.iter());
             all.filter_map(signer).collect()
         });
-        let Some((standing, is_private)) = standing.await else { return };
+        let Some(stand) = standing.await else { return };
         let this = self.clone();
         let (mut whole, mut opened) = (std::mem::take(thread), entries.to_vec());
         let work = move || {
             let keys = NodeKeys::read(&this.0.data);
-            let by = By { standing: &standing, is_private, keys: &keys };
+            let by = By { stand: &stand, keys: &keys };
             this.open_one(&by, &mut whole, &mut opened);
             (whole, opened)
         };
@@ -88,12 +90,12 @@ impl Sealer {
         let is_sealed = firsts().any(|it| it.sealed.is_some());
         let standing =
             self.standing_to_read(ask, is_sealed, || firsts().filter_map(signer).collect());
-        let Some((standing, is_private)) = standing.await else { return };
+        let Some(stand) = standing.await else { return };
         let this = self.clone();
         let mut whole = std::mem::take(threads);
         let work = move || {
             let keys = NodeKeys::read(&this.0.data);
-            let by = By { standing: &standing, is_private, keys: &keys };
+            let by = By { stand: &stand, keys: &keys };
             for thread in &mut whole {
                 this.open_one(&by, thread, &mut []);
             }
@@ -113,7 +115,7 @@ impl Sealer {
         ask: &dyn Ask,
         is_sealed: bool,
         signers: impl Fn() -> BTreeSet<KeyId>,
-    ) -> Option<(Standing, bool)> {
+    ) -> Option<Stand> {
         let known = self.state().standing.clone();
         // Whoever cannot read what was told had better not believe.
         let is_pinned = match &known {
@@ -131,20 +133,24 @@ impl Sealer {
                 !is_sealed || (roster.is_some() && signers().iter().all(has))
             }
         };
-        let (standing, is_private) = match known {
-            Some(known) if is_enough => (known, is_pinned),
+        let stand = match known {
+            Some(standing) if is_enough => Stand { standing, is_private: is_pinned, unseen: None },
             earlier => match self.look(ask).await {
                 Ok(standing) => {
                     let is_private = matches!(standing, Standing::Private(_));
-                    (standing, is_private)
+                    Stand { standing, is_private, unseen: None }
                 }
                 Err(refusal) => {
                     tracing::debug!(%refusal, "the roster cannot be had");
-                    (earlier.unwrap_or(Standing::Open), is_pinned)
+                    Stand {
+                        standing: earlier.unwrap_or(Standing::Open),
+                        is_private: is_pinned,
+                        unseen: Some(refusal.message),
+                    }
                 }
             },
         };
-        (is_sealed || is_private).then_some((standing, is_private))
+        (is_sealed || stand.is_private).then_some(stand)
     }
 
     fn open_one(
@@ -153,17 +159,17 @@ impl Sealer {
         thread: &mut wire::MailThread,
         entries: &mut [wire::MailEntry],
     ) {
-        let By { standing, is_private, keys } = *by;
+        let By { stand, keys } = *by;
         let id: Option<MessageId> = thread.message_id.parse().ok();
         let mut subject = None;
         for entry in thread.first.iter_mut().chain(entries) {
             let Some(sealed) = entry.sealed.take() else {
-                if is_private {
+                if stand.is_private {
                     entry.text.insert_str(0, NOT_SEALED);
                 }
                 continue;
             };
-            let words = self.words(standing, keys, id, entry, &sealed.envelope);
+            let words = self.words(stand, keys, id, entry, &sealed.envelope);
             if entry.number == 1 {
                 let shown = words.as_ref().map(|it| it.subject.clone());
                 subject = Some(shown.unwrap_or_else(|_| NO_SUBJECT.to_owned()));
@@ -184,13 +190,16 @@ impl Sealer {
     /// The words of an entry that the broker shows in this place, if everything about it holds.
     fn words(
         &self,
-        standing: &Standing,
+        stand: &Stand,
         keys: &Result<NodeKeys, StoreError>,
         thread: Option<MessageId>,
         entry: &wire::MailEntry,
         bytes: &[u8],
     ) -> Result<Words, Unopened> {
-        let roster = standing.roster().ok_or(Unopened::NoTrust)?;
+        let roster = stand.standing.roster().ok_or_else(|| match &stand.unseen {
+            Some(why) => Unopened::NoRoster(why.trim_end_matches('.').to_owned()),
+            None => Unopened::NoTrust,
+        })?;
         let envelope =
             Envelope::parse(bytes).map_err(|why| Unopened::Malformed(why.to_string()))?;
         let it = &envelope.address;
@@ -248,11 +257,18 @@ impl Sealer {
     }
 }
 
-/// By what entries are judged.
-struct By<'a> {
-    standing: &'a Standing,
+/// How mail stands, for whoever reads.
+struct Stand {
+    standing: Standing,
     /// Whether plain words are remarked on.
     is_private: bool,
+    /// Why what the broker shows by now does not count.
+    unseen: Option<String>,
+}
+
+/// By what entries are judged.
+struct By<'a> {
+    stand: &'a Stand,
     keys: &'a Result<NodeKeys, StoreError>,
 }
 

@@ -232,6 +232,19 @@ async fn two_machines_read_what_the_broker_and_a_third_cannot() {
 }
 
 #[tokio::test]
+async fn a_machine_that_trusts_the_owner_before_is_told_of_the_change() {
+    let world = World::new();
+    world.here.sent(&world.broker, "A", &["C"], "the question").await;
+    let late = machine("late", &["C"]);
+    let before = SigningKey::from_bytes(&[77; 32]);
+    late.trust(&before);
+    let shown = late.reads(&world.broker).await;
+    let (now, before) = (trust::public(&world.owner).id(), trust::public(&before).id());
+    let said = format!("shows a roster by {now}, and this machine trusts {before}; if the owner");
+    assert!(shown[1].contains(&said) && !shown[1].contains("trusts no owner"), "{shown:?}");
+}
+
+#[tokio::test]
 async fn where_mail_is_not_private_nothing_changes_and_nothing_is_asked_twice() {
     let (broker, machine) = (Broker::default(), machine("here", &["A"]));
     machine.sent(&broker, "A", &["C"], "one").await;
