@@ -424,6 +424,32 @@ async fn a_wait_ends_with_mail_or_says_that_none_came() {
 }
 
 #[tokio::test]
+async fn a_role_that_nobody_knows_is_no_empty_mailbox() {
+    let office = Office::open().await;
+    let id = office.send(&["x"]).await;
+    let lines: [&[&str]; 8] = [
+        &["list"],
+        &["read", &id],
+        &["thread", &id],
+        &["wait"],
+        &["search", "x"],
+        &["receipts", &id],
+        &["dead"],
+        &["send", "--to", "B", "x"],
+    ];
+    for line in lines {
+        let said = office.run(&[line, &["--role", "TYPO"]].concat()).await;
+        assert_eq!(said.code, 1, "{line:?}: {said:?}");
+        assert!(said.err.contains("unknown_role"), "{line:?}: {said:?}");
+        assert!(said.err.contains("knows no role TYPO") && said.err.contains("It knows A, B."));
+    }
+    let mailboxes = office.json(0, &["mailboxes"]).await;
+    assert_eq!(mailboxes[0]["mailboxes"].as_array().unwrap().len(), 2, "{mailboxes:?}");
+    office.json(0, &["send", "--to", "B", "x", "--role", "TYPO", "--new-role"]).await;
+    assert_eq!(office.json(0, &["list", "outbox", "--role", "TYPO"]).await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_wait_that_is_interrupted_ends_at_once() {
     let office = Office::open().await;
     let mut command = office.command(&["wait", "--role", "B"]);

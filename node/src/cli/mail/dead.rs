@@ -42,10 +42,11 @@ impl Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.who().mail(config)?;
     match args.again {
-        Some(Again::Again { messages, .. }) => again(&mail, &messages, output).await,
-        None => list(&mail, output).await,
+        Some(Again::Again { ref messages, .. }) => {
+            again(&args.who().mail(config)?, messages, output).await
+        }
+        None => list(&args.who().known_mail(config).await?, output).await,
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.who.mail(config)?;
+    let mail = args.who.known_mail(config).await?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut shown = 0_u64;
     let mut after = String::new();

@@ -74,7 +74,7 @@ pub(super) async fn read(
         has_receipts: false,
         folder: args.save_attachments.as_deref(),
     };
-    show(&args.who.mail(config)?, &wish, output).await
+    show(&args.who.known_mail(config).await?, &wish, output).await
 }
 
 pub(super) async fn thread(
@@ -89,7 +89,7 @@ pub(super) async fn thread(
         has_receipts: true,
         folder: None,
     };
-    show(&args.who.mail(config)?, &wish, output).await
+    show(&args.who.known_mail(config).await?, &wish, output).await
 }
 
 async fn show(mail: &Mail, wish: &Wish<'_>, output: &mut Output) -> Result<(), Failure> {

@@ -23,7 +23,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.who.mail(config)?;
+    let mail = args.who.known_mail(config).await?;
     let mut from = 1;
     while from != 0 {
         let page = mail.read(&args.message, from, 0).await?;

@@ -65,7 +65,7 @@ fn moment(text: &str) -> Result<u64, String> {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.who.mail(config)?;
+    let mail = args.who.known_mail(config).await?;
     let request = wire::SearchMailRequest {
         caller: mail.broker.caller(),
         role: mail.role.to_string(),

@@ -38,6 +38,9 @@ pub struct Args {
     /// What it is about [default: the first line of the text]
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
+    /// Send as a role that the workspace does not know yet: it gets a mailbox
+    #[arg(long)]
+    new_role: bool,
     #[command(flatten)]
     words: Words,
     #[command(flatten)]
@@ -74,7 +77,8 @@ fn expiry(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.send.who.mail(config)?;
+    let who = &args.send.who;
+    let mail = if args.new_role { who.mail(config)? } else { who.known_mail(config).await? };
     let to = receivers(&args.to, &config.groups, &mail.role)?;
     attach::check(&args.send.attach)?;
     if let Some(subject) = &args.subject {

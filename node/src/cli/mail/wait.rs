@@ -61,7 +61,10 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         // Signals are listened for before anything is asked.
         biased;
         () = stopped() => return Err(Failure::told(Exit::Nothing)),
-        answer = answer(&args, &mail, output) => answer?,
+        answer = async {
+            mail.check_known().await?;
+            answer(&args, &mail, output).await
+        } => answer?,
     };
     tell(&args, &mail, answer, output).await
 }

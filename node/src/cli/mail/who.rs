@@ -12,6 +12,7 @@ use crate::{
     cli::{
         broker::Broker,
         sealing::{Asking, Opening},
+        text::line,
     },
     config::{Config, Source, Surroundings},
     filebox,
@@ -21,6 +22,9 @@ use crate::{
         finding::{Own, own::Limits},
     },
 };
+
+/// Names of other roles that are told with a refusal: more are not read.
+const NAMES_MAX: usize = 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
@@ -50,6 +54,12 @@ impl Who {
         let broker = Broker::new(config);
         let sealer = Sealer::new(&config.data.value, broker.workspace());
         Ok(Mail { broker, role, sealer })
+    }
+
+    /// The same of a role that the workspace knows: a name mistyped is no empty mailbox.
+    pub(super) async fn known_mail(&self, config: &Config) -> Result<Mail, Failure> {
+        let mail = self.mail(config)?;
+        mail.check_known().await.map(|()| mail)
     }
 }
 
@@ -89,6 +99,39 @@ fn usual(
 }
 
 impl Mail {
+    /// Whether the workspace knows the role.
+    pub(super) async fn check_known(&self) -> Result<(), Failure> {
+        let request = wire::ListMailboxesRequest { caller: self.broker.caller() };
+        let all =
+            self.broker.ask(async |channel| client(channel).list_mailboxes(request.clone()).await);
+        let all = match all.await {
+            Ok(all) => all.mailboxes,
+            // Whoever may not see whose there are is judged by what is asked for.
+            Err(why) if why.as_reason() == Some(Reason::RightForbidden) => return Ok(()),
+            Err(why) => return Err(why),
+        };
+        let (role, workspace) = (&self.role, self.broker.workspace());
+        if all.iter().any(|it| it.role == role.as_str()) {
+            return Ok(());
+        }
+        let mut names: Vec<_> = all.iter().take(NAMES_MAX).map(|it| line(&it.role)).collect();
+        if NAMES_MAX < all.len() {
+            names.push(format!("and {} more", all.len() - NAMES_MAX));
+        }
+        let known = match names.as_slice() {
+            [] => "It knows none yet".to_owned(),
+            names => format!("It knows {}", names.join(", ")),
+        };
+        Err(Failure::reason(
+            Reason::UnknownRole,
+            format!(
+                "Workspace {workspace} knows no role {role}: it has no mailbox, no node hosts it \
+                 and no loop names it. Nothing was sent or changed. {known}. If the name is right, \
+                 start a node with that role, or send as it with `tasuki mail send --new-role`."
+            ),
+        ))
+    }
+
     /// A page of a thread; marks nothing.
     pub(super) async fn read(
         &self,
