@@ -190,6 +190,12 @@ number!(
     Epoch
 );
 
+number!(
+    /// The latest grant of a claim, a lock or a reservation in a workspace, from 1. Fences: a write
+    /// under an older grant is refused.
+    FencingToken
+);
+
 /// Milliseconds since the Unix epoch, as the broker's clock had it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);

@@ -8,6 +8,7 @@
 //! - [`reason`]: why a call was refused, carried in `google.rpc.ErrorInfo`.
 //! - [`token`] and [`invitation`]: what a bearer shows, and the line that makes somebody one.
 //! - [`mail`]: types, boxes, ids and file names of mail.
+//! - [`swarm`]: ids of issues, tasks, locks and deliveries.
 //! - [`private`]: keys of nodes, and who vouches for them, where mail is private.
 //! - [`visible`]: what of somebody else's text may stand in ours.
 //!
@@ -19,6 +20,7 @@ pub mod limits;
 pub mod mail;
 pub mod private;
 pub mod reason;
+pub mod swarm;
 pub mod token;
 pub mod visible;
 

@@ -139,3 +139,71 @@ pub const PENDING_KEYS_MAX: usize = 256;
 
 /// The same of one token, which is one machine's.
 pub const PENDING_KEYS_PER_TOKEN_MAX: usize = 64;
+
+/// Issues of one workspace. Those that are over stay, a few hundred bytes each.
+pub const ISSUES_MAX: usize = 100_000;
+
+/// Tasks of one workspace: at some 500 bytes each, 100 MB of the broker's memory.
+pub const TASKS_MAX: usize = 200_000;
+
+/// Tasks made by one command.
+pub const TASKS_PER_CALL_MAX: usize = 200;
+
+/// Tasks that one task is blocked by.
+pub const BLOCKERS_MAX: usize = 64;
+
+/// The most points of one task. Sums stay far from what a counter holds.
+pub const POINTS_MAX: u32 = 1000;
+
+/// Submissions of one task. A worker that submits 1,000 times answers itself.
+pub const SUBMISSIONS_MAX: usize = 1000;
+
+/// Messages of one task.
+pub const TASK_MESSAGES_MAX: usize = 1000;
+
+/// Files that one submission or delivery changed.
+pub const CHANGED_FILES_MAX: usize = 4096;
+
+/// All names of files of one submission, or of one grant of locks, in bytes. They are kept inside
+/// the record.
+pub const FILES_BYTES_MAX: usize = 256 * 1024;
+
+/// Deliveries of one workspace.
+pub const DELIVERIES_MAX: usize = 100_000;
+
+/// Evidence attached to one delivery.
+pub const EVIDENCE_MAX: usize = 32;
+
+/// Commands of one piece of evidence.
+pub const COMMANDS_MAX: usize = 256;
+
+/// Workers of one workspace.
+pub const WORKERS_MAX: usize = 4096;
+
+/// One document, in bytes. An agent reads it whole.
+pub const DOC_BYTES_MAX: usize = 256 * 1024;
+
+/// Documents of one issue, of one task, or shared ones of a workspace.
+pub const DOCS_MAX: usize = 256;
+
+/// Versions of one document.
+pub const DOC_VERSIONS_MAX: u32 = 10_000;
+
+/// A file or pattern that is locked, in bytes.
+pub const LOCK_PATH_BYTES_MAX: usize = 1024;
+
+/// Which repository a locked file is in, in bytes.
+pub const REPOSITORY_BYTES_MAX: usize = 128;
+
+/// Files and patterns of one grant of locks.
+pub const LOCK_FILES_MAX: usize = 1024;
+
+/// Files locked in one workspace. Each takes some 200 bytes.
+pub const LOCKS_MAX: usize = 200_000;
+
+/// Patterns with wildcards locked in one workspace. Every file that is to be locked is compared
+/// with each of its repository.
+pub const LOCK_PATTERNS_MAX: usize = 1024;
+
+/// The longest lease that can be asked for, in milliseconds: 24 hours.
+pub const SWARM_LEASE_MS_MAX: u64 = 24 * 3600 * 1000;

@@ -92,9 +92,9 @@ reasons! {
     InvitationSpent     "invitation_spent"   FailedPrecondition false false;
     /// No token has this id.
     UnknownToken        "unknown_token"      NotFound           false false;
-    /// The role has no thread of this name, or of this name in this box.
+    /// The role has no thread of this name, or the task no message of this id.
     UnknownMessage      "unknown_message"    NotFound           false false;
-    /// Several threads of the role have this name.
+    /// Several threads of the role have this name, or several questions are open.
     AmbiguousMessage    "ambiguous_message"  InvalidArgument    false false;
     /// The thread's id is taken by another thread.
     MessageExists       "message_exists"     AlreadyExists      false false;
@@ -108,6 +108,64 @@ reasons! {
     UnknownAttachment   "unknown_attachment" NotFound           false false;
     /// The workspace takes in sealed mail only, or the node has no say in it yet.
     PrivateWorkspace    "private_workspace"  FailedPrecondition false false;
+    /// No such issue in this workspace.
+    UnknownIssue        "unknown_issue"      NotFound           false false;
+    /// No such task in this issue.
+    UnknownTask         "unknown_task"       NotFound           false false;
+    /// The role is not registered as a worker.
+    UnknownWorker       "unknown_worker"     NotFound           false false;
+    /// No such submission.
+    UnknownSubmission   "unknown_submission" NotFound           false false;
+    /// No such delivery in this workspace.
+    UnknownDelivery     "unknown_delivery"   NotFound           false false;
+    /// No document of this name, or not that version of it.
+    UnknownDoc          "unknown_doc"        NotFound           false false;
+    /// The issue is done or canceled.
+    IssueClosed         "issue_closed"       FailedPrecondition false false;
+    /// Tasks of the issue are neither done nor canceled.
+    TasksNotDone        "tasks_not_done"     FailedPrecondition false false;
+    /// No delivery of the issue was approved.
+    NotAccepted         "not_accepted"       FailedPrecondition false false;
+    /// Tasks would block each other for ever.
+    BlockedInACircle    "blocked_in_a_circle" InvalidArgument   false false;
+    /// A document that has to be there is not.
+    MissingDoc          "missing_doc"        FailedPrecondition false false;
+    /// Another worker has the task, or it is over.
+    TaskAlreadyClaimed  "task_already_claimed" FailedPrecondition false false;
+    /// The task is kept for another worker.
+    TaskReserved        "task_reserved"      FailedPrecondition true  false;
+    /// Tasks that this one is blocked by are not done.
+    TaskBlocked         "task_blocked"       FailedPrecondition true  false;
+    /// The next step is not the one that was given, or no longer.
+    InvalidNextStepToken "invalid_next_step_token" FailedPrecondition false false;
+    /// The role has not claimed this.
+    NotClaimant         "not_claimant"       PermissionDenied   false false;
+    /// The lock is another role's.
+    NotHolder           "not_holder"         PermissionDenied   false false;
+    /// The lease lapsed or was taken.
+    LeaseLost           "lease_lost"         Aborted            false false;
+    /// There is no lock of this id.
+    LeaseNotFound       "lease_not_found"    NotFound           false false;
+    /// Another role has locked a file.
+    FileIsLocked        "file_is_locked"     FailedPrecondition true  false;
+    /// Nothing was submitted that waits for a verdict.
+    NoOpenSubmission    "no_open_submission" FailedPrecondition false false;
+    /// There is another verdict already.
+    AlreadyReviewed     "already_reviewed"   FailedPrecondition false false;
+    /// The message was answered, or its question is over.
+    AlreadyReplied      "already_replied"    FailedPrecondition false false;
+    /// Nobody judges their own work.
+    OwnWork             "own_work"           PermissionDenied   false false;
+    /// The issue has no task, so there is nothing to deliver.
+    NothingToDeliver    "nothing_to_deliver" FailedPrecondition false false;
+    /// A delivery of the issue waits for a verdict.
+    AlreadyDelivered    "already_delivered"  FailedPrecondition false false;
+    /// Files of approved submissions are missing in the delivery.
+    FilesMissing        "files_missing"      InvalidArgument    false false;
+    /// Another acceptor has the delivery.
+    DeliveryAlreadyClaimed "delivery_already_claimed" FailedPrecondition true false;
+    /// Evidence failed, so the delivery cannot be approved.
+    EvidenceFailed      "evidence_failed"    FailedPrecondition false false;
     /// Records asked for are no longer kept.
     Compacted           "compacted"          OutOfRange         false false;
     /// The reader fell behind and resumes after the last sequence it saw.

@@ -274,6 +274,7 @@ impl Entered {
             | Event::TurnLapsed(_)
             | Event::LeaseRenewed(_)
             | Event::Privacy(_)
+            | Event::Swarm(_)
             | Event::Access(_) => true,
         })
     }

@@ -265,7 +265,8 @@ pub(super) fn event(event: &Event) -> Option<wire::Event> {
         Event::Privacy(privacy::Event::KeyPublished(it)) => {
             Kind::KeyPublished(wire::KeyPublished { node: it.key.node.to_string() })
         }
-        Event::Access(_) => return None,
+        // The feed tells nothing of these.
+        Event::Access(_) | Event::Swarm(_) => return None,
     };
     Some(wire::Event { kind: Some(kind) })
 }

@@ -2,7 +2,7 @@
 
 use tasuki_proto::id::{Epoch, IdempotencyKey, LoopId, NodeId, PersonId, RoleId, TokenId, Turn};
 
-use super::{access, directory::Register, mailbox, privacy, turn};
+use super::{access, directory::Register, mailbox, privacy, swarm, turn};
 use crate::hash::Hash;
 
 /// A command and what came with it.
@@ -33,6 +33,7 @@ pub enum Command {
     Reclaim(turn::Reclaim),
     Mark(turn::MarkTurn),
     Mail(mailbox::Command),
+    Swarm(swarm::Command),
     /// Of the system workspace.
     Access(access::Command),
     Privacy(privacy::Command),
@@ -54,6 +55,7 @@ impl Command {
             Self::HandOver(it) => Some(&it.role),
             Self::Mark(it) => Some(&it.role),
             Self::Mail(it) => it.role(),
+            Self::Swarm(it) => it.by.role(),
             Self::StartRound(it) => it.by.role(),
             Self::Reclaim(it) => it.by.role(),
             Self::Register(_)
@@ -69,6 +71,7 @@ impl Command {
         match self {
             Self::StartRound(it) => it.by.person(),
             Self::Reclaim(it) => it.by.person(),
+            Self::Swarm(it) => it.by.person(),
             Self::Register(_)
             | Self::CreateLoop(_)
             | Self::HandOver(_)
@@ -87,6 +90,7 @@ impl Command {
             Self::StartRound(it) => it.summary.len() + it.instruction.len(),
             Self::Reclaim(it) => it.reason.len(),
             Self::Mail(it) => it.bytes(),
+            Self::Swarm(it) => it.bytes(),
             Self::Register(_)
             | Self::CreateLoop(_)
             | Self::Mark(_)

@@ -15,6 +15,7 @@ use super::access::{self, Scope};
 use super::directory::NodeRegistered;
 use super::mailbox;
 use super::privacy;
+use super::swarm;
 use super::turn::{
     HandedOver, LeaseRenewed, LoopOpened, ParticipantsSet, RoundStarted, TurnReclaimed,
 };
@@ -58,6 +59,7 @@ pub enum Event {
     Access(access::Event),
     Mail(mailbox::Event),
     Privacy(privacy::Event),
+    Swarm(swarm::Event),
 }
 
 impl From<privacy::Event> for Event {
@@ -84,6 +86,7 @@ impl Event {
     pub fn loop_id(&self) -> Option<&LoopId> {
         match self {
             Self::NodeRegistered(_) | Self::Access(_) | Self::Mail(_) | Self::Privacy(_) => None,
+            Self::Swarm(_) => None,
             Self::LoopOpened(it) => Some(&it.loop_id),
             Self::ParticipantsSet(it) => Some(&it.loop_id),
             Self::HandedOver(it) => Some(&it.loop_id),
@@ -149,5 +152,6 @@ pub enum Reply {
         thread: MessageId,
         entries: u32,
     },
+    Swarm(swarm::Reply),
     Done,
 }

@@ -7,7 +7,7 @@
 //!
 //! Whoever calls them puts the record on disk in between, or right behind, and lets nothing out
 //! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles),
-//! [`mailbox`] (threads and boxes), [`privacy`] (rosters and keys of private mail), [`access`]
+//! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`] (rosters and keys of private mail), [`access`]
 //! (invitations and tokens);
 //! [`clients`] remembers answers, [`presence`] who gave a sign of life.
 //!
@@ -18,7 +18,7 @@
 //! - **W3** A command takes effect at most once per token and idempotency key (see [`clients`]).
 //! - **W4** A refused command changes nothing: `decide` borrows.
 //! - **T1…T4** of [`turn`], **D1…D3** of [`directory`], **R1…R3** of [`access`], **X1…X5** of
-//!   [`mailbox`], **Y3…Y5** of [`privacy`].
+//!   [`mailbox`], **Y3…Y5** of [`privacy`], **I1…I8** of [`swarm`].
 //!
 //! **Architecture invariant:** no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/tidy.rs` holds it to that.
@@ -32,6 +32,7 @@ pub mod mailbox;
 pub mod presence;
 pub mod privacy;
 mod rejection;
+pub mod swarm;
 pub mod turn;
 
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ use self::{
     mailbox::Mailboxes,
     presence::Presence,
     privacy::Privacy,
+    swarm::Swarm,
     turn::Loops,
 };
 pub use self::{
@@ -64,6 +66,7 @@ pub struct Workspace {
     pub loops: Loops,
     pub mail: Mailboxes,
     pub privacy: Privacy,
+    pub swarm: Swarm,
     /// Of the system workspace; empty in any other.
     pub access: Access,
 }
@@ -100,6 +103,7 @@ pub enum Body {
     Entry(turn::EntryBody),
     Mail(mailbox::EntryBody),
     File(mailbox::Keep),
+    Swarm(swarm::Words),
 }
 
 impl Decision {
@@ -153,9 +157,13 @@ impl Workspace {
             Command::Access(it) => self.access.decide(now, it),
             Command::Privacy(it) => self.privacy.decide(&self.directory, &request.caller, it),
             Command::Mail(it) => self.decide_mail(now, &request.caller, it),
+            Command::Swarm(it) => Ok(self.swarm.decide(now, &request.caller, it)?),
             Command::Tick => {
                 let mut decision = self.loops.decide_tick(now, context);
                 decision.events.extend(self.mail.decide_lapses(now));
+                let (events, words) = self.swarm.decide_lapses(now, &context.presence);
+                decision.events.extend(events.into_iter().map(Into::into));
+                decision.bodies.extend(words.into_iter().map(Body::Swarm));
                 Ok(decision)
             }
         }
@@ -176,6 +184,7 @@ impl Workspace {
                 Event::NodeRegistered(it) => self.directory.apply(record.time, it),
                 Event::Access(it) => self.access.apply(record.time, it),
                 Event::Mail(it) => self.mail.apply(record.time, it),
+                Event::Swarm(it) => self.swarm.apply(record.time, &record.principal, it),
                 Event::Privacy(it) => self.privacy.apply(record.time, it),
                 Event::LoopOpened(_)
                 | Event::ParticipantsSet(_)
@@ -204,7 +213,8 @@ impl Workspace {
     /// The next moment at which [`Command::Tick`] may have something to do.
     pub fn next_deadline(&self, now: Timestamp, lease_ms: u64) -> Option<Timestamp> {
         let of_mail = self.mail.next_deadline();
-        self.loops.next_deadline(now, lease_ms).into_iter().chain(of_mail).min()
+        let of_swarm = self.swarm.next_deadline();
+        self.loops.next_deadline(now, lease_ms).into_iter().chain(of_mail).chain(of_swarm).min()
     }
 
     /// Whether a deadline must not pass while this is not in memory. Mail that lapses meanwhile

@@ -5,6 +5,7 @@ use super::{
     clients::{CLIENTS_PER_TOKEN_MAX, RETIRED_PER_TOKEN_MAX},
     directory::{NODES_MAX, NODES_PER_TOKEN_MAX},
     mailbox::MAILBOXES_MAX,
+    swarm,
 };
 use tasuki_proto::{
     id::{Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, RoleId, TokenId, Turn},
@@ -20,6 +21,8 @@ use tasuki_proto::{
 pub enum Rejection {
     #[error("{0}")]
     Invalid(String),
+    #[error(transparent)]
+    Swarm(#[from] swarm::Rejection),
     #[error("there is no loop {loop_id} in this workspace; known loops: {known}")]
     UnknownLoop { loop_id: LoopId, known: String },
     #[error("{role} is not a participant of loop {loop_id}; participants: {known}")]
@@ -173,6 +176,7 @@ impl Rejection {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Invalid(_) => Reason::InvalidArgument,
+            Self::Swarm(it) => it.reason(),
             Self::UnknownLoop { .. } => Reason::UnknownLoop,
             Self::UnknownRole { .. } => Reason::UnknownRole,
             Self::NotYourTurn { .. } => Reason::NotYourTurn,

@@ -8,6 +8,7 @@ mod mail;
 mod privacy;
 mod record;
 mod snapshot;
+mod swarm;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -20,6 +21,7 @@ pub use self::{
     mail::{MailText, decode_mail, file_key, mail_key, mail_text_key},
     record::{decode_record, encode_record},
     snapshot::{decode_snapshot, encode_snapshot},
+    swarm::{decode_words, swarm_key},
 };
 use super::BodyKey;
 use crate::{
@@ -64,6 +66,7 @@ pub fn encode_body(body: &Body) -> Vec<(BodyKey, Bytes)> {
         }
         Body::Mail(it) => mail::encode_body(it),
         Body::File(it) => vec![(file_key(&it.hash), it.content.clone())],
+        Body::Swarm(it) => vec![swarm::encode_words(it)],
     }
 }
 

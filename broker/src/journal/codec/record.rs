@@ -8,7 +8,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    CodecError, FORMAT, access, decode_next, hash, id, ids, mail, optional, privacy, readable, text,
+    CodecError, FORMAT, access, decode_next, hash, id, ids, mail, optional, privacy, readable,
+    swarm, text,
 };
 use crate::rules::{
     Event, Principal, Record, Reply, TurnMoment,
@@ -149,6 +150,7 @@ fn encode_event(event: &Event) -> stored::Event {
         Event::Access(it) => access::encode_event(it),
         Event::Mail(it) => mail::encode_event(it),
         Event::Privacy(it) => privacy::encode_event(it),
+        Event::Swarm(it) => Kind::Swarm(swarm::encode_event(it)),
     };
     stored::Event { kind: Some(kind) }
 }
@@ -233,6 +235,7 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
         | Kind::MailboxOpened(_)
         | Kind::MailboxClosed(_)
         | Kind::AttachmentKept(_) => Event::Mail(mail::decode_event(kind)?),
+        Kind::Swarm(it) => Event::Swarm(swarm::decode_event(it)?),
         Kind::RosterSet(_) | Kind::KeyPublished(_) => Event::Privacy(privacy::decode_event(kind)?),
     })
 }
@@ -300,6 +303,7 @@ pub(super) fn encode_reply(reply: &Reply) -> stored::Reply {
         Reply::Imported { thread, entries } => {
             Kind::Imported(reply::Imported { thread: mail::id_bytes(*thread), entries: *entries })
         }
+        Reply::Swarm(it) => Kind::Swarm(swarm::encode_reply(it)),
         Reply::Done => Kind::Done(reply::Done {}),
     };
     stored::Reply { kind: Some(kind) }
@@ -349,6 +353,7 @@ pub(super) fn decode_reply(reply: Option<stored::Reply>) -> Result<Reply, CodecE
         Kind::Imported(it) => {
             Reply::Imported { thread: mail::thread(&it.thread)?, entries: it.entries }
         }
+        Kind::Swarm(it) => Reply::Swarm(swarm::decode_reply(it)?),
         Kind::Done(_) => Reply::Done,
     })
 }

@@ -13,7 +13,7 @@ use super::{
     CodecError, FORMAT, access, decode_facts, decode_next, encode_facts, hash, id, ids, mail,
     optional, privacy, readable,
     record::{decode_reply, decode_roles, encode_reply, encode_roles},
-    text,
+    swarm, text,
 };
 use crate::rules::{
     Workspace,
@@ -68,6 +68,7 @@ pub fn encode_snapshot(state: &Workspace) -> Bytes {
         forgotten_epoch: state.directory.forgotten.get(),
         roster: state.privacy.roster.as_ref().map(privacy::encode_roster),
         pending_keys: state.privacy.pending.values().map(privacy::encode_pending).collect(),
+        swarm: swarm::encode_state(&state.swarm),
         ..mail::encode_mail(&state.mail)
     };
     stored.encode_to_vec().into()
@@ -139,6 +140,7 @@ pub fn decode_snapshot(stored: Bytes) -> Result<Workspace, CodecError> {
         access: access::decode_access(it.invitations, it.tokens)?,
         mail,
         privacy: privacy::decode_privacy(it.roster, it.pending_keys)?,
+        swarm: swarm::decode_state(it.swarm)?,
     })
 }
 

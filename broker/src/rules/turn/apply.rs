@@ -27,6 +27,7 @@ impl Loops {
             | Event::Access(_)
             | Event::Mail(_)
             | Event::Privacy(_)
+            | Event::Swarm(_)
             | Event::LoopOpened(_) => {
                 unreachable!("handled above")
             }

@@ -1,0 +1,281 @@
+//! What happened to one issue.
+
+use tasuki_proto::{
+    stored::{self, swarm_issue_event::Kind},
+    swarm::{DeliveryId, IssueId, NextStepId, SubmissionId, TaskMessageId},
+};
+
+use super::{
+    super::{CodecError, hash, id, optional, text},
+    at, doc_names,
+    event::{decode_doc, encode_doc},
+    ms, named, numbers, optional_at, optional_bytes, optional_stamp, optional_task, score, stamp,
+    stamp_bytes, task, tasks, texts, token,
+};
+use crate::rules::swarm::{
+    Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, Happened, MessageKind, MessagePosted,
+    NextStepMinted, OfIssue, Override, Reserved, Reviewed, Submitted, TaskCreated, Verdict,
+};
+
+pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
+    let kind = match &event.what {
+        Happened::Created { subject, content, paths } => Kind::Created(stored::SwarmCreated {
+            subject: subject.clone(),
+            content: content.to_bytes(),
+            paths: paths.to_bytes(),
+        }),
+        Happened::PathsSet { version, content } => {
+            let (version, content) = (*version, content.to_bytes());
+            Kind::PathsSet(stored::SwarmPathsSet { version, content })
+        }
+        Happened::Closed(it) => Kind::Closed(stored::SwarmClosed {
+            reason: it.reason.clone(),
+            is_accepted: it.is_accepted,
+        }),
+        Happened::Reopened { reason } => {
+            Kind::Reopened(stored::SwarmReopened { reason: reason.clone() })
+        }
+        Happened::Lapsed => Kind::Lapsed(stored::SwarmLapsed {}),
+        Happened::TaskCreated(it) => Kind::TaskCreated(stored::SwarmTaskCreated {
+            task: it.task.0,
+            subject: it.subject.clone(),
+            difficulty: it.difficulty.code(),
+            points: it.points,
+            blocked_by: numbers(&it.blocked_by),
+            required_docs: texts(&it.required_docs),
+            plan: it.plan.to_bytes(),
+        }),
+        Happened::Claimed(it) => Kind::Claimed(stored::SwarmClaimed {
+            task: it.task.0,
+            worker: it.worker.to_string(),
+            token: it.token.get(),
+            lapses_ms: it.lapses.as_millis(),
+            next_step: optional_bytes(it.next_step.map(|it| it.0)),
+        }),
+        Happened::ClaimLapsed { task, worker } => {
+            Kind::ClaimLapsed(stored::SwarmClaimLapsed { task: task.0, worker: worker.to_string() })
+        }
+        Happened::Submitted(it) => Kind::Submitted(stored::SwarmSubmitted {
+            task: it.task.0,
+            submission: stamp_bytes(it.submission.0),
+            worker: it.worker.to_string(),
+            content: it.content.to_bytes(),
+            changed_files: it.changed_files.clone(),
+            supersedes: optional_bytes(it.supersedes.map(|it| it.0)),
+        }),
+        Happened::NextStepMinted(it) => Kind::NextStepMinted(stored::SwarmNextStepMinted {
+            task: it.task.0,
+            submission: stamp_bytes(it.submission.0),
+            worker: it.worker.to_string(),
+            score: it.score.get().into(),
+            next_step: stamp_bytes(it.next_step.0),
+            reserved: it.reserved.as_ref().map(|it| stored::SwarmReserved {
+                task: it.task.0,
+                token: it.token.get(),
+                lapses_ms: it.lapses.as_millis(),
+            }),
+        }),
+        Happened::ReservationLapsed { task, next_step } => {
+            let (task, next_step) = (task.0, stamp_bytes(next_step.0));
+            Kind::ReservationLapsed(stored::SwarmReservationLapsed { task, next_step })
+        }
+        Happened::Reviewed(it) => Kind::Reviewed(stored::SwarmReviewed {
+            task: it.task.0,
+            submission: stamp_bytes(it.submission.0),
+            verdict: it.verdict.code(),
+            score: it.score.get().into(),
+            content: it.content.to_bytes(),
+            next_step: optional_bytes(it.next_step.map(|it| it.0)),
+            lapses_ms: ms(it.lapses),
+        }),
+        Happened::Reset { task, reason } => {
+            Kind::Reset(stored::SwarmReset { task: task.0, reason: reason.clone() })
+        }
+        Happened::MessagePosted(it) => Kind::MessagePosted(stored::SwarmMessagePosted {
+            task: it.task.0,
+            message: stamp_bytes(it.message.0),
+            sender: it.sender.to_string(),
+            kind: it.kind.code(),
+            content: it.content.to_bytes(),
+        }),
+        Happened::Replied { task, message, content } => Kind::Replied(stored::SwarmReplied {
+            task: task.0,
+            message: stamp_bytes(message.0),
+            content: content.to_bytes(),
+        }),
+        Happened::DocWritten { task, doc } => Kind::DocWritten(stored::SwarmIssueDocWritten {
+            task: task.map_or(0, |it| it.0),
+            doc: Some(encode_doc(doc)),
+        }),
+        Happened::Delivered(it) => Kind::Delivered(stored::SwarmDelivered {
+            delivery: stamp_bytes(it.delivery.0),
+            content: it.content.to_bytes(),
+            is_passed: it.is_passed,
+            commands: it.commands.iter().map(|it| it.to_bytes()).collect(),
+            role: text(it.role.as_ref()),
+        }),
+        Happened::DeliveryClaimed { delivery, role, token, lapses } => {
+            Kind::DeliveryClaimed(stored::SwarmDeliveryClaimed {
+                delivery: stamp_bytes(delivery.0),
+                role: role.to_string(),
+                token: token.get(),
+                lapses_ms: lapses.as_millis(),
+            })
+        }
+        Happened::DeliveryLapsed { delivery, role } => {
+            let (delivery, role) = (stamp_bytes(delivery.0), role.to_string());
+            Kind::DeliveryLapsed(stored::SwarmDeliveryLapsed { delivery, role })
+        }
+        Happened::EvidenceAttached { delivery, number, is_passed, content } => {
+            Kind::EvidenceAttached(stored::SwarmEvidenceAttached {
+                delivery: stamp_bytes(delivery.0),
+                number: *number,
+                is_passed: *is_passed,
+                content: content.to_bytes(),
+            })
+        }
+        Happened::DeliveryReviewed(it) => Kind::DeliveryReviewed(stored::SwarmDeliveryReviewed {
+            delivery: stamp_bytes(it.delivery.0),
+            verdict: it.verdict.code(),
+            content: it.content.to_bytes(),
+            overridden: it.overridden.as_ref().map(encode_override),
+        }),
+    };
+    stored::SwarmIssueEvent {
+        issue: stamp_bytes(event.issue.0),
+        audit: event.audit,
+        kind: Some(kind),
+    }
+}
+
+pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIssue, CodecError> {
+    let submission = |it: &[u8]| stamp("submission", it).map(SubmissionId);
+    let delivery = |it: &[u8]| stamp("delivery", it).map(DeliveryId);
+    let message = |it: &[u8]| stamp("message", it).map(TaskMessageId);
+    let next_step = |it: &[u8]| optional_stamp("next_step", it).map(|it| it.map(NextStepId));
+    let content = |it: &[u8]| hash("content", it);
+    let kind = event.kind.ok_or(CodecError::Unknown("event of an issue"))?;
+    let what = match kind {
+        Kind::Created(it) => Happened::Created {
+            subject: it.subject,
+            content: content(&it.content)?,
+            paths: hash("paths", &it.paths)?,
+        },
+        Kind::PathsSet(it) => {
+            Happened::PathsSet { version: it.version, content: content(&it.content)? }
+        }
+        Kind::Closed(it) => {
+            Happened::Closed(Closed { reason: it.reason, is_accepted: it.is_accepted })
+        }
+        Kind::Reopened(it) => Happened::Reopened { reason: it.reason },
+        Kind::Lapsed(_) => Happened::Lapsed,
+        Kind::TaskCreated(it) => Happened::TaskCreated(TaskCreated {
+            task: task(it.task)?,
+            subject: it.subject,
+            difficulty: named("difficulty", Difficulty::of_code(it.difficulty))?,
+            points: it.points,
+            blocked_by: tasks(&it.blocked_by)?,
+            required_docs: doc_names(&it.required_docs)?,
+            plan: hash("plan", &it.plan)?,
+        }),
+        Kind::Claimed(it) => Happened::Claimed(Claimed {
+            task: task(it.task)?,
+            worker: id("worker", &it.worker)?,
+            token: token(it.token),
+            lapses: at(it.lapses_ms),
+            next_step: next_step(&it.next_step)?,
+        }),
+        Kind::ClaimLapsed(it) => {
+            Happened::ClaimLapsed { task: task(it.task)?, worker: id("worker", &it.worker)? }
+        }
+        Kind::Submitted(it) => Happened::Submitted(Submitted {
+            task: task(it.task)?,
+            submission: submission(&it.submission)?,
+            worker: id("worker", &it.worker)?,
+            content: content(&it.content)?,
+            changed_files: it.changed_files,
+            supersedes: optional_stamp("supersedes", &it.supersedes)?.map(SubmissionId),
+        }),
+        Kind::NextStepMinted(it) => Happened::NextStepMinted(NextStepMinted {
+            task: task(it.task)?,
+            submission: submission(&it.submission)?,
+            worker: id("worker", &it.worker)?,
+            score: score(it.score)?,
+            next_step: NextStepId(stamp("next_step", &it.next_step)?),
+            reserved: it.reserved.map(decode_reserved).transpose()?,
+        }),
+        Kind::ReservationLapsed(it) => Happened::ReservationLapsed {
+            task: task(it.task)?,
+            next_step: NextStepId(stamp("next_step", &it.next_step)?),
+        },
+        Kind::Reviewed(it) => Happened::Reviewed(Reviewed {
+            task: task(it.task)?,
+            submission: submission(&it.submission)?,
+            verdict: named("verdict", Verdict::of_code(it.verdict))?,
+            score: score(it.score)?,
+            content: content(&it.content)?,
+            next_step: next_step(&it.next_step)?,
+            lapses: optional_at(it.lapses_ms),
+        }),
+        Kind::Reset(it) => Happened::Reset { task: task(it.task)?, reason: it.reason },
+        Kind::MessagePosted(it) => Happened::MessagePosted(MessagePosted {
+            task: task(it.task)?,
+            message: message(&it.message)?,
+            sender: id("sender", &it.sender)?,
+            kind: named("kind", MessageKind::of_code(it.kind))?,
+            content: content(&it.content)?,
+        }),
+        Kind::Replied(it) => Happened::Replied {
+            task: task(it.task)?,
+            message: message(&it.message)?,
+            content: content(&it.content)?,
+        },
+        Kind::DocWritten(it) => Happened::DocWritten {
+            task: optional_task(it.task),
+            doc: decode_doc(&it.doc.ok_or(CodecError::Unknown("document"))?)?,
+        },
+        Kind::Delivered(it) => Happened::Delivered(Delivered {
+            delivery: delivery(&it.delivery)?,
+            content: content(&it.content)?,
+            is_passed: it.is_passed,
+            commands: it.commands.iter().map(|it| hash("command", it)).collect::<Result<_, _>>()?,
+            role: optional("role", &it.role)?,
+        }),
+        Kind::DeliveryClaimed(it) => Happened::DeliveryClaimed {
+            delivery: delivery(&it.delivery)?,
+            role: id("role", &it.role)?,
+            token: token(it.token),
+            lapses: at(it.lapses_ms),
+        },
+        Kind::DeliveryLapsed(it) => Happened::DeliveryLapsed {
+            delivery: delivery(&it.delivery)?,
+            role: id("role", &it.role)?,
+        },
+        Kind::EvidenceAttached(it) => Happened::EvidenceAttached {
+            delivery: delivery(&it.delivery)?,
+            number: it.number,
+            is_passed: it.is_passed,
+            content: content(&it.content)?,
+        },
+        Kind::DeliveryReviewed(it) => Happened::DeliveryReviewed(DeliveryReviewed {
+            delivery: delivery(&it.delivery)?,
+            verdict: named("verdict", Verdict::of_code(it.verdict))?,
+            content: content(&it.content)?,
+            overridden: it.overridden.map(decode_override).transpose()?,
+        }),
+    };
+    Ok(OfIssue { issue: IssueId(stamp("issue", &event.issue)?), audit: event.audit, what })
+}
+
+fn decode_reserved(it: stored::SwarmReserved) -> Result<Reserved, CodecError> {
+    let lapses = at(it.lapses_ms);
+    Ok(Reserved { task: task(it.task)?, token: token(it.token), lapses })
+}
+
+pub(super) fn encode_override(it: &Override) -> stored::SwarmOverride {
+    stored::SwarmOverride { person: it.person.to_string(), reason: it.reason.clone() }
+}
+
+pub(super) fn decode_override(it: stored::SwarmOverride) -> Result<Override, CodecError> {
+    Ok(Override { person: id("person", &it.person)?, reason: it.reason })
+}

@@ -1,0 +1,452 @@
+//! All of it, as a snapshot holds it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use tasuki_proto::{
+    id::RoleId,
+    stored::{self, swarm_state},
+    swarm::{
+        DeliveryId, DocName, IssueId, LockId, NextStepId, SubmissionId, TaskMessageId, TaskNumber,
+    },
+};
+
+use super::{
+    super::{CodecError, hash, id, optional, text},
+    at, decode_keys, decode_ref, decode_settings, doc_names, encode_keys, encode_ref,
+    encode_settings,
+    event::{decode_doc, encode_doc},
+    issue_event::{decode_override, encode_override},
+    ms, named, numbers, optional_at, optional_bytes, optional_stamp, optional_task, score, stamp,
+    stamp_bytes, task, tasks, texts, token,
+};
+use crate::rules::swarm::{
+    Attached, Claim, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Difficulty, Doc,
+    DocWritten, Docs, Former, Issue, IssueState, Item, ItemKind, ItemState, Judged, Lease, Message,
+    MessageKind, MessageState, Minted, Parts, Reservation, Submission, SubmissionState, Swarm,
+    Task, TaskState, Total, Verdict, Worker, lock::Lock,
+};
+
+/// `None` where nothing of it was ever used.
+pub(in crate::journal::codec) fn encode_state(it: &Swarm) -> Option<stored::SwarmState> {
+    if *it == Swarm::default() {
+        return None;
+    }
+    let worker = |(role, it): (&RoleId, &Worker)| swarm_state::Worker {
+        role: role.to_string(),
+        joined_ms: it.joined.as_millis(),
+    };
+    Some(stored::SwarmState {
+        settings: Some(encode_settings(&it.settings)),
+        workers: it.workers.iter().map(worker).collect(),
+        shared_docs: encode_docs(&it.shared_docs),
+        issues: it.issues().values().map(encode_issue).collect(),
+        deliveries: it.deliveries().values().map(encode_delivery).collect(),
+        locks: it.locks.iter().map(encode_lock).collect(),
+        ended_locks: it.locks.ended().map(|it| stamp_bytes(it.0)).collect(),
+        token: it.token().get(),
+        next_tail: it.next_tail(),
+    })
+}
+
+pub(in crate::journal::codec) fn decode_state(
+    it: Option<stored::SwarmState>,
+) -> Result<Swarm, CodecError> {
+    let Some(it) = it else { return Ok(Swarm::default()) };
+    let mut workers = BTreeMap::new();
+    for worker in &it.workers {
+        workers.insert(id("role", &worker.role)?, Worker { joined: at(worker.joined_ms) });
+    }
+    let ended = it.ended_locks.iter().map(|it| stamp("lock", it).map(LockId));
+    let parts = Parts {
+        settings: decode_settings(&it.settings.ok_or(CodecError::Unknown("settings"))?),
+        workers,
+        shared_docs: decode_docs(it.shared_docs)?,
+        issues: it.issues.into_iter().map(decode_issue).collect::<Result<_, _>>()?,
+        deliveries: it.deliveries.into_iter().map(decode_delivery).collect::<Result<_, _>>()?,
+        locks: it.locks.into_iter().map(decode_lock).collect::<Result<_, _>>()?,
+        ended_locks: ended.collect::<Result<_, _>>()?,
+        token: token(it.token),
+        next_tail: it.next_tail,
+    };
+    let restored = Swarm::restored(parts);
+    restored.map_err(|what| CodecError::Invalid { field: "swarm", value: what.to_owned() })
+}
+
+fn encode_docs(docs: &Docs) -> Vec<swarm_state::Doc> {
+    let encode = |(name, it): (&DocName, &Doc)| {
+        let (name, version, content) = (name.clone(), it.version, it.content);
+        let doc = DocWritten { name, version, content, bytes: it.bytes };
+        swarm_state::Doc {
+            doc: Some(encode_doc(&doc)),
+            at_ms: it.at.as_millis(),
+            by: text(it.by.as_ref()),
+        }
+    };
+    docs.by_name.iter().map(encode).collect()
+}
+
+fn decode_docs(docs: Vec<swarm_state::Doc>) -> Result<Docs, CodecError> {
+    let mut decoded = Docs::default();
+    for it in docs {
+        let doc = decode_doc(&it.doc.ok_or(CodecError::Unknown("document"))?)?;
+        let DocWritten { name, version, content, bytes } = doc;
+        let by = optional("by", &it.by)?;
+        decoded.by_name.insert(name, Doc { version, content, bytes, at: at(it.at_ms), by });
+    }
+    Ok(decoded)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a lease is a message, which may be missing")]
+fn encode_lease(it: Lease) -> Option<swarm_state::Lease> {
+    Some(swarm_state::Lease { lapses_ms: it.lapses.as_millis(), had_grace: it.had_grace })
+}
+
+fn decode_lease(it: Option<swarm_state::Lease>) -> Result<Lease, CodecError> {
+    let it = it.ok_or(CodecError::Unknown("lease"))?;
+    Ok(Lease { lapses: at(it.lapses_ms), had_grace: it.had_grace })
+}
+
+fn encode_issue(it: &Issue) -> swarm_state::Issue {
+    swarm_state::Issue {
+        id: stamp_bytes(it.id.0),
+        subject: it.subject.clone(),
+        state: it.state.code(),
+        lead: text(it.lead.as_ref()),
+        content: it.content.to_bytes(),
+        paths_version: it.paths_version,
+        paths_content: it.paths_content.to_bytes(),
+        created_ms: it.created.as_millis(),
+        updated_ms: it.updated.as_millis(),
+        lease: it.lease.and_then(encode_lease),
+        audit: it.audit,
+        tasks: it.tasks.iter().map(encode_task).collect(),
+        docs: encode_docs(&it.docs),
+        totals: it
+            .totals
+            .iter()
+            .map(|(worker, it)| swarm_state::Total {
+                worker: worker.to_string(),
+                points: it.points,
+                low_scores: it.low_scores,
+            })
+            .collect(),
+        items: it.items.iter().map(|(number, it)| encode_item(*number, it)).collect(),
+        delivery: optional_bytes(it.delivery.map(|it| it.0)),
+        is_accepted: it.is_accepted,
+    }
+}
+
+fn decode_issue(it: swarm_state::Issue) -> Result<Issue, CodecError> {
+    let (own, lead) = (IssueId(stamp("issue", &it.id)?), optional("lead", &it.lead)?);
+    let mut issue = Issue::opened(own, it.subject, lead, at(it.created_ms));
+    issue.state = named("state of an issue", IssueState::of_code(it.state))?;
+    issue.content = hash("content", &it.content)?;
+    issue.paths_version = it.paths_version;
+    issue.paths_content = hash("paths", &it.paths_content)?;
+    issue.updated = at(it.updated_ms);
+    issue.lease = it.lease.map(|it| decode_lease(Some(it))).transpose()?;
+    issue.audit = it.audit;
+    issue.docs = decode_docs(it.docs)?;
+    issue.delivery = optional_stamp("delivery", &it.delivery)?.map(DeliveryId);
+    issue.is_accepted = it.is_accepted;
+    for (number, task) in (1..).zip(it.tasks) {
+        issue.tasks.push(decode_task(TaskNumber(number), task)?);
+    }
+    for it in it.totals {
+        let total = Total { points: it.points, low_scores: it.low_scores };
+        issue.totals.insert(id("worker", &it.worker)?, total);
+    }
+    for it in it.items {
+        issue.items.insert(it.number, decode_item(&it)?);
+    }
+    Ok(issue)
+}
+
+fn encode_item(number: u64, it: &Item) -> swarm_state::Item {
+    let (kind, task, id) = match it.kind {
+        ItemKind::Submission(task, id) => (1, task.0, stamp_bytes(id.0)),
+        ItemKind::Message(task, id) => (2, task.0, stamp_bytes(id.0)),
+        ItemKind::DeliveryReviewed(id) => (3, 0, stamp_bytes(id.0)),
+        ItemKind::ClaimLapsed(task) => (4, task.0, Bytes::new()),
+    };
+    let handed_ms = match it.state {
+        ItemState::New => 0,
+        ItemState::Handed(at) => at.as_millis(),
+    };
+    swarm_state::Item { number, kind, task, id, handed_ms }
+}
+
+fn decode_item(it: &swarm_state::Item) -> Result<Item, CodecError> {
+    let own = || stamp("item", &it.id);
+    let kind = match it.kind {
+        1 => ItemKind::Submission(task(it.task)?, SubmissionId(own()?)),
+        2 => ItemKind::Message(task(it.task)?, TaskMessageId(own()?)),
+        3 => ItemKind::DeliveryReviewed(DeliveryId(own()?)),
+        4 => ItemKind::ClaimLapsed(task(it.task)?),
+        _ => return Err(CodecError::Unknown("item")),
+    };
+    let state = optional_at(it.handed_ms).map_or(ItemState::New, ItemState::Handed);
+    Ok(Item { kind, state })
+}
+
+fn encode_task(it: &Task) -> swarm_state::Task {
+    swarm_state::Task {
+        subject: it.subject.clone(),
+        difficulty: it.difficulty.code(),
+        points: it.points,
+        state: it.state.code(),
+        blocked_by: numbers(&it.blocked_by),
+        required_docs: texts(&it.required_docs),
+        plan: it.plan.to_bytes(),
+        created_ms: it.created.as_millis(),
+        updated_ms: it.updated.as_millis(),
+        claim: it.claim.as_ref().map(|it| swarm_state::Claim {
+            role: it.worker.to_string(),
+            token: it.token.get(),
+            lease: encode_lease(it.lease),
+            claimed_ms: it.claimed.as_millis(),
+        }),
+        former: it.former.as_ref().map(|it| swarm_state::Former {
+            worker: it.worker.to_string(),
+            token: it.token.get(),
+            is_reset: it.is_reset,
+        }),
+        reservation: it.reservation.as_ref().map(|it| swarm_state::Reservation {
+            next_step: stamp_bytes(it.next_step.0),
+            worker: it.worker.to_string(),
+            token: it.token.get(),
+            lease: encode_lease(it.lease),
+            is_attached: it.is_attached,
+        }),
+        submissions: it.submissions.iter().map(encode_submission).collect(),
+        messages: it.messages.iter().map(encode_message).collect(),
+        docs: encode_docs(&it.docs),
+    }
+}
+
+fn decode_task(number: TaskNumber, it: swarm_state::Task) -> Result<Task, CodecError> {
+    let claim = it.claim.map(|it| {
+        Ok(Claim {
+            worker: id("worker", &it.role)?,
+            token: token(it.token),
+            lease: decode_lease(it.lease)?,
+            claimed: at(it.claimed_ms),
+        })
+    });
+    let former = it.former.map(|it| {
+        let (token, is_reset) = (token(it.token), it.is_reset);
+        Ok(Former { worker: id("worker", &it.worker)?, token, is_reset })
+    });
+    let reservation = it.reservation.map(|it| {
+        Ok(Reservation {
+            next_step: NextStepId(stamp("next_step", &it.next_step)?),
+            worker: id("worker", &it.worker)?,
+            token: token(it.token),
+            lease: decode_lease(it.lease)?,
+            is_attached: it.is_attached,
+        })
+    });
+    let mut task = Task::blank(number, it.subject, at(it.created_ms));
+    task.difficulty = named("difficulty", Difficulty::of_code(it.difficulty))?;
+    task.points = it.points;
+    task.state = named("state of a task", TaskState::of_code(it.state))?;
+    task.blocked_by = tasks(&it.blocked_by)?;
+    task.required_docs = doc_names(&it.required_docs)?;
+    task.plan = hash("plan", &it.plan)?;
+    task.updated = at(it.updated_ms);
+    task.claim = claim.transpose()?;
+    task.former = former.transpose()?;
+    task.reservation = reservation.transpose()?;
+    task.submissions =
+        it.submissions.into_iter().map(decode_submission).collect::<Result<_, _>>()?;
+    task.messages = it.messages.into_iter().map(decode_message).collect::<Result<_, _>>()?;
+    task.docs = decode_docs(it.docs)?;
+    Ok(task)
+}
+
+fn encode_submission(it: &Submission) -> swarm_state::Submission {
+    swarm_state::Submission {
+        id: stamp_bytes(it.id.0),
+        worker: it.worker.to_string(),
+        content: it.content.to_bytes(),
+        at_ms: it.at.as_millis(),
+        state: it.state.code(),
+        reviewed: it.reviewed.as_ref().map(|it| swarm_state::Judged {
+            verdict: it.verdict.code(),
+            score: it.score.get().into(),
+            content: it.content.to_bytes(),
+            at_ms: it.at.as_millis(),
+            by: text(it.by.as_ref()),
+            next_step: optional_bytes(it.next_step.map(|it| it.0)),
+        }),
+        minted: it.minted.as_ref().map(|it| swarm_state::Minted {
+            next_step: stamp_bytes(it.next_step.0),
+            score: it.score.get().into(),
+            task: it.task.map_or(0, |it| it.0),
+        }),
+        changed_files: it.changed_files.clone(),
+        item: it.item,
+    }
+}
+
+fn decode_submission(it: swarm_state::Submission) -> Result<Submission, CodecError> {
+    let reviewed = it.reviewed.map(|it| {
+        Ok(Judged {
+            verdict: named("verdict", Verdict::of_code(it.verdict))?,
+            score: score(it.score)?,
+            content: hash("content", &it.content)?,
+            at: at(it.at_ms),
+            by: optional("by", &it.by)?,
+            next_step: optional_stamp("next_step", &it.next_step)?.map(NextStepId),
+        })
+    });
+    let minted = it.minted.map(|it| {
+        let next_step = NextStepId(stamp("next_step", &it.next_step)?);
+        Ok(Minted { next_step, score: score(it.score)?, task: optional_task(it.task) })
+    });
+    Ok(Submission {
+        id: SubmissionId(stamp("submission", &it.id)?),
+        worker: id("worker", &it.worker)?,
+        content: hash("content", &it.content)?,
+        at: at(it.at_ms),
+        state: named("state of a submission", SubmissionState::of_code(it.state))?,
+        reviewed: reviewed.transpose()?,
+        minted: minted.transpose()?,
+        changed_files: it.changed_files,
+        item: it.item,
+    })
+}
+
+fn encode_message(it: &Message) -> swarm_state::Message {
+    swarm_state::Message {
+        id: stamp_bytes(it.id.0),
+        sender: it.sender.to_string(),
+        kind: it.kind.code(),
+        content: it.content.to_bytes(),
+        at_ms: it.at.as_millis(),
+        state: it.state.code(),
+        replied_ms: ms(it.replied),
+        replied_by: text(it.replied_by.as_ref()),
+        reply: it.reply.map_or_else(Bytes::new, |it| it.to_bytes()),
+        item: it.item,
+    }
+}
+
+fn decode_message(it: swarm_state::Message) -> Result<Message, CodecError> {
+    let reply = (!it.reply.is_empty()).then(|| hash("reply", &it.reply));
+    Ok(Message {
+        id: TaskMessageId(stamp("message", &it.id)?),
+        sender: id("sender", &it.sender)?,
+        kind: named("kind", MessageKind::of_code(it.kind))?,
+        content: hash("content", &it.content)?,
+        at: at(it.at_ms),
+        state: named("state of a message", MessageState::of_code(it.state))?,
+        replied: optional_at(it.replied_ms),
+        replied_by: optional("replied_by", &it.replied_by)?,
+        reply: reply.transpose()?,
+        item: it.item,
+    })
+}
+
+fn encode_delivery(it: &Delivery) -> swarm_state::Delivery {
+    swarm_state::Delivery {
+        id: stamp_bytes(it.id.0),
+        issue: stamp_bytes(it.issue.0),
+        role: text(it.role.as_ref()),
+        content: it.content.to_bytes(),
+        is_passed: it.is_passed,
+        commands: it.commands.iter().map(|it| it.to_bytes()).collect(),
+        state: it.state.code(),
+        at_ms: it.at.as_millis(),
+        updated_ms: it.updated.as_millis(),
+        claim: it.claim.as_ref().map(|it| swarm_state::Claim {
+            role: it.role.to_string(),
+            token: it.token.get(),
+            lease: encode_lease(it.lease),
+            claimed_ms: it.claimed.as_millis(),
+        }),
+        former: text(it.former.as_ref()),
+        evidence: it
+            .evidence
+            .iter()
+            .map(|it| swarm_state::Evidence {
+                is_passed: it.is_passed,
+                content: it.content.to_bytes(),
+                at_ms: it.at.as_millis(),
+            })
+            .collect(),
+        verdict: it.verdict.as_ref().map(|it| swarm_state::Verdict {
+            verdict: it.verdict.code(),
+            content: it.content.to_bytes(),
+            by: text(it.by.as_ref()),
+            at_ms: it.at.as_millis(),
+            overridden: it.overridden.as_ref().map(encode_override),
+        }),
+    }
+}
+
+fn decode_delivery(it: swarm_state::Delivery) -> Result<Delivery, CodecError> {
+    let claim = it.claim.map(|it| {
+        Ok(DeliveryClaim {
+            role: id("role", &it.role)?,
+            token: token(it.token),
+            lease: decode_lease(it.lease)?,
+            claimed: at(it.claimed_ms),
+        })
+    });
+    let evidence = it.evidence.iter().map(|it| {
+        let content = hash("content", &it.content)?;
+        Ok(Attached { is_passed: it.is_passed, content, at: at(it.at_ms) })
+    });
+    let verdict = it.verdict.map(|it| {
+        Ok(DeliveryVerdict {
+            verdict: named("verdict", Verdict::of_code(it.verdict))?,
+            content: hash("content", &it.content)?,
+            by: optional("by", &it.by)?,
+            at: at(it.at_ms),
+            overridden: it.overridden.map(decode_override).transpose()?,
+        })
+    });
+    Ok(Delivery {
+        id: DeliveryId(stamp("delivery", &it.id)?),
+        issue: IssueId(stamp("issue", &it.issue)?),
+        role: optional("role", &it.role)?,
+        content: hash("content", &it.content)?,
+        is_passed: it.is_passed,
+        commands: it.commands.iter().map(|it| hash("command", it)).collect::<Result<_, _>>()?,
+        state: named("state of a delivery", DeliveryState::of_code(it.state))?,
+        at: at(it.at_ms),
+        updated: at(it.updated_ms),
+        claim: claim.transpose()?,
+        former: optional("former", &it.former)?,
+        evidence: evidence.collect::<Result<_, CodecError>>()?,
+        verdict: verdict.transpose()?,
+    })
+}
+
+fn encode_lock(it: &Lock) -> swarm_state::Lock {
+    swarm_state::Lock {
+        id: stamp_bytes(it.id.0),
+        role: it.role.to_string(),
+        keys: encode_keys(&it.keys),
+        task: encode_ref(it.task),
+        token: it.token.get(),
+        lease: encode_lease(it.lease),
+        acquired_ms: it.acquired.as_millis(),
+        renewed_ms: it.renewed.as_millis(),
+    }
+}
+
+fn decode_lock(it: swarm_state::Lock) -> Result<Lock, CodecError> {
+    Ok(Lock {
+        id: LockId(stamp("lock", &it.id)?),
+        role: id("role", &it.role)?,
+        keys: decode_keys(&it.keys)?,
+        task: decode_ref(it.task)?,
+        token: token(it.token),
+        lease: decode_lease(it.lease)?,
+        acquired: at(it.acquired_ms),
+        renewed: at(it.renewed_ms),
+    })
+}

@@ -1,0 +1,578 @@
+//! What events do to issues, tasks, locks and deliveries. Cannot refuse.
+
+use tasuki_proto::{
+    id::{FencingToken, Timestamp},
+    swarm::{DeliveryId, IssueId, NextStepId, TaskNumber},
+};
+
+use super::{
+    Attached, Claim, Claimed, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState,
+    DeliveryVerdict, Event, Former, Happened, Held, Issue, IssueState, Item, ItemKind, ItemState,
+    Judged, Lease, LeaseRenewed, Message, MessageState, Minted, NextStepMinted, OfIssue,
+    Reservation, Reviewed, Submission, SubmissionState, Submitted, Swarm, Task, TaskCreated,
+    TaskState, Verdict, Worker, lock::Lock,
+};
+use crate::rules::Principal;
+
+impl Swarm {
+    /// Records that this happened at `now`.
+    pub(in crate::rules) fn apply(&mut self, now: Timestamp, by: &Principal, event: &Event) {
+        match event {
+            Event::Issue(it) => self.happened(now, by, it),
+            Event::WorkerRegistered(role) => {
+                self.workers.insert(role.clone(), Worker { joined: now });
+            }
+            Event::SettingsSet(it) => self.settings = it.clone(),
+            Event::SharedDocWritten(it) => self.shared_docs.written(now, by.role.as_ref(), it),
+            Event::Locked(it) => {
+                self.grant(it.token);
+                self.made(it.lock.0.tail);
+                let others = self.locks.conflict(Some(&it.role), &it.keys);
+                assert!(others.is_none(), "I2: {it:?} although {others:?}");
+                self.locks.insert(Lock {
+                    id: it.lock,
+                    role: it.role.clone(),
+                    keys: it.keys.clone(),
+                    task: it.task,
+                    token: it.token,
+                    lease: Lease::until(it.lapses),
+                    acquired: now,
+                    renewed: now,
+                });
+                self.deadlines.insert((it.lapses, Held::Lock(it.lock)));
+            }
+            Event::Unlocked(it) => {
+                if let Some(lock) = self.locks.remove(it.lock, &it.why) {
+                    self.deadlines.remove(&(lock.lease.lapses, Held::Lock(it.lock)));
+                }
+            }
+            Event::LeaseRenewed(it) => self.renewed(now, it),
+            Event::ItemsHanded { issue, items } => {
+                let issue = self.issues.get_mut(issue).expect("an issue has its items");
+                items.iter().for_each(|number| issue.handed(now, *number));
+            }
+        }
+    }
+
+    fn grant(&mut self, token: FencingToken) {
+        assert!(self.token < token, "I3: token {token} after {}", self.token);
+        self.token = token;
+    }
+
+    fn made(&mut self, tail: u32) {
+        self.next_tail = tail.wrapping_add(1);
+    }
+
+    fn happened(&mut self, now: Timestamp, by: &Principal, it: &OfIssue) {
+        let id = it.issue;
+        if let Happened::Created { subject, content, paths } = &it.what {
+            self.made(id.0.tail);
+            let mut issue = Issue::opened(id, subject.clone(), by.role.clone(), now);
+            (issue.content, issue.paths_content) = (*content, *paths);
+            let other = self.issues.insert(id, issue);
+            assert!(other.is_none(), "I7: {id} was made before");
+            self.by_state[IssueState::Open as usize].insert(id);
+        }
+        let issue = &self.issues[&id];
+        if let Some(deadline) = self.deadline_of(issue) {
+            self.deadlines.remove(&deadline);
+        }
+        let ttl_ms = self.settings.issue_ttl_ms;
+        let issue = self.issues.get_mut(&id).expect("just seen");
+        let next = issue.audit + 1;
+        assert!(it.audit == next, "I7: entry {} of {id} after {}", it.audit, issue.audit);
+        issue.audit = next;
+        issue.updated = now;
+        self.change(now, by, it);
+        let issue = self.issues.get_mut(&id).expect("just seen");
+        issue.touch(now, ttl_ms);
+        let state = issue.state;
+        for (at, set) in self.by_state.iter_mut().enumerate() {
+            if at == state as usize {
+                set.insert(id);
+            } else {
+                set.remove(&id);
+            }
+        }
+        let issue = &self.issues[&id];
+        if let Some(deadline) = self.deadline_of(issue) {
+            self.deadlines.insert(deadline);
+        }
+    }
+
+    fn change(&mut self, now: Timestamp, by: &Principal, event: &OfIssue) {
+        let (id, item) = (event.issue, event.audit);
+        let issue = self.issues.get_mut(&id).expect("events are about issues that are there");
+        match &event.what {
+            Happened::Created { .. } => {}
+            Happened::PathsSet { version, content } => {
+                (issue.paths_version, issue.paths_content) = (*version, *content);
+            }
+            Happened::Closed(_) => {
+                issue.state = IssueState::Done;
+                if let Some(delivery) = issue.delivery
+                    && self.deliveries[&delivery].state.is_open()
+                {
+                    self.end_delivery_claim(delivery);
+                    self.set_delivery_state(delivery, DeliveryState::Rejected);
+                    self.touch_delivery(delivery, now);
+                }
+            }
+            Happened::Reopened { .. } => {
+                issue.state = IssueState::Open;
+                issue.is_accepted = false;
+                issue.lease = None;
+            }
+            Happened::Lapsed => issue.state = IssueState::Canceled,
+            Happened::TaskCreated(it) => {
+                issue.add(Task::made(it, now));
+                self.tasks += 1;
+            }
+            Happened::Claimed(it) => self.claimed(now, id, it),
+            Happened::ClaimLapsed { task, .. } => {
+                self.task_ended(now, id, *task, false);
+                self.add_item(id, item, ItemKind::ClaimLapsed(*task));
+            }
+            Happened::Submitted(it) => self.submitted(now, id, item, it),
+            Happened::NextStepMinted(it) => self.minted(now, id, it),
+            Happened::ReservationLapsed { task, .. } => {
+                self.change_task(id, *task, |task| {
+                    task.reservation = None;
+                    task.updated = now;
+                });
+            }
+            Happened::Reviewed(it) => self.reviewed(now, by, id, it),
+            Happened::Reset { task, .. } => self.task_ended(now, id, *task, true),
+            Happened::MessagePosted(it) => {
+                self.made(it.message.0.tail);
+                self.messages.insert(it.message, (id, it.task));
+                self.change_task(id, it.task, |task| {
+                    task.messages.push(Message {
+                        id: it.message,
+                        sender: it.sender.clone(),
+                        kind: it.kind,
+                        content: it.content,
+                        at: now,
+                        state: MessageState::Open,
+                        replied: None,
+                        replied_by: None,
+                        reply: None,
+                        item,
+                    });
+                    task.updated = now;
+                    task.stand();
+                });
+                self.add_item(id, item, ItemKind::Message(it.task, it.message));
+            }
+            Happened::Replied { task, message, content } => {
+                let mut replied = None;
+                self.change_task(id, *task, |task| {
+                    let found = task.messages.iter_mut().find(|it| it.id == *message);
+                    let it = found.expect("a reply is to a message that is there");
+                    assert!(it.state == MessageState::Open, "I6: {message} ended before");
+                    it.state = MessageState::Replied;
+                    (it.replied, it.replied_by) = (Some(now), by.role.clone());
+                    it.reply = Some(*content);
+                    replied = Some(it.item);
+                    task.updated = now;
+                    task.stand();
+                });
+                self.end_items(id, replied);
+            }
+            Happened::DocWritten { task: None, doc } => {
+                issue.docs.written(now, by.role.as_ref(), doc);
+            }
+            Happened::DocWritten { task: Some(task), doc } => {
+                issue.tasks[task.index()].docs.written(now, by.role.as_ref(), doc);
+            }
+            Happened::Delivered(it) => {
+                issue.delivery = Some(it.delivery);
+                self.made(it.delivery.0.tail);
+                let delivery = Delivery {
+                    id: it.delivery,
+                    issue: id,
+                    role: it.role.clone(),
+                    content: it.content,
+                    is_passed: it.is_passed,
+                    commands: it.commands.clone(),
+                    state: DeliveryState::Open,
+                    at: now,
+                    updated: now,
+                    claim: None,
+                    former: None,
+                    evidence: Vec::new(),
+                    verdict: None,
+                };
+                self.deliveries.insert(it.delivery, delivery);
+                self.set_delivery_state(it.delivery, DeliveryState::Open);
+            }
+            Happened::DeliveryClaimed { delivery, role, token, lapses } => {
+                self.grant(*token);
+                self.set_delivery_state(*delivery, DeliveryState::InReview);
+                let it = self.touch_delivery(*delivery, now);
+                it.former = it.former.take().filter(|former| former != role);
+                let (role, lease) = (role.clone(), Lease::until(*lapses));
+                it.claim = Some(DeliveryClaim { role, token: *token, lease, claimed: now });
+                self.deadlines.insert((*lapses, Held::Delivery(*delivery)));
+            }
+            Happened::DeliveryLapsed { delivery, role } => {
+                self.end_delivery_claim(*delivery);
+                self.set_delivery_state(*delivery, DeliveryState::Open);
+                let it = self.touch_delivery(*delivery, now);
+                (it.claim, it.former) = (None, Some(role.clone()));
+            }
+            Happened::EvidenceAttached { delivery, is_passed, content, .. } => {
+                let attached = Attached { is_passed: *is_passed, content: *content, at: now };
+                self.touch_delivery(*delivery, now).evidence.push(attached);
+            }
+            Happened::DeliveryReviewed(it) => {
+                issue.is_accepted |= it.verdict == Verdict::Approved;
+                self.delivery_reviewed(now, by, it);
+                self.add_item(id, item, ItemKind::DeliveryReviewed(it.delivery));
+            }
+        }
+    }
+
+    fn claimed(&mut self, now: Timestamp, id: IssueId, it: &Claimed) {
+        self.grant(it.token);
+        self.change_task(id, it.task, |task| {
+            assert!(task.state == TaskState::Open, "I1: {} is claimed twice", it.task);
+            let reserved = task.reservation.take();
+            if let Some(shown) = it.next_step {
+                let kept = reserved.filter(|kept| kept.next_step == shown);
+                let is_bearer = kept.is_some_and(|kept| kept.worker == it.worker);
+                assert!(is_bearer, "I5: {} was not kept for {}", it.task, it.worker);
+            }
+            task.claim = Some(Claim {
+                worker: it.worker.clone(),
+                token: it.token,
+                lease: Lease::until(it.lapses),
+                claimed: now,
+            });
+            task.former = task.former.take().filter(|former| former.worker != it.worker);
+            task.state = TaskState::InProgress;
+            task.updated = now;
+        });
+    }
+
+    /// A claim lapsed, or a task was reset: it is open again, and whoever waits on it is told.
+    fn task_ended(&mut self, now: Timestamp, id: IssueId, number: TaskNumber, is_reset: bool) {
+        let mut ended = Vec::new();
+        let mut minted = None;
+        self.change_task(id, number, |task| {
+            let live = task.live_claim().is_some();
+            if let Some(claim) = task.claim.take().filter(|_| live) {
+                let Claim { worker, token, .. } = claim;
+                task.former = Some(Former { worker, token, is_reset });
+            }
+            task.state = TaskState::Open;
+            task.reservation = None;
+            task.updated = now;
+            ended = task.resolve_messages();
+            if let Some(open) = task.submissions.last_mut()
+                && open.state == SubmissionState::Open
+            {
+                ended.push(open.item);
+                minted = open.end(SubmissionState::Reset);
+            }
+        });
+        self.end_items(id, ended);
+        self.put_back(now, id, minted);
+    }
+
+    fn submitted(&mut self, now: Timestamp, id: IssueId, item: u64, it: &Submitted) {
+        self.made(it.submission.0.tail);
+        self.submissions.insert(it.submission, (id, it.task));
+        let (mut ended, mut minted) = (None, None);
+        self.change_task(id, it.task, |task| {
+            let older = task.submissions.last_mut();
+            if let Some(older) = older.filter(|older| older.state == SubmissionState::Open) {
+                assert!(it.supersedes == Some(older.id), "I6: {} waits for a verdict", older.id);
+                ended = Some(older.item);
+                minted = older.end(SubmissionState::Superseded);
+            }
+            task.submissions.push(Submission {
+                id: it.submission,
+                worker: it.worker.clone(),
+                content: it.content,
+                at: now,
+                state: SubmissionState::Open,
+                reviewed: None,
+                minted: None,
+                changed_files: it.changed_files.clone(),
+                item,
+            });
+            task.updated = now;
+        });
+        self.end_items(id, ended);
+        self.put_back(now, id, minted);
+        self.add_item(id, item, ItemKind::Submission(it.task, it.submission));
+    }
+
+    fn minted(&mut self, now: Timestamp, id: IssueId, it: &NextStepMinted) {
+        self.made(it.next_step.0.tail);
+        let mut older = None;
+        self.change_task(id, it.task, |task| {
+            let minted = Minted {
+                next_step: it.next_step,
+                score: it.score,
+                task: it.reserved.as_ref().map(|it| it.task),
+            };
+            let found = task.submissions.iter_mut().find(|own| own.id == it.submission);
+            let submission = found.expect("a next step is for a submission that is there");
+            older = submission.minted.replace(minted);
+        });
+        self.put_back(now, id, older);
+        let Some(reserved) = &it.reserved else { return };
+        self.grant(reserved.token);
+        self.change_task(id, reserved.task, |task| {
+            assert!(task.is_ready(), "I5: {} is kept twice", reserved.task);
+            task.reservation = Some(Reservation {
+                next_step: it.next_step,
+                worker: it.worker.clone(),
+                token: reserved.token,
+                lease: Lease::until(reserved.lapses),
+                is_attached: false,
+            });
+            task.updated = now;
+        });
+    }
+
+    fn reviewed(&mut self, now: Timestamp, by: &Principal, id: IssueId, it: &Reviewed) {
+        let (mut ended, mut minted, mut earned) = (Vec::new(), None, None);
+        self.change_task(id, it.task, |task| {
+            let points = task.points;
+            let found = task.submissions.iter_mut().find(|own| own.id == it.submission);
+            let submission = found.expect("a review is of a submission that is there");
+            assert!(
+                submission.state == SubmissionState::Open,
+                "I4: {} is {} already",
+                submission.id,
+                submission.state
+            );
+            ended.push(submission.item);
+            submission.reviewed = Some(Judged {
+                verdict: it.verdict,
+                score: it.score,
+                content: it.content,
+                at: now,
+                by: by.role.clone(),
+                next_step: it.next_step,
+            });
+            match it.verdict {
+                Verdict::Approved => {
+                    submission.state = SubmissionState::Approved;
+                    minted.clone_from(&submission.minted);
+                    earned = Some((submission.worker.clone(), points));
+                    task.state = TaskState::Done;
+                    ended.extend(task.resolve_messages());
+                }
+                Verdict::Rejected => {
+                    minted = submission.end(SubmissionState::Rejected);
+                    if let (Some(claim), Some(lapses)) = (&mut task.claim, it.lapses) {
+                        claim.lease = Lease { lapses, ..claim.lease };
+                    }
+                    task.stand();
+                }
+            }
+            task.updated = now;
+        });
+        self.end_items(id, ended);
+        let Some((worker, points)) = earned else { return self.put_back(now, id, minted) };
+        let issue = self.issues.get_mut(&id).expect("just seen");
+        let total = issue.totals.entry(worker).or_default();
+        *total = total.plus(points, it.score);
+        let kept = minted.and_then(|minted| Some((minted.next_step, minted.task?, it.lapses?)));
+        if let Some((next_step, task, lapses)) = kept {
+            self.attach(id, next_step, task, lapses);
+        }
+    }
+
+    /// The review gave the next step to its worker: the time of the reservation begins again.
+    fn attach(&mut self, id: IssueId, next_step: NextStepId, task: TaskNumber, lapses: Timestamp) {
+        self.change_task(id, task, |task| {
+            if let Some(kept) = task.reservation.as_mut().filter(|it| it.next_step == next_step) {
+                kept.lease = Lease::until(lapses);
+                kept.is_attached = true;
+            }
+        });
+    }
+
+    /// The task that a next step led to is not kept any more.
+    fn put_back(&mut self, now: Timestamp, id: IssueId, minted: Option<Minted>) {
+        let Some(minted) = minted else { return };
+        let Some(number) = minted.task else { return };
+        self.change_task(id, number, |task| {
+            if task.reservation.as_ref().is_some_and(|it| it.next_step == minted.next_step) {
+                task.reservation = None;
+                task.updated = now;
+            }
+        });
+    }
+
+    fn delivery_reviewed(&mut self, now: Timestamp, by: &Principal, it: &DeliveryReviewed) {
+        self.end_delivery_claim(it.delivery);
+        let state = match it.verdict {
+            Verdict::Approved => DeliveryState::Approved,
+            Verdict::Rejected => DeliveryState::Rejected,
+        };
+        self.set_delivery_state(it.delivery, state);
+        self.touch_delivery(it.delivery, now).verdict = Some(DeliveryVerdict {
+            verdict: it.verdict,
+            content: it.content,
+            by: by.role.clone(),
+            at: now,
+            overridden: it.overridden.clone(),
+        });
+    }
+
+    fn touch_delivery(&mut self, id: DeliveryId, now: Timestamp) -> &mut Delivery {
+        let it = self.deliveries.get_mut(&id).expect("events are about deliveries that are there");
+        it.updated = now;
+        it
+    }
+
+    fn end_delivery_claim(&mut self, id: DeliveryId) {
+        if let Some(claim) = self.deliveries[&id].live_claim() {
+            self.deadlines.remove(&(claim.lease.lapses, Held::Delivery(id)));
+        }
+    }
+
+    fn add_item(&mut self, id: IssueId, number: u64, kind: ItemKind) {
+        let issue = self.issues.get_mut(&id).expect("just seen");
+        issue.items.insert(number, Item { kind, state: ItemState::New });
+        issue.unhanded.insert(number);
+    }
+
+    fn end_items(&mut self, id: IssueId, numbers: impl IntoIterator<Item = u64>) {
+        let issue = self.issues.get_mut(&id).expect("just seen");
+        for number in numbers {
+            issue.end_item(number);
+        }
+    }
+
+    fn renewed(&mut self, now: Timestamp, it: &LeaseRenewed) {
+        let renew =
+            |lease: Lease| Lease { lapses: it.lapses, had_grace: lease.had_grace || it.is_grace };
+        match it.held {
+            Held::Issue(id) => {
+                let deadline = self.issues.get(&id).and_then(|issue| self.deadline_of(issue));
+                if let Some(deadline) = deadline {
+                    self.deadlines.remove(&deadline);
+                }
+                if let Some(issue) = self.issues.get_mut(&id) {
+                    issue.lease = issue.lease.map(renew);
+                }
+                let deadline = self.issues.get(&id).and_then(|issue| self.deadline_of(issue));
+                self.deadlines.extend(deadline);
+            }
+            Held::Claim(id, number) => self.change_task(id, number, |task| {
+                if let Some(claim) = &mut task.claim {
+                    claim.lease = renew(claim.lease);
+                }
+            }),
+            Held::Reservation(id, number) => self.change_task(id, number, |task| {
+                if let Some(reservation) = &mut task.reservation {
+                    reservation.lease = renew(reservation.lease);
+                }
+            }),
+            Held::Delivery(id) => {
+                self.end_delivery_claim(id);
+                let claim = self.deliveries.get_mut(&id).and_then(|it| it.claim.as_mut());
+                if let Some(claim) = claim {
+                    claim.lease = renew(claim.lease);
+                    self.deadlines.insert((claim.lease.lapses, it.held));
+                }
+            }
+            Held::Lock(id) => {
+                let Some(lease) = self.locks.get(id).map(|it| it.lease) else { return };
+                self.deadlines.remove(&(lease.lapses, it.held));
+                self.locks.renew(id, now, renew(lease));
+                self.deadlines.insert((it.lapses, it.held));
+            }
+        }
+    }
+}
+
+impl Issue {
+    /// Somebody did something with it: it is kept for a while longer.
+    fn touch(&mut self, now: Timestamp, ttl_ms: u64) {
+        if self.state != IssueState::Open || ttl_ms == 0 {
+            self.lease = None;
+            return;
+        }
+        let lapses = now.plus_millis(ttl_ms);
+        let lease = self.lease.get_or_insert(Lease::until(lapses));
+        lease.lapses = lease.lapses.max(lapses);
+    }
+
+    fn end_item(&mut self, number: u64) {
+        let Some(item) = self.items.remove(&number) else { return };
+        match item.state {
+            ItemState::New => _ = self.unhanded.remove(&number),
+            ItemState::Handed(at) => _ = self.handed.remove(&(at, number)),
+        }
+    }
+
+    /// An item was given to the lead. What asks for nothing is dealt with by that.
+    fn handed(&mut self, now: Timestamp, number: u64) {
+        let Some(item) = self.items.get(&number).cloned() else { return };
+        self.end_item(number);
+        if !self.asks_for_something(item.kind) {
+            return;
+        }
+        self.items.insert(number, Item { state: ItemState::Handed(now), ..item });
+        self.handed.insert((now, number));
+    }
+
+    fn asks_for_something(&self, kind: ItemKind) -> bool {
+        match kind {
+            ItemKind::Submission(..) => true,
+            ItemKind::Message(task, id) => {
+                let task = &self.tasks[task.index()];
+                task.messages.iter().any(|it| it.id == id && it.kind.is_blocking())
+            }
+            ItemKind::DeliveryReviewed(_) | ItemKind::ClaimLapsed(_) => false,
+        }
+    }
+}
+
+impl Submission {
+    /// It will not be approved. Returns the next step that led somewhere.
+    fn end(&mut self, state: SubmissionState) -> Option<Minted> {
+        self.state = state;
+        self.changed_files = Vec::new();
+        self.minted.take()
+    }
+}
+
+impl Task {
+    fn made(it: &TaskCreated, now: Timestamp) -> Self {
+        Self {
+            difficulty: it.difficulty,
+            points: it.points,
+            blocked_by: it.blocked_by.clone(),
+            required_docs: it.required_docs.clone(),
+            plan: it.plan,
+            ..Self::blank(it.task, it.subject.clone(), now)
+        }
+    }
+
+    /// A claimed task stands still while a question is open.
+    fn stand(&mut self) {
+        if self.live_claim().is_some() {
+            let is_asked = self.open_questions().next().is_some();
+            self.state = if is_asked { TaskState::Blocked } else { TaskState::InProgress };
+        }
+    }
+
+    /// Nobody will reply any more. Returns their items.
+    fn resolve_messages(&mut self) -> Vec<u64> {
+        let open = self.messages.iter_mut().filter(|it| it.state == MessageState::Open);
+        let ended = open.map(|it| {
+            it.state = MessageState::Resolved;
+            it.item
+        });
+        ended.collect()
+    }
+}

@@ -1,0 +1,184 @@
+//! The audit: every event of an issue has a number, and its entry is written beside the record.
+//!
+//! Entries are made of events in this one place, so none can be without (I7).
+
+use std::collections::BTreeMap;
+
+use tasuki_proto::{id::Timestamp, swarm::IssueId};
+
+use super::{
+    Event, Happened, Swarm, Verdict, WhyUnlocked,
+    words::{AuditEntry, AuditKind, Words},
+};
+use crate::rules::{Caller, turn::Actor};
+
+impl Swarm {
+    /// Numbers what happened to issues, and says it in words.
+    pub(super) fn number(
+        &self,
+        now: Timestamp,
+        caller: &Caller,
+        by: Option<&Actor>,
+        events: &mut [Event],
+    ) -> Vec<Words> {
+        let mut numbers: BTreeMap<IssueId, u64> = BTreeMap::new();
+        let mut entries = Vec::new();
+        for event in events {
+            let Event::Issue(it) = event else { continue };
+            let before = self.issues.get(&it.issue).map_or(0, |issue| issue.audit);
+            let number = numbers.entry(it.issue).or_insert(before);
+            *number += 1;
+            it.audit = *number;
+            let mut entry = AuditEntry {
+                issue: it.issue,
+                number: *number,
+                // Each kind of event says which it is.
+                kind: AuditKind::IssueCreated,
+                at: now,
+                role: by.and_then(Actor::role).cloned(),
+                person: by.and_then(Actor::person).cloned(),
+                node: caller.node.as_ref().map(|(node, _)| node.clone()),
+                token: caller.token.clone(),
+                task: None,
+                submission: None,
+                message: None,
+                delivery: None,
+                next_step: None,
+                worker: None,
+                detail: String::new(),
+            };
+            entry.tell(&it.what);
+            entries.push(Words::Audit(Box::new(entry)));
+        }
+        entries
+    }
+}
+
+impl AuditEntry {
+    fn tell(&mut self, what: &Happened) {
+        match what {
+            Happened::Created { subject, .. } => {
+                self.kind = AuditKind::IssueCreated;
+                self.detail.clone_from(subject);
+            }
+            Happened::PathsSet { version, .. } => {
+                self.kind = AuditKind::IssueUpdated;
+                self.detail = format!("paths of documents, version {version}");
+            }
+            Happened::Closed(it) => {
+                self.kind = AuditKind::IssueClosed;
+                self.detail = match it.is_accepted {
+                    true => it.reason.clone(),
+                    false => format!("closed without an approved delivery: {}", it.reason),
+                };
+            }
+            Happened::Reopened { reason } => {
+                self.kind = AuditKind::IssueReopened;
+                self.detail.clone_from(reason);
+            }
+            Happened::Lapsed => self.kind = AuditKind::IssueExpired,
+            Happened::TaskCreated(it) => {
+                self.kind = AuditKind::TaskCreated;
+                self.task = Some(it.task);
+                self.detail.clone_from(&it.subject);
+            }
+            Happened::Claimed(it) => {
+                self.kind = AuditKind::TaskClaimed;
+                (self.task, self.next_step) = (Some(it.task), it.next_step);
+                self.worker = Some(it.worker.clone());
+            }
+            Happened::ClaimLapsed { task, worker } => {
+                self.kind = AuditKind::TaskExpired;
+                (self.task, self.worker) = (Some(*task), Some(worker.clone()));
+            }
+            Happened::Submitted(it) => {
+                self.kind = AuditKind::SubmissionCreated;
+                (self.task, self.submission) = (Some(it.task), Some(it.submission));
+                self.worker = Some(it.worker.clone());
+                if let Some(older) = it.supersedes {
+                    self.detail = format!("supersedes {older}");
+                }
+            }
+            Happened::NextStepMinted(it) => {
+                self.kind = AuditKind::TaskReserved;
+                self.task = it.reserved.as_ref().map(|it| it.task);
+                (self.submission, self.next_step) = (Some(it.submission), Some(it.next_step));
+                self.worker = Some(it.worker.clone());
+                self.detail = if it.reserved.is_some() { "claim_task" } else { "end" }.to_owned();
+            }
+            Happened::ReservationLapsed { task, next_step } => {
+                self.kind = AuditKind::ReservationExpired;
+                (self.task, self.next_step) = (Some(*task), Some(*next_step));
+            }
+            Happened::Reviewed(it) => {
+                self.kind = match it.verdict {
+                    Verdict::Approved => AuditKind::TaskResolved,
+                    Verdict::Rejected => AuditKind::TaskReviewed,
+                };
+                (self.task, self.submission) = (Some(it.task), Some(it.submission));
+                self.next_step = it.next_step;
+                self.detail = format!("{}, completion_score {}", it.verdict, it.score.get());
+            }
+            Happened::Reset { task, reason } => {
+                self.kind = AuditKind::TaskReset;
+                self.task = Some(*task);
+                self.detail.clone_from(reason);
+            }
+            Happened::MessagePosted(it) => {
+                self.kind = AuditKind::TaskMessage;
+                (self.task, self.message) = (Some(it.task), Some(it.message));
+                self.worker = Some(it.sender.clone());
+                self.detail = it.kind.to_string();
+            }
+            Happened::Replied { task, message, .. } => {
+                self.kind = AuditKind::TaskReplied;
+                (self.task, self.message) = (Some(*task), Some(*message));
+            }
+            Happened::DocWritten { task, doc } => {
+                self.kind = AuditKind::DocWritten;
+                self.task = *task;
+                self.detail = format!("{}, version {}", doc.name, doc.version);
+            }
+            Happened::Delivered(it) => {
+                self.kind = AuditKind::DeliveryCreated;
+                self.delivery = Some(it.delivery);
+            }
+            Happened::DeliveryClaimed { delivery, role, .. } => {
+                self.kind = AuditKind::DeliveryClaimed;
+                (self.delivery, self.worker) = (Some(*delivery), Some(role.clone()));
+            }
+            Happened::DeliveryLapsed { delivery, role } => {
+                self.kind = AuditKind::DeliveryExpired;
+                (self.delivery, self.worker) = (Some(*delivery), Some(role.clone()));
+            }
+            Happened::EvidenceAttached { delivery, number, is_passed, .. } => {
+                self.kind = AuditKind::EvidenceAttached;
+                self.delivery = Some(*delivery);
+                let passed = if *is_passed { "passed" } else { "failed" };
+                self.detail = format!("evidence {number} {passed}");
+            }
+            Happened::DeliveryReviewed(it) => {
+                self.kind = AuditKind::DeliveryReviewed;
+                self.delivery = Some(it.delivery);
+                self.detail = match &it.overridden {
+                    None => it.verdict.to_string(),
+                    Some(by) => {
+                        format!("{}, overridden by {}: {}", it.verdict, by.person, by.reason)
+                    }
+                };
+            }
+        }
+    }
+}
+
+impl WhyUnlocked {
+    /// For people.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Unlocked => "unlocked",
+            Self::Forced { .. } => "forced",
+            Self::Lapsed => "lapsed",
+            Self::TaskEnded => "task ended",
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! How a task comes to a worker, and back.
+
+use tasuki_proto::{
+    id::{FencingToken, Timestamp},
+    limits::{SWARM_LEASE_MS_MAX, WORKERS_MAX},
+    swarm::{IssueId, NextStepId, TaskNumber},
+};
+
+use super::{
+    Claimed, Event, Happened, Held, Issue, LeaseRenewed, Rejection, Reply, Reservation, Swarm,
+    Task, TaskState, check::Draft,
+};
+use crate::rules::rejection::listed;
+
+impl Swarm {
+    pub(super) fn decide_worker(&self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+        let role = draft.role()?;
+        if self.workers.contains_key(role) {
+            draft.is_repeat = true;
+            return Ok(());
+        }
+        if WORKERS_MAX <= self.workers.len() {
+            return Err(Rejection::TooManyWorkers);
+        }
+        draft.push(Event::WorkerRegistered(role.clone()));
+        Ok(())
+    }
+
+    pub(super) fn decide_claim(
+        &self,
+        draft: &mut Draft<'_>,
+        issue: IssueId,
+        number: TaskNumber,
+        next_step: Option<NextStepId>,
+    ) -> Result<Reply, Rejection> {
+        let role = draft.role()?;
+        if !self.workers.contains_key(role) {
+            return Err(Rejection::UnknownWorker { worker: role.clone() });
+        }
+        let (state, task) = self.open_task(issue, number)?;
+        if let Some(own) = task.live_claim().filter(|it| it.worker == *role) {
+            let (token, lapses) = (own.token, own.lease.lapses);
+            return Ok(draft.repeat(Reply::Granted { token, lapses }));
+        }
+        if task.state != TaskState::Open {
+            let holder = task.live_claim();
+            let holder =
+                holder.map_or_else(String::new, |it| format!(", claimed by {}", it.worker));
+            let state = task.state.as_str();
+            return Err(Rejection::TaskAlreadyClaimed { task: number, state, holder });
+        }
+        let live = task.live_reservation(draft.now);
+        match (next_step, live) {
+            (None, None) => {}
+            (Some(shown), Some(own)) => own.check(shown, role)?,
+            (Some(_), None) => return Err(invalid("nothing is reserved for it any more")),
+            (None, Some(it)) if it.worker == *role && it.is_attached => {}
+            (None, Some(it)) => {
+                let left_ms = it.lease.lapses.millis_since(draft.now);
+                return Err(Rejection::TaskReserved { task: number, left_ms });
+            }
+        }
+        if task.undone_blockers != 0 {
+            return Err(state.blocked(task));
+        }
+        let token = draft.make.token();
+        let lapses = draft.now.plus_millis(self.settings.task_claim_ms);
+        let next_step = live.map(|it| it.next_step);
+        let worker = role.clone();
+        let claimed = Claimed { task: number, worker, token, lapses, next_step };
+        draft.happened(issue, Happened::Claimed(claimed));
+        Ok(Reply::Granted { token, lapses })
+    }
+
+    pub(super) fn decide_renew_claim(
+        &self,
+        draft: &mut Draft<'_>,
+        issue: IssueId,
+        number: TaskNumber,
+        token: FencingToken,
+        extend_ms: Option<u64>,
+    ) -> Result<Reply, Rejection> {
+        let (_, task) = self.open_task(issue, number)?;
+        let claim = task.claim_of(draft.role()?, token)?;
+        let extend_ms = extend_ms.unwrap_or(self.settings.task_claim_ms).min(SWARM_LEASE_MS_MAX);
+        let lapses = draft.now.plus_millis(extend_ms).max(claim.lease.lapses);
+        if lapses != claim.lease.lapses {
+            let held = Held::Claim(issue, number);
+            draft.push(Event::LeaseRenewed(LeaseRenewed { held, lapses, is_grace: false }));
+        }
+        Ok(Reply::Granted { token: claim.token, lapses })
+    }
+
+    pub(super) fn decide_reset(
+        &self,
+        draft: &mut Draft<'_>,
+        issue: IssueId,
+        number: TaskNumber,
+        reason: &str,
+    ) -> Result<(), Rejection> {
+        let (_, task) = self.open_task(issue, number)?;
+        if task.state == TaskState::Canceled {
+            let (state, holder) = (task.state.as_str(), String::new());
+            return Err(Rejection::TaskAlreadyClaimed { task: number, state, holder });
+        }
+        if task.state == TaskState::Open && task.reservation.is_none() {
+            draft.is_repeat = true;
+            return Ok(());
+        }
+        draft.happened(issue, Happened::Reset { task: number, reason: reason.to_owned() });
+        self.unlock_task(draft, issue, number);
+        Ok(())
+    }
+}
+
+impl Issue {
+    fn blocked(&self, task: &Task) -> Rejection {
+        let undone = task.blocked_by.iter().map(|it| &self.tasks[it.index()]);
+        let undone = undone.filter(|it| it.state.is_undone());
+        let told: Vec<String> = undone.map(|it| format!("{}:{}", it.number, it.state)).collect();
+        let blockers = listed(told.iter().map(String::as_str));
+        Rejection::TaskBlocked { task: task.number, blockers }
+    }
+}
+
+impl Task {
+    /// The reservation, if its time is not over.
+    pub(super) fn live_reservation(&self, now: Timestamp) -> Option<&Reservation> {
+        self.reservation.as_ref().filter(|it| now < it.lease.lapses)
+    }
+}
+
+impl Reservation {
+    /// Whether it is for whoever shows this (I5).
+    fn check(&self, shown: NextStepId, role: &tasuki_proto::id::RoleId) -> Result<(), Rejection> {
+        if self.next_step != shown {
+            return Err(invalid("the task is reserved with another one; ask for your next step"));
+        }
+        if self.worker != *role {
+            return Err(invalid("it was given to another worker"));
+        }
+        if !self.is_attached {
+            return Err(invalid("no review has given it out yet"));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn invalid(why: &'static str) -> Rejection {
+    Rejection::InvalidNextStepToken { why }
+}

@@ -1,0 +1,346 @@
+//! What can be asked about issues, tasks, locks and deliveries.
+
+use tasuki_proto::{
+    id::{FencingToken, PersonId, RoleId},
+    swarm::{
+        DeliveryId, DocName, IssueId, LockId, NextStepId, SubmissionId, TaskMessageId, TaskNumber,
+    },
+};
+
+use super::{
+    DocPlace, Settings,
+    lock::LockKey,
+    words::{
+        Artifacts, DeliveryWords, DocPaths, EvidenceWords, MessageWords, ReviewWords, TaskWords,
+        VerdictWords, named,
+    },
+};
+use crate::rules::turn::Actor;
+
+/// Who asks what. Workers and acceptors are roles; what a lead does, a person may do too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    pub by: Actor,
+    pub ask: Ask,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask {
+    CreateIssue(CreateIssue),
+    SetDocPaths {
+        issue: IssueId,
+        paths: DocPaths,
+    },
+    /// `reason` stands for an approved delivery; empty where there is one.
+    CloseIssue {
+        issue: IssueId,
+        reason: String,
+    },
+    ReopenIssue {
+        issue: IssueId,
+        reason: String,
+    },
+    ExtendIssue {
+        issue: IssueId,
+        extend_ms: Option<u64>,
+    },
+    CreateTasks(CreateTasks),
+    ClaimTask {
+        issue: IssueId,
+        task: TaskNumber,
+        next_step: Option<NextStepId>,
+    },
+    /// A token of 0 is the one the role has at present, here and below.
+    RenewClaim {
+        issue: IssueId,
+        task: TaskNumber,
+        token: FencingToken,
+        extend_ms: Option<u64>,
+    },
+    SubmitTask(SubmitTask),
+    MintNextStep(MintNextStep),
+    ReviewTask(ReviewTask),
+    ResetTask {
+        issue: IssueId,
+        task: TaskNumber,
+        reason: String,
+    },
+    PostMessage(PostMessage),
+    ReplyMessage(ReplyMessage),
+    /// These of an issue's items were handed to the lead.
+    MarkItems {
+        issue: IssueId,
+        items: Vec<u64>,
+    },
+    SubmitDelivery {
+        issue: IssueId,
+        words: Box<DeliveryWords>,
+    },
+    ClaimDelivery {
+        delivery: DeliveryId,
+        extend_ms: Option<u64>,
+    },
+    RenewDelivery {
+        delivery: DeliveryId,
+        token: FencingToken,
+        extend_ms: Option<u64>,
+    },
+    AttachEvidence {
+        delivery: DeliveryId,
+        words: EvidenceWords,
+    },
+    ReviewDelivery(ReviewDelivery),
+    /// Makes the role a worker.
+    RegisterWorker,
+    WriteDoc {
+        place: DocPlace,
+        name: DocName,
+        content: String,
+    },
+    LockFiles(LockFiles),
+    RenewLock {
+        lock: LockId,
+        token: FencingToken,
+        extend_ms: Option<u64>,
+    },
+    Unlock {
+        lock: LockId,
+        token: FencingToken,
+    },
+    ForceUnlock {
+        lock: LockId,
+        reason: String,
+    },
+    SetSettings(Settings),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateIssue {
+    pub subject: String,
+    pub description: String,
+    pub paths: DocPaths,
+    /// Each name once.
+    pub docs: Vec<(DocName, String)>,
+}
+
+/// Several tasks, all or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateTasks {
+    pub issue: IssueId,
+    /// At least one.
+    pub tasks: Vec<NewTask>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTask {
+    pub subject: String,
+    pub difficulty: Difficulty,
+    pub points: u32,
+    pub blocked_by: Vec<Blocker>,
+    pub words: TaskWords,
+}
+
+/// What has to be done first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocker {
+    Task(TaskNumber),
+    /// Another of the same call, by its place, from 0.
+    New(usize),
+}
+
+named!(
+    /// How hard a task is.
+    Difficulty {
+        Easy "easy",
+        Medium "medium",
+        Focus "focus",
+    }
+);
+
+named!(
+    /// What a reviewer says.
+    Verdict {
+        Approved "approved",
+        Rejected "rejected",
+    }
+);
+
+/// How well a task was done: 1, 2 or 5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Score(u8);
+
+impl Score {
+    /// `None`: there is no such score.
+    pub const fn new(score: u32) -> Option<Self> {
+        match score {
+            1 => Some(Self(1)),
+            2 => Some(Self(2)),
+            5 => Some(Self(5)),
+            _ => None,
+        }
+    }
+
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    pub const fn is_low(self) -> bool {
+        self.0 < 2
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubmitTask {
+    pub issue: IssueId,
+    pub task: TaskNumber,
+    pub token: FencingToken,
+    pub words: Artifacts,
+}
+
+/// Choose what the worker of the open submission does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MintNextStep {
+    pub issue: IssueId,
+    /// Of the open submission.
+    pub task: TaskNumber,
+    pub worker: RoleId,
+    pub score: Score,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReviewTask {
+    pub issue: IssueId,
+    pub task: TaskNumber,
+    /// `None` is the only open one.
+    pub submission: Option<SubmissionId>,
+    pub verdict: Verdict,
+    pub score: Score,
+    /// An approval takes one.
+    pub next_step: Option<NextStepId>,
+    pub words: ReviewWords,
+}
+
+named!(
+    /// What a worker tells the lead.
+    MessageKind {
+        Question "question",
+        Blocker "blocker",
+        Progress "progress",
+        Feedback "feedback",
+        Message "message",
+    }
+);
+
+impl MessageKind {
+    /// Whether the task stands still until there is a reply.
+    pub const fn is_blocking(self) -> bool {
+        matches!(self, Self::Question | Self::Blocker)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostMessage {
+    pub issue: IssueId,
+    pub task: TaskNumber,
+    pub token: FencingToken,
+    pub kind: MessageKind,
+    pub words: MessageWords,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyMessage {
+    pub issue: IssueId,
+    pub task: TaskNumber,
+    /// `None` is the only open question or blocker.
+    pub message: Option<TaskMessageId>,
+    pub words: MessageWords,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReviewDelivery {
+    pub delivery: DeliveryId,
+    pub token: FencingToken,
+    pub verdict: Verdict,
+    pub words: VerdictWords,
+    pub overridden: Option<Override>,
+}
+
+/// A person answers for an approval although evidence failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Override {
+    pub person: PersonId,
+    pub reason: String,
+}
+
+/// Lock files, all or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockFiles {
+    /// At least one.
+    pub keys: Vec<LockKey>,
+    /// Its end unlocks them.
+    pub task: Option<(IssueId, TaskNumber)>,
+    pub ttl_ms: Option<u64>,
+}
+
+impl Command {
+    /// How many bytes of words it carries.
+    pub fn bytes(&self) -> usize {
+        let texts = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
+        match &self.ask {
+            Ask::CreateIssue(it) => {
+                it.description.len() + it.docs.iter().map(|(_, text)| text.len()).sum::<usize>()
+            }
+            Ask::CreateTasks(it) => {
+                let spec = |it: &NewTask| {
+                    let words = &it.words;
+                    words.description.len() + words.spec.texts().map(str::len).sum::<usize>()
+                };
+                it.tasks.iter().map(spec).sum()
+            }
+            Ask::SubmitTask(it) => {
+                let words = &it.words;
+                let long = [&words.summary, &words.diff, &words.test_result, &words.test_output];
+                long.into_iter().map(String::len).sum::<usize>() + texts(&words.changed_files)
+            }
+            Ask::ReviewTask(it) => {
+                it.words.summary.len()
+                    + it.words.feedback.len()
+                    + it.words.details.iter().map(|it| it.content.len()).sum::<usize>()
+            }
+            Ask::PostMessage(it) => it.words.content.len(),
+            Ask::ReplyMessage(it) => it.words.content.len(),
+            Ask::SubmitDelivery { words, .. } => {
+                let results = words.evidence.doc_results.iter().map(|it| it.output.len());
+                words.test_output.len()
+                    + words.evidence.script_result.len()
+                    + results.sum::<usize>()
+                    + texts(&words.changed_files)
+            }
+            Ask::AttachEvidence { words, .. } => {
+                words.runs.iter().map(|it| it.result.output.len()).sum()
+            }
+            Ask::ReviewDelivery(it) => {
+                let results = it.words.verification.doc_results.iter().map(|it| it.output.len());
+                it.words.feedback.len() + results.sum::<usize>()
+            }
+            Ask::WriteDoc { content, .. } => content.len(),
+            Ask::LockFiles(it) => it.keys.iter().map(|it| it.path().len()).sum(),
+            Ask::SetDocPaths { paths, .. } => texts(&paths.shared) + texts(&paths.project),
+            Ask::CloseIssue { reason, .. }
+            | Ask::ReopenIssue { reason, .. }
+            | Ask::ResetTask { reason, .. }
+            | Ask::ForceUnlock { reason, .. } => reason.len(),
+            Ask::ExtendIssue { .. }
+            | Ask::ClaimTask { .. }
+            | Ask::RenewClaim { .. }
+            | Ask::MintNextStep(_)
+            | Ask::MarkItems { .. }
+            | Ask::ClaimDelivery { .. }
+            | Ask::RenewDelivery { .. }
+            | Ask::RegisterWorker
+            | Ask::RenewLock { .. }
+            | Ask::Unlock { .. }
+            | Ask::SetSettings(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! How an issue's finished work is put before an acceptor, and the verdict on it.
+
+use std::collections::BTreeSet;
+
+use tasuki_proto::{
+    id::FencingToken,
+    limits::{DELIVERIES_MAX, EVIDENCE_MAX, SWARM_LEASE_MS_MAX},
+    swarm::{DeliveryId, IssueId},
+};
+
+use super::{
+    Delivered, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, Event, Happened, Held,
+    Issue, LeaseRenewed, Rejection, Reply, ReviewDelivery, Swarm, Task, Verdict, Words,
+    check::{Draft, check_token},
+    words::{CommandResult, DeliveryWords, EvidenceWords, TestEvidence, Verification},
+};
+use crate::{hash::Hash, rules::rejection::listed};
+
+impl Swarm {
+    pub(super) fn decide_deliver(
+        &self,
+        draft: &mut Draft<'_>,
+        id: IssueId,
+        words: &DeliveryWords,
+    ) -> Result<Reply, Rejection> {
+        let issue = self.open_issue(id)?;
+        let content = words.content();
+        if let Some(open) =
+            issue.delivery.map(|it| &self.deliveries[&it]).filter(|it| it.state.is_open())
+        {
+            if open.content == content {
+                return Ok(draft.repeat(Reply::Delivered(open.id)));
+            }
+            return Err(Rejection::AlreadyDelivered { delivery: open.id });
+        }
+        if issue.tasks.is_empty() {
+            return Err(Rejection::NothingToDeliver { issue: id });
+        }
+        issue.check_done("deliver")?;
+        issue.check_files(&words.changed_files)?;
+        words.evidence.check_aligned()?;
+        if DELIVERIES_MAX <= self.deliveries.len() {
+            return Err(Rejection::TooManyDeliveries);
+        }
+        let delivery = DeliveryId(draft.make.stamp());
+        let commands = words.evidence.doc_commands.iter().map(|it| Hash::of(it.as_bytes()));
+        let delivered = Delivered {
+            delivery,
+            content,
+            is_passed: words.is_passed(),
+            commands: commands.collect(),
+            role: draft.by.role().cloned(),
+        };
+        draft.keep(Words::Delivery { issue: id, delivery, words: Box::new(words.clone()) });
+        draft.happened(id, Happened::Delivered(delivered));
+        Ok(Reply::Delivered(delivery))
+    }
+
+    pub(super) fn decide_claim_delivery(
+        &self,
+        draft: &mut Draft<'_>,
+        id: DeliveryId,
+        extend_ms: Option<u64>,
+    ) -> Result<Reply, Rejection> {
+        let role = draft.role()?;
+        let it = self.delivery(id)?;
+        if let Some(claim) = it.live_claim() {
+            if claim.role == *role {
+                let (token, lapses) = (claim.token, claim.lease.lapses);
+                return Ok(draft.repeat(Reply::Granted { token, lapses }));
+            }
+            let holder = claim.role.clone();
+            return Err(Rejection::DeliveryAlreadyClaimed { delivery: id, holder });
+        }
+        if !it.state.is_open() {
+            let state = it.state.as_str();
+            return Err(Rejection::DeliveryReviewed { delivery: id, state });
+        }
+        draft.not_own(it.role.as_ref())?;
+        let claim_ms = self.settings.delivery_claim_ms;
+        let claim_ms = extend_ms.unwrap_or(claim_ms).max(claim_ms).min(SWARM_LEASE_MS_MAX);
+        let (token, lapses) = (draft.make.token(), draft.now.plus_millis(claim_ms));
+        let role = role.clone();
+        let claimed = Happened::DeliveryClaimed { delivery: id, role, token, lapses };
+        draft.happened(it.issue, claimed);
+        Ok(Reply::Granted { token, lapses })
+    }
+
+    pub(super) fn decide_renew_delivery(
+        &self,
+        draft: &mut Draft<'_>,
+        id: DeliveryId,
+        token: FencingToken,
+        extend_ms: Option<u64>,
+    ) -> Result<Reply, Rejection> {
+        let claim = self.delivery(id)?.claim_of(draft, token)?;
+        let extend_ms =
+            extend_ms.unwrap_or(self.settings.delivery_claim_ms).min(SWARM_LEASE_MS_MAX);
+        let lapses = draft.now.plus_millis(extend_ms).max(claim.lease.lapses);
+        if lapses != claim.lease.lapses {
+            let held = Held::Delivery(id);
+            draft.push(Event::LeaseRenewed(LeaseRenewed { held, lapses, is_grace: false }));
+        }
+        Ok(Reply::Granted { token: claim.token, lapses })
+    }
+
+    pub(super) fn decide_evidence(
+        &self,
+        draft: &mut Draft<'_>,
+        id: DeliveryId,
+        words: &EvidenceWords,
+    ) -> Result<Reply, Rejection> {
+        let it = self.delivery(id)?;
+        let number = |at: usize| u32::try_from(at + 1).expect("at most EVIDENCE_MAX");
+        let content = Hash::of(format!("{words:?}").as_bytes());
+        if let Some(at) = it.evidence.iter().position(|own| own.content == content) {
+            return Ok(draft.repeat(Reply::Evidence { number: number(at) }));
+        }
+        if !it.state.is_open() {
+            let state = it.state.as_str();
+            return Err(Rejection::DeliveryReviewed { delivery: id, state });
+        }
+        draft.not_own(it.role.as_ref())?;
+        if EVIDENCE_MAX <= it.evidence.len() {
+            return Err(Rejection::TooMuchEvidence);
+        }
+        let number = number(it.evidence.len());
+        let is_passed = words.runs.iter().all(|run| run.result.is_passed);
+        let (issue, delivery) = (it.issue, id);
+        draft.keep(Words::Evidence { issue, delivery, number, words: words.clone() });
+        let attached = Happened::EvidenceAttached { delivery, number, is_passed, content };
+        draft.happened(issue, attached);
+        Ok(Reply::Evidence { number })
+    }
+
+    pub(super) fn decide_verdict(
+        &self,
+        draft: &mut Draft<'_>,
+        it: &ReviewDelivery,
+    ) -> Result<Reply, Rejection> {
+        let id = it.delivery;
+        let delivery = self.delivery(id)?;
+        let content = it.content();
+        if let Some(judged) = &delivery.verdict
+            && judged.content == content
+        {
+            return Ok(draft.repeat(Reply::Delivered(id)));
+        }
+        if !delivery.state.is_open() {
+            let state = delivery.state.as_str();
+            return Err(Rejection::DeliveryReviewed { delivery: id, state });
+        }
+        draft.not_own(delivery.role.as_ref())?;
+        delivery.claim_of(draft, it.token)?;
+        delivery.check_aligned(&it.words.verification)?;
+        if it.verdict == Verdict::Approved
+            && it.overridden.is_none()
+            && let Some(what) = delivery.failed(&it.words.verification)
+        {
+            return Err(Rejection::EvidenceFailed { delivery: id, what });
+        }
+        if it.overridden.as_ref().is_some_and(|it| it.reason.trim().is_empty()) {
+            return Err(Rejection::Invalid("an override takes a reason".to_owned()));
+        }
+        let (issue, words) = (delivery.issue, it.words.clone());
+        draft.keep(Words::Verdict { issue, delivery: id, words });
+        let (verdict, overridden) = (it.verdict, it.overridden.clone());
+        let reviewed = DeliveryReviewed { delivery: id, verdict, content, overridden };
+        draft.happened(issue, Happened::DeliveryReviewed(reviewed));
+        Ok(Reply::Delivered(id))
+    }
+}
+
+impl Issue {
+    /// Whether every file that approved work changed is named.
+    fn check_files(&self, named: &[String]) -> Result<(), Rejection> {
+        let named: BTreeSet<&str> = named.iter().map(String::as_str).collect();
+        let accepted = self.tasks.iter().filter_map(Task::accepted);
+        let changed = accepted.flat_map(|it| it.changed_files.iter().map(String::as_str));
+        let missing: BTreeSet<&str> = changed.filter(|it| !named.contains(it)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(Rejection::FilesMissing { missing: listed(missing.into_iter()) })
+    }
+}
+
+impl Delivery {
+    /// The live claim.
+    pub fn live_claim(&self) -> Option<&DeliveryClaim> {
+        self.claim.as_ref().filter(|_| self.state == DeliveryState::InReview)
+    }
+
+    /// The claim of the asking role, if it is the live one and under its latest token.
+    fn claim_of(
+        &self,
+        draft: &Draft<'_>,
+        token: FencingToken,
+    ) -> Result<&DeliveryClaim, Rejection> {
+        let (role, delivery) = (draft.role()?, self.id);
+        if let Some(claim) = self.live_claim().filter(|it| it.role == *role) {
+            check_token(format!("the claim of {delivery}"), token, claim.token)?;
+            return Ok(claim);
+        }
+        if self.former.as_ref() == Some(role) {
+            let lost = format!("the claim of {role} on {delivery} lapsed");
+            return Err(Rejection::LeaseLost { lost });
+        }
+        let holder =
+            self.live_claim().map_or_else(String::new, |it| format!(", but by {}", it.role));
+        Err(Rejection::NotAcceptor { delivery, role: role.clone(), holder })
+    }
+
+    fn check_aligned(&self, it: &Verification) -> Result<(), Rejection> {
+        let own = it.doc_results.iter().map(|result| Hash::of(result.command.as_bytes()));
+        if own.eq(self.commands.iter().copied()) {
+            return Ok(());
+        }
+        let text = "verification.doc_results must align with delivery test_evidence.doc_commands";
+        Err(Rejection::Invalid(format!("{text}: one for each of them, in their order")))
+    }
+
+    /// What failed; `None`: nothing did.
+    fn failed(&self, it: &Verification) -> Option<String> {
+        if let Some(at) = self.evidence.iter().position(|it| !it.is_passed) {
+            return Some(format!("what was run again failed (evidence {})", at + 1));
+        }
+        let failed = it.doc_results.iter().find(|result| !result.is_passed);
+        if let Some(CommandResult { command, exit_code, .. }) = failed {
+            return Some(format!("'{command}' failed with exit code {exit_code}"));
+        }
+        let failed = [
+            (!it.is_script_passed, "the verification says that the script failed"),
+            (!it.is_doc_passed, "the verification says that the steps of the document failed"),
+            (!self.is_passed, "what was delivered says itself that its tests failed"),
+        ];
+        failed.into_iter().find(|(is_failed, _)| *is_failed).map(|(_, what)| what.to_owned())
+    }
+}
+
+impl DeliveryWords {
+    fn content(&self) -> Hash {
+        Hash::of(format!("{self:?}").as_bytes())
+    }
+
+    fn is_passed(&self) -> bool {
+        let evidence = &self.evidence;
+        let results = evidence.doc_results.iter().all(|it| it.is_passed);
+        self.is_test_passed && evidence.is_script_passed && evidence.is_doc_passed && results
+    }
+}
+
+impl TestEvidence {
+    fn check_aligned(&self) -> Result<(), Rejection> {
+        let results = self.doc_results.iter().map(|it| &it.command);
+        if results.eq(&self.doc_commands) {
+            return Ok(());
+        }
+        let text = "test_evidence.doc_results must align with test_evidence.doc_commands";
+        Err(Rejection::Invalid(format!("{text}: one for each of them, in their order")))
+    }
+}
+
+impl ReviewDelivery {
+    fn content(&self) -> Hash {
+        let Self { verdict, words, overridden, .. } = self;
+        Hash::of(format!("{verdict:?}{words:?}{overridden:?}").as_bytes())
+    }
+}

@@ -1,0 +1,212 @@
+//! What is told of issues, tasks and deliveries to whoever asks.
+
+use std::collections::BTreeSet;
+
+use tasuki_proto::{
+    id::{RoleId, Timestamp},
+    swarm::{DeliveryId, IssueId, TaskNumber},
+};
+
+use super::{
+    Delivery, DeliveryState, Issue, IssueState, Item, ItemState, Reservation, Swarm, Task,
+    TaskState, words::named,
+};
+
+named!(
+    /// How a task stands, beside the state that is stored.
+    Standing {
+        /// Others have to be done first.
+        Waiting "waiting",
+        Ready "ready",
+        Reserved "reserved",
+        InProgress "in_progress",
+        Blocked "blocked",
+        /// A submission waits for its verdict.
+        Submitted "submitted",
+        /// And the lead was given it.
+        InReview "in_review",
+        Done "done",
+        Canceled "canceled",
+    }
+);
+
+named!(
+    /// What a list of tasks is ordered by.
+    TaskOrder {
+        Created "created_at",
+        Updated "updated_at",
+        Points "points",
+        Subject "subject",
+    }
+);
+
+/// Which of a list are asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListFilter {
+    /// Of tasks.
+    pub task_state: Option<TaskState>,
+    /// Of issues.
+    pub issue_state: Option<IssueState>,
+    pub claimed_by: Option<RoleId>,
+    /// Who submitted last.
+    pub submitter: Option<RoleId>,
+    /// In any case of letters.
+    pub subject_contains: Option<String>,
+    /// Open tasks that can be claimed now.
+    pub is_ready: bool,
+}
+
+/// How much there is in an issue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IssueCounts {
+    /// By [`TaskState`].
+    pub tasks: [usize; 5],
+    pub ready: usize,
+    pub reserved: usize,
+    /// For the lead to look at.
+    pub items: usize,
+}
+
+impl Issue {
+    pub fn counts(&self) -> IssueCounts {
+        let tasks = [0, 1, 2, 3, 4].map(|at: usize| self.by_state[at].len());
+        let (ready, reserved, items) = (self.ready.len(), self.reserved.len(), self.items.len());
+        IssueCounts { tasks, ready, reserved, items }
+    }
+
+    pub fn task_standing(&self, task: &Task) -> Standing {
+        match task.state {
+            TaskState::Done => Standing::Done,
+            TaskState::Canceled => Standing::Canceled,
+            TaskState::Open if task.undone_blockers != 0 => Standing::Waiting,
+            TaskState::Open if task.reservation.is_some() => Standing::Reserved,
+            TaskState::Open => Standing::Ready,
+            TaskState::Blocked => Standing::Blocked,
+            TaskState::InProgress => match task.open_submission() {
+                None => Standing::InProgress,
+                Some(open) => match self.items.get(&open.item).map(|item| item.state) {
+                    Some(ItemState::Handed(_)) => Standing::InReview,
+                    Some(ItemState::New) | None => Standing::Submitted,
+                },
+            },
+        }
+    }
+
+    /// Whether somebody works on it: shown as in progress.
+    pub fn is_in_progress(&self) -> bool {
+        self.state == IssueState::Open && self.is_worked_on()
+    }
+
+    /// Tasks that this worker holds or held when they were done.
+    pub fn tasks_of(&self, worker: &RoleId) -> impl DoubleEndedIterator<Item = TaskNumber> {
+        self.by_worker.get(worker).into_iter().flatten().copied()
+    }
+
+    /// Tasks that are kept for this worker.
+    pub fn reserved_for<'a>(
+        &'a self,
+        worker: &'a RoleId,
+    ) -> impl Iterator<Item = (TaskNumber, &'a Reservation)> {
+        let own = self.reserved.iter().filter(move |(_, other)| *other == worker);
+        own.filter_map(|(number, _)| {
+            Some((*number, self.tasks[number.index()].reservation.as_ref()?))
+        })
+    }
+
+    /// Tasks as they are asked for, the newest first; without a filter, by state and by claim a
+    /// page costs what is on it.
+    pub fn list<'a>(&'a self, filter: &'a ListFilter) -> Box<dyn Iterator<Item = &'a Task> + 'a> {
+        let fits = move |task: &&Task| filter.fits(task);
+        let of = |set: &'a BTreeSet<TaskNumber>| {
+            Box::new(set.iter().rev().map(|it| &self.tasks[it.index()]).filter(fits))
+        };
+        if filter.is_ready {
+            return of(&self.ready);
+        }
+        if let Some(worker) = &filter.claimed_by {
+            let own = self.by_worker.get(worker).into_iter().flatten().rev();
+            return Box::new(own.map(|it| &self.tasks[it.index()]).filter(fits));
+        }
+        match filter.task_state {
+            Some(state) => of(&self.by_state[state as usize]),
+            None => Box::new(self.tasks.iter().rev().filter(fits)),
+        }
+    }
+
+    /// What the lead is shown: the oldest that was never handed, else the oldest of those handed
+    /// long ago and still to be dealt with.
+    pub fn item(&self, now: Timestamp, again_ms: u64) -> Option<(u64, &Item)> {
+        let new = self.unhanded.first().copied();
+        let again = || {
+            let due = self.handed.first().filter(|(at, _)| at.plus_millis(again_ms) <= now);
+            due.map(|(_, number)| *number)
+        };
+        let number = new.or_else(again)?;
+        Some((number, &self.items[&number]))
+    }
+
+    /// When an item that was handed is shown again.
+    pub fn item_again(&self, again_ms: u64) -> Option<Timestamp> {
+        self.handed.first().map(|(at, _)| at.plus_millis(again_ms))
+    }
+}
+
+impl ListFilter {
+    fn fits(&self, task: &Task) -> bool {
+        let holds = |worker: &RoleId| task.claim.as_ref().is_some_and(|it| it.worker == *worker);
+        let submitted =
+            |role: &RoleId| task.submissions.last().is_some_and(|it| it.worker == *role);
+        self.task_state.is_none_or(|state| state == task.state)
+            && self.claimed_by.as_ref().is_none_or(holds)
+            && self.submitter.as_ref().is_none_or(submitted)
+            && (!self.is_ready || task.is_ready())
+            && self.has_subject(&task.subject)
+    }
+
+    fn has_subject(&self, subject: &str) -> bool {
+        let wanted = self.subject_contains.as_ref();
+        wanted.is_none_or(|it| subject.to_lowercase().contains(&it.to_lowercase()))
+    }
+}
+
+impl Swarm {
+    /// Issues as they are asked for, the newest first.
+    pub fn list_issues<'a>(
+        &'a self,
+        filter: &'a ListFilter,
+    ) -> Box<dyn Iterator<Item = &'a Issue> + 'a> {
+        let fits = move |issue: &&Issue| filter.has_subject(&issue.subject);
+        match filter.issue_state {
+            None => Box::new(self.issues.values().rev().filter(fits)),
+            Some(state) => {
+                let ids = self.by_state[state as usize].iter().rev();
+                Box::new(ids.map(|id| &self.issues[id]).filter(fits))
+            }
+        }
+    }
+
+    /// Deliveries in one state, the newest first.
+    pub fn deliveries_in(&self, state: DeliveryState) -> impl Iterator<Item = &Delivery> {
+        let ids: &BTreeSet<DeliveryId> = &self.deliveries_by_state[state as usize];
+        ids.iter().rev().map(|id| &self.deliveries[id])
+    }
+
+    /// Issues in one state.
+    pub(super) fn issues_in(&self, state: IssueState) -> &BTreeSet<IssueId> {
+        &self.by_state[state as usize]
+    }
+
+    /// Deliveries that this role can claim or has claimed, the oldest first.
+    pub(super) fn deliveries_for<'a>(
+        &'a self,
+        role: &'a RoleId,
+    ) -> impl Iterator<Item = DeliveryId> {
+        let of = |state: DeliveryState| self.deliveries_by_state[state as usize].iter();
+        let open = of(DeliveryState::Open);
+        let open = open.filter(|id| self.deliveries[id].role.as_ref() != Some(role));
+        let is_own = |id: &&DeliveryId| {
+            self.deliveries[id].live_claim().is_some_and(|claim| claim.role == *role)
+        };
+        of(DeliveryState::InReview).filter(is_own).chain(open).copied()
+    }
+}

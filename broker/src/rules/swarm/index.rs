@@ -1,0 +1,240 @@
+//! What is derived from issues and tasks, so that nothing has to be searched for.
+
+use std::cmp::Reverse;
+
+use tasuki_proto::{
+    id::Timestamp,
+    swarm::{DeliveryId, IssueId, TaskNumber},
+};
+
+use super::{
+    Claim, DeliveryState, Held, Issue, IssueState, ItemState, Parts, Swarm, Task, issue::Choice,
+    lock::Locks,
+};
+
+impl Swarm {
+    /// From what a snapshot held.
+    ///
+    /// # Errors
+    /// Says what does not fit together.
+    pub fn restored(parts: Parts) -> Result<Self, &'static str> {
+        let mut restored = Self {
+            settings: parts.settings,
+            workers: parts.workers,
+            shared_docs: parts.shared_docs,
+            locks: Locks::restored(parts.locks, parts.ended_locks),
+            token: parts.token,
+            next_tail: parts.next_tail,
+            ..Self::default()
+        };
+        for delivery in parts.deliveries {
+            restored.deliveries_by_state[delivery.state as usize].insert(delivery.id);
+            restored.deliveries.insert(delivery.id, delivery);
+        }
+        for mut issue in parts.issues {
+            issue.derive()?;
+            restored.tasks += issue.tasks.len();
+            for task in &issue.tasks {
+                let place = (issue.id, task.number);
+                restored.submissions.extend(task.submissions.iter().map(|it| (it.id, place)));
+                restored.messages.extend(task.messages.iter().map(|it| (it.id, place)));
+            }
+            restored.by_state[issue.state as usize].insert(issue.id);
+            let is_there = |it: DeliveryId| restored.deliveries.contains_key(&it);
+            if !issue.delivery.is_none_or(is_there) {
+                return Err("an issue's delivery");
+            }
+            restored.issues.insert(issue.id, issue);
+        }
+        if !restored.deliveries.values().all(|it| restored.issues.contains_key(&it.issue)) {
+            return Err("a delivery's issue");
+        }
+        restored.deadlines = restored.all_deadlines().collect();
+        Ok(restored)
+    }
+
+    fn all_deadlines(&self) -> impl Iterator<Item = (Timestamp, Held)> {
+        let locks = self.locks.iter().map(|it| (it.lease.lapses, Held::Lock(it.id)));
+        let deliveries = self.deliveries.values().filter_map(|it| {
+            let claim = it.live_claim()?;
+            Some((claim.lease.lapses, Held::Delivery(it.id)))
+        });
+        let issues = self.issues.values().flat_map(|issue| {
+            let of_tasks = issue.tasks.iter().flat_map(|task| task.deadlines(issue.id));
+            of_tasks.chain(self.deadline_of(issue))
+        });
+        locks.chain(deliveries).chain(issues)
+    }
+
+    /// When the issue lapses: never while somebody has something of it in hand.
+    pub(super) fn deadline_of(&self, issue: &Issue) -> Option<(Timestamp, Held)> {
+        let is_delivered = issue.delivery.is_some_and(|it| self.deliveries[&it].state.is_open());
+        let is_idle = issue.state == IssueState::Open && !is_delivered && !issue.is_worked_on();
+        let lease = issue.lease.filter(|_| is_idle)?;
+        Some((lease.lapses, Held::Issue(issue.id)))
+    }
+
+    /// Changes a task, and sees to it that it is found where it belongs.
+    pub(super) fn change_task(
+        &mut self,
+        id: IssueId,
+        number: TaskNumber,
+        change: impl FnOnce(&mut Task),
+    ) {
+        let issue = self.issues.get_mut(&id).expect("events are about issues that are there");
+        for deadline in issue.tasks[number.index()].deadlines(id) {
+            self.deadlines.remove(&deadline);
+        }
+        let was_undone = issue.tasks[number.index()].state.is_undone();
+        issue.unindex(number);
+        let task = &mut issue.tasks[number.index()];
+        change(task);
+        let is_undone = task.state.is_undone();
+        task.check(id);
+        issue.index(number);
+        self.deadlines.extend(issue.tasks[number.index()].deadlines(id));
+        if was_undone != is_undone {
+            for dependant in issue.tasks[number.index()].blocks.clone() {
+                issue.unindex(dependant);
+                let task = &mut issue.tasks[dependant.index()];
+                if is_undone {
+                    task.undone_blockers += 1;
+                } else {
+                    task.undone_blockers -= 1;
+                }
+                issue.index(dependant);
+            }
+        }
+    }
+
+    pub(super) fn set_delivery_state(&mut self, id: DeliveryId, state: DeliveryState) {
+        let it = self.deliveries.get_mut(&id).expect("events are about deliveries that are there");
+        self.deliveries_by_state[it.state as usize].remove(&id);
+        it.state = state;
+        self.deliveries_by_state[state as usize].insert(id);
+    }
+}
+
+impl Issue {
+    /// Everything that is derived, from nothing.
+    fn derive(&mut self) -> Result<(), &'static str> {
+        let count = self.tasks.len();
+        let numbers = (1..).map(TaskNumber);
+        if !self.tasks.iter().map(|it| it.number).eq(numbers.take(count)) {
+            return Err("the numbers of tasks");
+        }
+        for at in 0..count {
+            let (number, blockers) = (self.tasks[at].number, self.tasks[at].blocked_by.clone());
+            for blocker in &blockers {
+                if *blocker == number || blocker.0 == 0 || count <= blocker.index() {
+                    return Err("what a task is blocked by");
+                }
+                self.tasks[blocker.index()].blocks.push(number);
+            }
+            let undone = blockers.iter().filter(|it| self.tasks[it.index()].state.is_undone());
+            self.tasks[at].undone_blockers = undone.count();
+        }
+        for at in 0..count {
+            self.index(self.tasks[at].number);
+        }
+        for (number, item) in &self.items {
+            match item.state {
+                ItemState::New => _ = self.unhanded.insert(*number),
+                ItemState::Handed(at) => _ = self.handed.insert((at, *number)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A task that was just made, and those of the same call that it blocks.
+    pub(super) fn add(&mut self, mut task: Task) {
+        let number = task.number;
+        assert!(!task.blocked_by.contains(&number), "I8: {number} is blocked by itself");
+        assert!(number.index() == self.tasks.len(), "{number} after {} tasks", self.tasks.len());
+        // Whatever was made before and waits for it is of the same call, right before it.
+        let before = self.tasks.iter().rev().take(tasuki_proto::limits::TASKS_PER_CALL_MAX);
+        let waiting = before.filter(|it| it.blocked_by.contains(&number)).map(|it| it.number);
+        task.blocks = waiting.collect();
+        task.blocks.reverse();
+        let is_undone = |it: &&TaskNumber| {
+            self.tasks.get(it.index()).is_none_or(|other| other.state.is_undone())
+        };
+        task.undone_blockers = task.blocked_by.iter().filter(is_undone).count();
+        for blocker in &task.blocked_by {
+            if let Some(other) = self.tasks.get_mut(blocker.index()) {
+                other.blocks.push(number);
+            }
+        }
+        self.tasks.push(task);
+        self.index(number);
+    }
+
+    fn index(&mut self, number: TaskNumber) {
+        let task = &self.tasks[number.index()];
+        self.by_state[task.state as usize].insert(number);
+        if task.is_ready() {
+            self.ready.insert(number);
+            self.choice[task.difficulty as usize].insert(task.choice());
+        }
+        if let Some(Claim { worker, .. }) = &task.claim {
+            self.by_worker.entry(worker.clone()).or_default().insert(number);
+        }
+        if let Some(reservation) = &task.reservation {
+            self.reserved.insert(number, reservation.worker.clone());
+        }
+    }
+
+    fn unindex(&mut self, number: TaskNumber) {
+        let task = &self.tasks[number.index()];
+        self.by_state[task.state as usize].remove(&number);
+        self.ready.remove(&number);
+        self.choice[task.difficulty as usize].remove(&task.choice());
+        if let Some(Claim { worker, .. }) = &task.claim
+            && let Some(own) = self.by_worker.get_mut(worker)
+        {
+            own.remove(&number);
+            if own.is_empty() {
+                self.by_worker.remove(worker);
+            }
+        }
+        self.reserved.remove(&number);
+    }
+}
+
+impl Task {
+    pub(super) fn choice(&self) -> Choice {
+        let (points, name) = (Reverse(self.points), self.number.text_order());
+        Choice { points, name, task: self.number }
+    }
+
+    /// What of it can lapse, and when. A claim does not while its submission waits for a verdict:
+    /// the worker did its part.
+    pub(super) fn deadlines(&self, issue: IssueId) -> impl Iterator<Item = (Timestamp, Held)> {
+        let claim = self.live_claim().filter(|_| self.open_submission().is_none());
+        let claim = claim.map(|it| (it.lease.lapses, Held::Claim(issue, self.number)));
+        let reservation = self.reservation.as_ref();
+        let held = Held::Reservation(issue, self.number);
+        claim.into_iter().chain(reservation.map(|it| (it.lease.lapses, held)))
+    }
+
+    /// I1, I5.
+    fn check(&self, issue: IssueId) {
+        use super::TaskState;
+        let is_claimed = matches!(self.state, TaskState::InProgress | TaskState::Blocked);
+        let number = self.number;
+        assert!(
+            is_claimed <= self.claim.is_some(),
+            "I1: {number} of {issue} is {} by nobody",
+            self.state
+        );
+        assert!(
+            self.reservation.is_none() || self.state == TaskState::Open,
+            "I5: {number} of {issue} is {} and reserved",
+            self.state
+        );
+        assert!(
+            self.state != TaskState::Open || self.claim.is_none(),
+            "I1: {number} of {issue} is open and claimed"
+        );
+    }
+}

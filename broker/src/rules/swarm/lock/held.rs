@@ -1,0 +1,106 @@
+//! Which lock is on which file, to be looked up.
+//!
+//! A path without wildcards stands for itself and everything below it, so it does not matter
+//! whether who locked it knew that it is a directory. Such paths are in one tree by their folded
+//! segments; patterns are few and compared one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tasuki_proto::swarm::LockId;
+
+use super::pattern::LockKey;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Index {
+    /// By repository and folded path, with a separator behind each segment, so that what is below
+    /// a directory stands right behind it.
+    paths: BTreeMap<(String, String), BTreeSet<(LockId, LockKey)>>,
+    /// With wildcards, by repository.
+    patterns: BTreeMap<String, BTreeSet<(LockId, LockKey)>>,
+    /// In all of the above.
+    len: usize,
+    pattern_len: usize,
+}
+
+impl Index {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn patterns(&self) -> usize {
+        self.pattern_len
+    }
+
+    pub(super) fn insert(&mut self, lock: LockId, key: &LockKey) {
+        let is_new = if key.has_wildcards() {
+            self.pattern_len += 1;
+            let same = self.patterns.entry(key.repository().to_owned()).or_default();
+            same.insert((lock, key.clone()))
+        } else {
+            self.paths.entry(place(key)).or_default().insert((lock, key.clone()))
+        };
+        assert!(is_new, "a lock has each of its keys once");
+        self.len += 1;
+    }
+
+    pub(super) fn remove(&mut self, lock: LockId, key: &LockKey) {
+        let entry = (lock, key.clone());
+        if key.has_wildcards() {
+            if let Some(same) = self.patterns.get_mut(key.repository()) {
+                same.remove(&entry);
+                if same.is_empty() {
+                    self.patterns.remove(key.repository());
+                }
+            }
+            self.pattern_len -= 1;
+        } else {
+            let place = place(key);
+            if let Some(same) = self.paths.get_mut(&place) {
+                same.remove(&entry);
+                if same.is_empty() {
+                    self.paths.remove(&place);
+                }
+            }
+        }
+        self.len -= 1;
+    }
+
+    /// A lock that counts and is on a file that `key` is on, too.
+    pub(super) fn overlapping(
+        &self,
+        key: &LockKey,
+        counts: impl Fn(LockId) -> bool,
+    ) -> Option<(LockId, &LockKey)> {
+        let fits = |(lock, other): &&(LockId, LockKey)| counts(*lock) && other.overlaps(key);
+        let patterns = self.patterns.get(key.repository());
+        let found = patterns.into_iter().flatten().find(fits);
+        let found =
+            found.or_else(|| self.above(key).find(fits)).or_else(|| self.below(key).find(fits));
+        found.map(|(lock, key)| (*lock, key))
+    }
+
+    /// Paths that lead to where the key's wildcards begin, or to its end.
+    fn above(&self, key: &LockKey) -> impl Iterator<Item = &(LockId, LockKey)> {
+        let literal = key.folded_literal();
+        let ends: Vec<usize> = literal.match_indices('/').map(|(at, _)| at + 1).collect();
+        let repository = key.repository().to_owned();
+        let lookup =
+            move |end: usize| self.paths.get(&(repository.clone(), literal[..end].to_owned()));
+        ends.into_iter().filter_map(lookup).flatten()
+    }
+
+    /// Paths behind that place.
+    fn below(&self, key: &LockKey) -> impl Iterator<Item = &(LockId, LockKey)> {
+        let literal = key.folded_literal();
+        let first = (key.repository().to_owned(), literal.clone());
+        let repository = first.0.clone();
+        let same = self.paths.range(first..).take_while(move |((other, path), _)| {
+            *other == repository && path.starts_with(&literal)
+        });
+        same.flat_map(|(_, keys)| keys)
+    }
+}
+
+fn place(key: &LockKey) -> (String, String) {
+    (key.repository().to_owned(), key.folded_literal())
+}

@@ -1,0 +1,275 @@
+//! Locks: exclusive charge of a set of files.
+//!
+//! A file is named by its repository and its path in it, so the same file on two machines is the
+//! same, and two repositories never meet. All that a role locks at once is one [`Lock`] with one
+//! lease; what it had locked before neither stands in its way nor changes. Paths are looked up
+//! (`held`), and only patterns with wildcards are compared one by one ([`pattern`]).
+
+mod held;
+pub mod pattern;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tasuki_proto::{
+    id::{FencingToken, RoleId, Timestamp},
+    limits::{LOCK_PATTERNS_MAX, LOCKS_MAX, SWARM_LEASE_MS_MAX},
+    swarm::{IssueId, LockId, TaskNumber},
+};
+
+use self::held::Index;
+pub use self::pattern::LockKey;
+use super::{
+    Event, Held, Lease, LeaseRenewed, LockFiles, Locked, Rejection, Reply, Swarm, Unlocked,
+    WhyUnlocked,
+    check::{Draft, check_token},
+};
+
+/// Locks that ended and are still known, so that their holders are told that they lost them.
+const ENDED_MAX: usize = 1024;
+
+/// All locks of a workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Locks {
+    by_id: BTreeMap<LockId, Lock>,
+    /// Ended without their holders' doing, oldest first.
+    ended: VecDeque<LockId>,
+    /// Derived.
+    index: Index,
+    /// Derived.
+    by_task: BTreeSet<(IssueId, TaskNumber, LockId)>,
+    /// Derived.
+    by_role: BTreeSet<(RoleId, LockId)>,
+}
+
+/// One grant of locks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    pub id: LockId,
+    pub role: RoleId,
+    /// At least one.
+    pub keys: Vec<LockKey>,
+    /// Its end unlocks them.
+    pub task: Option<(IssueId, TaskNumber)>,
+    pub token: FencingToken,
+    pub lease: Lease,
+    pub acquired: Timestamp,
+    pub renewed: Timestamp,
+}
+
+/// What stands in the way of a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// As it was asked for.
+    pub file: String,
+    pub lock: LockId,
+    /// As it is locked.
+    pub locked: String,
+    pub holder: RoleId,
+    pub task: Option<(IssueId, TaskNumber)>,
+    pub lapses: Timestamp,
+}
+
+impl Locks {
+    /// From what a snapshot held.
+    pub(super) fn restored(locks: Vec<Lock>, ended: Vec<LockId>) -> Self {
+        let mut restored = Self { ended: ended.into(), ..Self::default() };
+        for lock in locks {
+            restored.insert(lock);
+        }
+        restored
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Lock> {
+        self.by_id.values()
+    }
+
+    pub fn get(&self, id: LockId) -> Option<&Lock> {
+        self.by_id.get(&id)
+    }
+
+    /// Ended without their holders' doing, oldest first.
+    pub fn ended(&self) -> impl Iterator<Item = LockId> {
+        self.ended.iter().copied()
+    }
+
+    /// Those of one role.
+    pub fn of_role<'a>(&'a self, role: &'a RoleId) -> impl Iterator<Item = &'a Lock> {
+        let first = (role.clone(), LockId::default());
+        let own = self.by_role.range(first..).take_while(move |(other, _)| other == role);
+        own.map(|(_, id)| &self.by_id[id])
+    }
+
+    /// Those for one task.
+    pub fn of_task(&self, issue: IssueId, task: TaskNumber) -> impl Iterator<Item = &Lock> {
+        let first = (issue, task, LockId::default());
+        let own = self.by_task.range(first..);
+        let own = own.take_while(move |it| it.0 == issue && it.1 == task);
+        own.map(|(.., id)| &self.by_id[id])
+    }
+
+    /// The first lock of another role than `role` that is on one of these files.
+    pub fn conflict(&self, role: Option<&RoleId>, keys: &[LockKey]) -> Option<Conflict> {
+        keys.iter().find_map(|key| {
+            let is_others = |lock: LockId| Some(&self.by_id[&lock].role) != role;
+            let (lock, locked) = self.index.overlapping(key, is_others)?;
+            let lock = &self.by_id[&lock];
+            Some(Conflict {
+                file: key.path().to_owned(),
+                lock: lock.id,
+                locked: locked.path().to_owned(),
+                holder: lock.role.clone(),
+                task: lock.task,
+                lapses: lock.lease.lapses,
+            })
+        })
+    }
+
+    pub(super) fn insert(&mut self, lock: Lock) {
+        for key in &lock.keys {
+            self.index.insert(lock.id, key);
+        }
+        if let Some((issue, task)) = lock.task {
+            self.by_task.insert((issue, task, lock.id));
+        }
+        self.by_role.insert((lock.role.clone(), lock.id));
+        self.by_id.insert(lock.id, lock);
+    }
+
+    pub(super) fn remove(&mut self, id: LockId, why: &WhyUnlocked) -> Option<Lock> {
+        let lock = self.by_id.remove(&id)?;
+        for key in &lock.keys {
+            self.index.remove(id, key);
+        }
+        if let Some((issue, task)) = lock.task {
+            self.by_task.remove(&(issue, task, id));
+        }
+        self.by_role.remove(&(lock.role.clone(), id));
+        if *why != WhyUnlocked::Unlocked {
+            self.ended.push_back(id);
+            if ENDED_MAX < self.ended.len() {
+                self.ended.pop_front();
+            }
+        }
+        Some(lock)
+    }
+
+    pub(super) fn renew(&mut self, id: LockId, now: Timestamp, lease: Lease) {
+        if let Some(lock) = self.by_id.get_mut(&id) {
+            lock.lease = lease;
+            lock.renewed = now;
+        }
+    }
+
+    /// The lock of this id, held by `role` under `token`.
+    fn held(&self, id: LockId, role: &RoleId, token: FencingToken) -> Result<&Lock, Rejection> {
+        let Some(lock) = self.by_id.get(&id) else {
+            if self.ended.contains(&id) {
+                let lost = format!("lease '{id}' lapsed or was taken");
+                return Err(Rejection::LeaseLost { lost });
+            }
+            return Err(Rejection::LeaseNotFound { lock: id });
+        };
+        if lock.role != *role {
+            let (role, holder) = (role.clone(), lock.role.clone());
+            return Err(Rejection::NotHolder { lock: id, role, holder });
+        }
+        check_token(format!("lease '{id}'"), token, lock.token)?;
+        Ok(lock)
+    }
+}
+
+impl Swarm {
+    pub(super) fn decide_lock(
+        &self,
+        draft: &mut Draft<'_>,
+        it: &LockFiles,
+    ) -> Result<Reply, Rejection> {
+        let role = draft.role()?;
+        if let Some((issue, task)) = it.task {
+            self.task(issue, task)?;
+        }
+        let mut keys = it.keys.clone();
+        keys.sort_unstable();
+        keys.dedup();
+        let locked = self.locks.of_role(role);
+        if let Some(same) = locked.into_iter().find(|own| own.keys == keys && own.task == it.task) {
+            let (lock, token, lapses) = (same.id, same.token, same.lease.lapses);
+            return Ok(draft.repeat(Reply::Locked { lock, token, lapses }));
+        }
+        if let Some(conflict) = self.locks.conflict(Some(role), &keys) {
+            let task = conflict.task.map_or_else(String::new, |(_, task)| task.to_string());
+            return Err(Rejection::FileIsLocked {
+                file: conflict.file,
+                holder: conflict.holder,
+                task,
+                left_ms: conflict.lapses.millis_since(draft.now),
+            });
+        }
+        let patterns = keys.iter().filter(|key| key.has_wildcards()).count();
+        if LOCKS_MAX < self.locks.index.len() + keys.len() {
+            return Err(Rejection::TooManyLocks);
+        }
+        if LOCK_PATTERNS_MAX < self.locks.index.patterns() + patterns {
+            return Err(Rejection::TooManyPatterns);
+        }
+        let ttl_ms = it.ttl_ms.unwrap_or(self.settings.lock_ms).min(SWARM_LEASE_MS_MAX);
+        let (lock, token) = (LockId(draft.make.stamp()), draft.make.token());
+        let lapses = draft.now.plus_millis(ttl_ms);
+        let (role, task) = (role.clone(), it.task);
+        draft.push(Event::Locked(Locked { lock, role, keys, task, token, lapses }));
+        Ok(Reply::Locked { lock, token, lapses })
+    }
+
+    pub(super) fn decide_renew_lock(
+        &self,
+        draft: &mut Draft<'_>,
+        id: LockId,
+        token: FencingToken,
+        extend_ms: Option<u64>,
+    ) -> Result<Reply, Rejection> {
+        let lock = self.locks.held(id, draft.role()?, token)?;
+        let extend_ms = extend_ms.unwrap_or(self.settings.lock_ms).min(SWARM_LEASE_MS_MAX);
+        let lapses = draft.now.plus_millis(extend_ms).max(lock.lease.lapses);
+        if lapses != lock.lease.lapses {
+            let held = Held::Lock(id);
+            draft.push(Event::LeaseRenewed(LeaseRenewed { held, lapses, is_grace: false }));
+        }
+        Ok(Reply::Locked { lock: id, token: lock.token, lapses })
+    }
+
+    pub(super) fn decide_unlock(
+        &self,
+        draft: &mut Draft<'_>,
+        id: LockId,
+        token: FencingToken,
+    ) -> Result<(), Rejection> {
+        self.locks.held(id, draft.role()?, token)?;
+        draft.push(Event::Unlocked(Unlocked { lock: id, why: WhyUnlocked::Unlocked }));
+        Ok(())
+    }
+
+    pub(super) fn decide_force_unlock(
+        &self,
+        draft: &mut Draft<'_>,
+        id: LockId,
+        reason: &str,
+    ) -> Result<(), Rejection> {
+        if self.locks.get(id).is_none() {
+            return Err(Rejection::LeaseNotFound { lock: id });
+        }
+        let why = WhyUnlocked::Forced { reason: reason.to_owned() };
+        draft.push(Event::Unlocked(Unlocked { lock: id, why }));
+        Ok(())
+    }
+
+    /// Unlocks what was locked for a task that came to an end.
+    pub(super) fn unlock_task(&self, draft: &mut Draft<'_>, issue: IssueId, task: TaskNumber) {
+        for lock in self.locks.of_task(issue, task) {
+            let why = WhyUnlocked::TaskEnded;
+            draft.push(Event::Unlocked(Unlocked { lock: lock.id, why }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

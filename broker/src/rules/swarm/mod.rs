@@ -1,0 +1,442 @@
+//! Issues, their tasks, reviews, deliveries and documents, and locks on files.
+//!
+//! A lead breaks an issue down into tasks, workers claim and submit them, the lead reviews, an
+//! acceptor accepts the issue's delivery. What a command does is in one file per noun (`issues`,
+//! `plan`, `claims`, `submissions`, `next_step`, `reviews`, `messages`, `deliveries`, `docs`,
+//! [`lock`]), what time does in `lapse`, what that changes in `apply`. The words are in bodies of
+//! their own ([`words`]); here is what decisions and lists need.
+//!
+//! Everything that time can end hangs on a [`Lease`]. A grant has a fencing token, and what is
+//! written under it names that token.
+//!
+//! - **I1** A task has at most one live claim, and only while it is in progress or blocked.
+//! - **I2** No two locks of different holders are on the same file.
+//! - **I3** Fencing tokens strictly increase: each grant has a higher one than all before.
+//! - **I4** A submission adds points once: when it is approved.
+//! - **I5** A reserved task is claimed by the bearer of its next step, or it goes back.
+//! - **I6** A question, a submission or a delivery that ended says so to whoever waits for it.
+//! - **I7** The audit of an issue is numbered from 1 without gaps, and nothing of it is changed.
+//! - **I8** No task is blocked by itself, however far around.
+
+mod apply;
+mod audit;
+mod check;
+mod claims;
+mod command;
+mod deliveries;
+mod docs;
+mod event;
+mod facts;
+mod index;
+mod issue;
+mod issues;
+mod lapse;
+pub mod lock;
+mod messages;
+mod next_step;
+mod plan;
+mod rejection;
+mod reviews;
+mod submissions;
+mod task;
+mod waiting;
+pub mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tasuki_proto::{
+    id::{FencingToken, RoleId, Timestamp},
+    limits::SWARM_LEASE_MS_MAX,
+    swarm::{
+        DeliveryId, IssueId, LockId, NextStepId, Stamp, SubmissionId, TaskMessageId, TaskNumber,
+    },
+};
+
+use self::{check::Draft, lock::Locks};
+pub use self::{
+    command::{
+        Ask, Blocker, Command, CreateIssue, CreateTasks, Difficulty, LockFiles, MessageKind,
+        MintNextStep, NewTask, Override, PostMessage, ReplyMessage, ReviewDelivery, ReviewTask,
+        Score, SubmitTask, Verdict,
+    },
+    docs::{Doc, Docs},
+    event::{
+        Claimed, Closed, Delivered, DeliveryReviewed, DocWritten, Event, Happened, LeaseRenewed,
+        Locked, MessagePosted, NextStep, NextStepMinted, OfIssue, Reply, Reserved, Reviewed,
+        Submitted, TaskCreated, Unlocked, WhyUnlocked,
+    },
+    facts::{IssueCounts, ListFilter, Standing, TaskOrder},
+    issue::{
+        Attached, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Issue, IssueState, Item,
+        ItemKind, ItemState, Total,
+    },
+    rejection::Rejection,
+    task::{
+        Claim, Former, Judged, Message, MessageState, Minted, Reservation, Submission,
+        SubmissionState, Task, TaskState,
+    },
+    waiting::{Answer, EventsAnswer, Question, Reach, TasksAnswer},
+    words::{DocPlace, Words},
+};
+use super::{Body, Caller, Decision};
+
+/// How long things last in a workspace, in milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// An issue that nobody works on; 0 is for ever.
+    pub issue_ttl_ms: u64,
+    pub task_claim_ms: u64,
+    pub delivery_claim_ms: u64,
+    pub reservation_ms: u64,
+    pub lock_ms: u64,
+    /// Between two renewals by a node.
+    pub heartbeat_ms: u64,
+    /// Until an item that was handed to the lead and not dealt with is shown again.
+    pub item_again_ms: u64,
+    /// Tasks of one issue; 0 is as many as a workspace holds.
+    pub max_task_count: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            issue_ttl_ms: 7_200_000,
+            task_claim_ms: 3_600_000,
+            delivery_claim_ms: 3_600_000,
+            reservation_ms: 120_000,
+            lock_ms: 120_000,
+            heartbeat_ms: 30_000,
+            item_again_ms: 300_000,
+            max_task_count: 0,
+        }
+    }
+}
+
+impl Settings {
+    /// The shortest lease, in milliseconds: what lapses sooner than a renewal can arrive is no
+    /// lease.
+    const LEASE_MS_MIN: u64 = 1000;
+
+    fn check(&self) -> Result<(), Rejection> {
+        let leases = [
+            ("task_claim_ms", self.task_claim_ms),
+            ("delivery_claim_ms", self.delivery_claim_ms),
+            ("reservation_ms", self.reservation_ms),
+            ("lock_ms", self.lock_ms),
+            ("heartbeat_ms", self.heartbeat_ms),
+            ("item_again_ms", self.item_again_ms),
+        ];
+        let range = Self::LEASE_MS_MIN..=SWARM_LEASE_MS_MAX;
+        if let Some((name, ms)) = leases.into_iter().find(|(_, ms)| !range.contains(ms)) {
+            let text = format!("{name} is {ms}; it is from 1 s to 24 h, nothing was set");
+            return Err(Rejection::Invalid(text));
+        }
+        if self.issue_ttl_ms != 0 && self.issue_ttl_ms < Self::LEASE_MS_MIN {
+            let text = "issue_ttl_ms is 0 for ever, or at least 1 s; nothing was set";
+            return Err(Rejection::Invalid(text.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// The time limit on something that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    pub lapses: Timestamp,
+    /// The one grace after the broker was down was given.
+    pub had_grace: bool,
+}
+
+impl Lease {
+    pub const fn until(lapses: Timestamp) -> Self {
+        Self { lapses, had_grace: false }
+    }
+}
+
+/// What hangs on a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Held {
+    Issue(IssueId),
+    Claim(IssueId, TaskNumber),
+    Reservation(IssueId, TaskNumber),
+    Delivery(DeliveryId),
+    Lock(LockId),
+}
+
+impl Held {
+    pub const fn issue(self) -> Option<IssueId> {
+        match self {
+            Self::Issue(issue) | Self::Claim(issue, _) | Self::Reservation(issue, _) => Some(issue),
+            Self::Delivery(_) | Self::Lock(_) => None,
+        }
+    }
+}
+
+/// A role that claims tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worker {
+    pub joined: Timestamp,
+}
+
+/// All of this in one workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Swarm {
+    pub settings: Settings,
+    pub workers: BTreeMap<RoleId, Worker>,
+    pub shared_docs: Docs,
+    issues: BTreeMap<IssueId, Issue>,
+    deliveries: BTreeMap<DeliveryId, Delivery>,
+    pub locks: Locks,
+    /// Of the latest grant.
+    token: FencingToken,
+    /// Of the id made next.
+    next_tail: u32,
+    /// Derived: leases that run, by when they lapse.
+    deadlines: BTreeSet<(Timestamp, Held)>,
+    /// Derived.
+    submissions: BTreeMap<SubmissionId, (IssueId, TaskNumber)>,
+    /// Derived.
+    messages: BTreeMap<TaskMessageId, (IssueId, TaskNumber)>,
+    /// Derived: tasks of all issues.
+    tasks: usize,
+    /// Derived: by [`IssueState`].
+    by_state: [BTreeSet<IssueId>; 3],
+    /// Derived: by [`DeliveryState`].
+    deliveries_by_state: [BTreeSet<DeliveryId>; 4],
+}
+
+/// What a snapshot holds.
+#[derive(Debug, Clone, Default)]
+pub struct Parts {
+    pub settings: Settings,
+    pub workers: BTreeMap<RoleId, Worker>,
+    pub shared_docs: Docs,
+    pub issues: Vec<Issue>,
+    pub deliveries: Vec<Delivery>,
+    pub locks: Vec<lock::Lock>,
+    /// Locks that ended lately, oldest first.
+    pub ended_locks: Vec<LockId>,
+    pub token: FencingToken,
+    pub next_tail: u32,
+}
+
+impl Swarm {
+    pub fn issues(&self) -> &BTreeMap<IssueId, Issue> {
+        &self.issues
+    }
+
+    pub fn deliveries(&self) -> &BTreeMap<DeliveryId, Delivery> {
+        &self.deliveries
+    }
+
+    /// Of the latest grant.
+    pub const fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// Of the id made next.
+    pub const fn next_tail(&self) -> u32 {
+        self.next_tail
+    }
+
+    /// The issue of this id.
+    ///
+    /// # Errors
+    /// [`Rejection::UnknownIssue`].
+    pub fn issue(&self, id: IssueId) -> Result<&Issue, Rejection> {
+        self.issues.get(&id).ok_or(Rejection::UnknownIssue { issue: id })
+    }
+
+    /// The task of this number.
+    ///
+    /// # Errors
+    /// [`Rejection::UnknownIssue`], [`Rejection::UnknownTask`].
+    pub fn task(&self, id: IssueId, number: TaskNumber) -> Result<(&Issue, &Task), Rejection> {
+        let issue = self.issue(id)?;
+        let task = issue.tasks.get(number.index());
+        Ok((issue, task.ok_or(Rejection::UnknownTask { issue: id, task: number })?))
+    }
+
+    /// The delivery of this id.
+    ///
+    /// # Errors
+    /// [`Rejection::UnknownDelivery`].
+    pub fn delivery(&self, id: DeliveryId) -> Result<&Delivery, Rejection> {
+        self.deliveries.get(&id).ok_or(Rejection::UnknownDelivery { delivery: id })
+    }
+
+    /// The submission of this id, and what it was submitted for.
+    ///
+    /// # Errors
+    /// [`Rejection::UnknownSubmission`].
+    pub fn submission(&self, id: SubmissionId) -> Result<(&Issue, &Task, &Submission), Rejection> {
+        let unknown = Rejection::UnknownSubmission { submission: id };
+        let (issue, number) = self.submissions.get(&id).ok_or(unknown)?;
+        let (issue, task) = self.task(*issue, *number)?;
+        let found = task.submissions.iter().find(|it| it.id == id);
+        Ok((issue, task, found.expect("the index names submissions that are there")))
+    }
+
+    /// The message of this id, and what it is about.
+    ///
+    /// # Errors
+    /// [`Rejection::UnknownMessage`].
+    pub fn message(&self, id: TaskMessageId) -> Result<(&Issue, &Task, &Message), Rejection> {
+        let unknown = Rejection::UnknownMessage { message: id };
+        let (issue, number) = self.messages.get(&id).ok_or(unknown)?;
+        let (issue, task) = self.task(*issue, *number)?;
+        let found = task.messages.iter().find(|it| it.id == id);
+        Ok((issue, task, found.expect("the index names messages that are there")))
+    }
+
+    /// Says what `it` would do at `now`. Changes nothing.
+    ///
+    /// # Errors
+    /// A [`Rejection`] says why it would do nothing.
+    pub(in crate::rules) fn decide(
+        &self,
+        now: Timestamp,
+        caller: &Caller,
+        it: &Command,
+    ) -> Result<Decision, Rejection> {
+        let mut draft = Draft::new(now, &it.by, self);
+        let reply = self.decide_ask(&mut draft, &it.ask)?;
+        let Draft { mut events, bodies, is_repeat, .. } = draft;
+        let audit = self.number(now, caller, Some(&it.by), &mut events);
+        let events = events.into_iter().map(Into::into).collect();
+        let reply = reply.map_or(crate::rules::Reply::Done, Into::into);
+        let bodies = bodies.into_iter().chain(audit).map(Body::Swarm).collect();
+        Ok(Decision { bodies, is_repeat, ..Decision::new(events, reply) })
+    }
+
+    fn decide_ask(&self, draft: &mut Draft<'_>, ask: &Ask) -> Result<Option<Reply>, Rejection> {
+        let reply = match ask {
+            Ask::CreateIssue(it) => self.decide_create_issue(draft, it)?,
+            Ask::SetDocPaths { issue, paths } => self.decide_paths(draft, *issue, paths)?,
+            Ask::CloseIssue { issue, reason } => self.decide_close(draft, *issue, reason)?,
+            Ask::ReopenIssue { issue, reason } => self.decide_reopen(draft, *issue, reason)?,
+            Ask::ExtendIssue { issue, extend_ms } => {
+                self.decide_extend(draft, *issue, *extend_ms)?
+            }
+            Ask::CreateTasks(it) => self.decide_create_tasks(draft, it)?,
+            Ask::ClaimTask { issue, task, next_step } => {
+                self.decide_claim(draft, *issue, *task, *next_step)?
+            }
+            Ask::RenewClaim { issue, task, token, extend_ms } => {
+                self.decide_renew_claim(draft, *issue, *task, *token, *extend_ms)?
+            }
+            Ask::SubmitTask(it) => self.decide_submit(draft, it)?,
+            Ask::MintNextStep(it) => self.decide_mint(draft, it)?,
+            Ask::ReviewTask(it) => self.decide_review(draft, it)?,
+            Ask::PostMessage(it) => self.decide_message(draft, it)?,
+            Ask::ReplyMessage(it) => self.decide_reply(draft, it)?,
+            Ask::SubmitDelivery { issue, words } => self.decide_deliver(draft, *issue, words)?,
+            Ask::ClaimDelivery { delivery, extend_ms } => {
+                self.decide_claim_delivery(draft, *delivery, *extend_ms)?
+            }
+            Ask::RenewDelivery { delivery, token, extend_ms } => {
+                self.decide_renew_delivery(draft, *delivery, *token, *extend_ms)?
+            }
+            Ask::AttachEvidence { delivery, words } => {
+                self.decide_evidence(draft, *delivery, words)?
+            }
+            Ask::ReviewDelivery(it) => self.decide_verdict(draft, it)?,
+            Ask::WriteDoc { place, name, content } => {
+                self.decide_doc(draft, *place, name, content)?
+            }
+            Ask::LockFiles(it) => self.decide_lock(draft, it)?,
+            Ask::RenewLock { lock, token, extend_ms } => {
+                self.decide_renew_lock(draft, *lock, *token, *extend_ms)?
+            }
+            Ask::Unlock { lock, token } => {
+                self.decide_unlock(draft, *lock, *token)?;
+                return Ok(None);
+            }
+            Ask::ForceUnlock { lock, reason } => {
+                self.decide_force_unlock(draft, *lock, reason)?;
+                return Ok(None);
+            }
+            Ask::ResetTask { issue, task, reason } => {
+                self.decide_reset(draft, *issue, *task, reason)?;
+                return Ok(None);
+            }
+            Ask::MarkItems { issue, items } => {
+                self.decide_items(draft, *issue, items)?;
+                return Ok(None);
+            }
+            Ask::RegisterWorker => {
+                self.decide_worker(draft)?;
+                return Ok(None);
+            }
+            Ask::SetSettings(it) => {
+                self.decide_settings(draft, it)?;
+                return Ok(None);
+            }
+        };
+        Ok(Some(reply))
+    }
+
+    fn decide_items(
+        &self,
+        draft: &mut Draft<'_>,
+        issue: IssueId,
+        items: &[u64],
+    ) -> Result<(), Rejection> {
+        let there = &self.issue(issue)?.items;
+        let mut items: Vec<u64> =
+            items.iter().copied().filter(|it| there.contains_key(it)).collect();
+        items.sort_unstable();
+        items.dedup();
+        if !items.is_empty() {
+            draft.push(Event::ItemsHanded { issue, items });
+        }
+        Ok(())
+    }
+
+    fn decide_settings(&self, draft: &mut Draft<'_>, it: &Settings) -> Result<(), Rejection> {
+        it.check()?;
+        if *it == self.settings {
+            draft.is_repeat = true;
+        } else {
+            draft.push(Event::SettingsSet(it.clone()));
+        }
+        Ok(())
+    }
+
+    /// When the next lease runs out.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+}
+
+/// Makes ids and tokens that no record has named yet, for one decision.
+#[derive(Debug)]
+struct Maker {
+    now: Timestamp,
+    tail: u32,
+    token: FencingToken,
+}
+
+impl Maker {
+    fn new(now: Timestamp, swarm: &Swarm) -> Self {
+        Self { now, tail: swarm.next_tail, token: swarm.token }
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        let stamp = Stamp { ms: self.now.as_millis(), tail: self.tail };
+        self.tail = self.tail.wrapping_add(1);
+        stamp
+    }
+
+    fn next_step(&mut self) -> NextStepId {
+        NextStepId(self.stamp())
+    }
+
+    fn token(&mut self) -> FencingToken {
+        self.token = self.token.next();
+        self.token
+    }
+}

@@ -1,0 +1,185 @@
+//! How tasks are made: several at once, all or none, and none blocked by itself (I8).
+
+use tasuki_proto::{
+    limits::{POINTS_MAX, TASKS_MAX},
+    swarm::TaskNumber,
+};
+
+use super::{
+    Blocker, CreateTasks, Happened, Issue, NewTask, Rejection, Reply, Swarm, TaskCreated,
+    TaskState, Words, check::Draft, words::TaskSpec,
+};
+use crate::hash::Hash;
+
+impl Swarm {
+    pub(super) fn decide_create_tasks(
+        &self,
+        draft: &mut Draft<'_>,
+        it: &CreateTasks,
+    ) -> Result<Reply, Rejection> {
+        let issue = self.open_issue(it.issue)?;
+        let plan = it.content();
+        if let Some(reply) = issue.planned_before(plan, it.tasks.len()) {
+            return Ok(draft.repeat(reply));
+        }
+        let max = self.settings.max_task_count;
+        let (count, after) = (it.tasks.len(), issue.tasks.len() + it.tasks.len());
+        if max != 0 && (max as usize) < after {
+            return Err(Rejection::MaxTaskCount { max });
+        }
+        if TASKS_MAX < self.tasks + count {
+            return Err(Rejection::TooManyTasks);
+        }
+        let first = issue.number(0);
+        for (place, new) in it.tasks.iter().enumerate() {
+            let number = issue.number(place);
+            let created = self.planned(it, number, place, plan)?;
+            let (issue, task, words) = (it.issue, number, new.words.clone());
+            draft.keep(Words::Task { issue, task, words });
+            draft.happened(it.issue, Happened::TaskCreated(created));
+        }
+        check_circles(it, |place| issue.number(place))?;
+        let count = u32::try_from(count).expect("at most TASKS_PER_CALL_MAX");
+        Ok(Reply::Tasks { first, count })
+    }
+
+    fn planned(
+        &self,
+        it: &CreateTasks,
+        number: TaskNumber,
+        place: usize,
+        plan: Hash,
+    ) -> Result<TaskCreated, Rejection> {
+        let (issue, new) = (self.issue(it.issue)?, &it.tasks[place]);
+        if POINTS_MAX < new.points {
+            return Err(Rejection::Invalid(format!("points are at most {POINTS_MAX}")));
+        }
+        let mut blocked_by = Vec::new();
+        for blocker in &new.blocked_by {
+            let blocker = match blocker {
+                Blocker::Task(other) => self.task(it.issue, *other)?.1.number,
+                Blocker::New(other) if *other < it.tasks.len() => issue.number(*other),
+                Blocker::New(other) => {
+                    let text = format!("blocked_by names place {other}, which is not in this call");
+                    return Err(Rejection::Invalid(text));
+                }
+            };
+            if !blocked_by.contains(&blocker) {
+                blocked_by.push(blocker);
+            }
+        }
+        for context in &new.words.context {
+            // Tasks of the same call may be told of as well.
+            if issue.number(it.tasks.len()) <= *context || context.0 == 0 {
+                return Err(Rejection::UnknownTask { issue: it.issue, task: *context });
+            }
+        }
+        let missing = new.words.required_issue_docs.iter().find(|name| !issue.docs.has(name));
+        if let Some(name) = missing {
+            return Err(Rejection::MissingDoc { place: "issue", name: name.clone() });
+        }
+        Ok(TaskCreated {
+            task: number,
+            subject: new.subject.clone(),
+            difficulty: new.difficulty,
+            points: new.points,
+            blocked_by,
+            required_docs: new.words.required_task_docs.clone(),
+            plan,
+        })
+    }
+}
+
+impl Issue {
+    /// The number of the task made at this place of the next call.
+    fn number(&self, place: usize) -> TaskNumber {
+        let number = u32::try_from(self.tasks.len() + place + 1).expect("at most TASKS_MAX");
+        TaskNumber(number)
+    }
+
+    /// The answer to a plan that was carried out last, if nothing came of it yet.
+    fn planned_before(&self, plan: Hash, count: usize) -> Option<Reply> {
+        let at = self.tasks.len().checked_sub(count)?;
+        let newest = &self.tasks[at..];
+        let is_untouched = |task: &super::Task| {
+            task.plan == plan && task.state == TaskState::Open && task.created == task.updated
+        };
+        // One more of the same plan before them is another call's.
+        let is_same = !newest.is_empty() && newest.iter().all(is_untouched);
+        let count = u32::try_from(count).ok()?;
+        is_same.then(|| Reply::Tasks { first: newest[0].number, count })
+    }
+}
+
+/// Existing tasks are blocked by none of a new call, so circles are within it.
+fn check_circles(it: &CreateTasks, number: impl Fn(usize) -> TaskNumber) -> Result<(), Rejection> {
+    let blockers = |place: usize| {
+        let all = it.tasks[place].blocked_by.iter();
+        let new = all.filter_map(|it| match it {
+            Blocker::New(other) => Some(*other),
+            Blocker::Task(_) => None,
+        });
+        new.collect::<Vec<usize>>()
+    };
+    // Takes away, again and again, what is blocked by nothing that is left.
+    let mut left: Vec<usize> = (0..it.tasks.len()).collect();
+    loop {
+        let is_left = |place: usize| left.binary_search(&place).is_ok();
+        let next: Vec<usize> = left
+            .iter()
+            .copied()
+            .filter(|place| blockers(*place).into_iter().any(is_left))
+            .collect();
+        if next.len() == left.len() {
+            break;
+        }
+        left = next;
+    }
+    let Some(start) = left.first() else { return Ok(()) };
+    // Whatever is left is blocked by something that is left: following that comes round.
+    let mut path = vec![*start];
+    loop {
+        let last = path[path.len() - 1];
+        let mut onward = blockers(last).into_iter();
+        let next = onward.find(|place| left.binary_search(place).is_ok()).expect("it was left");
+        if let Some(from) = path.iter().position(|place| *place == next) {
+            let round = path[from..].iter().chain([&next]).map(|place| number(*place).to_string());
+            let circle = round.collect::<Vec<_>>().join(" ← ");
+            return Err(Rejection::BlockedInACircle { circle });
+        }
+        path.push(next);
+    }
+}
+
+impl CreateTasks {
+    fn content(&self) -> Hash {
+        let tasks: Vec<String> = self.tasks.iter().map(NewTask::content).collect();
+        Hash::of_fields(tasks.iter().map(String::as_str))
+    }
+}
+
+impl NewTask {
+    fn content(&self) -> String {
+        let words = blake3::hash(format!("{:?}", self.words).as_bytes()).to_hex();
+        let (subject, difficulty, points) = (&self.subject, self.difficulty, self.points);
+        format!("{subject}\0{difficulty}\0{points}\0{:?}\0{words}", self.blocked_by)
+    }
+}
+
+impl TaskSpec {
+    /// All that is said in it.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let texts = [
+            &self.name,
+            &self.split_from,
+            &self.split_reason,
+            &self.impact_scope,
+            &self.goal,
+            &self.rules,
+            &self.constraints,
+            &self.conventions,
+            &self.acceptance,
+        ];
+        texts.into_iter().map(String::as_str)
+    }
+}

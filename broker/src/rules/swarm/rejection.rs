@@ -1,0 +1,187 @@
+//! Why a command about issues, tasks, locks or deliveries is refused.
+
+use tasuki_proto::{
+    id::{FencingToken, RoleId},
+    limits::{
+        DELIVERIES_MAX, DOC_VERSIONS_MAX, DOCS_MAX, EVIDENCE_MAX, ISSUES_MAX, LOCK_PATTERNS_MAX,
+        LOCKS_MAX, SUBMISSIONS_MAX, TASK_MESSAGES_MAX, TASKS_MAX, WORKERS_MAX,
+    },
+    reason::Reason,
+    swarm::{DeliveryId, DocName, IssueId, LockId, SubmissionId, TaskMessageId, TaskNumber},
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    #[error("{0}")]
+    Invalid(String),
+    #[error("there is no issue {issue} in this workspace; listIssues shows those there are")]
+    UnknownIssue { issue: IssueId },
+    #[error("task '{task}' not found in issue '{issue}'")]
+    UnknownTask { issue: IssueId, task: TaskNumber },
+    #[error("unknown worker_id {worker}: please call registerWorker first")]
+    UnknownWorker { worker: RoleId },
+    #[error("there is no submission {submission} here")]
+    UnknownSubmission { submission: SubmissionId },
+    #[error("there is no message {message} here, or it belongs to another task")]
+    UnknownMessage { message: TaskMessageId },
+    #[error("no open message found for task '{task}': no question waits for a reply")]
+    NoOpenMessage { task: TaskNumber },
+    #[error("several questions of task '{task}' wait for a reply: {open}; say which message_id")]
+    AmbiguousMessage { task: TaskNumber, open: String },
+    #[error("there is no delivery {delivery} in this workspace")]
+    UnknownDelivery { delivery: DeliveryId },
+    #[error("there is no document {name}; known: {known}")]
+    UnknownDoc { name: String, known: String },
+    #[error("issue {issue} is {state}; reopenIssue opens it again. Nothing changed")]
+    IssueClosed { issue: IssueId, state: &'static str },
+    #[error("cannot {what} issue: tasks not done: {tasks}")]
+    TasksNotDone { what: &'static str, tasks: String },
+    #[error(
+        "no delivery of issue {issue} was approved since it was opened; deliver it, or close it \
+         with a summary that says why it ends without one"
+    )]
+    NotAccepted { issue: IssueId },
+    #[error("tasks would block each other in a circle: {circle}; nothing was made")]
+    BlockedInACircle { circle: String },
+    #[error("missing required {place} doc: {name}; write it first, then call again")]
+    MissingDoc { place: &'static str, name: DocName },
+    #[error("task '{task}' is not open (status: {state}){holder}; take another one")]
+    TaskAlreadyClaimed { task: TaskNumber, state: &'static str, holder: String },
+    #[error(
+        "task '{task}' is reserved for another worker, for {left_ms} ms more; take another one"
+    )]
+    TaskReserved { task: TaskNumber, left_ms: u64 },
+    #[error("task '{task}' waits for others to be done first: {blockers}; take another one")]
+    TaskBlocked { task: TaskNumber, blockers: String },
+    #[error("invalid next_step_token: {why}")]
+    InvalidNextStepToken { why: &'static str },
+    #[error("next_step_token is required: call getNextStepToken, then review with what it gives")]
+    NextStepRequired,
+    #[error("task '{task}' is not claimed by {role}{holder}; nothing changed")]
+    NotClaimant { task: TaskNumber, role: RoleId, holder: String },
+    #[error("delivery '{delivery}' is not claimed by {role}{holder}; nothing changed")]
+    NotAcceptor { delivery: DeliveryId, role: RoleId, holder: String },
+    #[error("{lost}; nothing was written. Claim it again before going on")]
+    LeaseLost { lost: String },
+    #[error(
+        "token {presented} of {what} is not the latest, which is {current}; nothing was written"
+    )]
+    StaleToken { what: String, presented: FencingToken, current: FencingToken },
+    #[error("lease '{lock}' is not owned by {role}: it is {holder}'s; nothing changed")]
+    NotHolder { lock: LockId, role: RoleId, holder: RoleId },
+    #[error("lease '{lock}' not found")]
+    LeaseNotFound { lock: LockId },
+    #[error(
+        "file '{file}' locked by '{holder}' (task: {task}, for {left_ms} ms more); nothing was \
+         locked"
+    )]
+    FileIsLocked { file: String, holder: RoleId, task: String, left_ms: u64 },
+    #[error("no open submission for task '{task}': nothing waits for a verdict")]
+    NoOpenSubmission { task: TaskNumber },
+    #[error("submission '{submission}' is already {state}; the verdict stands")]
+    AlreadyReviewed { submission: SubmissionId, state: &'static str },
+    #[error("delivery '{delivery}' is already {state}; the verdict stands")]
+    DeliveryReviewed { delivery: DeliveryId, state: &'static str },
+    #[error("message '{message}' already has a reply (status: {state})")]
+    AlreadyReplied { message: TaskMessageId, state: &'static str },
+    #[error("{role} did this work and cannot judge it; another role has to")]
+    OwnWork { role: RoleId },
+    #[error("issue {issue} has no task, so there is nothing to deliver")]
+    NothingToDeliver { issue: IssueId },
+    #[error("delivery {delivery} of this issue waits for its verdict; nothing was delivered")]
+    AlreadyDelivered { delivery: DeliveryId },
+    #[error(
+        "artifacts.changed_files is insufficient; please review and include all changed files: \
+         {missing}"
+    )]
+    FilesMissing { missing: String },
+    #[error("delivery '{delivery}' is not open (status: in_review): {holder} reviews it")]
+    DeliveryAlreadyClaimed { delivery: DeliveryId, holder: RoleId },
+    #[error(
+        "{what}, so delivery '{delivery}' cannot be approved; reject it, or have a person override \
+         that by name and reason"
+    )]
+    EvidenceFailed { delivery: DeliveryId, what: String },
+    #[error("max_task_count exceeded: {max}; nothing was made")]
+    MaxTaskCount { max: u32 },
+    #[error("this workspace has {ISSUES_MAX} issues, which is the limit")]
+    TooManyIssues,
+    #[error("this workspace has {TASKS_MAX} tasks, which is the limit; nothing was made")]
+    TooManyTasks,
+    #[error("this task has {SUBMISSIONS_MAX} submissions, which is the limit")]
+    TooManySubmissions,
+    #[error("this task has {TASK_MESSAGES_MAX} messages, which is the limit")]
+    TooManyMessages,
+    #[error("this workspace has {DELIVERIES_MAX} deliveries, which is the limit")]
+    TooManyDeliveries,
+    #[error("this delivery has {EVIDENCE_MAX} pieces of evidence, which is the limit")]
+    TooMuchEvidence,
+    #[error("this workspace has {WORKERS_MAX} workers, which is the limit")]
+    TooManyWorkers,
+    #[error(
+        "there are {DOCS_MAX} documents in one place, or {DOC_VERSIONS_MAX} versions of one, which \
+         is the limit"
+    )]
+    TooManyDocs,
+    #[error(
+        "{LOCKS_MAX} files are locked in this workspace, which is the limit; nothing was locked"
+    )]
+    TooManyLocks,
+    #[error(
+        "{LOCK_PATTERNS_MAX} patterns are locked in this workspace, which is the limit; lock files \
+         by name. Nothing was locked"
+    )]
+    TooManyPatterns,
+}
+
+impl Rejection {
+    /// What a caller's program sees.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Invalid(_) | Self::NextStepRequired => Reason::InvalidArgument,
+            Self::UnknownIssue { .. } => Reason::UnknownIssue,
+            Self::UnknownTask { .. } => Reason::UnknownTask,
+            Self::UnknownWorker { .. } => Reason::UnknownWorker,
+            Self::UnknownSubmission { .. } => Reason::UnknownSubmission,
+            Self::UnknownMessage { .. } | Self::NoOpenMessage { .. } => Reason::UnknownMessage,
+            Self::AmbiguousMessage { .. } => Reason::AmbiguousMessage,
+            Self::UnknownDelivery { .. } => Reason::UnknownDelivery,
+            Self::UnknownDoc { .. } => Reason::UnknownDoc,
+            Self::IssueClosed { .. } => Reason::IssueClosed,
+            Self::TasksNotDone { .. } => Reason::TasksNotDone,
+            Self::NotAccepted { .. } => Reason::NotAccepted,
+            Self::BlockedInACircle { .. } => Reason::BlockedInACircle,
+            Self::MissingDoc { .. } => Reason::MissingDoc,
+            Self::TaskAlreadyClaimed { .. } => Reason::TaskAlreadyClaimed,
+            Self::TaskReserved { .. } => Reason::TaskReserved,
+            Self::TaskBlocked { .. } => Reason::TaskBlocked,
+            Self::InvalidNextStepToken { .. } => Reason::InvalidNextStepToken,
+            Self::NotClaimant { .. } | Self::NotAcceptor { .. } => Reason::NotClaimant,
+            Self::LeaseLost { .. } => Reason::LeaseLost,
+            Self::StaleToken { .. } => Reason::StaleToken,
+            Self::NotHolder { .. } => Reason::NotHolder,
+            Self::LeaseNotFound { .. } => Reason::LeaseNotFound,
+            Self::FileIsLocked { .. } => Reason::FileIsLocked,
+            Self::NoOpenSubmission { .. } => Reason::NoOpenSubmission,
+            Self::AlreadyReviewed { .. } | Self::DeliveryReviewed { .. } => Reason::AlreadyReviewed,
+            Self::AlreadyReplied { .. } => Reason::AlreadyReplied,
+            Self::OwnWork { .. } => Reason::OwnWork,
+            Self::NothingToDeliver { .. } => Reason::NothingToDeliver,
+            Self::AlreadyDelivered { .. } => Reason::AlreadyDelivered,
+            Self::FilesMissing { .. } => Reason::FilesMissing,
+            Self::DeliveryAlreadyClaimed { .. } => Reason::DeliveryAlreadyClaimed,
+            Self::EvidenceFailed { .. } => Reason::EvidenceFailed,
+            Self::MaxTaskCount { .. }
+            | Self::TooManyIssues
+            | Self::TooManyTasks
+            | Self::TooManySubmissions
+            | Self::TooManyMessages
+            | Self::TooManyDeliveries
+            | Self::TooMuchEvidence
+            | Self::TooManyWorkers
+            | Self::TooManyDocs
+            | Self::TooManyLocks
+            | Self::TooManyPatterns => Reason::Overloaded,
+        }
+    }
+}

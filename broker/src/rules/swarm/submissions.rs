@@ -1,0 +1,59 @@
+//! How a worker's result is put before the lead.
+
+use tasuki_proto::{limits::SUBMISSIONS_MAX, swarm::SubmissionId};
+
+use super::{
+    Happened, Rejection, Reply, SubmitTask, Submitted, Swarm, Words, check::Draft, words::Artifacts,
+};
+use crate::hash::Hash;
+
+impl Swarm {
+    pub(super) fn decide_submit(
+        &self,
+        draft: &mut Draft<'_>,
+        it: &SubmitTask,
+    ) -> Result<Reply, Rejection> {
+        let role = draft.role()?;
+        let (_, task) = self.open_task(it.issue, it.task)?;
+        let content = it.words.content();
+        // A model that calls again after its verdict came: the newest, by the same words.
+        if let Some(newest) = task.submissions.last()
+            && newest.worker == *role
+            && newest.content == content
+            && newest.state == super::SubmissionState::Approved
+        {
+            return Ok(draft.repeat(Reply::Submitted(newest.id)));
+        }
+        task.claim_of(role, it.token)?;
+        let open = task.open_submission();
+        if let Some(same) = open.filter(|open| open.content == content) {
+            return Ok(draft.repeat(Reply::Submitted(same.id)));
+        }
+        if SUBMISSIONS_MAX <= task.submissions.len() {
+            return Err(Rejection::TooManySubmissions);
+        }
+        let missing = task.required_docs.iter().find(|name| !task.docs.has(name));
+        if let Some(name) = missing {
+            return Err(Rejection::MissingDoc { place: "task", name: name.clone() });
+        }
+        let submission = SubmissionId(draft.make.stamp());
+        let submitted = Submitted {
+            task: it.task,
+            submission,
+            worker: role.clone(),
+            content,
+            changed_files: it.words.changed_files.clone(),
+            supersedes: open.map(|it| it.id),
+        };
+        draft.keep(Words::Submission { issue: it.issue, submission, words: it.words.clone() });
+        draft.happened(it.issue, Happened::Submitted(submitted));
+        Ok(Reply::Submitted(submission))
+    }
+}
+
+impl Artifacts {
+    /// What is said, to recognise it when it is said again.
+    fn content(&self) -> Hash {
+        Hash::of(format!("{self:?}").as_bytes())
+    }
+}

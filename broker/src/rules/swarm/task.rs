@@ -1,0 +1,234 @@
+//! One task: its claim, its reservation, what was submitted for it and said about it.
+
+use tasuki_proto::{
+    id::{FencingToken, RoleId, Timestamp},
+    swarm::{DocName, NextStepId, SubmissionId, TaskMessageId, TaskNumber},
+};
+
+use super::{
+    Lease,
+    command::{Difficulty, MessageKind, Score, Verdict},
+    docs::Docs,
+    words::named,
+};
+use crate::hash::Hash;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    pub number: TaskNumber,
+    pub subject: String,
+    pub difficulty: Difficulty,
+    pub points: u32,
+    pub state: TaskState,
+    /// What has to be done before it.
+    pub blocked_by: Vec<TaskNumber>,
+    /// Have to be there when it is submitted.
+    pub required_docs: Vec<DocName>,
+    /// Of the command that made it.
+    pub plan: Hash,
+    pub created: Timestamp,
+    pub updated: Timestamp,
+    pub claim: Option<Claim>,
+    /// The claim that ended last otherwise than by a review.
+    pub former: Option<Former>,
+    pub reservation: Option<Reservation>,
+    /// In order.
+    pub submissions: Vec<Submission>,
+    /// In order.
+    pub messages: Vec<Message>,
+    pub docs: Docs,
+    /// Derived: what it blocks.
+    pub(super) blocks: Vec<TaskNumber>,
+    /// Derived: how many of those that it is blocked by are neither done nor canceled.
+    pub(super) undone_blockers: usize,
+}
+
+named!(
+    /// As it is stored; [`super::Standing`] says more.
+    TaskState {
+        Open "open",
+        InProgress "in_progress",
+        Blocked "blocked",
+        Done "done",
+        Canceled "canceled",
+    }
+);
+
+impl TaskState {
+    /// Neither done nor canceled.
+    pub const fn is_undone(self) -> bool {
+        matches!(self, Self::Open | Self::InProgress | Self::Blocked)
+    }
+}
+
+/// A worker's charge of a task. It stays with a task that is done: then it says who did it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub worker: RoleId,
+    pub token: FencingToken,
+    pub lease: Lease,
+    pub claimed: Timestamp,
+}
+
+/// Who had charge of a task, and lost it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Former {
+    pub worker: RoleId,
+    pub token: FencingToken,
+    /// By a reset, not by time.
+    pub is_reset: bool,
+}
+
+/// The task is kept for the bearer of a next step (I5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    pub next_step: NextStepId,
+    pub worker: RoleId,
+    pub token: FencingToken,
+    pub lease: Lease,
+    /// A review gave the next step to the worker.
+    pub is_attached: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    pub id: SubmissionId,
+    pub worker: RoleId,
+    pub content: Hash,
+    pub at: Timestamp,
+    pub state: SubmissionState,
+    /// Of the review.
+    pub reviewed: Option<Judged>,
+    /// What its worker is to do next.
+    pub minted: Option<Minted>,
+    /// Empty once it was not accepted.
+    pub changed_files: Vec<String>,
+    /// Of its item for the lead: its number in the audit.
+    pub item: u64,
+}
+
+/// What a review said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    pub verdict: Verdict,
+    pub score: Score,
+    pub content: Hash,
+    pub at: Timestamp,
+    /// `None` where a person reviewed.
+    pub by: Option<RoleId>,
+    /// Given to the worker.
+    pub next_step: Option<NextStepId>,
+}
+
+named!(
+    /// What became of a submission.
+    SubmissionState {
+        Open "open",
+        Approved "approved",
+        Rejected "rejected",
+        /// A later one of the same claim took its place.
+        Superseded "superseded",
+        /// Its task was reset.
+        Reset "reset",
+    }
+);
+
+/// A next step that was chosen for a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Minted {
+    pub next_step: NextStepId,
+    pub score: Score,
+    /// `None`: there was nothing left to do.
+    pub task: Option<TaskNumber>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub id: TaskMessageId,
+    pub sender: RoleId,
+    pub kind: MessageKind,
+    pub content: Hash,
+    pub at: Timestamp,
+    pub state: MessageState,
+    /// When that was.
+    pub replied: Option<Timestamp>,
+    /// Who replied; `None` where a person did.
+    pub replied_by: Option<RoleId>,
+    /// Of the reply.
+    pub reply: Option<Hash>,
+    /// Of its item for the lead: its number in the audit.
+    pub item: u64,
+}
+
+named!(
+    /// What became of a message.
+    MessageState {
+        Open "open",
+        Replied "replied",
+        /// Its claim ended before there was a reply.
+        Resolved "resolved",
+    }
+);
+
+impl Task {
+    /// Open, with nothing said of it.
+    pub fn blank(number: TaskNumber, subject: String, created: Timestamp) -> Self {
+        Self {
+            number,
+            subject,
+            difficulty: Difficulty::Easy,
+            points: 0,
+            state: TaskState::Open,
+            blocked_by: Vec::new(),
+            required_docs: Vec::new(),
+            plan: Hash::default(),
+            created,
+            updated: created,
+            claim: None,
+            former: None,
+            reservation: None,
+            submissions: Vec::new(),
+            messages: Vec::new(),
+            docs: Docs::default(),
+            blocks: Vec::new(),
+            undone_blockers: 0,
+        }
+    }
+
+    /// The submission that waits for a verdict.
+    pub fn open_submission(&self) -> Option<&Submission> {
+        self.submissions.last().filter(|it| it.state == SubmissionState::Open)
+    }
+
+    /// The submission it was done by.
+    pub fn accepted(&self) -> Option<&Submission> {
+        let is_done = self.state == TaskState::Done;
+        let approved = self.submissions.iter().rev();
+        approved.into_iter().find(|it| is_done && it.state == SubmissionState::Approved)
+    }
+
+    /// The live claim (I1).
+    pub fn live_claim(&self) -> Option<&Claim> {
+        let is_live = matches!(self.state, TaskState::InProgress | TaskState::Blocked);
+        self.claim.as_ref().filter(|_| is_live)
+    }
+
+    /// Questions and blockers without a reply.
+    pub fn open_questions(&self) -> impl Iterator<Item = &Message> {
+        let open = self.messages.iter().filter(|it| it.state == MessageState::Open);
+        open.filter(|it| it.kind.is_blocking())
+    }
+
+    /// Whether a worker that no next step is for may claim it.
+    pub fn is_ready(&self) -> bool {
+        self.state == TaskState::Open && self.undone_blockers == 0 && self.reservation.is_none()
+    }
+
+    pub fn blocks(&self) -> &[TaskNumber] {
+        &self.blocks
+    }
+
+    pub const fn undone_blockers(&self) -> usize {
+        self.undone_blockers
+    }
+}

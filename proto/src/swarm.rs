@@ -1,0 +1,223 @@
+//! What broker and node agree on about issues, tasks, locks and deliveries: their ids.
+//!
+//! Most ids are `prefix_MILLISECONDS_HEX`: when the broker made them, and a number that tells
+//! apart those of one millisecond. Tasks are numbered within their issue: `task-1`, `task-2`, …
+
+use std::{fmt, str::FromStr};
+
+/// Why a text is no id of this kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("is {text:?}; it looks like {example}")]
+pub struct NotAnId {
+    text: String,
+    example: &'static str,
+}
+
+impl NotAnId {
+    fn new(text: &str, example: &'static str) -> Self {
+        Self { text: text.chars().take(80).collect(), example }
+    }
+}
+
+/// When an id was made, and which of those it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Milliseconds since the Unix epoch.
+    pub ms: u64,
+    pub tail: u32,
+}
+
+impl Stamp {
+    /// Digits of the second part, at least.
+    const DIGITS_MIN: usize = 4;
+
+    fn parse(text: &str) -> Option<Self> {
+        let (ms, tail) = text.split_once('_')?;
+        let is_number =
+            ms.bytes().all(|it| it.is_ascii_digit()) && (ms == "0" || !ms.starts_with('0'));
+        let is_hex = tail.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+        let is_short = tail.len() == Self::DIGITS_MIN
+            || (Self::DIGITS_MIN < tail.len() && !tail.starts_with('0'));
+        if !(is_number && is_hex && is_short) {
+            return None;
+        }
+        Some(Self { ms: ms.parse().ok()?, tail: u32::from_str_radix(tail, 16).ok()? })
+    }
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{:04x}", self.ms, self.tail)
+    }
+}
+
+macro_rules! stamped {
+    ($(#[$doc:meta])* $name:ident $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub Stamp);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAnId;
+
+            fn from_str(text: &str) -> Result<Self, NotAnId> {
+                let stamp = text.strip_prefix($prefix).and_then(Stamp::parse);
+                let example = concat!($prefix, "1700000000000_00af");
+                stamp.map(Self).ok_or_else(|| NotAnId::new(text, example))
+            }
+        }
+    };
+}
+
+stamped!(
+    /// What a lead breaks down into tasks.
+    IssueId "issue_"
+);
+stamped!(
+    /// A worker's result, put before the lead.
+    SubmissionId "sub_"
+);
+stamped!(
+    /// A worker's question or note about a task.
+    TaskMessageId "msg_"
+);
+stamped!(
+    /// An issue's finished work, put before the acceptors.
+    DeliveryId "delivery_"
+);
+stamped!(
+    /// One grant of locks.
+    LockId "l_"
+);
+stamped!(
+    /// What a worker is to do next: a reservation, or the end.
+    NextStepId "ns_"
+);
+
+/// A task among those of its issue, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskNumber(pub u32);
+
+impl TaskNumber {
+    /// Where it stands among the issue's tasks.
+    pub const fn index(self) -> usize {
+        (self.0 - 1) as usize
+    }
+
+    /// As text orders it: `task-10` is before `task-2`.
+    pub fn text_order(self) -> u64 {
+        let digits = self.0.checked_ilog10().unwrap_or(0) + 1;
+        // Padded with zeroes to ten digits, the shorter one first.
+        u64::from(self.0) * 10_u64.pow(10 - digits) * 16 + u64::from(digits)
+    }
+}
+
+impl fmt::Display for TaskNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task-{}", self.0)
+    }
+}
+
+impl FromStr for TaskNumber {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let digits = text.strip_prefix("task-");
+        let digits = digits.filter(|it| it.starts_with(|c: char| matches!(c, '1'..='9')));
+        let number = digits.and_then(|it| it.parse().ok());
+        number.map(Self).ok_or_else(|| NotAnId::new(text, "task-1"))
+    }
+}
+
+/// The name of a document: no path, so none leads out of where documents are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocName(std::sync::Arc<str>);
+
+impl DocName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DocName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a text is no name of a document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "is {0:?}; a document's name has at most 64 letters, digits, '_', '.' and '-', begins with a \
+     letter or a digit, and may end with '.md'"
+)]
+pub struct NotADocName(String);
+
+impl FromStr for DocName {
+    type Err = NotADocName;
+
+    /// `plan` and `plan.md` are two names of one document.
+    fn from_str(text: &str) -> Result<Self, NotADocName> {
+        let name = text.strip_suffix(".md").unwrap_or(text);
+        match name.parse::<crate::id::RoleId>() {
+            Ok(_) => Ok(Self(name.into())),
+            Err(_) => Err(NotADocName(text.chars().take(80).collect())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_as_they_are_written_and_not_otherwise() {
+        for good in
+            ["issue_1700000000000_00af", "issue_0_0000", "issue_5_fffff", "issue_5_ffffffff"]
+        {
+            assert_eq!(good.parse::<IssueId>().unwrap().to_string(), good);
+        }
+        for bad in [
+            "issue_1_af",
+            "issue_1_00AF",
+            "issue_01_00af",
+            "issue_1_00af1",
+            "issue_1_100000000",
+            "issue__00af",
+            "issue_-1_00af",
+            "issue_+1_00af",
+            "sub_1_00af",
+            "issue_99999999999999999999_00af",
+            "",
+        ] {
+            assert!(bad.parse::<IssueId>().is_err(), "{bad}");
+        }
+        assert_eq!("task-12".parse::<TaskNumber>().unwrap().to_string(), "task-12");
+        for bad in ["task-0", "task-01", "task-", "task-+1", "12", "task-4294967296"] {
+            assert!(bad.parse::<TaskNumber>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tasks_stand_in_the_order_of_their_texts() {
+        let mut numbers: Vec<u32> = (1..130).chain([1000, 20, 200, 4_294_967_295, 429]).collect();
+        numbers.sort_by_key(|it| TaskNumber(*it).text_order());
+        let texts: Vec<String> = numbers.iter().map(|it| TaskNumber(*it).to_string()).collect();
+        assert!(texts.is_sorted(), "{texts:?}");
+    }
+
+    #[test]
+    fn names_of_documents_lead_nowhere() {
+        let plan: DocName = "plan.md".parse().unwrap();
+        assert_eq!(plan, "plan".parse().unwrap());
+        for bad in ["../../evil", "a/b", ".hidden", "", ".md", "..", "a b", &"a".repeat(65)] {
+            assert!(bad.parse::<DocName>().is_err(), "{bad}");
+        }
+    }
+}
