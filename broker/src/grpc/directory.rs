@@ -169,6 +169,7 @@ fn roles(view: &View<'_>) -> Vec<wire::Role> {
             it.waits.push(match question {
                 Question::Turn { loop_id, .. } => format!("turn of {loop_id}"),
                 Question::Mail { .. } => "mail".to_owned(),
+                Question::Swarm { what, .. } => what.to_string(),
             });
         }
     }

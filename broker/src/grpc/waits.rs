@@ -173,6 +173,8 @@ fn render(ended: Ended) -> wire::ParkResponse {
         Ok((entered, told)) => match &told.answer {
             Answer::Turn(_) => entered.turn_answer(&told).map(Outcome::Turn),
             Answer::Mail(_) => entered.mail_answer(&told).map(Outcome::Mail),
+            // Nothing on this stream asks such a question.
+            Answer::Swarm(_) => Err(Reason::Unavailable.status("an answer to another question")),
         },
         Err(Refused::Rejected(rejection)) => Err(refuse::rejected(&rejection)),
         Err(Refused::Status(status)) => Err(status),

@@ -220,7 +220,7 @@ impl Workspace {
     /// Whether a deadline must not pass while this is not in memory. Mail that lapses meanwhile
     /// lapses when somebody next looks, and nobody can tell.
     pub fn must_stay_awake(&self, now: Timestamp, lease_ms: u64) -> bool {
-        self.loops.next_deadline(now, lease_ms).is_some()
+        self.loops.next_deadline(now, lease_ms).is_some() || self.swarm.is_held()
     }
 
     fn decide_mail(

@@ -13,6 +13,7 @@
 
 mod actor;
 mod handle;
+mod offers;
 mod state;
 mod supervisor;
 mod waits;

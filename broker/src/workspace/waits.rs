@@ -7,9 +7,12 @@ use std::{
     fmt,
 };
 
-use tasuki_proto::id::{LoopId, RoleId, Sequence, Timestamp};
+use tasuki_proto::{
+    id::{LoopId, RoleId, Sequence, Timestamp},
+    swarm::IssueId,
+};
 
-use crate::rules::{Caller, Rejection, mailbox, turn};
+use crate::rules::{Caller, Rejection, mailbox, swarm, turn};
 
 /// Waits parked in one workspace. At about half a KiB each this is some 10 MiB.
 pub const WAITS_MAX: usize = 20_000;
@@ -25,13 +28,15 @@ pub enum Question {
     Turn { loop_id: LoopId, role: RoleId },
     /// "Is there mail like this for this role?"
     Mail { role: RoleId, filter: mailbox::Filter },
+    /// About issues, tasks, locks and deliveries.
+    Swarm { what: swarm::Question, role: RoleId },
 }
 
 impl Question {
     /// Who asks.
     pub fn role(&self) -> &RoleId {
         match self {
-            Self::Turn { role, .. } | Self::Mail { role, .. } => role,
+            Self::Turn { role, .. } | Self::Mail { role, .. } | Self::Swarm { role, .. } => role,
         }
     }
 }
@@ -49,6 +54,7 @@ pub struct Told {
 pub enum Answer {
     Turn(turn::Answer),
     Mail(mailbox::Answer),
+    Swarm(swarm::Answer),
 }
 
 impl Answer {
@@ -57,6 +63,7 @@ impl Answer {
         match self {
             Self::Turn(it) => it.standing != turn::Standing::NotYet,
             Self::Mail(it) => it.mail.is_some(),
+            Self::Swarm(it) => it.is_there(),
         }
     }
 }
@@ -141,7 +148,7 @@ impl Waits {
         let first = Question::Turn { loop_id: loop_id.clone(), role: smallest_role() };
         self.parked.range(first..).map_while(move |(it, _)| match it {
             Question::Turn { loop_id: other, role } => (other == loop_id).then_some(role),
-            Question::Mail { .. } => None,
+            Question::Mail { .. } | Question::Swarm { .. } => None,
         })
     }
 
@@ -150,7 +157,37 @@ impl Waits {
         let filter = mailbox::Filter::default();
         let first = Question::Mail { role: role.clone(), filter };
         let of_role = self.parked.range(first..).map(|(it, _)| it);
-        of_role.take_while(move |it| it.role() == role)
+        of_role.take_while(move |it| matches!(it, Question::Mail { role: own, .. } if own == role))
+    }
+
+    /// Waits that ask just this, by role.
+    pub(super) fn asking<'a>(
+        &'a self,
+        what: &'a swarm::Question,
+    ) -> impl Iterator<Item = (&'a Question, WaitId)> {
+        let first = Question::Swarm { what: what.clone(), role: smallest_role() };
+        let same = self.parked.range(first..).map(|(it, parked)| (it, parked.id));
+        same.take_while(
+            move |(it, _)| matches!(it, Question::Swarm { what: own, .. } if own == what),
+        )
+    }
+
+    /// Waits for something for a lead to look at, and of which issue.
+    pub(super) fn for_events(&self) -> impl Iterator<Item = (IssueId, &Question)> {
+        let what = swarm::Question::Events(IssueId::default());
+        let first = Question::Swarm { what, role: smallest_role() };
+        self.parked.range(first..).map_while(|(it, _)| match it {
+            Question::Swarm { what: swarm::Question::Events(issue), .. } => Some((*issue, it)),
+            Question::Swarm { .. } | Question::Turn { .. } | Question::Mail { .. } => None,
+        })
+    }
+
+    /// Waits for files that can be locked.
+    pub(super) fn for_locks(&self) -> impl Iterator<Item = &Question> {
+        let what = swarm::Question::Locks(Vec::new());
+        let first = Question::Swarm { what, role: smallest_role() };
+        let rest = self.parked.range(first..).map(|(it, _)| it);
+        rest.take_while(|it| matches!(it, Question::Swarm { what: swarm::Question::Locks(_), .. }))
     }
 
     /// Roles that wait for anything.

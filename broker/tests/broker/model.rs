@@ -6,6 +6,7 @@
 
 mod access;
 mod mail;
+mod swarm;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,6 +103,7 @@ enum Step {
     },
     Access(access::Step),
     Mail(mail::Step),
+    Swarm(swarm::Step),
     Seen {
         role: u8,
     },
@@ -141,6 +143,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         5 => access::step().prop_map(Step::Access),
         14 => mail::step().prop_map(Step::Mail),
+        5 => swarm::step().prop_map(Step::Swarm),
         1 => (0..4u8).prop_map(|role| Step::Seen { role }),
         3 => (0..2u8).prop_map(|loop_id| Step::Told { loop_id }),
         3 => (0..150u64).prop_map(|ms| Step::Pass { ms }),
@@ -171,6 +174,7 @@ struct World {
     turns: BTreeMap<LoopId, Turn>,
     entries: BTreeMap<LoopId, u64>,
     mail: mail::Ledger,
+    swarm: swarm::Ledger,
 }
 
 impl World {
@@ -188,6 +192,7 @@ impl World {
             turns: BTreeMap::new(),
             entries: BTreeMap::new(),
             mail: mail::Ledger::default(),
+            swarm: swarm::Ledger::default(),
         }
     }
 
@@ -232,6 +237,11 @@ impl World {
             Step::Mail(step) => {
                 let Some((call, command)) = mail::command(step, &self.workspace) else { return };
                 (call, Command::Mail(command))
+            }
+            Step::Swarm(step) => {
+                self.now += swarm::passes(step).unwrap_or(0);
+                let Some((call, command)) = swarm::command(step, &self.workspace) else { return };
+                (call, Command::Swarm(command))
             }
             Step::HandOver { call, loop_id, role: index, text, complete, to, turn: number } => (
                 Some(call),
@@ -371,6 +381,7 @@ impl World {
             let key = (record.principal.token.clone(), key.clone());
             self.answers.insert(key, (*hash, record.reply.clone()));
         }
+        self.swarm.keep(&decision.bodies);
         self.check_events(&record.events);
         self.workspace.apply(&record);
         let bytes = encode_record(&record, &[0; 16]);
@@ -378,6 +389,7 @@ impl World {
         self.journal.push(bytes);
         self.check_state();
         self.mail.check(&self.workspace);
+        self.swarm.check(&self.workspace);
     }
 
     /// Whether this caller had an answer under this key before.
@@ -427,6 +439,7 @@ impl World {
     fn check_events(&mut self, events: &[Event]) {
         for event in events {
             self.mail.take(event);
+            self.swarm.take(Timestamp::from_millis(self.now), event);
             if let Event::NodeRegistered(it) = event {
                 let earlier = self.epochs.insert(it.node.clone(), it.epoch);
                 assert!(earlier < Some(it.epoch), "D1: {} after {earlier:?}", it.epoch);
@@ -441,6 +454,7 @@ impl World {
                 | Event::Access(_)
                 | Event::Mail(_)
                 | Event::Privacy(_)
+                | Event::Swarm(_)
                 | Event::LoopOpened(_)
                 | Event::ParticipantsSet(_)
                 | Event::TurnHanded(_)
@@ -520,4 +534,25 @@ proptest! {
         }
         world.take(&Step::Restart);
     }
+
+    /// The same with hardly anything but issues, tasks, locks and deliveries.
+    #[test]
+    fn a_swarm_keeps_its_word(steps in prop::collection::vec(swarm_step(), 0..160)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.take(step);
+        }
+        world.take(&Step::Snapshot);
+        world.take(&Step::Restart);
+    }
+}
+
+fn swarm_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        40 => swarm::step().prop_map(Step::Swarm),
+        2 => (0..4u8).prop_map(|role| Step::Seen { role }),
+        4 => Just(Step::Tick),
+        1 => Just(Step::Snapshot),
+        1 => Just(Step::Restart),
+    ]
 }

@@ -134,6 +134,35 @@ impl Failure {
             | Reason::NotInInbox
             | Reason::UnknownAttachment
             | Reason::PrivateWorkspace
+            | Reason::UnknownIssue
+            | Reason::UnknownTask
+            | Reason::UnknownWorker
+            | Reason::UnknownSubmission
+            | Reason::UnknownDelivery
+            | Reason::UnknownDoc
+            | Reason::IssueClosed
+            | Reason::TasksNotDone
+            | Reason::NotAccepted
+            | Reason::BlockedInACircle
+            | Reason::MissingDoc
+            | Reason::TaskAlreadyClaimed
+            | Reason::TaskReserved
+            | Reason::TaskBlocked
+            | Reason::InvalidNextStepToken
+            | Reason::NotClaimant
+            | Reason::NotHolder
+            | Reason::LeaseLost
+            | Reason::LeaseNotFound
+            | Reason::FileIsLocked
+            | Reason::NoOpenSubmission
+            | Reason::AlreadyReviewed
+            | Reason::AlreadyReplied
+            | Reason::OwnWork
+            | Reason::NothingToDeliver
+            | Reason::AlreadyDelivered
+            | Reason::FilesMissing
+            | Reason::DeliveryAlreadyClaimed
+            | Reason::EvidenceFailed
             | Reason::Compacted
             | Reason::Lagged
             | Reason::Damaged => Self::Refused(Refusal { reason, message }),

@@ -406,6 +406,14 @@ impl Swarm {
         Ok(())
     }
 
+    /// Whether somebody holds something by being there.
+    pub fn is_held(&self) -> bool {
+        let open = &self.by_state[IssueState::Open as usize];
+        self.locks.iter().next().is_some()
+            || !self.deliveries_by_state[DeliveryState::InReview as usize].is_empty()
+            || open.iter().any(|id| self.issues[id].is_worked_on())
+    }
+
     /// When the next lease runs out.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|(at, _)| *at)

@@ -3,6 +3,8 @@
 //! A wait is over as soon as the state says what was waited for, and also when that cannot come
 //! any more: the task was reset, the submission superseded, the issue closed (I6).
 
+use std::fmt;
+
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     swarm::{DeliveryId, IssueId, SubmissionId, TaskMessageId, TaskNumber},
@@ -33,6 +35,22 @@ pub enum Question {
     Verdict(DeliveryId),
     /// Files that can be locked.
     Locks(Vec<LockKey>),
+}
+
+impl fmt::Display for Question {
+    /// For people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Issues(state) => write!(f, "an issue that is {state}"),
+            Self::Tasks(issue) => write!(f, "a task of {issue}"),
+            Self::Events(issue) => write!(f, "events of {issue}"),
+            Self::Review(submission) => write!(f, "a review of {submission}"),
+            Self::Reply(message) => write!(f, "a reply to {message}"),
+            Self::Deliveries => f.write_str("a delivery"),
+            Self::Verdict(delivery) => write!(f, "a verdict on {delivery}"),
+            Self::Locks(keys) => write!(f, "{} files to be unlocked", keys.len()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,11 @@
 //!
 //! - [`replay`]: the state that a journal's records make.
 //! - [`waiting`]: parked waits and what ends them.
+//! - [`swarm`]: the same for issues, tasks, locks and deliveries.
 //! - [`time`]: signs of life, leases, holds, and falling asleep.
 
 mod replay;
+mod swarm;
 mod time;
 mod waiting;
 
@@ -19,6 +21,7 @@ use tracing::{error, warn};
 use super::{
     actor::{Arguments, Executed, Look, Msg, Release, View},
     handle::Admitted,
+    offers::Offers,
     waits::Waits,
 };
 use crate::{
@@ -46,6 +49,7 @@ pub(super) struct State {
     pending: VecDeque<(Sequence, Release)>,
     unpublished: VecDeque<Arc<Record>>,
     pub(super) waits: Waits,
+    offers: Offers,
     snapshot: SnapshotState,
     last_active: Timestamp,
     pub(super) alarm: Option<(Timestamp, AbortHandle)>,

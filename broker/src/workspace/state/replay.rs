@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tasuki_proto::id::Sequence;
 
 use super::{
-    super::{actor::Arguments, waits::Waits},
+    super::{actor::Arguments, offers::Offers, waits::Waits},
     SnapshotState, State,
 };
 use crate::{
@@ -71,6 +71,7 @@ impl State {
             pending: VecDeque::new(),
             unpublished: VecDeque::new(),
             waits: Waits::default(),
+            offers: Offers::default(),
             snapshot,
             last_active: now,
             alarm: None,

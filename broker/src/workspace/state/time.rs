@@ -48,6 +48,7 @@ impl State {
         if let Err(rejection) = self.carry_out(now, &request) {
             unreachable!("a tick is never refused: {rejection}");
         }
+        self.wake_by_time(now);
     }
 
     pub(in crate::workspace) fn is_idle(&self) -> bool {
@@ -78,6 +79,7 @@ impl State {
         let idle = self.last_active.plus_millis(self.arguments.settings.idle_ms);
         let deadlines = [
             self.waits.next_deadline(),
+            self.next_answer(),
             self.workspace.next_deadline(now, self.context.lease_ms),
             Some(idle.max(now.plus_millis(IDLE_CHECK_MS_MIN))),
         ];

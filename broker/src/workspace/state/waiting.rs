@@ -61,6 +61,7 @@ impl State {
             Question::Mail { role, filter } => {
                 Answer::Mail(self.workspace.mail.answer(role, filter))
             }
+            Question::Swarm { what, role } => self.tell_swarm(role, what)?,
         };
         Ok(Told { answer, is_superseded: false, sequence: self.workspace.sequence })
     }
@@ -74,6 +75,9 @@ impl State {
             for role in event.reaches() {
                 self.wake_for_mail(role);
             }
+        }
+        if let Event::Swarm(event) = event {
+            self.wake_for_swarm(event);
         }
     }
 

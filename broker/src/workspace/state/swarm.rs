@@ -1,0 +1,142 @@
+//! Waits about issues, tasks, locks and deliveries: what each is told, and which event ends which.
+
+use tasuki_proto::{
+    id::{RoleId, Timestamp},
+    swarm::IssueId,
+};
+
+use super::{
+    super::waits::{Answer, Question, WaitId},
+    State,
+};
+use crate::rules::{
+    Rejection,
+    swarm::{self, Event, Happened, IssueState, OfIssue, Reach},
+};
+
+impl State {
+    /// What the state says, and for a task: that it is offered from now on.
+    pub(super) fn tell_swarm(
+        &mut self,
+        role: &RoleId,
+        what: &swarm::Question,
+    ) -> Result<Answer, Rejection> {
+        let (now, offers, swarm) = (self.now(), &self.offers, &self.workspace.swarm);
+        let swarm::Question::Tasks(issue) = *what else {
+            return Ok(Answer::Swarm(swarm.answer(now, role, what, |_| true)?));
+        };
+        // What it was offered and has not claimed is what it is told again.
+        let is_ready = |task| swarm.task(issue, task).is_ok_and(|(_, task)| task.is_ready());
+        let own = offers.of(issue, role).find(|task| is_ready(*task));
+        let is_free = |task| match own {
+            Some(own) => task == own,
+            None => offers.is_free(issue, task, Some(role)),
+        };
+        let answer = swarm.answer(now, role, what, is_free)?;
+        if let swarm::Answer::Tasks(it) = &answer
+            && let Some(task) = it.task
+            && is_ready(task)
+        {
+            self.offers.offer(now, issue, task, role);
+        }
+        Ok(Answer::Swarm(answer))
+    }
+
+    /// Ends the waits that the state answers after this happened.
+    pub(super) fn wake_for_swarm(&mut self, event: &Event) {
+        if let Event::Issue(OfIssue { issue, what: Happened::Claimed(it), .. }) = event {
+            self.offers.remove(*issue, it.task);
+        }
+        if self.waits.is_empty() {
+            return;
+        }
+        for reach in self.workspace.swarm.reaches(event) {
+            match reach {
+                Reach::Issues => {
+                    for state in IssueState::ALL {
+                        self.wake_answered(&swarm::Question::Issues(*state));
+                    }
+                }
+                Reach::Tasks(issue) => self.wake_workers(issue),
+                Reach::Events(issue) => self.wake_answered(&swarm::Question::Events(issue)),
+                Reach::Review(it) => self.wake_answered(&swarm::Question::Review(it)),
+                Reach::Reply(it) => self.wake_answered(&swarm::Question::Reply(it)),
+                Reach::Deliveries => self.wake_answered(&swarm::Question::Deliveries),
+                Reach::Verdict(it) => self.wake_answered(&swarm::Question::Verdict(it)),
+                Reach::Locks => {
+                    let asked: Vec<_> = self.waits.for_locks().cloned().collect();
+                    asked.iter().for_each(|question| self.end_answered(question));
+                }
+            }
+        }
+    }
+
+    /// What time alone answers: offers that are over, and items that are shown again.
+    pub(super) fn wake_by_time(&mut self, now: Timestamp) {
+        for issue in self.offers.take_due(now) {
+            self.wake_workers(issue);
+        }
+        let leads: Vec<_> = self.waits.for_events().map(|(_, question)| question.clone()).collect();
+        leads.iter().for_each(|question| self.end_answered(question));
+    }
+
+    /// When time alone answers the next of them.
+    pub(super) fn next_answer(&self) -> Option<Timestamp> {
+        let swarm = &self.workspace.swarm;
+        let again = self.waits.for_events().filter_map(|(issue, _)| {
+            swarm.issue(issue).ok()?.item_again(swarm.settings.item_again_ms)
+        });
+        again.chain(self.offers.next_deadline()).min()
+    }
+
+    fn wake_answered(&mut self, what: &swarm::Question) {
+        let asked: Vec<Question> = self.waits.asking(what).map(|(it, _)| it.clone()).collect();
+        asked.iter().for_each(|question| self.end_answered(question));
+    }
+
+    fn end_answered(&mut self, question: &Question) {
+        let Question::Swarm { what, role } = question else { return };
+        let answer = self.workspace.swarm.answer(self.now(), role, what, |_| true);
+        // What is not there any more is told, too.
+        if answer.map_or(true, |it| it.is_there())
+            && let Some(parked) = self.waits.take(question)
+        {
+            self.end_wait(question, parked);
+        }
+    }
+
+    /// Wakes a worker for each task that came free, the one first that waits the longest, and the
+    /// ones that tasks are kept for.
+    fn wake_workers(&mut self, id: IssueId) {
+        let what = swarm::Question::Tasks(id);
+        let mut waiting: Vec<(WaitId, RoleId)> =
+            self.waits.asking(&what).map(|(it, wait)| (wait, it.role().clone())).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        waiting.sort_unstable();
+        let Ok(issue) = self.workspace.swarm.issue(id) else { return };
+        let mut chosen: Vec<RoleId> = Vec::new();
+        if issue.state == IssueState::Open {
+            let kept = |role: &RoleId| issue.reserved_for(role).any(|(_, kept)| kept.is_attached);
+            waiting.retain(|(_, role)| {
+                let is_kept = kept(role);
+                if is_kept {
+                    chosen.push(role.clone());
+                }
+                !is_kept
+            });
+            let free = issue.ready().filter(|task| self.offers.is_free(id, *task, None));
+            let free = free.take(waiting.len()).count();
+            chosen.extend(waiting.into_iter().take(free).map(|(_, role)| role));
+        } else {
+            chosen.extend(waiting.into_iter().map(|(_, role)| role));
+        }
+        for role in chosen {
+            let question = Question::Swarm { what: what.clone(), role };
+            if let Some(parked) = self.waits.take(&question) {
+                self.end_wait(&question, parked);
+            }
+        }
+    }
+}
