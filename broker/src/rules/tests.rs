@@ -207,7 +207,7 @@ fn say(decision: &Decision) -> String {
         Reply::Reclaimed { ended, turn, from, to } => {
             format!("turn {ended} of {from} taken, turn {turn} to {to}")
         }
-        Reply::Invited { .. } | Reply::Issued { .. } | Reply::Rotated { .. } => {
+        Reply::Invited { .. } | Reply::Issued { .. } | Reply::Rotated { .. } | Reply::Swarm(_) => {
             unreachable!("these stories are not about access")
         }
         Reply::Sent { .. } | Reply::Moved { .. } | Reply::Imported { .. } => {
@@ -238,6 +238,7 @@ fn happened(event: &Event) -> String {
         | Event::Access(_)
         | Event::Mail(_)
         | Event::Privacy(_)
+        | Event::Swarm(_)
         | Event::LoopOpened(_)
         | Event::ParticipantsSet(_)
         | Event::HandedOver(_)

@@ -1,5 +1,7 @@
 //! What happens to those who wait when a workspace falls asleep or ends under them.
 
+mod swarm;
+
 use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering, mpsc};
 
 use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, Timestamp, WorkspaceId};
@@ -112,7 +114,7 @@ fn busy() -> (Msg, oneshot::Receiver<()>, mpsc::Sender<()>) {
 fn turn_of(told: Told) -> u64 {
     match told.answer {
         Answer::Turn(answer) => answer.turn.get(),
-        Answer::Mail(answer) => panic!("{answer:?}"),
+        other @ (Answer::Mail(_) | Answer::Swarm(_)) => panic!("{other:?}"),
     }
 }
 

@@ -3,6 +3,7 @@
 mod access;
 mod mail;
 mod privacy;
+mod swarm;
 
 use tasuki_proto::id::{IdempotencyKey, Sequence, Timestamp, Turn};
 

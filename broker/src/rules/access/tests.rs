@@ -197,6 +197,7 @@ fn say(decision: &Decision) -> String {
         Reply::Sent { .. }
         | Reply::Moved { .. }
         | Reply::Imported { .. }
+        | Reply::Swarm(_)
         | Reply::Registered { .. }
         | Reply::Opened { .. }
         | Reply::Started { .. }

@@ -198,7 +198,8 @@ fn say(decision: &Decision) -> String {
         | Reply::Reclaimed { .. }
         | Reply::Invited { .. }
         | Reply::Issued { .. }
-        | Reply::Rotated { .. } => unreachable!("these stories are about mail"),
+        | Reply::Rotated { .. }
+        | Reply::Swarm(_) => unreachable!("these stories are about mail"),
     };
     if decision.is_repeat {
         said += " (said before)";

@@ -23,6 +23,7 @@ mod audit;
 mod check;
 mod claims;
 mod command;
+mod decide;
 mod deliveries;
 mod docs;
 mod event;
@@ -49,13 +50,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
-    limits::SWARM_LEASE_MS_MAX,
     swarm::{
         DeliveryId, IssueId, LockId, NextStepId, Stamp, SubmissionId, TaskMessageId, TaskNumber,
     },
 };
 
-use self::{check::Draft, lock::Locks};
+use self::lock::Locks;
 pub use self::{
     command::{
         Ask, Blocker, Command, CreateIssue, CreateTasks, Difficulty, LockFiles, MessageKind,
@@ -81,7 +81,6 @@ pub use self::{
     waiting::{Answer, EventsAnswer, Question, Reach, TasksAnswer},
     words::{DocPlace, Words},
 };
-use super::{Body, Caller, Decision};
 
 /// How long things last in a workspace, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,33 +111,6 @@ impl Default for Settings {
             item_again_ms: 300_000,
             max_task_count: 0,
         }
-    }
-}
-
-impl Settings {
-    /// The shortest lease, in milliseconds: what lapses sooner than a renewal can arrive is no
-    /// lease.
-    const LEASE_MS_MIN: u64 = 1000;
-
-    fn check(&self) -> Result<(), Rejection> {
-        let leases = [
-            ("task_claim_ms", self.task_claim_ms),
-            ("delivery_claim_ms", self.delivery_claim_ms),
-            ("reservation_ms", self.reservation_ms),
-            ("lock_ms", self.lock_ms),
-            ("heartbeat_ms", self.heartbeat_ms),
-            ("item_again_ms", self.item_again_ms),
-        ];
-        let range = Self::LEASE_MS_MIN..=SWARM_LEASE_MS_MAX;
-        if let Some((name, ms)) = leases.into_iter().find(|(_, ms)| !range.contains(ms)) {
-            let text = format!("{name} is {ms}; it is from 1 s to 24 h, nothing was set");
-            return Err(Rejection::Invalid(text));
-        }
-        if self.issue_ttl_ms != 0 && self.issue_ttl_ms < Self::LEASE_MS_MIN {
-            let text = "issue_ttl_ms is 0 for ever, or at least 1 s; nothing was set";
-            return Err(Rejection::Invalid(text.to_owned()));
-        }
-        Ok(())
     }
 }
 
@@ -290,120 +262,6 @@ impl Swarm {
         let (issue, task) = self.task(*issue, *number)?;
         let found = task.messages.iter().find(|it| it.id == id);
         Ok((issue, task, found.expect("the index names messages that are there")))
-    }
-
-    /// Says what `it` would do at `now`. Changes nothing.
-    ///
-    /// # Errors
-    /// A [`Rejection`] says why it would do nothing.
-    pub(in crate::rules) fn decide(
-        &self,
-        now: Timestamp,
-        caller: &Caller,
-        it: &Command,
-    ) -> Result<Decision, Rejection> {
-        let mut draft = Draft::new(now, &it.by, self);
-        let reply = self.decide_ask(&mut draft, &it.ask)?;
-        let Draft { mut events, bodies, is_repeat, .. } = draft;
-        let audit = self.number(now, caller, Some(&it.by), &mut events);
-        let events = events.into_iter().map(Into::into).collect();
-        let reply = reply.map_or(crate::rules::Reply::Done, Into::into);
-        let bodies = bodies.into_iter().chain(audit).map(Body::Swarm).collect();
-        Ok(Decision { bodies, is_repeat, ..Decision::new(events, reply) })
-    }
-
-    fn decide_ask(&self, draft: &mut Draft<'_>, ask: &Ask) -> Result<Option<Reply>, Rejection> {
-        let reply = match ask {
-            Ask::CreateIssue(it) => self.decide_create_issue(draft, it)?,
-            Ask::SetDocPaths { issue, paths } => self.decide_paths(draft, *issue, paths)?,
-            Ask::CloseIssue { issue, reason } => self.decide_close(draft, *issue, reason)?,
-            Ask::ReopenIssue { issue, reason } => self.decide_reopen(draft, *issue, reason)?,
-            Ask::ExtendIssue { issue, extend_ms } => {
-                self.decide_extend(draft, *issue, *extend_ms)?
-            }
-            Ask::CreateTasks(it) => self.decide_create_tasks(draft, it)?,
-            Ask::ClaimTask { issue, task, next_step } => {
-                self.decide_claim(draft, *issue, *task, *next_step)?
-            }
-            Ask::RenewClaim { issue, task, token, extend_ms } => {
-                self.decide_renew_claim(draft, *issue, *task, *token, *extend_ms)?
-            }
-            Ask::SubmitTask(it) => self.decide_submit(draft, it)?,
-            Ask::MintNextStep(it) => self.decide_mint(draft, it)?,
-            Ask::ReviewTask(it) => self.decide_review(draft, it)?,
-            Ask::PostMessage(it) => self.decide_message(draft, it)?,
-            Ask::ReplyMessage(it) => self.decide_reply(draft, it)?,
-            Ask::SubmitDelivery { issue, words } => self.decide_deliver(draft, *issue, words)?,
-            Ask::ClaimDelivery { delivery, extend_ms } => {
-                self.decide_claim_delivery(draft, *delivery, *extend_ms)?
-            }
-            Ask::RenewDelivery { delivery, token, extend_ms } => {
-                self.decide_renew_delivery(draft, *delivery, *token, *extend_ms)?
-            }
-            Ask::AttachEvidence { delivery, words } => {
-                self.decide_evidence(draft, *delivery, words)?
-            }
-            Ask::ReviewDelivery(it) => self.decide_verdict(draft, it)?,
-            Ask::WriteDoc { place, name, content } => {
-                self.decide_doc(draft, *place, name, content)?
-            }
-            Ask::LockFiles(it) => self.decide_lock(draft, it)?,
-            Ask::RenewLock { lock, token, extend_ms } => {
-                self.decide_renew_lock(draft, *lock, *token, *extend_ms)?
-            }
-            Ask::Unlock { lock, token } => {
-                self.decide_unlock(draft, *lock, *token)?;
-                return Ok(None);
-            }
-            Ask::ForceUnlock { lock, reason } => {
-                self.decide_force_unlock(draft, *lock, reason)?;
-                return Ok(None);
-            }
-            Ask::ResetTask { issue, task, reason } => {
-                self.decide_reset(draft, *issue, *task, reason)?;
-                return Ok(None);
-            }
-            Ask::MarkItems { issue, items } => {
-                self.decide_items(draft, *issue, items)?;
-                return Ok(None);
-            }
-            Ask::RegisterWorker => {
-                self.decide_worker(draft)?;
-                return Ok(None);
-            }
-            Ask::SetSettings(it) => {
-                self.decide_settings(draft, it)?;
-                return Ok(None);
-            }
-        };
-        Ok(Some(reply))
-    }
-
-    fn decide_items(
-        &self,
-        draft: &mut Draft<'_>,
-        issue: IssueId,
-        items: &[u64],
-    ) -> Result<(), Rejection> {
-        let there = &self.issue(issue)?.items;
-        let mut items: Vec<u64> =
-            items.iter().copied().filter(|it| there.contains_key(it)).collect();
-        items.sort_unstable();
-        items.dedup();
-        if !items.is_empty() {
-            draft.push(Event::ItemsHanded { issue, items });
-        }
-        Ok(())
-    }
-
-    fn decide_settings(&self, draft: &mut Draft<'_>, it: &Settings) -> Result<(), Rejection> {
-        it.check()?;
-        if *it == self.settings {
-            draft.is_repeat = true;
-        } else {
-            draft.push(Event::SettingsSet(it.clone()));
-        }
-        Ok(())
     }
 
     /// Whether somebody holds something by being there.

@@ -1,1 +1,101 @@
-//! x
+//! Which files and patterns meet.
+
+use super::{super::super::turn::Actor, *};
+
+fn key(path: &str) -> LockKey {
+    LockKey::new("repo", path, false).unwrap()
+}
+
+#[test]
+fn patterns_meet_where_a_path_is_on_both() {
+    for (left, right, meet) in [
+        ("a", "a", true),
+        ("a", "b", false),
+        ("a", "a/b/c", true),
+        ("a/b", "a/bc", false),
+        ("./a//b/", "a/b/c", true),
+        ("*", "a", true),
+        ("*", "a/b", false),
+        ("*/", "a/b", true),
+        ("*", "a/*", false),
+        ("**", "a/b/c", true),
+        ("**/x", "a/b/x", true),
+        ("**/x", "x", true),
+        ("a/**/z", "a/z", true),
+        ("a/**/z", "a/b/c/z", true),
+        ("a/**/z", "b/**/z", false),
+        ("a/**", "**/z", true),
+        ("*.rs", "a.rs", true),
+        ("*.rs", "a.rsx", false),
+        ("a*b*c", "*bb*", true),
+        ("a*", "*b", true),
+        ("a*", "b*", false),
+        ("a?c", "abc", true),
+        ("a?c", "ac", false),
+        ("??", "*", true),
+        ("??", "???", false),
+        ("[a-c]x", "bx", true),
+        ("[a-c]x", "dx", false),
+        ("[!a-c]x", "dx", true),
+        ("[!a-c]x", "ax", false),
+        ("[a-c]", "[c-e]", true),
+        ("[a-c]", "[d-e]", false),
+        ("[!a-c]", "[a-d]", true),
+        ("[!a-c]", "[a-c]", false),
+        ("[!a]", "[!b]", true),
+        ("src/[id]/x", "src/[id]/x", true),
+        ("a/*/c", "*/b/*", true),
+        ("a/*/c", "*/b/d", false),
+        ("a/*/c", "a/b", true),
+    ] {
+        let (one, other) = (key(left), key(right));
+        assert_eq!(one.overlaps(&other), meet, "{left} and {right}");
+        assert_eq!(other.overlaps(&one), meet, "{right} and {left}");
+    }
+}
+
+#[test]
+fn a_path_stays_inside_its_repository() {
+    for bad in ["", "/", "/etc/passwd", "..", "a/../b", "a\\b", "a\0", ".", "[a"] {
+        assert!(LockKey::new("repo", bad, false).is_err(), "{bad:?}");
+    }
+    assert!(LockKey::new("repo", &"a".repeat(LOCK_PATH_BYTES + 1), false).is_err());
+    assert!(LockKey::new("repo", &"*a".repeat(17), false).is_err());
+    assert!(!key("a").overlaps(&LockKey::new("other", "a", false).unwrap()));
+    let folded = LockKey::new("repo", "SRC/A", true).unwrap();
+    assert!(folded.overlaps(&key("src/a")) && !key("SRC/A").overlaps(&key("src/a")));
+    assert!(LockKey::new("repo", "S*", true).unwrap().overlaps(&key("src")));
+}
+
+const LOCK_PATH_BYTES: usize = tasuki_proto::limits::LOCK_PATH_BYTES_MAX;
+
+/// The index finds what comparing each with each finds.
+#[test]
+fn what_is_locked_is_found() {
+    let paths = ["a", "a/b", "a/b/c", "A/b", "a/*", "**/c", "b", "b/c/d", "[ab]/b", "*"];
+    for locked in paths {
+        for (is_folded, other) in paths.iter().flat_map(|it| [(false, it), (true, it)]) {
+            let mut locks = Locks::default();
+            let lock = Lock {
+                id: LockId::default(),
+                role: "W".parse().unwrap(),
+                keys: vec![key(locked)],
+                task: None,
+                token: FencingToken::from(1),
+                lease: Lease::until(Timestamp::from_millis(9)),
+                acquired: Timestamp::default(),
+                renewed: Timestamp::default(),
+            };
+            locks.insert(lock);
+            let asked = LockKey::new("repo", other, is_folded).unwrap();
+            let meet = asked.overlaps(&key(locked));
+            let by = Actor::Role("V".parse().unwrap());
+            let found = locks.conflict(by.role(), std::slice::from_ref(&asked));
+            assert_eq!(found.is_some(), meet, "{locked} and {other}, folded: {is_folded}");
+            let own = "W".parse().unwrap();
+            assert!(locks.conflict(Some(&own), &[asked]).is_none());
+            locks.remove(LockId::default(), &WhyUnlocked::Unlocked);
+            assert_eq!(locks, Locks::default(), "nothing is left");
+        }
+    }
+}

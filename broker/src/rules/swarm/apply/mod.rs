@@ -1,16 +1,16 @@
-//! What events do to issues, tasks, locks and deliveries. Cannot refuse.
+//! What events do to issues, tasks (`tasks`), locks and deliveries. Cannot refuse.
+
+mod tasks;
 
 use tasuki_proto::{
     id::{FencingToken, Timestamp},
-    swarm::{DeliveryId, IssueId, NextStepId, TaskNumber},
+    swarm::{DeliveryId, IssueId},
 };
 
 use super::{
-    Attached, Claim, Claimed, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState,
-    DeliveryVerdict, Event, Former, Happened, Held, Issue, IssueState, Item, ItemKind, ItemState,
-    Judged, Lease, LeaseRenewed, Message, MessageState, Minted, NextStepMinted, OfIssue,
-    Reservation, Reviewed, Submission, SubmissionState, Submitted, Swarm, Task, TaskCreated,
-    TaskState, Verdict, Worker, lock::Lock,
+    Attached, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, DeliveryVerdict, Event,
+    Happened, Held, Issue, IssueState, Item, ItemKind, ItemState, Lease, LeaseRenewed, Message,
+    MessageState, OfIssue, Swarm, Task, Verdict, Worker, lock::Lock,
 };
 use crate::rules::Principal;
 
@@ -233,183 +233,6 @@ impl Swarm {
         }
     }
 
-    fn claimed(&mut self, now: Timestamp, id: IssueId, it: &Claimed) {
-        self.grant(it.token);
-        self.change_task(id, it.task, |task| {
-            assert!(task.state == TaskState::Open, "I1: {} is claimed twice", it.task);
-            let reserved = task.reservation.take();
-            if let Some(shown) = it.next_step {
-                let kept = reserved.filter(|kept| kept.next_step == shown);
-                let is_bearer = kept.is_some_and(|kept| kept.worker == it.worker);
-                assert!(is_bearer, "I5: {} was not kept for {}", it.task, it.worker);
-            }
-            task.claim = Some(Claim {
-                worker: it.worker.clone(),
-                token: it.token,
-                lease: Lease::until(it.lapses),
-                claimed: now,
-            });
-            task.former = task.former.take().filter(|former| former.worker != it.worker);
-            task.state = TaskState::InProgress;
-            task.updated = now;
-        });
-    }
-
-    /// A claim lapsed, or a task was reset: it is open again, and whoever waits on it is told.
-    fn task_ended(&mut self, now: Timestamp, id: IssueId, number: TaskNumber, is_reset: bool) {
-        let mut ended = Vec::new();
-        let mut minted = None;
-        self.change_task(id, number, |task| {
-            let live = task.live_claim().is_some();
-            if let Some(claim) = task.claim.take().filter(|_| live) {
-                let Claim { worker, token, .. } = claim;
-                task.former = Some(Former { worker, token, is_reset });
-            }
-            task.state = TaskState::Open;
-            task.reservation = None;
-            task.updated = now;
-            ended = task.resolve_messages();
-            if let Some(open) = task.submissions.last_mut()
-                && open.state == SubmissionState::Open
-            {
-                ended.push(open.item);
-                minted = open.end(SubmissionState::Reset);
-            }
-        });
-        self.end_items(id, ended);
-        self.put_back(now, id, minted);
-    }
-
-    fn submitted(&mut self, now: Timestamp, id: IssueId, item: u64, it: &Submitted) {
-        self.made(it.submission.0.tail);
-        self.submissions.insert(it.submission, (id, it.task));
-        let (mut ended, mut minted) = (None, None);
-        self.change_task(id, it.task, |task| {
-            let older = task.submissions.last_mut();
-            if let Some(older) = older.filter(|older| older.state == SubmissionState::Open) {
-                assert!(it.supersedes == Some(older.id), "I6: {} waits for a verdict", older.id);
-                ended = Some(older.item);
-                minted = older.end(SubmissionState::Superseded);
-            }
-            task.submissions.push(Submission {
-                id: it.submission,
-                worker: it.worker.clone(),
-                content: it.content,
-                at: now,
-                state: SubmissionState::Open,
-                reviewed: None,
-                minted: None,
-                changed_files: it.changed_files.clone(),
-                item,
-            });
-            task.updated = now;
-        });
-        self.end_items(id, ended);
-        self.put_back(now, id, minted);
-        self.add_item(id, item, ItemKind::Submission(it.task, it.submission));
-    }
-
-    fn minted(&mut self, now: Timestamp, id: IssueId, it: &NextStepMinted) {
-        self.made(it.next_step.0.tail);
-        let mut older = None;
-        self.change_task(id, it.task, |task| {
-            let minted = Minted {
-                next_step: it.next_step,
-                score: it.score,
-                task: it.reserved.as_ref().map(|it| it.task),
-            };
-            let found = task.submissions.iter_mut().find(|own| own.id == it.submission);
-            let submission = found.expect("a next step is for a submission that is there");
-            older = submission.minted.replace(minted);
-        });
-        self.put_back(now, id, older);
-        let Some(reserved) = &it.reserved else { return };
-        self.grant(reserved.token);
-        self.change_task(id, reserved.task, |task| {
-            assert!(task.is_ready(), "I5: {} is kept twice", reserved.task);
-            task.reservation = Some(Reservation {
-                next_step: it.next_step,
-                worker: it.worker.clone(),
-                token: reserved.token,
-                lease: Lease::until(reserved.lapses),
-                is_attached: false,
-            });
-            task.updated = now;
-        });
-    }
-
-    fn reviewed(&mut self, now: Timestamp, by: &Principal, id: IssueId, it: &Reviewed) {
-        let (mut ended, mut minted, mut earned) = (Vec::new(), None, None);
-        self.change_task(id, it.task, |task| {
-            let points = task.points;
-            let found = task.submissions.iter_mut().find(|own| own.id == it.submission);
-            let submission = found.expect("a review is of a submission that is there");
-            assert!(
-                submission.state == SubmissionState::Open,
-                "I4: {} is {} already",
-                submission.id,
-                submission.state
-            );
-            ended.push(submission.item);
-            submission.reviewed = Some(Judged {
-                verdict: it.verdict,
-                score: it.score,
-                content: it.content,
-                at: now,
-                by: by.role.clone(),
-                next_step: it.next_step,
-            });
-            match it.verdict {
-                Verdict::Approved => {
-                    submission.state = SubmissionState::Approved;
-                    minted.clone_from(&submission.minted);
-                    earned = Some((submission.worker.clone(), points));
-                    task.state = TaskState::Done;
-                    ended.extend(task.resolve_messages());
-                }
-                Verdict::Rejected => {
-                    minted = submission.end(SubmissionState::Rejected);
-                    if let (Some(claim), Some(lapses)) = (&mut task.claim, it.lapses) {
-                        claim.lease = Lease { lapses, ..claim.lease };
-                    }
-                    task.stand();
-                }
-            }
-            task.updated = now;
-        });
-        self.end_items(id, ended);
-        let Some((worker, points)) = earned else { return self.put_back(now, id, minted) };
-        let issue = self.issues.get_mut(&id).expect("just seen");
-        let total = issue.totals.entry(worker).or_default();
-        *total = total.plus(points, it.score);
-        let kept = minted.and_then(|minted| Some((minted.next_step, minted.task?, it.lapses?)));
-        if let Some((next_step, task, lapses)) = kept {
-            self.attach(id, next_step, task, lapses);
-        }
-    }
-
-    /// The review gave the next step to its worker: the time of the reservation begins again.
-    fn attach(&mut self, id: IssueId, next_step: NextStepId, task: TaskNumber, lapses: Timestamp) {
-        self.change_task(id, task, |task| {
-            if let Some(kept) = task.reservation.as_mut().filter(|it| it.next_step == next_step) {
-                kept.lease = Lease::until(lapses);
-                kept.is_attached = true;
-            }
-        });
-    }
-
-    /// The task that a next step led to is not kept any more.
-    fn put_back(&mut self, now: Timestamp, id: IssueId, minted: Option<Minted>) {
-        let Some(minted) = minted else { return };
-        let Some(number) = minted.task else { return };
-        self.change_task(id, number, |task| {
-            if task.reservation.as_ref().is_some_and(|it| it.next_step == minted.next_step) {
-                task.reservation = None;
-                task.updated = now;
-            }
-        });
-    }
-
     fn delivery_reviewed(&mut self, now: Timestamp, by: &Principal, it: &DeliveryReviewed) {
         self.end_delivery_claim(it.delivery);
         let state = match it.verdict {
@@ -534,45 +357,5 @@ impl Issue {
             }
             ItemKind::DeliveryReviewed(_) | ItemKind::ClaimLapsed(_) => false,
         }
-    }
-}
-
-impl Submission {
-    /// It will not be approved. Returns the next step that led somewhere.
-    fn end(&mut self, state: SubmissionState) -> Option<Minted> {
-        self.state = state;
-        self.changed_files = Vec::new();
-        self.minted.take()
-    }
-}
-
-impl Task {
-    fn made(it: &TaskCreated, now: Timestamp) -> Self {
-        Self {
-            difficulty: it.difficulty,
-            points: it.points,
-            blocked_by: it.blocked_by.clone(),
-            required_docs: it.required_docs.clone(),
-            plan: it.plan,
-            ..Self::blank(it.task, it.subject.clone(), now)
-        }
-    }
-
-    /// A claimed task stands still while a question is open.
-    fn stand(&mut self) {
-        if self.live_claim().is_some() {
-            let is_asked = self.open_questions().next().is_some();
-            self.state = if is_asked { TaskState::Blocked } else { TaskState::InProgress };
-        }
-    }
-
-    /// Nobody will reply any more. Returns their items.
-    fn resolve_messages(&mut self) -> Vec<u64> {
-        let open = self.messages.iter_mut().filter(|it| it.state == MessageState::Open);
-        let ended = open.map(|it| {
-            it.state = MessageState::Resolved;
-            it.item
-        });
-        ended.collect()
     }
 }

@@ -1,0 +1,181 @@
+//! What the original got wrong, and what holds here instead.
+
+use super::*;
+
+#[test]
+fn minting_again_gives_the_same_and_adds_nothing() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 3; easy 1; easy 2"),
+            (3, "W registers"),
+            (4, "V registers"),
+            (5, "W claims 1"),
+            (6, "W submits 1: one"),
+            (7, "L mints 1 for W 5"),
+            (8, "L mints 1 for W 5"),
+            (9, "L mints 1 for W 1"),
+            (10, "L mints 1 for V 5"),
+            (11, "W mints 1 for W 5"),
+            (12, "L rejects 1 1"),
+            (13, "W submits 1: two"),
+            (14, "L mints 1 for W 5"),
+            (15, "L approves 1 2"),
+            (16, "L approves 1 5 +without"),
+            (17, "W approves 1 5"),
+            (18, "L approves 1 5"),
+            (19, "V claims 2 +step"),
+            (20, "V claims 2"),
+            (21, "W claims 2"),
+        ],
+        "",
+    );
+}
+
+#[test]
+fn two_that_end_together_are_led_to_different_tasks() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1; easy 1; easy 1; easy 1"),
+            (3, "W registers"),
+            (4, "V registers"),
+            (5, "W claims 1"),
+            (6, "V claims 2"),
+            (7, "W submits 1: one"),
+            (8, "V submits 2: two"),
+            (9, "L mints 1 for W 5"),
+            (10, "L mints 2 for V 5"),
+            (11, "L approves 2 5"),
+        ],
+        "",
+    );
+}
+
+#[test]
+fn a_next_step_that_lapsed_is_refused_and_another_is_made() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1; easy 1"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (5, "W submits 1: one"),
+            (6, "L mints 1 for W 5"),
+            (120_006, "time"),
+            (120_007, "L approves 1 5"),
+            (120_008, "L mints 1 for W 5"),
+            (120_009, "L approves 1 5"),
+            (240_009, "time"),
+            (240_010, "W claims 2 +step"),
+            (240_011, "W claims 2"),
+        ],
+        "",
+    );
+}
+
+#[test]
+fn locks_are_all_or_none_and_ones_own_stay() {
+    check(
+        &[
+            (1, "W locks a"),
+            (2, "V locks z"),
+            (3, "W locks a z"),
+            (4, "V locks a"),
+            (5, "W locks a b"),
+            (6, "W locks a b"),
+            (7, "V locks other:a"),
+            (8, "V locks A"),
+            (9, "X locks A +folded"),
+        ],
+        "",
+    );
+    check(
+        &[
+            (1, "W locks src/"),
+            (2, "V locks src/deep/file.rs"),
+            (3, "V locks src/*.rs"),
+            (4, "V locks **/file.rs"),
+            (5, "V locks srcs/file.rs"),
+            (6, "W unlocks"),
+            (7, "V unlocks"),
+            (8, "W locks src"),
+            (9, "L forces"),
+            (10, "V locks src/a"),
+            (120_011, "time"),
+            (120_012, "V keeps"),
+            (120_013, "V locks src/a"),
+            (120_014, "W keeps"),
+            (120_015, "W unlocks"),
+        ],
+        "",
+    );
+}
+
+#[test]
+fn whoever_lost_a_lock_is_told_so() {
+    let mut story = Story::new();
+    story.step(1, "W locks a");
+    let lost = story.lock();
+    story.step(2, "L forces");
+    story.step(3, "V locks a");
+    let ask = Ask::RenewLock { lock: lost, token: FencingToken::NONE, extend_ms: None };
+    let command = Command { by: Actor::Role(role("W")), ask };
+    let said = story.execute(Timestamp::from_millis(4), AnyCommand::Swarm(command));
+    assert_eq!(said, "no: lease_lost");
+    let ask = Ask::Unlock { lock: LockId::default(), token: FencingToken::NONE };
+    let command = Command { by: Actor::Role(role("W")), ask };
+    let said = story.execute(Timestamp::from_millis(5), AnyCommand::Swarm(command));
+    assert_eq!(said, "no: lease_not_found");
+}
+
+#[test]
+fn what_the_lead_is_shown_comes_in_order_and_again_while_it_is_not_dealt_with() {
+    let mut story = Story::new();
+    for line in ["L opens s", "L plans easy 1; easy 1", "W registers", "W claims 1", "W claims 2"] {
+        story.step(1, line);
+    }
+    story.step(2, "W tells 1: going");
+    story.step(3, "W asks 1: how?");
+    story.step(4, "W submits 2: done");
+    let kind = |it: Option<ItemKind>| match it {
+        Some(ItemKind::Submission(task, _)) => format!("submission {task}"),
+        Some(ItemKind::Message(task, _)) => format!("message {task}"),
+        Some(ItemKind::DeliveryReviewed(_)) => "delivery".to_owned(),
+        Some(ItemKind::ClaimLapsed(task)) => format!("lapse {task}"),
+        None => "nothing".to_owned(),
+    };
+    let mut shown = Vec::new();
+    for ms in [5, 6, 7, 8, 300_006] {
+        story.workspace.time = Timestamp::from_millis(ms);
+        shown.push(kind(story.shown()));
+        story.step(ms, "L is handed");
+    }
+    let expected =
+        ["message task-1", "message task-1", "submission task-2", "nothing", "message task-1"];
+    assert_eq!(shown, expected, "a note is told once");
+    story.step(300_007, "L replies 1: so");
+    story.workspace.time = Timestamp::from_millis(300_008);
+    assert_eq!(kind(story.shown()), "submission task-2");
+    assert_eq!(story.issue().task_standing(story.task(2)), Standing::InReview);
+    story.step(300_009, "L resets 2: start over");
+    assert!(story.issue().items.is_empty());
+    assert_eq!(story.issue().audit, 11, "nothing that happened is taken out");
+}
+
+#[test]
+fn documents_have_versions_and_submitting_takes_those_that_are_required() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L writes issue plan: one"),
+            (3, "L writes issue plan: one"),
+            (4, "L writes issue plan.md: two"),
+            (5, "W writes shared plan: three"),
+            (6, "L plans easy 1"),
+            (7, "W writes 1 notes: n"),
+            (8, "L closes: no"),
+        ],
+        "",
+    );
+}

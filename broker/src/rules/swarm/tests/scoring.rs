@@ -1,0 +1,84 @@
+//! Which task a worker's points lead to.
+
+use super::*;
+
+/// A worker with these points and low scores, whose next submission is of a task worth nothing,
+/// among these open tasks; where it is led with this score.
+fn led(points: u32, low_scores: u32, score: u32, tasks: &str) -> (Difficulty, Option<u32>) {
+    let mut story = Story::new();
+    story.step(1, "L opens s");
+    story.step(2, &format!("L plans easy 0; {tasks}"));
+    story.step(3, "W registers");
+    story.step(4, "W claims 1");
+    story.step(5, "W submits 1: done");
+    let id = story.issue_id();
+    let issue = story.workspace.swarm.issues.get_mut(&id).unwrap();
+    issue.totals.insert(role("W"), Total { points, low_scores });
+    let mint = MintNextStep {
+        issue: id,
+        task: TaskNumber(1),
+        worker: role("W"),
+        score: Score::new(score).unwrap(),
+    };
+    let lead = Actor::Role(role("L"));
+    let command = Command { by: lead, ask: Ask::MintNextStep(mint) };
+    let decision = story
+        .swarm()
+        .decide(Timestamp::from_millis(6), &Caller::default(), &command)
+        .expect("it is minted");
+    let AnyReply::Swarm(Reply::NextStep(it)) = decision.reply else { panic!("no next step") };
+    (it.difficulty, it.task.map(|it| it.0))
+}
+
+#[test]
+fn points_and_scores_lead_to_a_task() {
+    use Difficulty::{Easy, Focus, Medium};
+    let all = "easy 1; medium 1; focus 1";
+    // Points, low scores before, this score, what there is; how hard, and which.
+    for (points, low, score, tasks, difficulty, task) in [
+        (0, 0, 5, all, Easy, Some(2)),
+        (9, 0, 5, all, Easy, Some(2)),
+        (10, 0, 5, all, Medium, Some(3)),
+        (29, 0, 5, all, Medium, Some(3)),
+        (30, 0, 5, all, Focus, Some(4)),
+        // The observed cases.
+        (30, 0, 1, all, Medium, Some(3)),
+        (50, 0, 5, all, Focus, Some(4)),
+        (60, 0, 1, all, Focus, Some(4)),
+        (90, 1, 1, all, Medium, Some(3)),
+        (100, 0, 5, "focus 1; focus 9; focus 5", Focus, Some(3)),
+        (1, 0, 5, "medium 1; medium 2", Easy, None),
+        // Buffers, and what ends them.
+        (10, 0, 1, all, Easy, Some(2)),
+        (0, 0, 1, all, Easy, Some(2)),
+        (60, 1, 1, all, Medium, Some(3)),
+        (100, 1, 1, all, Focus, Some(4)),
+        (100, 2, 1, all, Medium, Some(3)),
+        (100, 7, 2, all, Focus, Some(4)),
+        // Where there is none of that kind: easier ones, never harder ones.
+        (30, 0, 5, "medium 3; easy 9", Focus, Some(2)),
+        (30, 0, 5, "easy 9", Focus, Some(2)),
+        (10, 0, 5, "focus 9", Medium, None),
+        // The least points, the middle, the most.
+        (30, 0, 5, "focus 1; focus 9; focus 5", Focus, Some(2)),
+        (49, 0, 5, "focus 1; focus 9; focus 5", Focus, Some(2)),
+        (50, 0, 5, "focus 1; focus 9; focus 5", Focus, Some(4)),
+        (0, 0, 5, "easy 1; easy 9; easy 5", Easy, Some(4)),
+        (0, 0, 5, "easy 1; easy 9; easy 5; easy 7", Easy, Some(4)),
+        // The same points: by name as a text, `task-10` before `task-2`.
+        (100, 0, 5, "focus 1; focus 1; focus 1", Focus, Some(2)),
+        (
+            100,
+            0,
+            5,
+            "focus 1; focus 1; focus 1; focus 1; focus 1; focus 1; focus 1; focus 1; focus 1",
+            Focus,
+            Some(10),
+        ),
+        // What waits for others is passed over.
+        (100, 0, 5, "focus 9 <#2; focus 1", Focus, Some(3)),
+    ] {
+        let told = led(points, low, score, tasks);
+        assert_eq!(told, (difficulty, task), "{points} points, {low} low, score {score}: {tasks}");
+    }
+}
