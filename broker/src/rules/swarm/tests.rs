@@ -26,9 +26,9 @@ use crate::rules::{
     Reply as AnyReply, Request, Workspace, presence::Presence, turn::Actor,
 };
 
-pub(super) struct Story {
-    pub workspace: Workspace,
-    pub presence: Presence,
+struct Story {
+    workspace: Workspace,
+    presence: Presence,
     told: String,
     /// What was minted last.
     step: Option<NextStepId>,
@@ -44,7 +44,7 @@ fn result(is_passed: bool) -> CommandResult {
 }
 
 impl Story {
-    pub fn new() -> Self {
+    fn new() -> Self {
         Self {
             workspace: Workspace::default(),
             presence: Presence::new(Timestamp::default()),
@@ -53,19 +53,19 @@ impl Story {
         }
     }
 
-    pub fn swarm(&self) -> &Swarm {
+    fn swarm(&self) -> &Swarm {
         &self.workspace.swarm
     }
 
-    pub fn issue_id(&self) -> IssueId {
+    fn issue_id(&self) -> IssueId {
         *self.swarm().issues.last_key_value().expect("an issue").0
     }
 
-    pub fn issue(&self) -> &Issue {
+    fn issue(&self) -> &Issue {
         &self.swarm().issues[&self.issue_id()]
     }
 
-    pub fn task(&self, number: u32) -> &Task {
+    fn task(&self, number: u32) -> &Task {
         &self.issue().tasks[TaskNumber(number).index()]
     }
 
@@ -227,7 +227,7 @@ impl Story {
         Some(Command { by, ask })
     }
 
-    pub fn step(&mut self, ms: u64, line: &str) {
+    fn step(&mut self, ms: u64, line: &str) {
         let now = Timestamp::from_millis(ms);
         let said = match line {
             "time" => self.execute(now, AnyCommand::Tick),
@@ -250,7 +250,7 @@ impl Story {
         writeln!(self.told, "{ms:>3} {line}: {said}{}", self.tasks()).unwrap();
     }
 
-    pub fn execute(&mut self, now: Timestamp, command: AnyCommand) -> String {
+    fn execute(&mut self, now: Timestamp, command: AnyCommand) -> String {
         let presence = self.presence.clone();
         let context = Context { presence, lease_ms: 1_000_000, told: BTreeMap::new() };
         let request = Request { caller: Caller::default(), key: None, command };
@@ -323,7 +323,7 @@ impl Story {
     }
 
     /// What the lead is shown now.
-    pub fn shown(&self) -> Option<ItemKind> {
+    fn shown(&self) -> Option<ItemKind> {
         self.issue().item(self.workspace.time, 300_000).map(|(_, item)| item.kind)
     }
 }

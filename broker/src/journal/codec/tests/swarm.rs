@@ -295,9 +295,9 @@ fn the_bytes_of_replies_about_issues_are_unchanged() {
     let mut bytes = String::new();
     for reply in replies {
         let reply = Reply::Swarm(reply);
-        let stored = super::super::record::encode_reply(&reply);
+        let stored = record::encode_reply(&reply);
         bytes += &hex(&stored.encode_to_vec());
-        assert_eq!(super::super::record::decode_reply(Some(stored)).unwrap(), reply);
+        assert_eq!(record::decode_reply(Some(stored)).unwrap(), reply);
     }
     assert_eq!(bytes, include_str!("swarm_replies.golden.txt"));
 }

@@ -20,7 +20,19 @@ fn a_task_goes_from_the_plan_to_its_review_and_the_next_one() {
             (12, "L approves 1 5"),
             (13, "W claims 2 +step"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 3; easy 5: 2 from task-1 | 1 ready 2 ready
+           3 W claims 1: no: unknown_worker | 1 ready 2 ready
+           4 W registers: done | 1 ready 2 ready
+           5 W claims 1: token 1 until 3600005 | 1 in_progress:W 2 ready
+           6 W claims 1: token 1 until 3600005 (as before) | 1 in_progress:W 2 ready
+           7 W submits 1: done: submitted | 1 submitted:W 2 ready
+           8 W submits 1: done: submitted (as before) | 1 submitted:W 2 ready
+           9 L mints 1 for W 5: easy → task-2, 3 points, 0 low | 1 submitted:W 2 reserved:W
+          10 L mints 1 for W 5: easy → task-2, 3 points, 0 low (as before) | 1 submitted:W 2 reserved:W
+          11 L approves 1 5: reviewed | 1 done 2 reserved:W
+          12 L approves 1 5: reviewed (as before) | 1 done 2 reserved:W
+          13 W claims 2 +step: token 3 until 3600013 | 1 done 2 in_progress:W",
     );
 }
 
@@ -41,7 +53,18 @@ fn a_question_blocks_and_its_reply_goes_on() {
             (11, "L resets 1: never mind"),
             (12, "L replies 1: this"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 3: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+           5 W tells 1: half way: said | 1 in_progress:W
+           6 L replies 1: fine: no: unknown_message | 1 in_progress:W
+           7 W asks 1: which one?: said | 1 blocked:W
+           8 W asks 1: which one?: said (as before) | 1 blocked:W
+           9 W asks 1: and where?: said | 1 blocked:W
+          10 L replies 1: this: no: ambiguous_message | 1 blocked:W
+          11 L resets 1: never mind: done | 1 ready
+          12 L replies 1: this: no: unknown_message | 1 ready",
     );
     let mut story = Story::new();
     for line in ["L opens s", "L plans easy 3", "W registers", "W claims 1", "W asks 1: which?"] {
@@ -95,7 +118,37 @@ fn a_delivery_is_accepted_on_evidence() {
             (30, "L closes"),
             (31, "L closes: enough is enough"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L delivers: no: nothing_to_deliver
+           3 L plans easy 3: 1 from task-1 | 1 ready
+           4 L delivers: no: tasks_not_done | 1 ready
+           5 W registers: done | 1 ready
+           6 W claims 1: token 1 until 3600006 | 1 in_progress:W
+           7 W submits 1: done: submitted | 1 submitted:W
+           8 L mints 1 for W 5: easy → end, 3 points, 0 low | 1 submitted:W
+           9 L approves 1 5: reviewed | 1 done
+          10 L closes: no: not_accepted | 1 done
+          11 L delivers f2: no: files_missing | 1 done
+          12 L delivers f1 f2: delivery | 1 done
+          13 L delivers f1 f2: delivery (as before) | 1 done
+          14 L delivers f1: no: already_delivered | 1 done
+          15 L takes: no: own_work | 1 done
+          16 A takes: token 2 until 3600016 | 1 done
+          17 A takes: token 2 until 3600016 (as before) | 1 done
+          18 B takes: no: delivery_already_claimed | 1 done
+          19 B accepts: no: not_claimant | 1 done
+          20 A accepts +unaligned: no: verification.doc_results must align with delivery test_evidence.doc_commands: one for each of them, in their order | 1 done
+          21 A accepts +failed: no: evidence_failed | 1 done
+          22 A runs again +failed: evidence 1 | 1 done
+          23 A accepts: no: evidence_failed | 1 done
+          24 A accepts +by=ann: delivery | 1 done
+          25 A accepts +by=ann: delivery (as before) | 1 done
+          26 A refuses: no: already_reviewed | 1 done
+          27 L closes: an issue | done | 1 done
+          28 L closes: an issue (as before) | done | 1 done
+          29 L reopens: more: an issue | 1 done
+          30 L closes: no: not_accepted | 1 done
+          31 L closes: enough is enough: an issue | done | 1 done",
     );
 }
 
@@ -109,17 +162,33 @@ fn a_claim_that_lapses_is_open_again_and_its_worker_is_told() {
             (4, "V registers"),
             (5, "W claims 1"),
             (6, "W asks 1: who?"),
-            (7, "W locks a b +for=1"),
             (100_000, "W is there"),
             (3_600_005, "time"),
+            (3_699_990, "W locks a b +for=1"),
+            (3_699_999, "V locks a"),
             (3_700_000, "time"),
             (3_700_001, "W submits 1: too late"),
             (3_700_002, "V claims 1"),
-            (3_700_003, "W submits 1: too late +token=1"),
-            (3_700_004, "V submits 1: done +token=1"),
+            (3_700_003, "W submits 1 +token=1: too late"),
+            (3_700_004, "V submits 1 +token=1: done"),
             (3_700_005, "V locks a"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 3: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 V registers: done | 1 ready
+           5 W claims 1: token 1 until 3600005 | 1 in_progress:W
+           6 W asks 1: who?: said | 1 blocked:W
+         100000 W is there: so | 1 blocked:W
+         3600005 time: done | 1 blocked:W
+         3699990 W locks a b +for=1: locked, token 2 until 3819990 | 1 blocked:W
+         3699999 V locks a: no: file_is_locked | 1 blocked:W
+         3700000 time: done | 1 ready
+         3700001 W submits 1: too late: no: lease_lost | 1 ready
+         3700002 V claims 1: token 3 until 7300002 | 1 in_progress:V
+         3700003 W submits 1 +token=1: too late: no: lease_lost | 1 in_progress:V
+         3700004 V submits 1 +token=1: done: no: stale_token | 1 in_progress:V
+         3700005 V locks a: locked, token 4 until 3820005 | 1 in_progress:V",
     );
 }
 
@@ -140,7 +209,18 @@ fn a_submission_keeps_the_claim_until_its_verdict() {
             (12_600_002, "time"),
             (12_600_003, "time"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 3: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+           5 W submits 1: one: submitted | 1 submitted:W
+         9000000 time: done | 1 submitted:W
+         9000001 W submits 1: two: submitted | 1 submitted:W
+         9000002 L is handed: done | 1 in_review:W
+         9000003 L rejects 1 2 +without: reviewed | 1 in_progress:W
+         9000004 L rejects 1 2 +without: reviewed (as before) | 1 in_progress:W
+         12600002 time: done | 1 in_progress:W
+         12600003 time: done | 1 ready",
     );
 }
 
@@ -164,7 +244,21 @@ fn tasks_wait_for_those_they_are_blocked_by() {
             (14, "L resets 2: not so"),
             (15, "W claims 3"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 1 <#1; easy 1 <#2; easy 1 <#0: no: blocked_in_a_circle
+           3 L plans easy 1 <#0: no: blocked_in_a_circle
+           4 L plans easy 1 <7: no: unknown_task
+           5 L plans easy 1 <#1; easy 1: 2 from task-1 | 1 waiting 2 ready
+           6 L plans easy 1 <1: 1 from task-3 | 1 waiting 2 ready 3 waiting
+           7 W registers: done | 1 waiting 2 ready 3 waiting
+           8 W claims 1: no: task_blocked | 1 waiting 2 ready 3 waiting
+           9 W claims 2: token 1 until 3600009 | 1 waiting 2 in_progress:W 3 waiting
+          10 W submits 2: done: submitted | 1 waiting 2 submitted:W 3 waiting
+          11 L mints 2 for W 5: easy → end, 1 points, 0 low | 1 waiting 2 submitted:W 3 waiting
+          12 L approves 2 5: reviewed | 1 ready 2 done 3 waiting
+          13 W claims 1: token 2 until 3600013 | 1 in_progress:W 2 done 3 waiting
+          14 L resets 2: not so: done | 1 in_progress:W 2 ready 3 waiting
+          15 W claims 3: no: task_blocked | 1 in_progress:W 2 ready 3 waiting",
     );
 }
 
@@ -181,7 +275,14 @@ fn after_a_restart_each_grant_has_one_grace() {
             (7_700_000, "restart"),
             (7_700_001, "time"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 1: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+         4000000 restart: so | 1 in_progress:W
+         4000001 time: done | 1 in_progress:W
+         7700000 restart: so | 1 in_progress:W
+         7700001 time: done | 1 ready",
     );
 }
 
@@ -206,6 +307,21 @@ fn an_issue_lapses_only_when_nobody_has_anything_of_it() {
             (14_520_009, "L reopens"),
             (14_520_010, "W claims 2"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 1; easy 1: 2 from task-1 | 1 ready 2 ready
+           3 W registers: done | 1 ready 2 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W 2 ready
+         7200003 W is there: so | 1 in_progress:W 2 ready
+         7200004 time: done | 1 in_progress:W 2 ready
+         7200005 W submits 1: done: submitted | 1 submitted:W 2 ready
+         7200006 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 reserved:W
+         7200007 L approves 1 5: reviewed | 1 done 2 reserved:W
+         7320006 time: done | 1 done 2 reserved:W
+         7320007 time: done | 1 done 2 ready
+         14520006 time: done | 1 done 2 ready
+         14520007 time: done | canceled | 1 done 2 ready
+         14520008 W claims 2: no: issue_closed | canceled | 1 done 2 ready
+         14520009 L reopens: an issue | 1 done 2 ready
+         14520010 W claims 2: token 3 until 18120010 | 1 done 2 in_progress:W",
     );
 }

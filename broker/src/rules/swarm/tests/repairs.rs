@@ -28,7 +28,27 @@ fn minting_again_gives_the_same_and_adds_nothing() {
             (20, "V claims 2"),
             (21, "W claims 2"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 3; easy 1; easy 2: 3 from task-1 | 1 ready 2 ready 3 ready
+           3 W registers: done | 1 ready 2 ready 3 ready
+           4 V registers: done | 1 ready 2 ready 3 ready
+           5 W claims 1: token 1 until 3600005 | 1 in_progress:W 2 ready 3 ready
+           6 W submits 1: one: submitted | 1 submitted:W 2 ready 3 ready
+           7 L mints 1 for W 5: easy → task-2, 3 points, 0 low | 1 submitted:W 2 reserved:W 3 ready
+           8 L mints 1 for W 5: easy → task-2, 3 points, 0 low (as before) | 1 submitted:W 2 reserved:W 3 ready
+           9 L mints 1 for W 1: easy → task-2, 3 points, 1 low | 1 submitted:W 2 reserved:W 3 ready
+          10 L mints 1 for V 5: no: no_open_submission | 1 submitted:W 2 reserved:W 3 ready
+          11 W mints 1 for W 5: no: own_work | 1 submitted:W 2 reserved:W 3 ready
+          12 L rejects 1 1: reviewed | 1 in_progress:W 2 ready 3 ready
+          13 W submits 1: two: submitted | 1 submitted:W 2 ready 3 ready
+          14 L mints 1 for W 5: easy → task-2, 3 points, 0 low | 1 submitted:W 2 reserved:W 3 ready
+          15 L approves 1 2: no: invalid_next_step_token | 1 submitted:W 2 reserved:W 3 ready
+          16 L approves 1 5 +without: no: invalid_argument | 1 submitted:W 2 reserved:W 3 ready
+          17 W approves 1 5: no: own_work | 1 submitted:W 2 reserved:W 3 ready
+          18 L approves 1 5: reviewed | 1 done 2 reserved:W 3 ready
+          19 V claims 2 +step: no: invalid_next_step_token | 1 done 2 reserved:W 3 ready
+          20 V claims 2: no: task_reserved | 1 done 2 reserved:W 3 ready
+          21 W claims 2: token 5 until 3600021 | 1 done 2 in_progress:W 3 ready",
     );
 }
 
@@ -48,7 +68,17 @@ fn two_that_end_together_are_led_to_different_tasks() {
             (10, "L mints 2 for V 5"),
             (11, "L approves 2 5"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 1; easy 1; easy 1; easy 1: 4 from task-1 | 1 ready 2 ready 3 ready 4 ready
+           3 W registers: done | 1 ready 2 ready 3 ready 4 ready
+           4 V registers: done | 1 ready 2 ready 3 ready 4 ready
+           5 W claims 1: token 1 until 3600005 | 1 in_progress:W 2 ready 3 ready 4 ready
+           6 V claims 2: token 2 until 3600006 | 1 in_progress:W 2 in_progress:V 3 ready 4 ready
+           7 W submits 1: one: submitted | 1 submitted:W 2 in_progress:V 3 ready 4 ready
+           8 V submits 2: two: submitted | 1 submitted:W 2 submitted:V 3 ready 4 ready
+           9 L mints 1 for W 5: easy → task-4, 1 points, 0 low | 1 submitted:W 2 submitted:V 3 ready 4 reserved:W
+          10 L mints 2 for V 5: easy → task-3, 1 points, 0 low | 1 submitted:W 2 submitted:V 3 reserved:V 4 reserved:W
+          11 L approves 2 5: reviewed | 1 submitted:W 2 done 3 reserved:V 4 reserved:W",
     );
 }
 
@@ -70,7 +100,19 @@ fn a_next_step_that_lapsed_is_refused_and_another_is_made() {
             (240_010, "W claims 2 +step"),
             (240_011, "W claims 2"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L plans easy 1; easy 1: 2 from task-1 | 1 ready 2 ready
+           3 W registers: done | 1 ready 2 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W 2 ready
+           5 W submits 1: one: submitted | 1 submitted:W 2 ready
+           6 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 reserved:W
+         120006 time: done | 1 submitted:W 2 ready
+         120007 L approves 1 5: no: invalid_next_step_token | 1 submitted:W 2 ready
+         120008 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 reserved:W
+         120009 L approves 1 5: reviewed | 1 done 2 reserved:W
+         240009 time: done | 1 done 2 ready
+         240010 W claims 2 +step: no: invalid_next_step_token | 1 done 2 ready
+         240011 W claims 2: token 4 until 3840011 | 1 done 2 in_progress:W",
     );
 }
 
@@ -88,7 +130,15 @@ fn locks_are_all_or_none_and_ones_own_stay() {
             (8, "V locks A"),
             (9, "X locks A +folded"),
         ],
-        "",
+        "  1 W locks a: locked, token 1 until 120001
+           2 V locks z: locked, token 2 until 120002
+           3 W locks a z: no: file_is_locked
+           4 V locks a: no: file_is_locked
+           5 W locks a b: locked, token 3 until 120005
+           6 W locks a b: locked, token 3 until 120005 (as before)
+           7 V locks other:a: locked, token 4 until 120007
+           8 V locks A: locked, token 5 until 120008
+           9 X locks A +folded: no: file_is_locked",
     );
     check(
         &[
@@ -108,7 +158,21 @@ fn locks_are_all_or_none_and_ones_own_stay() {
             (120_014, "W keeps"),
             (120_015, "W unlocks"),
         ],
-        "",
+        "  1 W locks src/: locked, token 1 until 120001
+           2 V locks src/deep/file.rs: no: file_is_locked
+           3 V locks src/*.rs: no: file_is_locked
+           4 V locks **/file.rs: no: file_is_locked
+           5 V locks srcs/file.rs: locked, token 2 until 120005
+           6 W unlocks: no: not_holder
+           7 V unlocks: done
+           8 W locks src: locked, token 1 until 120001 (as before)
+           9 L forces: done
+          10 V locks src/a: locked, token 3 until 120010
+         120011 time: done
+         120012 V keeps: no: lease_not_found
+         120013 V locks src/a: locked, token 4 until 240013
+         120014 W keeps: no: not_holder
+         120015 W unlocks: no: not_holder",
     );
 }
 
@@ -176,6 +240,13 @@ fn documents_have_versions_and_submitting_takes_those_that_are_required() {
             (7, "W writes 1 notes: n"),
             (8, "L closes: no"),
         ],
-        "",
+        "  1 L opens s: an issue
+           2 L writes issue plan: one: version 1
+           3 L writes issue plan: one: version 1 (as before)
+           4 L writes issue plan.md: two: version 2
+           5 W writes shared plan: three: version 1
+           6 L plans easy 1: 1 from task-1 | 1 ready
+           7 W writes 1 notes: n: version 1 | 1 ready
+           8 L closes: no: no: tasks_not_done | 1 ready",
     );
 }
