@@ -4,7 +4,7 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const API: [&str; 7] = [
+const API: [&str; 8] = [
     "tasuki/v1/turn_loop.proto",
     "tasuki/v1/directory.proto",
     "tasuki/v1/waits.proto",
@@ -12,6 +12,7 @@ const API: [&str; 7] = [
     "tasuki/v1/access.proto",
     "tasuki/v1/mailbox.proto",
     "tasuki/v1/privacy.proto",
+    "tasuki/v1/swarm.proto",
 ];
 const JOURNAL: &str = "tasuki/journal/v1/journal.proto";
 
