@@ -535,10 +535,18 @@ proptest! {
         world.take(&Step::Restart);
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
     /// The same with hardly anything but issues, tasks, locks and deliveries.
     #[test]
     fn a_swarm_keeps_its_word(steps in prop::collection::vec(swarm_step(), 0..160)) {
         let mut world = World::new();
+        for step in swarm::prelude() {
+            world.take(&Step::Swarm(step));
+        }
         for step in &steps {
             world.take(step);
         }

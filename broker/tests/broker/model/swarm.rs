@@ -77,23 +77,25 @@ pub(super) struct Step {
     task: u8,
     n: u8,
     old_token: bool,
+    /// At who may and what is due, not at anybody and anything.
+    is_aimed: bool,
 }
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
     use What::*;
     let what = prop_oneof![
-        2 => Just(CreateIssue), 1 => Just(CloseIssue), 1 => Just(Reopen), 1 => Just(Extend),
-        6 => Just(CreateTasks), 3 => Just(Register), 8 => Just(Claim), 4 => Just(ClaimOwn),
-        1 => Just(Renew), 10 => Just(Submit), 10 => Just(Mint), 10 => Just(Approve),
+        1 => Just(CreateIssue), 1 => Just(CloseIssue), 1 => Just(Reopen), 1 => Just(Extend),
+        2 => Just(CreateTasks), 1 => Just(Register), 14 => Just(Claim), 4 => Just(ClaimOwn),
+        1 => Just(Renew), 14 => Just(Submit), 14 => Just(Mint), 16 => Just(Approve),
         3 => Just(Reject), 2 => Just(Reset), 5 => Just(Ask), 4 => Just(Reply), 3 => Just(MarkItems),
-        3 => Just(Deliver), 3 => Just(ClaimDelivery), 1 => Just(Evidence), 3 => Just(Verdict),
+        5 => Just(Deliver), 4 => Just(ClaimDelivery), 2 => Just(Evidence), 5 => Just(Verdict),
         1 => Just(Doc), 6 => Just(Lock), 2 => Just(RenewLock), 2 => Just(Unlock), 1 => Just(Force),
-        1 => Just(Settings), 3 => Just(Pass),
+        1 => Just(Settings), 4 => Just(Pass),
     ];
-    let old_token = proptest::bool::weighted(0.1);
+    let rare = (proptest::bool::weighted(0.1), proptest::bool::weighted(0.8));
     let call = proptest::option::weighted(0.2, call());
-    (call, what, 0..4u8, 0..2u8, 0..6u8, any::<u8>(), old_token).prop_map(
-        |(call, what, who, issue, task, n, old_token)| Step {
+    (call, what, 0..4u8, 0..2u8, 0..6u8, any::<u8>(), rare).prop_map(
+        |(call, what, who, issue, task, n, (old_token, is_aimed))| Step {
             call,
             what,
             who,
@@ -101,13 +103,14 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
             task,
             n,
             old_token,
+            is_aimed,
         },
     )
 }
 
 /// How far the step lets time go.
 pub(super) fn passes(step: &Step) -> Option<u64> {
-    let times = [1_000, 60_000, 130_000, 3_700_000, 7_300_000];
+    let times = [1, 1_000, 20_000, 60_000, 90_000, 130_000, 1_000_000, 3_700_000, 7_300_000];
     matches!(step.what, What::Pass).then(|| times[usize::from(step.n) % times.len()])
 }
 
@@ -121,22 +124,78 @@ fn nth<T>(all: impl Iterator<Item = T>, n: u8) -> Option<T> {
     all.into_iter().nth(at)
 }
 
+/// Who asks, and about which task; for what is aimed, somebody who may, and one that it is due for.
+fn aimed(step: &Step, workspace: &Workspace) -> (RoleId, Option<(IssueId, TaskNumber)>) {
+    use What::*;
+    let (who, swarm) = (role(step.who), &workspace.swarm);
+    let tasks = swarm.issues().values().filter(|it| it.state == IssueState::Open);
+    let tasks = tasks.flat_map(|issue| issue.tasks.iter().map(|task| (issue.id, task)));
+    let due: Vec<_> = match step.what {
+        _ if !step.is_aimed => return (who, None),
+        Claim => tasks.filter(|(_, it)| it.is_ready()).collect(),
+        Submit | Renew | Ask => tasks.filter(|(_, it)| it.live_claim().is_some()).collect(),
+        Mint | Approve | Reject => tasks.filter(|(_, it)| it.open_submission().is_some()).collect(),
+        Reply => tasks.filter(|(_, it)| it.open_questions().next().is_some()).collect(),
+        Deliver => {
+            let done = swarm.issues().values().filter(|it| it.counts().tasks[..3] == [0, 0, 0]);
+            let done = done.filter(|it| !it.tasks.is_empty() && it.state == IssueState::Open);
+            return (who, nth(done.map(|it| (it.id, TaskNumber(1))), step.task));
+        }
+        Verdict => {
+            let holders = swarm.deliveries().values().filter_map(|it| it.live_claim());
+            return (nth(holders.map(|it| it.role.clone()), step.n).unwrap_or(who), None);
+        }
+        _ => return (who, None),
+    };
+    let Some((issue, task)) = nth(due.into_iter(), step.task) else { return (who, None) };
+    let worker = task.live_claim().map(|it| it.worker.clone());
+    let who = match step.what {
+        Submit | Renew | Ask => worker.unwrap_or(who),
+        Mint | Approve | Reject if worker.as_ref() == Some(&who) => role(step.who + 1),
+        _ => who,
+    };
+    (who, Some((issue, task.number)))
+}
+
+/// Roles that work, an issue, and some tasks of it.
+pub(super) fn prelude() -> Vec<Step> {
+    let step = |what, who, n| Step {
+        call: None,
+        what,
+        who,
+        issue: 0,
+        task: 0,
+        n,
+        old_token: false,
+        is_aimed: false,
+    };
+    let register = (0..4).map(|who| step(What::Register, who, 0));
+    register.chain([step(What::CreateIssue, 0, 0), step(What::CreateTasks, 0, 9)]).collect()
+}
+
 /// What a step asks for; `None` where there is nothing to ask.
 pub(super) fn command<'a>(
     step: &'a Step,
     workspace: &Workspace,
 ) -> Option<(Option<&'a Call>, Command)> {
     let swarm = &workspace.swarm;
-    let Step { call, what, who, issue, task, n, old_token } = step;
-    let (who, n) = (role(*who), *n);
+    let Step { call, what, issue, task, n, old_token, .. } = step;
+    let n = *n;
+    let (who, aim) = aimed(step, workspace);
     let token = if *old_token { FencingToken::from(1) } else { FencingToken::NONE };
-    let id = || nth(swarm.issues().keys().copied(), *issue);
+    let id = || aim.map(|aim| aim.0).or_else(|| nth(swarm.issues().keys().copied(), *issue));
     let number = || {
+        if let Some((_, number)) = aim {
+            return Some(number);
+        }
         let tasks = &swarm.issue(id()?).ok()?.tasks;
         nth(tasks.iter().map(|it| it.number), *task)
     };
     let the_task = || swarm.task(id()?, number()?).ok().map(|(_, task)| task);
-    let delivery = || nth(swarm.deliveries().keys().copied(), *task);
+    let delivery = || {
+        let open = swarm.deliveries().values().filter(|it| it.state.is_open() || !step.is_aimed);
+        nth(open.map(|it| it.id), *task)
+    };
     let lock = || nth(swarm.locks.iter().map(|it| it.id), *task);
     let score = Score::new([1, 2, 5][usize::from(n) % 3]).expect("a score");
     let ask = match what {
