@@ -207,3 +207,14 @@ pub const LOCK_PATTERNS_MAX: usize = 1024;
 
 /// The longest lease that can be asked for, in milliseconds: 24 hours.
 pub const SWARM_LEASE_MS_MAX: u64 = 24 * 3600 * 1000;
+
+/// What is said of one task, one submission, one verdict or one delivery, in bytes: a fourth of a
+/// message, so that a delivery is read with its verdict and evidence.
+pub const SWARM_WORDS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Issues, tasks, deliveries or locks in one page of a list, and unless said otherwise.
+pub const SWARM_PAGE_MAX: u32 = 200;
+pub const SWARM_PAGE: u32 = 50;
+
+/// Documents written with an issue.
+pub const NEW_DOCS_MAX: usize = 64;

@@ -15,6 +15,7 @@ mod parse;
 mod privacy;
 mod refuse;
 mod render;
+mod swarm;
 mod turn_loop;
 mod waits;
 
@@ -23,7 +24,7 @@ use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     wire::{
         access_server::AccessServer, directory_server::DirectoryServer, feed_server::FeedServer,
-        mailbox_server::MailboxServer, privacy_server::PrivacyServer,
+        mailbox_server::MailboxServer, privacy_server::PrivacyServer, swarm_server::SwarmServer,
         turn_loop_server::TurnLoopServer, waits_server::WaitsServer,
     },
 };
@@ -82,8 +83,12 @@ pub fn routes(
     let privacy = PrivacyServer::new(service.clone())
         .max_decoding_message_size(QUESTION_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let swarm = SwarmServer::new(service.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Ok(Routes::new(turn_loop)
         .add_service(mailbox)
+        .add_service(swarm)
         .add_service(access)
         .add_service(directory)
         .add_service(waits)

@@ -11,6 +11,7 @@ use std::{
 
 use futures::Stream;
 use tasuki_proto::{
+    id::RoleId,
     limits::WAITS_PER_STREAM_MAX,
     reason::Reason,
     wire::{self, park_request::Ask, park_response::Outcome, waits_server::Waits},
@@ -25,7 +26,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{
     Service,
     entered::{Entered, grant},
-    mailbox, parse, refuse,
+    mailbox, parse, refuse, swarm,
 };
 use crate::{
     access::Grant,
@@ -41,7 +42,7 @@ type Responses = Pin<Box<dyn Stream<Item = Result<wire::ParkResponse, Status>> +
 /// What became of one wait, on its way to the stream.
 struct Ended {
     wait: u64,
-    outcome: Result<(Entered, Told), Refused>,
+    outcome: Result<(Entered, RoleId, Told), Refused>,
 }
 
 /// A question and who asks it.
@@ -67,7 +68,8 @@ impl Waits for Service {
         let (ended, outcomes) = mpsc::channel(WAITS_PER_STREAM_MAX + REFUSALS_MAX);
         let grant = grant(&request)?;
         tokio::spawn(self.clone().read_asks(grant, request.into_inner(), ended));
-        let responses = ReceiverStream::new(outcomes).map(|ended| Ok(render(ended)));
+        let responses =
+            ReceiverStream::new(outcomes).then(|ended| async { Ok(render(ended).await) });
         Ok(Response::new(Box::pin(responses)))
     }
 }
@@ -98,6 +100,10 @@ impl Service {
                 }
                 Some(Ask::Mail(asked)) => {
                     let parsed = self.mail_question(&grant, &asked);
+                    self.park_question(wait, parsed, permit, &open).await;
+                }
+                Some(Ask::Swarm(asked)) => {
+                    let parsed = self.swarm_question(&grant, &asked);
                     self.park_question(wait, parsed, permit, &open).await;
                 }
                 None => {
@@ -131,6 +137,12 @@ impl Service {
         Ok(Asked { entered, question, hold_ms: parse::hold(asked.hold_ms) })
     }
 
+    fn swarm_question(&self, grant: &Grant, asked: &wire::SwarmQuestion) -> Result<Asked, Status> {
+        let entered = self.door.enter(grant, asked.caller.as_ref())?;
+        let question = swarm::question(asked)?;
+        Ok(Asked { entered, question, hold_ms: parse::hold(asked.hold_ms) })
+    }
+
     async fn park_question(
         &self,
         wait: u64,
@@ -153,10 +165,12 @@ impl Service {
         let place = open.add(wait, permit, counted);
         let sink = {
             let (place, entered) = (place.clone(), entered.clone());
+            let role = question.role().clone();
             move || -> Sink {
                 let place = EndOnDrop(place);
                 Box::new(move |told| {
-                    let outcome = told.map(|told| (entered, told)).map_err(Refused::Rejected);
+                    let outcome = told.map(|told| (entered, role, told));
+                    let outcome = outcome.map_err(Refused::Rejected);
                     place.0.end(outcome);
                 })
             }
@@ -168,13 +182,12 @@ impl Service {
     }
 }
 
-fn render(ended: Ended) -> wire::ParkResponse {
+async fn render(ended: Ended) -> wire::ParkResponse {
     let rendered = match ended.outcome {
-        Ok((entered, told)) => match &told.answer {
+        Ok((entered, role, told)) => match &told.answer {
             Answer::Turn(_) => entered.turn_answer(&told).map(Outcome::Turn),
             Answer::Mail(_) => entered.mail_answer(&told).map(Outcome::Mail),
-            // Nothing on this stream asks such a question.
-            Answer::Swarm(_) => Err(Reason::Unavailable.status("an answer to another question")),
+            Answer::Swarm(_) => entered.swarm_answer(&role, &told).await.map(Outcome::Swarm),
         },
         Err(Refused::Rejected(rejection)) => Err(refuse::rejected(&rejection)),
         Err(Refused::Status(status)) => Err(status),
@@ -273,7 +286,7 @@ impl Place {
     }
 
     /// Answers the wait, unless it was answered or cancelled before.
-    fn end(&self, outcome: Result<(Entered, Told), Refused>) {
+    fn end(&self, outcome: Result<(Entered, RoleId, Told), Refused>) {
         let mut waits = self.open.lock();
         if waits.by_number.get(&self.wait).is_none_or(|it| it.serial != self.serial) {
             return;

@@ -283,6 +283,11 @@ pub struct LockFiles {
 }
 
 impl Command {
+    /// Whether a person answers for it beside the role that asks.
+    pub fn overrides(&self) -> bool {
+        matches!(&self.ask, Ask::ReviewDelivery(it) if it.overridden.is_some())
+    }
+
     /// How many bytes of words it carries.
     pub fn bytes(&self) -> usize {
         let texts = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();

@@ -185,6 +185,16 @@ impl Swarm {
         }
     }
 
+    /// How many issues are in this state, or in any.
+    pub fn count_issues(&self, state: Option<IssueState>) -> usize {
+        state.map_or(self.issues.len(), |state| self.by_state[state as usize].len())
+    }
+
+    /// How many deliveries are in this state.
+    pub fn count_deliveries(&self, state: DeliveryState) -> usize {
+        self.deliveries_by_state[state as usize].len()
+    }
+
     /// Deliveries in one state, the newest first.
     pub fn deliveries_in(&self, state: DeliveryState) -> impl Iterator<Item = &Delivery> {
         let ids: &BTreeSet<DeliveryId> = &self.deliveries_by_state[state as usize];

@@ -82,6 +82,7 @@ pub enum Answer {
 /// What a worker that waits for a task is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TasksAnswer {
+    pub of: IssueId,
     /// Offered to this worker.
     pub task: Option<TaskNumber>,
     /// How many can be claimed by anybody.
@@ -92,6 +93,7 @@ pub struct TasksAnswer {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventsAnswer {
+    pub of: IssueId,
     /// And its number in the audit.
     pub item: Option<(u64, Item)>,
     /// Items that are there, handed or not.
@@ -134,14 +136,15 @@ impl Swarm {
             Question::Tasks(id) => {
                 let issue = self.issue(*id)?;
                 let task = issue.task_for(now, role, is_free);
-                Answer::Tasks(TasksAnswer { task, ready: issue.ready.len(), issue: issue.state })
+                let (ready, state) = (issue.ready.len(), issue.state);
+                Answer::Tasks(TasksAnswer { of: *id, task, ready, issue: state })
             }
             Question::Events(id) => {
                 let issue = self.issue(*id)?;
                 let item = issue.item(now, self.settings.item_again_ms);
                 let item = item.map(|(number, item)| (number, item.clone()));
                 let (items, state) = (issue.items.len(), issue.state);
-                Answer::Events(EventsAnswer { item, items, issue: state })
+                Answer::Events(EventsAnswer { of: *id, item, items, issue: state })
             }
             Question::Review(id) => {
                 let state = self.submission(*id)?.2.state;

@@ -79,6 +79,13 @@ impl Index {
         found.map(|(lock, key)| (*lock, key))
     }
 
+    /// All locks that are on a file that `key` is on, too.
+    pub(super) fn all_overlapping(&self, key: &LockKey) -> BTreeSet<LockId> {
+        let patterns = self.patterns.get(key.repository());
+        let all = patterns.into_iter().flatten().chain(self.above(key)).chain(self.below(key));
+        all.filter(|(_, other)| other.overlaps(key)).map(|(lock, _)| *lock).collect()
+    }
+
     /// Paths that lead to where the key's wildcards begin, or to its end.
     fn above(&self, key: &LockKey) -> impl Iterator<Item = &(LockId, LockKey)> {
         let literal = key.folded_literal();

@@ -124,6 +124,13 @@ impl Locks {
         })
     }
 
+    /// All that are on one of these files, the newest first.
+    pub fn on(&self, keys: &[LockKey]) -> Vec<&Lock> {
+        let ids: BTreeSet<LockId> =
+            keys.iter().flat_map(|key| self.index.all_overlapping(key)).collect();
+        ids.iter().rev().map(|id| &self.by_id[id]).collect()
+    }
+
     pub(super) fn insert(&mut self, lock: Lock) {
         for key in &lock.keys {
             self.index.insert(lock.id, key);

@@ -1,0 +1,194 @@
+//! Deliveries: an issue's finished work before the acceptors.
+
+use prost::Message as _;
+use tasuki_proto::{
+    id::{FencingToken, RoleId, Sequence},
+    swarm::{DeliveryId, IssueId},
+    wire,
+};
+use tonic::Status;
+
+use super::{super::parse::text, Entered, View, id, issues::Listed, key, optional, parse, render};
+use crate::rules::swarm::{
+    Ask, Attached, Delivery, DeliveryState, Reply, ReviewDelivery, Verdict, words::VerdictWords,
+};
+
+/// Evidence that is told with a delivery, in bytes; of what is beyond only the outcome is told.
+const EVIDENCE_BYTES_MAX: usize = 1024 * 1024;
+
+pub(super) async fn submit(
+    entered: &Entered,
+    mut it: wire::SubmitDeliveryRequest,
+) -> Result<wire::DeliveryResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let issue = parse::named("issue_id", &it.issue_id)?;
+    let words = Box::new(parse::delivery(it)?);
+    let ask = Ask::SubmitDelivery { issue, words };
+    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    let Some(Reply::Delivered(delivery)) = done.reply else {
+        unreachable!("an issue is delivered or refused")
+    };
+    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+}
+
+pub(super) async fn claim(
+    entered: &Entered,
+    mut it: wire::ClaimDeliveryRequest,
+) -> Result<wire::DeliveryResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let delivery = parse::named("delivery_id", &it.delivery_id)?;
+    let ask = Ask::ClaimDelivery { delivery, extend_ms: parse::lease(it.for_ms) };
+    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+}
+
+pub(super) async fn renew(
+    entered: &Entered,
+    mut it: wire::RenewDeliveryRequest,
+) -> Result<wire::DeliveryResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let delivery = parse::named("delivery_id", &it.delivery_id)?;
+    let token = FencingToken::from(it.claim_token);
+    let ask = Ask::RenewDelivery { delivery, token, extend_ms: parse::lease(it.for_ms) };
+    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+}
+
+pub(super) async fn attach(
+    entered: &Entered,
+    mut it: wire::AttachEvidenceRequest,
+) -> Result<wire::DeliveryResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let delivery = parse::named("delivery_id", &it.delivery_id)?;
+    let words = parse::evidence(it.evidence)?;
+    let ask = Ask::AttachEvidence { delivery, words };
+    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+}
+
+pub(super) async fn review(
+    entered: &Entered,
+    mut it: wire::ReviewDeliveryRequest,
+) -> Result<wire::DeliveryResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let delivery = parse::named("delivery_id", &it.delivery_id)?;
+    let review = ReviewDelivery {
+        delivery,
+        token: FencingToken::from(it.claim_token),
+        verdict: if it.is_approved { Verdict::Approved } else { Verdict::Rejected },
+        words: VerdictWords {
+            feedback: text("feedback", it.feedback)?,
+            refs: parse::refs(it.refs)?,
+            verification: parse::verification(it.verification)?,
+        },
+        overridden: parse::overridden(it.r#override)?,
+    };
+    let done = entered.ask(role.clone(), Some(key), Ask::ReviewDelivery(review)).await?;
+    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+}
+
+pub(super) async fn get(
+    entered: &Entered,
+    it: wire::GetDeliveryRequest,
+) -> Result<wire::DeliveryResponse, Status> {
+    let asker = optional("role", &it.role)?;
+    let delivery = parse::named("delivery_id", &it.delivery_id)?;
+    if let Some(role) = &asker {
+        // Its token is told.
+        entered.look_as(role, |_| Ok(())).await?;
+    }
+    entered.delivery_response(asker, delivery, false, Sequence::default()).await
+}
+
+pub(super) async fn list(
+    entered: &Entered,
+    it: wire::ListDeliveriesRequest,
+) -> Result<wire::ListDeliveriesResponse, Status> {
+    let asker: Option<RoleId> = optional("role", &it.role)?;
+    let (limit, offset) = (parse::limit(it.limit), it.offset as usize);
+    let state = match it.status() {
+        wire::DeliveryStatus::Unspecified => None,
+        wire::DeliveryStatus::Open => Some(DeliveryState::Open),
+        wire::DeliveryStatus::InReview => Some(DeliveryState::InReview),
+        wire::DeliveryStatus::Approved => Some(DeliveryState::Approved),
+        wire::DeliveryStatus::Rejected => Some(DeliveryState::Rejected),
+    };
+    let issue: Option<IssueId> = parse::maybe("issue_id", &it.issue_id)?;
+    let delivered_by: Option<RoleId> = optional("delivered_by", &it.delivered_by)?;
+    let reviewed_by: Option<RoleId> = optional("reviewed_by", &it.reviewed_by)?;
+    let shown_to = asker.clone();
+    let look = move |view: &View<'_>| {
+        let swarm = &view.workspace.swarm;
+        let reviewer = |it: &Delivery| it.verdict.as_ref().and_then(|it| it.by.clone());
+        let fits = |it: &&Delivery| {
+            issue.is_none_or(|issue| issue == it.issue)
+                && (delivered_by.is_none() || delivered_by == it.role)
+                && (reviewed_by.is_none() || reviewed_by == reviewer(it))
+        };
+        let all: Box<dyn Iterator<Item = &Delivery>> = match state {
+            Some(state) => Box::new(swarm.deliveries_in(state)),
+            None => Box::new(swarm.deliveries().values().rev()),
+        };
+        let is_plain = issue.is_none() && delivered_by.is_none() && reviewed_by.is_none();
+        let count = state.map_or(swarm.deliveries().len(), |state| swarm.count_deliveries(state));
+        let total = is_plain.then_some(count);
+        let list = Listed { total, is_default: true, is_ascending: false, limit, offset };
+        let (deliveries, total) = list.of(all.filter(fits), |it| it.id);
+        let deliveries = deliveries.into_iter().map(|it| render::delivery(it, shown_to.as_ref()));
+        let (deliveries, now_ms) = (deliveries.collect(), view.now.as_millis());
+        Ok(wire::ListDeliveriesResponse { deliveries, total, now_ms })
+    };
+    entered.look_for(asker.as_ref(), look).await
+}
+
+impl Entered {
+    async fn delivery_response(
+        &self,
+        asker: Option<RoleId>,
+        id: DeliveryId,
+        repeated: bool,
+        sequence: Sequence,
+    ) -> Result<wire::DeliveryResponse, Status> {
+        let (delivery, now_ms, seen) = self.delivery(asker, id).await?;
+        let sequence = if sequence == Sequence::default() { seen } else { sequence }.get();
+        Ok(wire::DeliveryResponse { delivery: Some(delivery), repeated, sequence, now_ms })
+    }
+
+    /// A delivery with all that was said of it, as `asker`, whom somebody looked at before, may
+    /// see it.
+    pub(super) async fn delivery(
+        &self,
+        asker: Option<RoleId>,
+        id: DeliveryId,
+    ) -> Result<(wire::Delivery, u64, Sequence), Status> {
+        let look = move |view: &View<'_>| {
+            let it = view.workspace.swarm.delivery(id)?;
+            let seen = (view.now.as_millis(), view.workspace.sequence);
+            let evidence: Vec<Attached> = it.evidence.clone();
+            let has_verdict = it.verdict.is_some();
+            Ok((render::delivery(it, asker.as_ref()), it.issue, evidence, has_verdict, seen))
+        };
+        let (mut shown, issue, evidence, has_verdict, (now_ms, sequence)) =
+            self.look_for(None, look).await?;
+        render::delivered(&mut shown, self.delivery_words(issue, id)?);
+        if has_verdict {
+            render::judged(&mut shown, self.verdict_words(issue, id)?);
+        }
+        let mut bytes = 0;
+        for (number, attached) in (1..).zip(evidence) {
+            let words = self.evidence_words(issue, id, number)?;
+            let mut told = render::evidence(words, attached.is_passed, attached.at);
+            bytes += told.encoded_len();
+            if EVIDENCE_BYTES_MAX < bytes {
+                told.commands.clear();
+            }
+            shown.evidence.push(told);
+        }
+        Ok((shown, now_ms, sequence))
+    }
+}

@@ -1,0 +1,155 @@
+//! Locks: exclusive charge of files.
+
+use tasuki_proto::{
+    id::{FencingToken, RoleId},
+    swarm::LockId,
+    wire,
+};
+use tonic::Status;
+
+use super::{super::refuse::invalid, Done, Entered, View, id, key, optional, parse, render, tasks};
+use crate::rules::swarm::{Ask, LockFiles, Reply, lock::Lock};
+
+pub(super) async fn lock(
+    entered: &Entered,
+    mut it: wire::LockFilesRequest,
+) -> Result<wire::LockResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let keys = parse::lock_keys(&it.files.unwrap_or_default())?;
+    let task = match (it.issue_id.as_str(), it.task_id.as_str()) {
+        ("", "") => None,
+        (issue, task) => Some(tasks::of(issue, task)?),
+    };
+    let ask = Ask::LockFiles(LockFiles { keys, task, ttl_ms: parse::lease(it.for_ms) });
+    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    entered.lock_response(role, done).await
+}
+
+pub(super) async fn renew(
+    entered: &Entered,
+    mut it: wire::RenewLockRequest,
+) -> Result<wire::LockResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let lock = parse::named("lease_id", &it.lease_id)?;
+    let token = FencingToken::from(it.lock_token);
+    let ask = Ask::RenewLock { lock, token, extend_ms: parse::lease(it.for_ms) };
+    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    entered.lock_response(role, done).await
+}
+
+pub(super) async fn unlock(
+    entered: &Entered,
+    mut it: wire::UnlockRequest,
+) -> Result<wire::UnlockResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let lock = parse::named("lease_id", &it.lease_id)?;
+    let before = entered.lock_of(role.clone(), lock).await?;
+    let ask = Ask::Unlock { lock, token: FencingToken::from(it.lock_token) };
+    let done = entered.ask(role, Some(key), ask).await?;
+    Ok(unlocked(lock, before, &done))
+}
+
+pub(super) async fn force(
+    entered: &Entered,
+    mut it: wire::ForceUnlockRequest,
+) -> Result<wire::UnlockResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let lock = parse::named("lease_id", &it.lease_id)?;
+    let before = entered.lock_of(role.clone(), lock).await?;
+    let ask = Ask::ForceUnlock { lock, reason: super::super::parse::reason(it.reason)? };
+    let done = entered.ask(role, Some(key), ask).await?;
+    Ok(unlocked(lock, before, &done))
+}
+
+/// What was unlocked, as it was before; of one that ended before, its id.
+fn unlocked(id: LockId, before: Option<wire::Lock>, done: &Done) -> wire::UnlockResponse {
+    let lock =
+        before.unwrap_or_else(|| wire::Lock { lease_id: id.to_string(), ..wire::Lock::default() });
+    let (repeated, sequence) = (done.is_repeat, done.sequence.get());
+    wire::UnlockResponse { lock: Some(lock), repeated, sequence }
+}
+
+pub(super) async fn list(
+    entered: &Entered,
+    it: wire::ListLocksRequest,
+) -> Result<wire::ListLocksResponse, Status> {
+    let asker: Option<RoleId> = optional("role", &it.role)?;
+    let holder: Option<RoleId> = optional("holder", &it.holder)?;
+    let (limit, offset) = (parse::limit(it.limit), it.offset as usize);
+    let files = it.files.unwrap_or_default();
+    let keys = match files.patterns.as_slice() {
+        [] => None,
+        _ if !is_listable(&files) => {
+            let why = format!("names more than {LISTED_PATTERNS_MAX} files to be looked at");
+            return Err(invalid("files", &why));
+        }
+        _ => Some(parse::lock_keys(&files)?),
+    };
+    let shown_to = asker.clone();
+    let look = move |view: &View<'_>| {
+        let locks = &view.workspace.swarm.locks;
+        let all: Vec<&Lock> = match (&keys, &holder) {
+            (Some(keys), _) => locks.on(keys),
+            (None, Some(holder)) => locks.of_role(holder).collect(),
+            (None, None) => locks.iter().rev().collect(),
+        };
+        let is_in = |it: &&&Lock| {
+            let repository = it.keys.first().map(|key| key.repository());
+            let is_there = files.repository.is_empty() || repository == Some(&files.repository);
+            is_there && holder.as_ref().is_none_or(|holder| *holder == it.role)
+        };
+        let found: Vec<&Lock> = all.iter().filter(is_in).copied().collect();
+        let page = found.iter().skip(offset).take(limit);
+        Ok(wire::ListLocksResponse {
+            locks: page.map(|it| render::lock(it, shown_to.as_ref())).collect(),
+            total: found.len() as u64,
+            now_ms: view.now.as_millis(),
+        })
+    };
+    entered.look_for(asker.as_ref(), look).await
+}
+
+/// Files that one list of locks is about.
+const LISTED_PATTERNS_MAX: usize = 256;
+
+fn is_listable(files: &wire::FileSet) -> bool {
+    files.patterns.len() <= LISTED_PATTERNS_MAX
+}
+
+impl Entered {
+    /// A lock as `asker` may see it, if it is there.
+    async fn lock_of(&self, asker: RoleId, lock: LockId) -> Result<Option<wire::Lock>, Status> {
+        let look = move |view: &View<'_>| {
+            let found = view.workspace.swarm.locks.get(lock);
+            Ok(found.map(|it| render::lock(it, Some(&asker))))
+        };
+        self.look_for(None, look).await
+    }
+
+    async fn lock_response(&self, asker: RoleId, done: Done) -> Result<wire::LockResponse, Status> {
+        let Done { reply: Some(Reply::Locked { lock, token, lapses }), is_repeat, sequence } = done
+        else {
+            unreachable!("files are locked or refused")
+        };
+        let look = move |view: &View<'_>| {
+            let found = view.workspace.swarm.locks.get(lock);
+            let shown = found.map(|it| render::lock(it, Some(&asker)));
+            // It ended meanwhile.
+            let shown = shown.unwrap_or_else(|| wire::Lock {
+                lease_id: lock.to_string(),
+                holder: asker.to_string(),
+                expires_ms: lapses.as_millis(),
+                lock_token: token.get(),
+                ..wire::Lock::default()
+            });
+            Ok((shown, view.now.as_millis()))
+        };
+        let (shown, now_ms) = self.look_for(None, look).await?;
+        let sequence = sequence.get();
+        Ok(wire::LockResponse { lock: Some(shown), repeated: is_repeat, sequence, now_ms })
+    }
+}

@@ -1,0 +1,436 @@
+//! What callers say of issues, tasks, deliveries and locks, as values that are already valid.
+
+use std::{fmt::Display, str::FromStr};
+
+use prost::Message;
+use tasuki_proto::{
+    limits::{
+        BLOCKERS_MAX, CHANGED_FILES_MAX, COMMANDS_MAX, DOC_BYTES_MAX, FILES_BYTES_MAX,
+        LOCK_FILES_MAX, SUBJECT_BYTES_MAX, SWARM_PAGE, SWARM_PAGE_MAX, SWARM_WORDS_BYTES_MAX,
+        TEXT_BYTES_MAX,
+    },
+    reason::Reason,
+    swarm::{DocName, NextStepId, TaskNumber},
+    wire,
+};
+use tonic::Status;
+
+use super::{
+    super::refuse::{invalid, too_large},
+    optional,
+};
+use crate::rules::swarm::{
+    Blocker, Difficulty, DocPlace, NewTask, Override, Score,
+    lock::LockKey,
+    words::{
+        Artifacts, CommandResult, DeliveryWords, Dimension, DocPaths, EvidenceWords,
+        FeedbackDetail, MessageWords, ReviewWords, Run, Severity, TaskSpec, TaskWords,
+        TestEvidence, Verification,
+    },
+};
+
+/// Paths of documents that belong to an issue, in bytes.
+const DOC_PATHS_BYTES_MAX: usize = 64 * 1024;
+
+/// References beside a text, in bytes.
+const REFS_BYTES_MAX: usize = 16 * 1024;
+
+/// Why something ends or begins again, in bytes. It is kept inside the record.
+const WHY_BYTES_MAX: usize = 16 * 1024;
+
+/// A hash's bytes.
+const HASH_BYTES: usize = 32;
+
+/// An id, a number or a name.
+pub(super) fn named<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Status> {
+    text.parse().map_err(|e: T::Err| invalid(field, &e))
+}
+
+/// `None` for an empty field.
+pub(super) fn maybe<T: FromStr<Err: Display>>(
+    field: &str,
+    text: &str,
+) -> Result<Option<T>, Status> {
+    if text.is_empty() { Ok(None) } else { named(field, text).map(Some) }
+}
+
+/// A token that says what a worker is to do next. What is none is no better than an old one.
+pub(super) fn next_step(shown: &str) -> Result<NextStepId, Status> {
+    let why = |_| "invalid next_step_token: it is none; getNextStepToken gives one".to_owned();
+    shown.parse().map_err(why).map_err(|why| Reason::InvalidNextStepToken.status(why))
+}
+
+/// A lease that is asked for; `None` as the settings say.
+pub(super) fn lease(for_ms: u64) -> Option<u64> {
+    (for_ms != 0).then_some(for_ms)
+}
+
+/// How many of a list are asked for.
+pub(super) fn limit(limit: u32) -> usize {
+    let limit = if limit == 0 { SWARM_PAGE } else { limit.min(SWARM_PAGE_MAX) };
+    limit as usize
+}
+
+/// A line that lists show.
+pub(super) fn subject(subject: String) -> Result<String, Status> {
+    if subject.trim().is_empty() {
+        return Err(invalid("subject", &"is empty; say in a line what this is about"));
+    }
+    if SUBJECT_BYTES_MAX < subject.len() {
+        return Err(too_large("subject", subject.len(), SUBJECT_BYTES_MAX));
+    }
+    if subject.chars().any(char::is_control) {
+        return Err(invalid("subject", &"is more than one line"));
+    }
+    Ok(subject)
+}
+
+/// A text that must say something.
+fn said(field: &str, text: String) -> Result<String, Status> {
+    if text.trim().is_empty() {
+        return Err(invalid(field, &"is required"));
+    }
+    Ok(text)
+}
+
+/// Words that are together no longer than an agent reads.
+fn within<M: Message>(field: &str, words: &M, limit: usize) -> Result<(), Status> {
+    let bytes = words.encoded_len();
+    if limit < bytes { Err(too_large(field, bytes, limit)) } else { Ok(()) }
+}
+
+fn text(field: &str, text: String) -> Result<String, Status> {
+    super::super::parse::text(field, text)
+}
+
+pub(super) fn paths(shared: Vec<String>, project: Vec<String>) -> Result<DocPaths, Status> {
+    let bytes: usize = shared.iter().chain(&project).map(String::len).sum();
+    if DOC_PATHS_BYTES_MAX < bytes {
+        return Err(too_large("doc_paths", bytes, DOC_PATHS_BYTES_MAX));
+    }
+    Ok(DocPaths { shared, project })
+}
+
+/// A document's words.
+pub(super) fn content(content: String) -> Result<String, Status> {
+    if DOC_BYTES_MAX < content.len() {
+        return Err(too_large("content", content.len(), DOC_BYTES_MAX));
+    }
+    Ok(content)
+}
+
+pub(super) fn place(place: Option<wire::DocPlace>) -> Result<DocPlace, Status> {
+    let wire::DocPlace { issue_id, task_id } = place.unwrap_or_default();
+    match (maybe("issue_id", &issue_id)?, maybe("task_id", &task_id)?) {
+        (None, None) => Ok(DocPlace::Shared),
+        (Some(issue), None) => Ok(DocPlace::Issue(issue)),
+        (Some(issue), Some(task)) => Ok(DocPlace::Task(issue, task)),
+        (None, Some(_)) => Err(invalid("issue_id", &"is missing: a task is one of an issue")),
+    }
+}
+
+pub(super) fn score(score: u32) -> Result<Score, Status> {
+    Score::new(score).ok_or_else(|| {
+        invalid("completion_score", &format!("is {score}; it is 1, 2 or 5. Nothing changed"))
+    })
+}
+
+fn difficulty(difficulty: wire::Difficulty) -> Result<Difficulty, Status> {
+    match difficulty {
+        wire::Difficulty::Easy => Ok(Difficulty::Easy),
+        wire::Difficulty::Medium => Ok(Difficulty::Medium),
+        wire::Difficulty::Focus => Ok(Difficulty::Focus),
+        wire::Difficulty::Unspecified => {
+            Err(invalid("difficulty", &"is missing; say easy, medium or focus"))
+        }
+    }
+}
+
+pub(super) fn new_task(it: wire::NewTask) -> Result<NewTask, Status> {
+    let count = it.blocked_by.len() + it.blocked_by_new.len();
+    if BLOCKERS_MAX < count {
+        let why = format!("names {count} tasks; at most {BLOCKERS_MAX} are possible");
+        return Err(invalid("blocked_by", &why));
+    }
+    let difficulty = difficulty(it.difficulty())?;
+    let known = it.blocked_by.iter().map(|name| named("blocked_by", name).map(Blocker::Task));
+    let new = it.blocked_by_new.iter().map(|place| Ok(Blocker::New(*place as usize)));
+    Ok(NewTask {
+        blocked_by: known.chain(new).collect::<Result<_, Status>>()?,
+        subject: subject(it.subject)?,
+        difficulty,
+        points: it.points,
+        words: task_words(it.words.unwrap_or_default())?,
+    })
+}
+
+fn task_words(it: wire::TaskWords) -> Result<TaskWords, Status> {
+    let spec = it.spec.unwrap_or_default();
+    let mut context: Vec<TaskNumber> = Vec::new();
+    for name in it.context_task_ids.iter().chain(&spec.context_task_ids) {
+        let number = named("context_task_ids", name)?;
+        if !context.contains(&number) {
+            context.push(number);
+        }
+    }
+    let docs = |field: &str, names: &[String]| {
+        names.iter().map(|name| named(field, name)).collect::<Result<Vec<DocName>, _>>()
+    };
+    Ok(TaskWords {
+        required_issue_docs: docs("required_issue_docs", &it.required_issue_docs)?,
+        required_task_docs: docs("required_task_docs", &it.required_task_docs)?,
+        description: it.description,
+        labels: it.labels,
+        suggested_files: it.suggested_files,
+        doc_paths: it.doc_paths,
+        context,
+        spec: TaskSpec {
+            name: spec.name,
+            split_from: spec.split_from,
+            split_reason: spec.split_reason,
+            impact_scope: spec.impact_scope,
+            goal: spec.goal,
+            rules: spec.rules,
+            constraints: spec.constraints,
+            conventions: spec.conventions,
+            acceptance: spec.acceptance,
+        },
+    })
+}
+
+/// Names of files, which are kept inside the record.
+fn files(field: &str, files: Vec<String>) -> Result<Vec<String>, Status> {
+    if CHANGED_FILES_MAX < files.len() {
+        let why = format!("names {} files; at most {CHANGED_FILES_MAX} are possible", files.len());
+        return Err(invalid(field, &why));
+    }
+    let bytes: usize = files.iter().map(String::len).sum();
+    if FILES_BYTES_MAX < bytes {
+        return Err(too_large(field, bytes, FILES_BYTES_MAX));
+    }
+    Ok(files)
+}
+
+fn commands(field: &str, count: usize) -> Result<(), Status> {
+    if COMMANDS_MAX < count {
+        let why = format!("are {count}; at most {COMMANDS_MAX} are possible");
+        return Err(invalid(field, &why));
+    }
+    Ok(())
+}
+
+pub(super) fn artifacts(it: Option<wire::SubmissionWords>) -> Result<Artifacts, Status> {
+    let it = it.ok_or_else(|| invalid("artifacts", &"are required"))?;
+    within("artifacts", &it, SWARM_WORDS_BYTES_MAX)?;
+    let rerun = it.rerun.unwrap_or_default();
+    commands("rerun.commands", rerun.commands.len())?;
+    Ok(Artifacts {
+        summary: said("artifacts.summary", it.summary)?,
+        changed_files: files("artifacts.changed_files", it.changed_files)?,
+        diff: it.diff,
+        links: it.links,
+        test_cases: it.test_cases,
+        test_result: it.test_result,
+        test_output: it.test_output,
+        commit: rerun.commit,
+        commands: rerun.commands,
+    })
+}
+
+pub(super) fn review(it: wire::Review) -> Result<ReviewWords, Status> {
+    within("review", &it, SWARM_WORDS_BYTES_MAX)?;
+    if it.reviewed_refs.is_empty() || it.details.is_empty() {
+        let why = "and feedback_details are required: say what was looked at, and what was found";
+        return Err(invalid("artifacts.reviewed_refs", &why));
+    }
+    Ok(ReviewWords {
+        summary: it.review_summary,
+        reviewed_refs: it.reviewed_refs,
+        feedback: it.feedback,
+        details: it.details.into_iter().map(detail).collect::<Result<_, _>>()?,
+    })
+}
+
+fn detail(it: wire::FeedbackDetail) -> Result<FeedbackDetail, Status> {
+    let unknown = |field: &str, text: &str, known: Vec<&str>| {
+        let text: String = text.chars().take(80).collect();
+        invalid(field, &format!("is {text:?}; it is one of {}", known.join(", ")))
+    };
+    let dimension = Dimension::parse(&it.dimension).ok_or_else(|| {
+        let known = Dimension::ALL.iter().map(|it| it.as_str()).collect();
+        unknown("feedback_details.dimension", &it.dimension, known)
+    })?;
+    let severity = Severity::parse(&it.severity).ok_or_else(|| {
+        let known = Severity::ALL.iter().map(|it| it.as_str()).collect();
+        unknown("feedback_details.severity", &it.severity, known)
+    })?;
+    Ok(FeedbackDetail {
+        dimension,
+        severity,
+        file_path: it.file_path,
+        line_range: it.line_range,
+        content: said("feedback_details.content", it.content)?,
+        suggestion: it.suggestion,
+    })
+}
+
+pub(super) fn message(content: String, refs: String) -> Result<MessageWords, Status> {
+    let content = text("content", said("content", content)?)?;
+    Ok(MessageWords { content, refs: self::refs(refs)? })
+}
+
+pub(super) fn refs(refs: String) -> Result<String, Status> {
+    if REFS_BYTES_MAX < refs.len() {
+        return Err(too_large("refs", refs.len(), REFS_BYTES_MAX));
+    }
+    Ok(refs)
+}
+
+/// Why something ends or begins again; it is kept in the history.
+pub(super) fn why(field: &str, why: String) -> Result<String, Status> {
+    if WHY_BYTES_MAX < why.len() {
+        return Err(too_large(field, why.len(), WHY_BYTES_MAX));
+    }
+    Ok(why)
+}
+
+pub(super) fn delivery(it: wire::SubmitDeliveryRequest) -> Result<DeliveryWords, Status> {
+    let artifacts = it.artifacts.ok_or_else(|| invalid("artifacts", &"are required"))?;
+    let evidence = it.test_evidence.ok_or_else(|| invalid("test_evidence", &"is required"))?;
+    within("artifacts", &artifacts, SWARM_WORDS_BYTES_MAX / 2)?;
+    within("test_evidence", &evidence, SWARM_WORDS_BYTES_MAX / 2)?;
+    commands("test_evidence.doc_commands", evidence.doc_commands.len())?;
+    let rerun = evidence.rerun.unwrap_or_default();
+    commands("rerun.commands", rerun.commands.len())?;
+    if !is_test_steps(&evidence.doc_path) {
+        let why = "must match format 'issue-xxx-test-steps.md': letters, digits and '-' for xxx";
+        return Err(invalid("test_evidence.doc_path", &why));
+    }
+    Ok(DeliveryWords {
+        summary: text("summary", said("summary", it.summary)?)?,
+        refs: refs(it.refs)?,
+        is_test_passed: artifacts.has_passed,
+        test_cases: artifacts.test_cases,
+        changed_files: files("artifacts.changed_files", artifacts.changed_files)?,
+        reviewed_refs: artifacts.reviewed_refs,
+        test_output: artifacts.test_output,
+        known_risks: artifacts.known_risks,
+        evidence: TestEvidence {
+            script_path: evidence.script_path,
+            script_cmd: evidence.script_cmd,
+            is_script_passed: evidence.script_passed,
+            script_result: evidence.script_result,
+            doc_path: evidence.doc_path,
+            doc_commands: evidence.doc_commands,
+            doc_results: evidence.doc_results.into_iter().map(result).collect(),
+            is_doc_passed: evidence.doc_passed,
+        },
+        commit: rerun.commit,
+        commands: rerun.commands,
+    })
+}
+
+/// Whether a path leads to a document of test steps.
+fn is_test_steps(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let middle = name.strip_prefix("issue-").and_then(|it| it.strip_suffix("-test-steps.md"));
+    let is_plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+    middle.is_some_and(|it| !it.is_empty() && it.bytes().all(is_plain))
+}
+
+fn result(it: wire::CommandResult) -> CommandResult {
+    CommandResult {
+        command: it.command,
+        is_passed: it.has_passed,
+        exit_code: it.exit_code,
+        output: it.output,
+    }
+}
+
+pub(super) fn verification(it: Option<wire::Verification>) -> Result<Verification, Status> {
+    let it = it.ok_or_else(|| invalid("verification", &"is required"))?;
+    within("verification", &it, SWARM_WORDS_BYTES_MAX / 2)?;
+    Ok(Verification {
+        is_script_passed: it.script_passed,
+        script_result: it.script_result,
+        is_doc_passed: it.doc_passed,
+        doc_results: it.doc_results.into_iter().map(result).collect(),
+    })
+}
+
+pub(super) fn evidence(it: Option<wire::Evidence>) -> Result<EvidenceWords, Status> {
+    let it = it.ok_or_else(|| invalid("evidence", &"is required"))?;
+    within("evidence", &it, TEXT_BYTES_MAX)?;
+    commands("evidence.commands", it.commands.len())?;
+    if it.commands.is_empty() {
+        return Err(invalid(
+            "evidence.commands",
+            &"are required: what was run, and what came of it",
+        ));
+    }
+    let run = |it: wire::CommandEvidence| {
+        if it.output_hash.len() != HASH_BYTES {
+            let why = format!("has {} bytes; a BLAKE3 hash has {HASH_BYTES}", it.output_hash.len());
+            return Err(invalid("evidence.commands.output_hash", &why));
+        }
+        Ok(Run {
+            result: CommandResult {
+                command: it.command,
+                is_passed: it.exit_code == 0 && !it.is_timed_out,
+                exit_code: it.exit_code,
+                output: it.output_tail,
+            },
+            output_hash: it.output_hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            duration_ms: it.duration_ms,
+        })
+    };
+    let runs = it.commands.into_iter().map(run).collect::<Result<_, _>>()?;
+    Ok(EvidenceWords { commit: said("evidence.commit", it.commit)?, runs })
+}
+
+pub(super) fn overridden(it: Option<wire::Override>) -> Result<Option<Override>, Status> {
+    let Some(it) = it else { return Ok(None) };
+    let person = optional("override.person", &it.person)?;
+    let person = person.ok_or_else(|| invalid("override.person", &"is required"))?;
+    Ok(Some(Override { person, reason: super::super::parse::reason(it.reason)? }))
+}
+
+/// Files of one repository that are to be locked, or looked at.
+pub(super) fn lock_keys(files: &wire::FileSet) -> Result<Vec<LockKey>, Status> {
+    let count = files.patterns.len();
+    if count == 0 || LOCK_FILES_MAX < count {
+        let why = format!("names {count} files; 1 to {LOCK_FILES_MAX} are possible");
+        return Err(invalid("files", &why));
+    }
+    if files.repository.is_empty() {
+        return Err(invalid("files.repository", &"is missing: which repository are they in?"));
+    }
+    let bytes: usize = files.patterns.iter().map(String::len).sum();
+    if FILES_BYTES_MAX < bytes {
+        return Err(too_large("files", bytes, FILES_BYTES_MAX));
+    }
+    let key = |path: &String| {
+        LockKey::new(&files.repository, path, files.is_case_folded)
+            .map_err(|why| invalid("files", &format!("cannot be locked: {why}")))
+    };
+    let mut keys = files.patterns.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_steps_are_known_by_their_name() {
+        for good in ["issue-7-test-steps.md", "docs/issue-a-b-test-steps.md"] {
+            assert!(is_test_steps(good), "{good}");
+        }
+        for bad in ["", "issue--test-steps.md/x", "issue-test-steps.md", "issue-a_b-test-steps.md"]
+        {
+            assert!(!is_test_steps(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What was said about issues, tasks and deliveries, read from the journal.
+
+use tasuki_proto::{
+    id::Timestamp,
+    swarm::{DeliveryId, DocName, IssueId, SubmissionId, TaskMessageId, TaskNumber},
+    wire,
+};
+use tonic::Status;
+
+use super::{Entered, refuse, render};
+use crate::{
+    journal::codec,
+    rules::swarm::{
+        DocPlace, Words,
+        words::{
+            Artifacts, AuditEntry, AuditKind, DeliveryWords, DocPaths, EvidenceWords, MessageWords,
+            ReviewWords, TaskWords, VerdictWords,
+        },
+    },
+};
+
+/// Words of the kind that was asked for: bytes of another kind are damage, and an error before.
+macro_rules! read {
+    ($entered:expr, $place:expr, $found:pat => $words:expr) => {
+        match $entered.words($place)? {
+            $found => Ok($words),
+            _ => unreachable!("words are read as what they were asked for"),
+        }
+    };
+}
+
+impl Entered {
+    /// The words that are kept where `place` is; what is said in it does not count.
+    fn words(&self, place: Words) -> Result<Words, Status> {
+        let key = codec::swarm_key(&place);
+        let decoded = codec::decode_words(place, self.kept(&key)?);
+        decoded.map_err(|e| refuse::reading(&self.damaged(&key, e.to_string())))
+    }
+
+    pub(super) fn description(&self, issue: IssueId) -> Result<String, Status> {
+        let place = Words::Issue { issue, description: String::new() };
+        read!(self, place, Words::Issue { description, .. } => description)
+    }
+
+    pub(super) fn doc_paths(&self, issue: IssueId, version: u32) -> Result<DocPaths, Status> {
+        let place = Words::Paths { issue, version, paths: DocPaths::default() };
+        read!(self, place, Words::Paths { paths, .. } => paths)
+    }
+
+    pub(super) fn task_words(
+        &self,
+        issue: IssueId,
+        task: TaskNumber,
+    ) -> Result<wire::TaskWords, Status> {
+        let place = Words::Task { issue, task, words: TaskWords::default() };
+        read!(self, place, Words::Task { words, .. } => render::task_words(words))
+    }
+
+    pub(super) fn submission_words(
+        &self,
+        issue: IssueId,
+        submission: SubmissionId,
+    ) -> Result<wire::SubmissionWords, Status> {
+        let place = Words::Submission { issue, submission, words: Artifacts::default() };
+        read!(self, place, Words::Submission { words, .. } => render::artifacts(words))
+    }
+
+    pub(super) fn review_words(
+        &self,
+        issue: IssueId,
+        submission: SubmissionId,
+    ) -> Result<ReviewWords, Status> {
+        let place = Words::Review { issue, submission, words: ReviewWords::default() };
+        read!(self, place, Words::Review { words, .. } => words)
+    }
+
+    pub(super) fn message_words(
+        &self,
+        issue: IssueId,
+        message: TaskMessageId,
+    ) -> Result<MessageWords, Status> {
+        let place = Words::Message { issue, message, words: MessageWords::default() };
+        read!(self, place, Words::Message { words, .. } => words)
+    }
+
+    pub(super) fn reply_words(
+        &self,
+        issue: IssueId,
+        message: TaskMessageId,
+    ) -> Result<MessageWords, Status> {
+        let place = Words::Reply { issue, message, words: MessageWords::default() };
+        read!(self, place, Words::Reply { words, .. } => words)
+    }
+
+    pub(super) fn delivery_words(
+        &self,
+        issue: IssueId,
+        delivery: DeliveryId,
+    ) -> Result<DeliveryWords, Status> {
+        let place = Words::Delivery { issue, delivery, words: Box::default() };
+        read!(self, place, Words::Delivery { words, .. } => *words)
+    }
+
+    pub(super) fn evidence_words(
+        &self,
+        issue: IssueId,
+        delivery: DeliveryId,
+        number: u32,
+    ) -> Result<EvidenceWords, Status> {
+        let words = EvidenceWords::default();
+        let place = Words::Evidence { issue, delivery, number, words };
+        read!(self, place, Words::Evidence { words, .. } => words)
+    }
+
+    pub(super) fn verdict_words(
+        &self,
+        issue: IssueId,
+        delivery: DeliveryId,
+    ) -> Result<VerdictWords, Status> {
+        let place = Words::Verdict { issue, delivery, words: VerdictWords::default() };
+        read!(self, place, Words::Verdict { words, .. } => words)
+    }
+
+    pub(super) fn doc_words(
+        &self,
+        place: DocPlace,
+        name: DocName,
+        version: u32,
+    ) -> Result<String, Status> {
+        let place = Words::Doc { place, name, version, content: String::new() };
+        read!(self, place, Words::Doc { content, .. } => content)
+    }
+
+    /// Entry `number` of an issue's audit.
+    pub(super) fn audited(&self, issue: IssueId, number: u64) -> Result<AuditEntry, Status> {
+        let place = AuditEntry {
+            issue,
+            number,
+            kind: AuditKind::IssueCreated,
+            at: Timestamp::default(),
+            role: None,
+            person: None,
+            node: None,
+            token: None,
+            task: None,
+            submission: None,
+            message: None,
+            delivery: None,
+            next_step: None,
+            worker: None,
+            detail: String::new(),
+        };
+        read!(self, Words::Audit(Box::new(place)), Words::Audit(entry) => *entry)
+    }
+}
