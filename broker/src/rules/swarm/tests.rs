@@ -317,7 +317,7 @@ impl Story {
         }
         let state = match issue.state {
             IssueState::Open => String::new(),
-            state => format!(" | {state}"),
+            state @ (IssueState::Done | IssueState::Canceled) => format!(" | {state}"),
         };
         if told.is_empty() { state } else { format!("{state} |{told}") }
     }

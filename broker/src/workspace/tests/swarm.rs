@@ -43,10 +43,9 @@ impl Fixture {
             paths: words::DocPaths::default(),
             docs: Vec::new(),
         };
-        match self.ask("L", Ask::CreateIssue(issue)).await {
-            Reply::Swarm(Said::Issue(issue)) => issue,
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask("L", Ask::CreateIssue(issue)).await;
+        let Reply::Swarm(Said::Issue(issue)) = reply else { panic!("{reply:?}") };
+        issue
     }
 
     async fn plan(&self, issue: IssueId, count: usize) {
@@ -72,25 +71,21 @@ impl Fixture {
         let words = words::Artifacts { summary: summary.to_owned(), ..Default::default() };
         let token = FencingToken::NONE;
         let submitted = SubmitTask { issue, task: TASK, token, words };
-        match self.ask("w1", Ask::SubmitTask(submitted)).await {
-            Reply::Swarm(Said::Submitted(submission)) => submission,
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask("w1", Ask::SubmitTask(submitted)).await;
+        let Reply::Swarm(Said::Submitted(submission)) = reply else { panic!("{reply:?}") };
+        submission
     }
 }
 
 async fn told(waiting: Waiting) -> Told {
-    match waiting.await.unwrap().unwrap().answer {
-        Answer::Swarm(told) => told,
-        other => panic!("{other:?}"),
-    }
+    let answer = waiting.await.unwrap().unwrap().answer;
+    let Answer::Swarm(told) = answer else { panic!("{answer:?}") };
+    told
 }
 
 fn offered(told: &Told) -> Option<u32> {
-    match told {
-        Told::Tasks(TasksAnswer { task, .. }) => task.map(|it| it.0),
-        other => panic!("{other:?}"),
-    }
+    let Told::Tasks(TasksAnswer { task, .. }) = told else { panic!("{told:?}") };
+    task.map(|it| it.0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

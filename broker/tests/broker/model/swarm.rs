@@ -125,6 +125,7 @@ fn nth<T>(all: impl Iterator<Item = T>, n: u8) -> Option<T> {
 }
 
 /// Who asks, and about which task; for what is aimed, somebody who may, and one that it is due for.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others need no aim")]
 fn aimed(step: &Step, workspace: &Workspace) -> (RoleId, Option<(IssueId, TaskNumber)>) {
     use What::*;
     let (who, swarm) = (role(step.who), &workspace.swarm);
@@ -270,9 +271,10 @@ pub(super) fn command<'a>(
                 issue: id()?,
                 task: number()?,
                 submission: None,
-                verdict: match what {
-                    What::Approve => Verdict::Approved,
-                    _ => Verdict::Rejected,
+                verdict: if matches!(what, What::Approve) {
+                    Verdict::Approved
+                } else {
+                    Verdict::Rejected
                 },
                 score,
                 next_step: minted.map(|it| it.next_step),
@@ -385,11 +387,11 @@ pub(super) fn command<'a>(
         }),
         What::Pass => return None,
     };
-    let by = match (what, n % 16) {
-        (What::Approve | What::Reject | What::Reset, 0) => {
-            Actor::Person("ann".parse().expect("a person"))
-        }
-        _ => Actor::Role(who),
+    let is_leads = matches!(what, What::Approve | What::Reject | What::Reset);
+    let by = if is_leads && n % 16 == 0 {
+        Actor::Person("ann".parse().expect("a person"))
+    } else {
+        Actor::Role(who)
     };
     Some((call.as_ref(), Command { by, ask }))
 }

@@ -325,7 +325,7 @@ impl Issue {
             return;
         }
         let lapses = now.plus_millis(ttl_ms);
-        let lease = self.lease.get_or_insert(Lease::until(lapses));
+        let lease = self.lease.get_or_insert_with(|| Lease::until(lapses));
         lease.lapses = lease.lapses.max(lapses);
     }
 
