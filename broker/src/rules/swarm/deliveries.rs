@@ -111,6 +111,9 @@ impl Swarm {
         words: &EvidenceWords,
     ) -> Result<Reply, Rejection> {
         let it = self.delivery(id)?;
+        if words.runs.is_empty() {
+            return Err(Rejection::Invalid("evidence is of at least one command".to_owned()));
+        }
         let number = |at: usize| u32::try_from(at + 1).expect("at most EVIDENCE_MAX");
         let content = Hash::of(format!("{words:?}").as_bytes());
         if let Some(at) = it.evidence.iter().position(|own| own.content == content) {

@@ -1,7 +1,7 @@
 //! How tasks are made: several at once, all or none, and none blocked by itself (I8).
 
 use tasuki_proto::{
-    limits::{POINTS_MAX, TASKS_MAX},
+    limits::{BLOCKERS_MAX, POINTS_MAX, TASKS_MAX, TASKS_PER_CALL_MAX},
     swarm::TaskNumber,
 };
 
@@ -18,6 +18,7 @@ impl Swarm {
         it: &CreateTasks,
     ) -> Result<Reply, Rejection> {
         let issue = self.open_issue(it.issue)?;
+        it.check()?;
         let plan = it.content();
         if let Some(reply) = issue.planned_before(plan, it.tasks.len()) {
             return Ok(draft.repeat(reply));
@@ -152,6 +153,17 @@ fn check_circles(it: &CreateTasks, number: impl Fn(usize) -> TaskNumber) -> Resu
 }
 
 impl CreateTasks {
+    fn check(&self) -> Result<(), Rejection> {
+        let invalid = |text: String| Err(Rejection::Invalid(text));
+        if self.tasks.is_empty() || TASKS_PER_CALL_MAX < self.tasks.len() {
+            return invalid(format!("one call makes 1 to {TASKS_PER_CALL_MAX} tasks"));
+        }
+        if self.tasks.iter().any(|it| BLOCKERS_MAX < it.blocked_by.len()) {
+            return invalid(format!("a task is blocked by at most {BLOCKERS_MAX} others"));
+        }
+        Ok(())
+    }
+
     fn content(&self) -> Hash {
         let tasks: Vec<String> = self.tasks.iter().map(NewTask::content).collect();
         Hash::of_fields(tasks.iter().map(String::as_str))

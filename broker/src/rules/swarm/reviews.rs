@@ -13,6 +13,10 @@ impl Swarm {
         it: &ReviewTask,
     ) -> Result<Reply, Rejection> {
         let (issue, task) = self.task(it.issue, it.task)?;
+        if it.words.reviewed_refs.is_empty() || it.words.details.is_empty() {
+            let text = "artifacts.reviewed_refs and feedback_details are required";
+            return Err(Rejection::Invalid(text.to_owned()));
+        }
         let content = it.content();
         let submission = task.to_review(it, content)?;
         if let Some(judged) = &submission.reviewed {

@@ -22,7 +22,10 @@ impl Swarm {
             Event::WorkerRegistered(role) => {
                 self.workers.insert(role.clone(), Worker { joined: now });
             }
-            Event::SettingsSet(it) => self.settings = it.clone(),
+            Event::SettingsSet(it) => {
+                self.settings = it.clone();
+                self.touch_open(now);
+            }
             Event::SharedDocWritten(it) => self.shared_docs.written(now, by.role.as_ref(), it),
             Event::Locked(it) => {
                 self.grant(it.token);
@@ -51,6 +54,20 @@ impl Swarm {
                 let issue = self.issues.get_mut(issue).expect("an issue has its items");
                 items.iter().for_each(|number| issue.handed(now, *number));
             }
+        }
+    }
+
+    /// How long issues are kept counts for those that are open, from now on.
+    fn touch_open(&mut self, now: Timestamp) {
+        let open: Vec<IssueId> = self.by_state[IssueState::Open as usize].iter().copied().collect();
+        for id in open {
+            if let Some(deadline) = self.deadline_of(&self.issues[&id]) {
+                self.deadlines.remove(&deadline);
+            }
+            let ttl_ms = self.settings.issue_ttl_ms;
+            self.issues.get_mut(&id).expect("it is open").touch(now, ttl_ms);
+            let deadline = self.deadline_of(&self.issues[&id]);
+            self.deadlines.extend(deadline);
         }
     }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
-    limits::{LOCK_PATTERNS_MAX, LOCKS_MAX, SWARM_LEASE_MS_MAX},
+    limits::{LOCK_FILES_MAX, LOCK_PATTERNS_MAX, LOCKS_MAX, SWARM_LEASE_MS_MAX},
     swarm::{IssueId, LockId, TaskNumber},
 };
 
@@ -194,6 +194,10 @@ impl Swarm {
         let role = draft.role()?;
         if let Some((issue, task)) = it.task {
             self.task(issue, task)?;
+        }
+        if it.keys.is_empty() || LOCK_FILES_MAX < it.keys.len() {
+            let text = format!("one call locks 1 to {LOCK_FILES_MAX} files; nothing was locked");
+            return Err(Rejection::Invalid(text));
         }
         let mut keys = it.keys.clone();
         keys.sort_unstable();

@@ -1,4 +1,4 @@
-//! A hundred thousand tasks, and what must not take long with them.
+//! Large issues, and what is set for a workspace.
 
 use super::*;
 
@@ -27,4 +27,38 @@ fn a_large_issue_is_listed_and_claimed_from_its_ends() {
     assert_eq!(issue.list(&of_one).map(|task| task.number.0).collect::<Vec<_>>(), [601]);
     assert_eq!(issue.ready().next(), Some(TaskNumber(2)));
     story.step(99, "restart");
+}
+
+#[test]
+fn what_is_set_counts_for_what_is_open() {
+    let mut story = Story::new();
+    story.step(1, "L opens s");
+    let set = |story: &mut Story, ms: u64, settings: Settings| {
+        let command = Command { by: Actor::Role(role("L")), ask: Ask::SetSettings(settings) };
+        story.execute(Timestamp::from_millis(ms), AnyCommand::Swarm(command))
+    };
+    assert_eq!(story.swarm().next_deadline(), Some(Timestamp::from_millis(7_200_001)));
+    let forever = Settings { issue_ttl_ms: 0, max_task_count: 1, ..Settings::default() };
+    assert_eq!(set(&mut story, 2, forever.clone()), "done");
+    assert_eq!(set(&mut story, 3, forever), "done (as before)");
+    assert_eq!(story.swarm().next_deadline(), None, "for ever");
+    story.step(4, "L plans easy 1; easy 1");
+    story.step(5, "L plans easy 1001");
+    story.step(6, "L plans easy 1");
+    story.step(7, "L plans easy 1");
+    let told: Vec<&str> = story.told.lines().skip(1).map(str::trim).collect();
+    assert_eq!(
+        told,
+        [
+            "4 L plans easy 1; easy 1: no: overloaded",
+            "5 L plans easy 1001: no: points are at most 1000",
+            "6 L plans easy 1: 1 from task-1 | 1 ready",
+            "7 L plans easy 1: 1 from task-1 (as before) | 1 ready",
+        ]
+    );
+    let hour = Settings { issue_ttl_ms: 3_600_000, ..Settings::default() };
+    set(&mut story, 8, hour);
+    assert_eq!(story.swarm().next_deadline(), Some(Timestamp::from_millis(3_600_008)));
+    let short = Settings { lock_ms: 10, ..Settings::default() };
+    assert!(set(&mut story, 9, short).starts_with("no: lock_ms is 10"));
 }
