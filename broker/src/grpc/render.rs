@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-use super::{entered::Entered, refuse};
+use super::{entered::Entered, refuse, swarm};
 use crate::{
     journal::JournalError,
     rules::{
@@ -265,8 +265,9 @@ pub(super) fn event(event: &Event) -> Option<wire::Event> {
         Event::Privacy(privacy::Event::KeyPublished(it)) => {
             Kind::KeyPublished(wire::KeyPublished { node: it.key.node.to_string() })
         }
+        Event::Swarm(it) => swarm::event(it)?,
         // The feed tells nothing of these.
-        Event::Access(_) | Event::Swarm(_) => return None,
+        Event::Access(_) => return None,
     };
     Some(wire::Event { kind: Some(kind) })
 }

@@ -109,6 +109,23 @@ fn event_text(event: &wire::Event) -> String {
         }
         Kind::RosterSet(e) => format!("{}, roster {}", "mail is not private".cyan(), e.number),
         Kind::KeyPublished(e) => format!("{} made its key known", line(&e.node)),
+        Kind::IssueChanged(e) => {
+            let of = [&e.task_id, &e.worker, &e.submission_id, &e.message_id, &e.delivery_id];
+            let of: Vec<String> =
+                of.into_iter().filter(|it| !it.is_empty()).map(|it| line(it)).collect();
+            let what = format!("{} {}", line(&e.issue_id), line(&e.r#type));
+            format!("{} {}", what.cyan(), of.join(", "))
+        }
+        Kind::ItemsHanded(e) => {
+            format!("{} items of {} given to the lead", e.numbers.len(), line(&e.issue_id))
+        }
+        Kind::WorkerRegistered(e) => format!("{} is a worker", line(&e.worker)),
+        Kind::SharedDocWritten(e) => {
+            format!("shared document {} written, version {}", line(&e.name), e.version)
+        }
+        Kind::FilesLocked(e) => format!("{} locked {} files", line(&e.holder), e.files),
+        Kind::FilesUnlocked(e) => format!("{} {}", line(&e.lease_id), line(&e.why)),
+        Kind::SwarmSettingsSet(_) => "settings of issues and leases changed".to_owned(),
     }
 }
 

@@ -242,6 +242,37 @@ fn event(of: &wire::Event) -> Value {
         }
         Kind::KeyPublished(e) => json!({"kind": "key_published", "node": e.node}),
         Kind::MailboxClosed(e) => json!({"kind": "mailbox_closed", "role": e.role}),
+        Kind::IssueChanged(e) => json!({
+            "kind": "issue_changed",
+            "issue_id": e.issue_id,
+            "number": e.number,
+            "type": e.r#type,
+            "task_id": e.task_id,
+            "worker": e.worker,
+            "submission_id": e.submission_id,
+            "message_id": e.message_id,
+            "delivery_id": e.delivery_id,
+        }),
+        Kind::ItemsHanded(e) => {
+            json!({"kind": "items_handed", "issue_id": e.issue_id, "numbers": e.numbers})
+        }
+        Kind::WorkerRegistered(e) => json!({"kind": "worker_registered", "worker": e.worker}),
+        Kind::SharedDocWritten(e) => {
+            json!({"kind": "shared_doc_written", "name": e.name, "version": e.version})
+        }
+        Kind::FilesLocked(e) => json!({
+            "kind": "files_locked",
+            "lease_id": e.lease_id,
+            "holder": e.holder,
+            "files": e.files,
+            "issue_id": e.issue_id,
+            "task_id": e.task_id,
+            "expires_ms": e.expires_ms,
+        }),
+        Kind::FilesUnlocked(e) => {
+            json!({"kind": "files_unlocked", "lease_id": e.lease_id, "why": e.why})
+        }
+        Kind::SwarmSettingsSet(_) => json!({"kind": "swarm_settings_set"}),
     }
 }
 

@@ -149,7 +149,14 @@ pub fn of_item(item: &wire::FeedItem, hosted: &BTreeSet<RoleId>) -> Vec<Happenin
             | Said::RoundStarted(_)
             | Said::TurnMarked(_)
             | Said::TurnLapsed(_)
-            | Said::LeaseRenewed(_) => {}
+            | Said::LeaseRenewed(_)
+            | Said::IssueChanged(_)
+            | Said::ItemsHanded(_)
+            | Said::WorkerRegistered(_)
+            | Said::SharedDocWritten(_)
+            | Said::FilesLocked(_)
+            | Said::FilesUnlocked(_)
+            | Said::SwarmSettingsSet(_) => {}
         }
     }
     found

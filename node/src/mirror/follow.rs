@@ -65,7 +65,14 @@ impl Told {
                     | Kind::RoundStarted(_)
                     | Kind::TurnMarked(_)
                     | Kind::TurnLapsed(_)
-                    | Kind::LeaseRenewed(_),
+                    | Kind::LeaseRenewed(_)
+                    | Kind::IssueChanged(_)
+                    | Kind::ItemsHanded(_)
+                    | Kind::WorkerRegistered(_)
+                    | Kind::SharedDocWritten(_)
+                    | Kind::FilesLocked(_)
+                    | Kind::FilesUnlocked(_)
+                    | Kind::SwarmSettingsSet(_),
                 ) => {}
                 // What was sealed may be read now; or of a newer broker.
                 Some(Kind::RosterSet(_) | Kind::KeyPublished(_)) | None => self.all_mail(),

@@ -95,7 +95,7 @@ impl Changes {
                 Some(Kind::TurnLapsed(it)) => self.loop_changed(&it.r#loop),
                 // A lease that goes on is no news to anybody.
                 Some(Kind::LeaseRenewed(_) | Kind::NodeRegistered(_)) => {}
-                // No resource shows mail.
+                // No resource shows mail or issues.
                 Some(
                     Kind::MailSent(_)
                     | Kind::MailMoved(_)
@@ -106,7 +106,14 @@ impl Changes {
                     | Kind::MailboxOpened(_)
                     | Kind::MailboxClosed(_)
                     | Kind::RosterSet(_)
-                    | Kind::KeyPublished(_),
+                    | Kind::KeyPublished(_)
+                    | Kind::IssueChanged(_)
+                    | Kind::ItemsHanded(_)
+                    | Kind::WorkerRegistered(_)
+                    | Kind::SharedDocWritten(_)
+                    | Kind::FilesLocked(_)
+                    | Kind::FilesUnlocked(_)
+                    | Kind::SwarmSettingsSet(_),
                 ) => {}
                 // Of a newer broker.
                 None => self.miss(),

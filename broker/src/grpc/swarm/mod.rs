@@ -26,7 +26,7 @@ use tasuki_proto::{
 };
 use tonic::{Request, Response, Status};
 
-pub(super) use self::waits::question;
+pub(super) use self::{render::event, waits::question};
 use super::{
     Service,
     entered::{Entered, grant},

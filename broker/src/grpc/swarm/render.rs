@@ -3,13 +3,13 @@
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     swarm::{SubmissionId, TaskMessageId},
-    wire,
+    wire::{self, event::Kind},
 };
 
 use super::super::render::{ms, text};
 use crate::rules::swarm::{
-    Delivery, DeliveryState, Difficulty, Issue, IssueState, Message, MessageState, Settings,
-    Standing, Submission, SubmissionState, Task, TaskState, Verdict,
+    Delivery, DeliveryState, Difficulty, Event, Issue, IssueState, Message, MessageState, Settings,
+    Standing, Submission, SubmissionState, Task, TaskState, Verdict, WhyUnlocked,
     lock::Lock,
     words::{
         Artifacts, AuditEntry, AuditKind, CommandResult, DeliveryWords, EvidenceWords, ReviewWords,
@@ -418,4 +418,57 @@ pub(super) fn history_entry(it: AuditEntry) -> wire::HistoryEntry {
         about,
         at_ms: it.at.as_millis(),
     }
+}
+
+/// What the feed tells of it: no words. `None` for what is no news to anybody.
+pub(in crate::grpc) fn event(event: &Event) -> Option<Kind> {
+    Some(match event {
+        Event::Issue(it) => {
+            let entry = AuditEntry::of(it);
+            Kind::IssueChanged(wire::IssueChanged {
+                issue_id: it.issue.to_string(),
+                number: it.audit,
+                r#type: entry.kind.to_string(),
+                task_id: text(entry.task.as_ref()),
+                worker: text(entry.worker.as_ref()),
+                submission_id: text(entry.submission.as_ref()),
+                message_id: text(entry.message.as_ref()),
+                delivery_id: text(entry.delivery.as_ref()),
+            })
+        }
+        Event::ItemsHanded { issue, items } => Kind::ItemsHanded(wire::ItemsHanded {
+            issue_id: issue.to_string(),
+            numbers: items.clone(),
+        }),
+        Event::WorkerRegistered(role) => {
+            Kind::WorkerRegistered(wire::WorkerRegistered { worker: role.to_string() })
+        }
+        Event::SharedDocWritten(it) => Kind::SharedDocWritten(wire::SharedDocWritten {
+            name: it.name.to_string(),
+            version: it.version,
+        }),
+        Event::Locked(it) => {
+            let (issue, task) = it.task.unzip();
+            Kind::FilesLocked(wire::FilesLocked {
+                lease_id: it.lock.to_string(),
+                holder: it.role.to_string(),
+                files: u32::try_from(it.keys.len()).unwrap_or(u32::MAX),
+                issue_id: text(issue.as_ref()),
+                task_id: text(task.as_ref()),
+                expires_ms: it.lapses.as_millis(),
+            })
+        }
+        Event::Unlocked(it) => {
+            let why = match it.why {
+                WhyUnlocked::Unlocked => "unlocked",
+                WhyUnlocked::Forced { .. } => "forced",
+                WhyUnlocked::Lapsed => "lapsed",
+                WhyUnlocked::TaskEnded => "task_ended",
+            };
+            let (lease_id, why) = (it.lock.to_string(), why.to_owned());
+            Kind::FilesUnlocked(wire::FilesUnlocked { lease_id, why })
+        }
+        Event::SettingsSet(_) => Kind::SwarmSettingsSet(wire::SwarmSettingsSet {}),
+        Event::LeaseRenewed(_) => return None,
+    })
 }

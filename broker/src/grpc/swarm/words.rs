@@ -1,7 +1,6 @@
 //! What was said about issues, tasks and deliveries, read from the journal.
 
 use tasuki_proto::{
-    id::Timestamp,
     swarm::{DeliveryId, DocName, IssueId, SubmissionId, TaskMessageId, TaskNumber},
     wire,
 };
@@ -13,7 +12,7 @@ use crate::{
     rules::swarm::{
         DocPlace, Words,
         words::{
-            Artifacts, AuditEntry, AuditKind, DeliveryWords, DocPaths, EvidenceWords, MessageWords,
+            Artifacts, AuditEntry, DeliveryWords, DocPaths, EvidenceWords, MessageWords,
             ReviewWords, TaskWords, VerdictWords,
         },
     },
@@ -133,23 +132,7 @@ impl Entered {
 
     /// Entry `number` of an issue's audit.
     pub(super) fn audited(&self, issue: IssueId, number: u64) -> Result<AuditEntry, Status> {
-        let place = AuditEntry {
-            issue,
-            number,
-            kind: AuditKind::IssueCreated,
-            at: Timestamp::default(),
-            role: None,
-            person: None,
-            node: None,
-            token: None,
-            task: None,
-            submission: None,
-            message: None,
-            delivery: None,
-            next_step: None,
-            worker: None,
-            detail: String::new(),
-        };
+        let place = AuditEntry::blank(issue, number);
         read!(self, Words::Audit(Box::new(place)), Words::Audit(entry) => *entry)
     }
 }

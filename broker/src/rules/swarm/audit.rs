@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tasuki_proto::{id::Timestamp, swarm::IssueId};
 
 use super::{
-    Event, Happened, Swarm, Verdict, WhyUnlocked,
+    Event, Happened, OfIssue, Swarm, Verdict, WhyUnlocked,
     words::{AuditEntry, AuditKind, Words},
 };
 use crate::rules::{Caller, turn::Actor};
@@ -29,24 +29,12 @@ impl Swarm {
             let number = numbers.entry(it.issue).or_insert(before);
             *number += 1;
             it.audit = *number;
-            let mut entry = AuditEntry {
-                issue: it.issue,
-                number: *number,
-                // Each kind of event says which it is.
-                kind: AuditKind::IssueCreated,
-                at: now,
-                role: by.and_then(Actor::role).cloned(),
-                person: by.and_then(Actor::person).cloned(),
-                node: caller.node.as_ref().map(|(node, _)| node.clone()),
-                token: caller.token.clone(),
-                task: None,
-                submission: None,
-                message: None,
-                delivery: None,
-                next_step: None,
-                worker: None,
-                detail: String::new(),
-            };
+            let mut entry = AuditEntry::blank(it.issue, *number);
+            entry.at = now;
+            entry.role = by.and_then(Actor::role).cloned();
+            entry.person = by.and_then(Actor::person).cloned();
+            entry.node = caller.node.as_ref().map(|(node, _)| node.clone());
+            entry.token = caller.token.clone();
             entry.tell(&it.what);
             entries.push(Words::Audit(Box::new(entry)));
         }
@@ -55,6 +43,35 @@ impl Swarm {
 }
 
 impl AuditEntry {
+    /// With nothing in it.
+    pub fn blank(issue: IssueId, number: u64) -> Self {
+        Self {
+            issue,
+            number,
+            // Each kind of event says which it is.
+            kind: AuditKind::IssueCreated,
+            at: Timestamp::default(),
+            role: None,
+            person: None,
+            node: None,
+            token: None,
+            task: None,
+            submission: None,
+            message: None,
+            delivery: None,
+            next_step: None,
+            worker: None,
+            detail: String::new(),
+        }
+    }
+
+    /// What happened, without who did it and when.
+    pub fn of(it: &OfIssue) -> Self {
+        let mut entry = Self::blank(it.issue, it.audit);
+        entry.tell(&it.what);
+        entry
+    }
+
     fn tell(&mut self, what: &Happened) {
         match what {
             Happened::Created { subject, .. } => {

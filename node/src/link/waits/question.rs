@@ -84,7 +84,8 @@ impl Told {
             Some(Outcome::Turn(answer)) => Ok(Self::Turn(Box::new(answer))),
             Some(Outcome::Mail(answer)) => Ok(Self::Mail(Box::new(answer))),
             Some(Outcome::Refusal(refusal)) => Err(refusal),
-            None => Err(wire::Refusal::default()),
+            // Nothing on this stream asks about issues.
+            Some(Outcome::Swarm(_)) | None => Err(wire::Refusal::default()),
         }
     }
 
