@@ -13,7 +13,7 @@ use tasuki_proto::{
 };
 
 use super::{BodyKey, Journal, JournalError, codec};
-use crate::rules::{mailbox, turn};
+use crate::rules::{mailbox, swarm, turn};
 
 /// The bodies of one workspace.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +73,17 @@ impl<'a> Bodies<'a> {
     /// When it is not there or cannot be read.
     pub fn file(self, hash: &mailbox::ContentHash) -> Result<Bytes, JournalError> {
         self.kept(&codec::file_key(hash))
+    }
+
+    /// What was said about issues and deliveries, where `place` is; what is said in it does not
+    /// count.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub fn words(self, place: swarm::Words) -> Result<swarm::Words, JournalError> {
+        let key = codec::swarm_key(&place);
+        let decoded = codec::decode_words(place, self.kept(&key)?);
+        decoded.map_err(|e| self.damaged(&key, e.to_string()))
     }
 
     fn mail(

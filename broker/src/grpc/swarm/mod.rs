@@ -130,7 +130,7 @@ impl Entered {
         ask: Ask,
     ) -> Result<Done, Status> {
         let command = Command::Swarm(swarm::Command { by, ask });
-        let Executed { reply, is_repeat, sequence } = self.execute(key, command).await?;
+        let Executed { reply, is_repeat, sequence, .. } = self.execute(key, command).await?;
         let reply = match reply {
             Reply::Swarm(reply) => Some(reply),
             Reply::Done => None,

@@ -7,14 +7,11 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{Entered, refuse, render};
-use crate::{
-    journal::codec,
-    rules::swarm::{
-        DocPlace, Words,
-        words::{
-            Artifacts, AuditEntry, DeliveryWords, DocPaths, EvidenceWords, MessageWords,
-            ReviewWords, TaskWords, VerdictWords,
-        },
+use crate::rules::swarm::{
+    DocPlace, Words,
+    words::{
+        Artifacts, AuditEntry, DeliveryWords, DocPaths, EvidenceWords, MessageWords, ReviewWords,
+        TaskWords, VerdictWords,
     },
 };
 
@@ -31,9 +28,7 @@ macro_rules! read {
 impl Entered {
     /// The words that are kept where `place` is; what is said in it does not count.
     fn words(&self, place: Words) -> Result<Words, Status> {
-        let key = codec::swarm_key(&place);
-        let decoded = codec::decode_words(place, self.kept(&key)?);
-        decoded.map_err(|e| refuse::reading(&self.damaged(&key, e.to_string())))
+        self.bodies().words(place).map_err(|e| refuse::reading(&e))
     }
 
     pub(super) fn description(&self, issue: IssueId) -> Result<String, Status> {
