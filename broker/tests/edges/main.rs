@@ -22,4 +22,5 @@ mod power_cut;
 mod search;
 mod strangers;
 mod support;
+mod swarm;
 mod tls;

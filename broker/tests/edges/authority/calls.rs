@@ -48,11 +48,19 @@ const fn admin(path: &'static str, message: fn(&str, &str) -> Bytes) -> Call {
     Call { right: Some(Right::Admin), ..plain(path, message) }
 }
 
-const fn inside(path: &'static str, right: Right, message: fn(&str, &str) -> Bytes) -> Call {
+pub(super) const fn inside(
+    path: &'static str,
+    right: Right,
+    message: fn(&str, &str) -> Bytes,
+) -> Call {
     Call { right: Some(right), has_workspace: true, ..plain(path, message) }
 }
 
-const fn acting(path: &'static str, right: Right, message: fn(&str, &str) -> Bytes) -> Call {
+pub(super) const fn acting(
+    path: &'static str,
+    right: Right,
+    message: fn(&str, &str) -> Bytes,
+) -> Call {
     Call { has_role: true, ..inside(path, right, message) }
 }
 
@@ -60,11 +68,11 @@ const fn stream(call: Call) -> Call {
     Call { is_stream: true, ..call }
 }
 
-const fn answers(answer: &'static str, call: Call) -> Call {
+pub(super) const fn answers(answer: &'static str, call: Call) -> Call {
     Call { answer, ..call }
 }
 
-fn bytes(message: impl prost::Message) -> Bytes {
+pub(super) fn bytes(message: impl prost::Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
@@ -79,7 +87,7 @@ fn roster_of(workspace: &str) -> WorkspaceId {
 }
 
 /// A key that no other message has.
-fn new_key() -> Option<wire::IdempotencyKey> {
+pub(super) fn new_key() -> Option<wire::IdempotencyKey> {
     key(&format!("c{}", fresh().hash().short()), 1)
 }
 

@@ -4,6 +4,7 @@ mod calls;
 mod endings;
 mod files;
 mod limits;
+mod swarm_calls;
 
 use std::collections::BTreeSet;
 
@@ -12,11 +13,16 @@ use prost_types::FileDescriptorSet;
 use tasuki_proto::{DESCRIPTORS, reason::Reason, token::Right, wire};
 use tonic::Status;
 
-use self::calls::{CALLS, Call};
+use self::calls::Call;
 use crate::{
     guarded::{Bearer, Guarded},
     support::reason,
 };
+
+/// Every call there is.
+fn all() -> impl Iterator<Item = &'static Call> {
+    swarm_calls::CALLS.iter().chain(calls::CALLS)
+}
 
 /// What a call came to, where the answer itself carries refusals, too.
 async fn outcome(bearer: &Bearer, call: &Call, workspace: &str, role: &str) -> String {
@@ -31,7 +37,9 @@ async fn outcome(bearer: &Bearer, call: &Call, workspace: &str, role: &str) -> S
             match wire::ParkResponse::decode(answer).unwrap().outcome {
                 Some(wire::park_response::Outcome::Refusal(it)) => it.reason,
                 Some(
-                    wire::park_response::Outcome::Turn(_) | wire::park_response::Outcome::Mail(_),
+                    wire::park_response::Outcome::Turn(_)
+                    | wire::park_response::Outcome::Mail(_)
+                    | wire::park_response::Outcome::Swarm(_),
                 )
                 | None => "ok".to_owned(),
             }
@@ -65,7 +73,7 @@ fn no_call_is_forgotten_here() {
             }
         }
     }
-    let here = CALLS.iter().map(|call| call.path.to_owned()).collect::<BTreeSet<_>>();
+    let here = all().map(|call| call.path.to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(here, there);
 }
 
@@ -73,20 +81,20 @@ fn no_call_is_forgotten_here() {
 async fn every_call_is_refused_to_everybody_who_may_not_make_it() {
     let data = tempfile::tempdir().unwrap();
     let broker = Guarded::start(data.path()).await;
-    let all = Right::ALL;
-    let good = broker.token("w1", &["A", "B"], all).await;
-    let elsewhere = broker.token("w2", &["A", "B"], all).await;
-    let other_role = broker.token("w1", &["B"], all).await;
-    let revoked = broker.token("w1", &["A"], all).await;
+    let every = Right::ALL;
+    let good = broker.token("w1", &["A", "B"], every).await;
+    let elsewhere = broker.token("w2", &["A", "B"], every).await;
+    let other_role = broker.token("w1", &["B"], every).await;
+    let revoked = broker.token("w1", &["A"], every).await;
     broker.revoke(&revoked.id).await;
-    let expired = broker.token_for("w1", &["A"], all, 1).await;
+    let expired = broker.token_for("w1", &["A"], every, 1).await;
     let mut wrong_secret = good.expose();
     let last = if wrong_secret.ends_with('A') { 'B' } else { 'A' };
     wrong_secret
         .replace_range(10.., &format!("{}{last}", &good.expose()[10..good.expose().len() - 1]));
 
     let mut wrong = Vec::new();
-    for call in CALLS {
+    for call in all() {
         let strangers: [(&str, Option<String>); 7] = [
             ("no token", None),
             ("no token but words", Some(String::new())),
@@ -108,7 +116,7 @@ async fn every_call_is_refused_to_everybody_who_may_not_make_it() {
         }
         let mut known = Vec::new();
         if let Some(right) = call.right {
-            let rest: Vec<Right> = all.iter().copied().filter(|it| *it != right).collect();
+            let rest: Vec<Right> = every.iter().copied().filter(|it| *it != right).collect();
             let token = broker.token("w1", &["A", "B"], &rest).await;
             known.push(("too few rights", token.expose(), "right_forbidden"));
         }
@@ -138,10 +146,10 @@ async fn a_workspace_one_may_not_see_is_as_if_it_were_not_there() {
     let outside = broker.token("mine", &["A"], Right::ALL).await;
     let (inside, outside) =
         (broker.bearer(Some(&inside.expose())), broker.bearer(Some(&outside.expose())));
-    for call in CALLS.iter().filter(|call| call.has_workspace) {
+    for call in all().filter(|call| call.has_workspace) {
         outcome(&inside, call, "seen-1", "A").await;
     }
-    for call in CALLS.iter().filter(|call| call.has_workspace && !call.path.ends_with("/Park")) {
+    for call in all().filter(|call| call.has_workspace && !call.path.ends_with("/Park")) {
         let mut said = Vec::new();
         for workspace in ["seen-1", "seen-2"] {
             let message = (call.message)(workspace, "A");
@@ -156,9 +164,9 @@ async fn a_workspace_one_may_not_see_is_as_if_it_were_not_there() {
         }
         assert_eq!(said[0], said[1], "{}", call.path);
     }
-    let system = outcome(&broker.administrator(), &CALLS[0], "_system", "A").await;
+    let system = outcome(&broker.administrator(), &calls::CALLS[0], "_system", "A").await;
     assert_eq!(system, "ok", "health asks for no workspace");
-    for call in CALLS.iter().filter(|call| call.has_workspace) {
+    for call in all().filter(|call| call.has_workspace) {
         let said = outcome(&broker.administrator(), call, "_system", "A").await;
         assert_eq!(said, "invalid_argument", "{}", call.path);
     }
