@@ -131,11 +131,13 @@ rights! {
     Read "read";
     /// Register a node and say which of its roles are there.
     Host "host";
-    /// Pass on work as a role: hand over, mark, begin a new round.
+    /// Pass on work as a role: hand over, mark, begin a new round, write mail and documents, open
+    /// issues, plan tasks, deliver.
     Send "send";
-    /// Take charge as a role: reclaim a turn whose lease lapsed.
+    /// Take charge as a role: reclaim a turn whose lease lapsed, claim tasks and submit them, lock
+    /// files.
     Claim "claim";
-    /// Judge others' work as a role.
+    /// Judge others' work as a role: verdicts, next steps, replies, resets; claim deliveries.
     Review "review";
     /// What a person may do over the heads of roles: make loops, take turns, begin rounds.
     Steer "steer";

@@ -106,6 +106,7 @@ async fn one_wait_too_many_is_refused_and_the_others_stay() {
     assert_eq!(extra.wait, WAITS_PER_STREAM_MAX as u64);
     match extra.outcome.unwrap() {
         Outcome::Mail(mail) => panic!("{mail:?}"),
+        Outcome::Swarm(other) => panic!("{other:?}"),
         Outcome::Refusal(refusal) => assert_eq!(refusal.reason, "overloaded"),
         Outcome::Turn(turn) => panic!("{turn:?}"),
     }

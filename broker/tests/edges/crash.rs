@@ -119,6 +119,7 @@ async fn keep_waits(
                             let _ = reply.send(turn);
                         }
                         Outcome::Mail(mail) => panic!("{mail:?}"),
+                        Outcome::Swarm(other) => panic!("{other:?}"),
                         Outcome::Refusal(refusal) => assert_eq!(refusal.reason, "unavailable"),
                     }
                 }

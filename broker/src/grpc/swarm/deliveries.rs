@@ -10,7 +10,8 @@ use tonic::Status;
 
 use super::{super::parse::text, Entered, View, id, issues::Listed, key, optional, parse, render};
 use crate::rules::swarm::{
-    Ask, Attached, Delivery, DeliveryState, Reply, ReviewDelivery, Verdict, words::VerdictWords,
+    Ask, Attached, Delivery, DeliveryState, Reply, ReviewDelivery, Verdict,
+    words::{EvidenceWords, VerdictWords},
 };
 
 /// Evidence that is told with a delivery, in bytes; of what is beyond only the outcome is told.
@@ -64,7 +65,11 @@ pub(super) async fn attach(
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
-    let words = parse::evidence(it.evidence)?;
+    let words = EvidenceWords {
+        role: Some(role.clone()),
+        node: entered.node().cloned(),
+        ..parse::evidence(it.evidence)?
+    };
     let ask = Ask::AttachEvidence { delivery, words };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await

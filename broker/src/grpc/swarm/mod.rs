@@ -30,7 +30,7 @@ pub(super) use self::{render::event, waits::question};
 use super::{
     Service,
     entered::{Entered, grant},
-    parse::{hold, id, key, optional},
+    parse::{hold, id, optional},
     refuse,
 };
 use crate::{
@@ -102,6 +102,18 @@ calls! {
     set_settings(SetSettingsRequest) -> SwarmSettings by settings::set;
     get_history(GetHistoryRequest) -> GetHistoryResponse by settings::history;
     await_swarm(SwarmQuestion) -> SwarmAnswer by waits::wait;
+}
+
+/// The key of a mutating call, with the hash of what is asked: the same bytes mean another thing in
+/// another call.
+fn key<M: prost::Message>(
+    key: Option<wire::IdempotencyKey>,
+    request: &M,
+) -> Result<(IdempotencyKey, Hash), Status> {
+    let (key, bytes) = super::parse::key(key, request)?;
+    let path = std::any::type_name::<M>();
+    let call = path.rsplit("::").next().unwrap_or(path);
+    Ok((key, Hash::of_fields([call, &bytes.to_string()])))
 }
 
 /// What a command came to.

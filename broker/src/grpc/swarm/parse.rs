@@ -381,11 +381,15 @@ pub(super) fn evidence(it: Option<wire::Evidence>) -> Result<EvidenceWords, Stat
                 output: it.output_tail,
             },
             output_hash: it.output_hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            output_bytes: it.output_bytes,
             duration_ms: it.duration_ms,
+            is_timed_out: it.is_timed_out,
+            sandbox: it.sandbox,
         })
     };
     let runs = it.commands.into_iter().map(run).collect::<Result<_, _>>()?;
-    Ok(EvidenceWords { commit: said("evidence.commit", it.commit)?, runs })
+    let commit = said("evidence.commit", it.commit)?;
+    Ok(EvidenceWords { commit, runs, ..EvidenceWords::default() })
 }
 
 pub(super) fn overridden(it: Option<wire::Override>) -> Result<Option<Override>, Status> {

@@ -378,15 +378,18 @@ pub(super) fn evidence(it: EvidenceWords, is_passed: bool, at: Timestamp) -> wir
         exit_code: it.result.exit_code,
         output_hash: unhex(&it.output_hash),
         output_tail: it.result.output,
+        output_bytes: it.output_bytes,
         duration_ms: it.duration_ms,
-        ..wire::CommandEvidence::default()
+        is_timed_out: it.is_timed_out,
+        sandbox: it.sandbox,
     };
     wire::Evidence {
+        by: text(it.role.as_ref()),
+        node: text(it.node.as_ref()),
         at_ms: at.as_millis(),
         commit: it.commit,
         commands: it.runs.into_iter().map(run).collect(),
         has_passed: is_passed,
-        ..wire::Evidence::default()
     }
 }
 

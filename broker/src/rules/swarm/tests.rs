@@ -187,7 +187,7 @@ impl Story {
             "takes" => Ask::ClaimDelivery { delivery: self.delivery(), extend_ms: None },
             "runs" => {
                 let runs = vec![Run { result: result(!has("failed")), ..Run::default() }];
-                let words = EvidenceWords { commit: "c".to_owned(), runs };
+                let words = EvidenceWords { commit: "c".to_owned(), runs, ..Default::default() };
                 Ask::AttachEvidence { delivery: self.delivery(), words }
             }
             "accepts" => judge(Verdict::Approved),

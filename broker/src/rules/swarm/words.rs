@@ -277,6 +277,9 @@ pub struct EvidenceWords {
     pub commit: String,
     /// At least one.
     pub runs: Vec<Run>,
+    /// Who ran them, and where.
+    pub role: Option<RoleId>,
+    pub node: Option<NodeId>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -284,7 +287,11 @@ pub struct Run {
     pub result: CommandResult,
     /// Of all it wrote, also where `output` has only the end.
     pub output_hash: String,
+    pub output_bytes: u64,
     pub duration_ms: u64,
+    pub is_timed_out: bool,
+    /// What kept it from the rest of the machine.
+    pub sandbox: String,
 }
 
 named!(

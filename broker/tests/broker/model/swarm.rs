@@ -340,7 +340,7 @@ pub(super) fn command<'a>(
         What::ClaimDelivery => Ask::ClaimDelivery { delivery: delivery()?, extend_ms: None },
         What::Evidence => {
             let runs = vec![Run { result: result(n % 2 == 0), ..Run::default() }];
-            let words = EvidenceWords { commit: "c".to_owned(), runs };
+            let words = EvidenceWords { commit: "c".to_owned(), runs, ..Default::default() };
             Ask::AttachEvidence { delivery: delivery()?, words }
         }
         What::Verdict => {

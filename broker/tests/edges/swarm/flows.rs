@@ -251,6 +251,7 @@ async fn a_delivery_is_accepted_on_evidence_and_its_issue_closed() {
             command: "make test".to_owned(),
             output_hash: vec![7; 32],
             output_tail: "ok".to_owned(),
+            sandbox: "landlock".to_owned(),
             ..Default::default()
         }],
         ..Default::default()
@@ -263,7 +264,8 @@ async fn a_delivery_is_accepted_on_evidence_and_its_issue_closed() {
     };
     let attached = acceptor.attach_evidence(attach).await.unwrap().delivery.unwrap();
     let run = &attached.evidence[0];
-    assert!(run.has_passed && run.commit == "0123");
+    assert!(run.has_passed && run.commit == "0123" && run.by == "acceptor" && run.at_ms != 0);
+    assert_eq!(run.commands[0].sandbox, "landlock");
     assert_eq!(
         (run.commands[0].output_hash.as_slice(), run.commands[0].output_tail.as_str()),
         (&[7; 32][..], "ok")
@@ -348,7 +350,7 @@ async fn what_ends_otherwise_is_told_to_whoever_waits_for_it() {
 
     let closing = {
         let (mut other, id) = (other.clone(), id.clone());
-        let none = wire::swarm_question::Ask::Issues(IssueStatus::Canceled.into());
+        let none = Ask::Issues(IssueStatus::Canceled.into());
         assert_eq!(other.ask(none, 0).await.unwrap().standing(), Standing::StillWaiting);
         tokio::spawn(async move { other.ask(Ask::ItemsOf(id), 60_000).await.unwrap() })
     };

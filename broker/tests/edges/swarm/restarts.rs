@@ -158,8 +158,15 @@ async fn a_wait_that_broke_is_asked_again() {
     lead.approve(&task, 5).await;
     let told = worker.wait(Ask::Submission(submission)).await.submission.unwrap();
     assert_eq!(told.status(), wire::SubmissionStatus::Approved);
-    // A key that was used for something else is not answered.
-    let reused = wire::RegisterWorkerRequest { key: key("desk-lead", 1), ..Default::default() };
-    let refused = lead.register_worker(reused).await.unwrap_err();
+    // A key that was used for something else is not answered, though it is said in the same bytes.
+    let (issue_id, same) = (id, key("desk-lead", 90));
+    let extend = wire::ExtendIssueRequest {
+        key: same.clone(),
+        issue_id: issue_id.clone(),
+        ..Default::default()
+    };
+    lead.extend_issue(extend).await.unwrap();
+    let reopen = wire::ReopenIssueRequest { key: same, issue_id, ..Default::default() };
+    let refused = lead.reopen_issue(reopen).await.unwrap_err();
     assert_eq!(crate::support::reason(&refused), "key_reused");
 }

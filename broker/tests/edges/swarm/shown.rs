@@ -66,6 +66,13 @@ async fn documents_have_versions() {
     let data = tempfile::tempdir().unwrap();
     let (_broker, [mut lead]) = office(data.path(), ["lead"]).await;
     let id = lead.issue(&[1]).await;
+    let paths = wire::UpdateIssueDocPathsRequest {
+        issue_id: id.clone(),
+        shared_doc_paths: vec!["docs/shared.md".to_owned()],
+        ..Default::default()
+    };
+    let issue = lead.update_issue_doc_paths(paths).await.unwrap().issue.unwrap();
+    assert_eq!(issue.shared_doc_paths, ["docs/shared.md"]);
     for (issue_id, task_id) in [("", ""), (id.as_str(), ""), (id.as_str(), "task-1")] {
         let place = wire::DocPlace { issue_id: issue_id.to_owned(), task_id: task_id.to_owned() };
         let write = |content: &str| wire::WriteDocRequest {

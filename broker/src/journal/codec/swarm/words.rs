@@ -79,6 +79,8 @@ pub(in crate::journal::codec) fn encode_words(words: &Words) -> (BodyKey, Bytes)
         Words::Delivery { words, .. } => Kind::Delivery(encode_delivery(words)),
         Words::Evidence { words: it, .. } => Kind::Evidence(stored::SwarmEvidence {
             commit: it.commit.clone(),
+            role: text(it.role.as_ref()),
+            node: text(it.node.as_ref()),
             runs: it
                 .runs
                 .iter()
@@ -86,6 +88,9 @@ pub(in crate::journal::codec) fn encode_words(words: &Words) -> (BodyKey, Bytes)
                     result: Some(encode_result(&it.result)),
                     output_hash: it.output_hash.clone(),
                     duration_ms: it.duration_ms,
+                    output_bytes: it.output_bytes,
+                    is_timed_out: it.is_timed_out,
+                    sandbox: it.sandbox.clone(),
                 })
                 .collect(),
         }),
@@ -159,8 +164,16 @@ pub fn decode_words(place: Words, bytes: Bytes) -> Result<Words, CodecError> {
                 result: it.result.map(decode_result).unwrap_or_default(),
                 output_hash: it.output_hash,
                 duration_ms: it.duration_ms,
+                output_bytes: it.output_bytes,
+                is_timed_out: it.is_timed_out,
+                sandbox: it.sandbox,
             });
-            let words = EvidenceWords { commit: it.commit, runs: runs.collect() };
+            let words = EvidenceWords {
+                commit: it.commit,
+                runs: runs.collect(),
+                role: optional("role", &it.role)?,
+                node: optional("node", &it.node)?,
+            };
             Words::Evidence { issue, delivery, number, words }
         }
         (Words::Verdict { issue, delivery, .. }, Kind::Verdict(it)) => {

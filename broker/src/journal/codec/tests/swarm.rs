@@ -435,7 +435,16 @@ fn words() -> Vec<Words> {
             number: 1,
             words: EvidenceWords {
                 commit: text("c"),
-                runs: vec![Run { result: result(), output_hash: text("h"), duration_ms: 5 }],
+                runs: vec![Run {
+                    result: result(),
+                    output_hash: text("h"),
+                    output_bytes: 6,
+                    duration_ms: 5,
+                    is_timed_out: true,
+                    sandbox: text("s"),
+                }],
+                role: Some(role("A")),
+                node: Some("n1".parse().unwrap()),
             },
         },
         Words::Verdict {
