@@ -61,6 +61,20 @@ async fn a_worker_does_a_task_and_is_given_the_next() {
         ("How to begin", "green")
     );
 
+    let renew = wire::RenewClaimRequest {
+        issue_id: id.clone(),
+        task_id: "task-1".to_owned(),
+        claim_token: task.claim_token,
+        for_ms: 7_200_000,
+        ..Default::default()
+    };
+    let renewed = worker.renew_claim(renew).await.unwrap().task.unwrap();
+    assert!(task.lease_expires_ms < renewed.lease_expires_ms);
+    let get = wire::GetIssueRequest { issue_id: id.clone(), ..Default::default() };
+    let issue = lead.get_issue(get).await.unwrap().issue.unwrap();
+    let in_progress = issue.tasks.get(&(TaskStatus::InProgress as u32)).copied();
+    assert_eq!((issue.status(), in_progress), (IssueStatus::InProgress, Some(1)));
+
     let lock = wire::LockFilesRequest {
         files: files(&["src/a.rs", "docs/"]),
         issue_id: id.clone(),
@@ -238,10 +252,23 @@ async fn a_delivery_is_accepted_on_evidence_and_its_issue_closed() {
         delivery_id: delivered.delivery_id.clone(),
         ..Default::default()
     };
+    let open = wire::ListDeliveriesRequest {
+        status: wire::DeliveryStatus::Open.into(),
+        ..Default::default()
+    };
+    assert_eq!(acceptor.list_deliveries(open).await.unwrap().total, 1);
     let own = lead.claim_delivery(claim.clone()).await.unwrap_err();
     assert_eq!(reason(&own), "own_work");
     let claimed = acceptor.claim_delivery(claim.clone()).await.unwrap().delivery.unwrap();
     assert_ne!(claimed.claim_token, 0);
+    let renew = wire::RenewDeliveryRequest {
+        delivery_id: delivered.delivery_id.clone(),
+        claim_token: claimed.claim_token,
+        for_ms: 7_200_000,
+        ..Default::default()
+    };
+    let renewed = acceptor.renew_delivery(renew).await.unwrap().delivery.unwrap();
+    assert!(claimed.lease_expires_ms < renewed.lease_expires_ms);
     let second = other.claim_delivery(claim).await.unwrap_err();
     assert_eq!(reason(&second), "delivery_already_claimed");
 
@@ -428,14 +455,14 @@ async fn of_two_at_once_one_gets_it() {
     let renew = wire::RenewLockRequest { lease_id: theirs.lease_id.clone(), ..Default::default() };
     assert_eq!(reason(&w2.renew_lock(renew).await.unwrap_err()), "lease_lost");
 
-    holder.submit(&task, "done").await.unwrap();
+    let submission_id = holder.submit(&task, "done").await.unwrap();
     let next = lead.mint(&task, 5).await;
-    let mut other = verdict(&task, &next.token, 5);
+    let one = wire::ReviewTaskRequest { submission_id, ..verdict(&task, &next.token, 5) };
+    let mut other = one.clone();
     if let Some(review) = &mut other.review {
         review.feedback = "in other words".to_owned();
     }
-    let (first, second) =
-        tokio::join!(lead.review_task(verdict(&task, &next.token, 5)), lead2.review_task(other),);
+    let (first, second) = tokio::join!(lead.review_task(one), lead2.review_task(other));
     let refused = match (first, second) {
         (Ok(_), Err(refused)) | (Err(refused), Ok(_)) => refused,
         both => panic!("not one of two: {both:?}"),
