@@ -140,7 +140,10 @@ pub(super) async fn list(
             None => Box::new(swarm.deliveries().values().rev()),
         };
         let is_plain = issue.is_none() && delivered_by.is_none() && reviewed_by.is_none();
-        let count = state.map_or(swarm.deliveries().len(), |state| swarm.count_deliveries(state));
+        let count = match state {
+            Some(state) => swarm.count_deliveries(state),
+            None => swarm.deliveries().len(),
+        };
         let total = is_plain.then_some(count);
         let list = Listed { total, is_default: true, is_ascending: false, limit, offset };
         let (deliveries, total) = list.of(all.filter(fits), |it| it.id);

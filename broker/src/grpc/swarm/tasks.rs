@@ -120,6 +120,7 @@ pub(super) async fn list(
     let issue = parse::named("issue_id", &it.issue_id)?;
     let (limit, offset) = (parse::limit(it.limit), it.offset as usize);
     let (stage, sort_by, is_ascending) = (it.stage(), it.sort_by(), it.ascending);
+    let is_any_stage = stage == wire::TaskStage::Unspecified;
     let order: fn(&Task) -> (u64, &str) = match sort_by {
         wire::SortBy::Unspecified | wire::SortBy::Created => |it| (it.number.0.into(), ""),
         wire::SortBy::Updated => |it| (it.updated.as_millis(), ""),
@@ -127,10 +128,7 @@ pub(super) async fn list(
         wire::SortBy::Points => |it| (it.points.into(), ""),
     };
     let filter = ListFilter {
-        task_state: match stage {
-            wire::TaskStage::Unspecified => state(it.status()),
-            stage => state_of_stage(stage),
-        },
+        task_state: if is_any_stage { state(it.status()) } else { state_of_stage(stage) },
         claimed_by: optional("claimed_by", &it.claimed_by)?,
         submitter: optional("submitter", &it.submitter)?,
         subject_contains: (!it.subject_contains.is_empty()).then_some(it.subject_contains),
@@ -141,10 +139,7 @@ pub(super) async fn list(
     let shown_to = asker.clone();
     let look = move |view: &View<'_>| {
         let state = view.workspace.swarm.issue(issue)?;
-        let is_of_stage = |standing: Standing| match stage {
-            wire::TaskStage::Unspecified => true,
-            stage => render::stage(standing) == stage,
-        };
+        let is_of_stage = |standing: Standing| is_any_stage || render::stage(standing) == stage;
         let found = state.list(&filter).filter(|it| is_of_stage(state.task_standing(it)));
         let counts = state.counts();
         let is_plain = filter.claimed_by.is_none()

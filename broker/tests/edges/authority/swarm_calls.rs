@@ -142,7 +142,6 @@ pub(super) static CALLS: &[Call] = &[
                 role: role.to_owned(),
                 issue_id: NO_ISSUE.to_owned(),
                 tasks: new_tasks(),
-                ..Default::default()
             })
         }),
     ),
@@ -167,7 +166,6 @@ pub(super) static CALLS: &[Call] = &[
                 role: role.to_owned(),
                 lease_id: NO_LEASE.to_owned(),
                 reason: "r".to_owned(),
-                ..Default::default()
             })
         }),
     ),
@@ -178,7 +176,6 @@ pub(super) static CALLS: &[Call] = &[
                 caller: caller(workspace),
                 role: role.to_owned(),
                 delivery_id: NO_DELIVERY.to_owned(),
-                ..Default::default()
             })
         }),
     ),
@@ -190,7 +187,6 @@ pub(super) static CALLS: &[Call] = &[
                 role: role.to_owned(),
                 issue_id: NO_ISSUE.to_owned(),
                 task_id: "task-1".to_owned(),
-                ..Default::default()
             })
         }),
     ),
@@ -243,7 +239,6 @@ pub(super) static CALLS: &[Call] = &[
                 role: role.to_owned(),
                 issue_id: NO_ISSUE.to_owned(),
                 numbers: vec![1],
-                ..Default::default()
             })
         }),
     ),
@@ -258,7 +253,6 @@ pub(super) static CALLS: &[Call] = &[
                 task_id: "task-1".to_owned(),
                 worker: "w".to_owned(),
                 completion_score: 5,
-                ..Default::default()
             })
         }),
     ),
@@ -460,7 +454,6 @@ pub(super) static CALLS: &[Call] = &[
             bytes(wire::GetIssueRequest {
                 caller: caller(workspace),
                 issue_id: NO_ISSUE.to_owned(),
-                ..Default::default()
             })
         }),
     ),

@@ -109,8 +109,7 @@ impl Desk {
 
     async fn ask(&mut self, ask: Ask, hold_ms: u64) -> Result<wire::SwarmAnswer, Status> {
         let (role, ask) = (self.role.clone(), Some(ask));
-        let question =
-            wire::SwarmQuestion { caller: caller("w"), role, hold_ms, ask, ..Default::default() };
+        let question = wire::SwarmQuestion { caller: caller("w"), role, hold_ms, ask };
         Ok(soon("the wait", self.swarm.await_swarm(question)).await?.into_inner())
     }
 

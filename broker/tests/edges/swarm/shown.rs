@@ -155,7 +155,6 @@ async fn questions_of_all_kinds_share_one_stream() {
             role: role.to_owned(),
             hold_ms: 60_000,
             ask: Some(ask),
-            ..Default::default()
         };
         wire::ParkRequest { wait, ask: Some(park_request::Ask::Swarm(question)) }
     };
