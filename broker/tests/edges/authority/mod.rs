@@ -172,6 +172,32 @@ async fn a_workspace_one_may_not_see_is_as_if_it_were_not_there() {
     }
 }
 
+/// A person answers for what failed; a role that may review cannot name one by itself.
+#[tokio::test]
+async fn overriding_failed_evidence_takes_the_right_to_steer() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let reviewer = broker.token("w1", &["A"], &[Right::Read, Right::Review]).await;
+    let steerer = broker.token("w1", &["A"], &[Right::Read, Right::Review, Right::Steer]).await;
+    for (token, expected) in [(reviewer, "right_forbidden"), (steerer, "unknown_delivery")] {
+        let by = wire::Override { person: "ann".to_owned(), reason: "known".to_owned() };
+        let request = wire::ReviewDeliveryRequest {
+            caller: crate::support::caller("w1"),
+            key: calls::new_key(),
+            role: "A".to_owned(),
+            delivery_id: "delivery_1_0000".to_owned(),
+            is_approved: true,
+            verification: Some(wire::Verification::default()),
+            r#override: Some(by),
+            ..Default::default()
+        };
+        let message = request.encode_to_vec().into();
+        let bearer = broker.bearer(Some(&token.expose()));
+        let said = bearer.unary("/tasuki.v1.Swarm/ReviewDelivery", message).await.unwrap_err();
+        assert_eq!(named(&said), expected);
+    }
+}
+
 /// Whoever administrates one workspace has no power over another.
 #[tokio::test]
 async fn administration_gives_away_no_more_than_it_has() {
