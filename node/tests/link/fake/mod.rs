@@ -403,6 +403,8 @@ impl Service {
         let wait = request.wait;
         match request.ask? {
             Ask::Mail(question) => self.take_mail(stream, wait, question),
+            // No node asks about issues.
+            Ask::Swarm(_) => refused(wait, &Status::unimplemented("issues")),
             Ask::Cancel(_) => {
                 self.with(|world| {
                     world.parked.remove(&(stream, wait));
