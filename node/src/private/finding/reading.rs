@@ -227,7 +227,14 @@ fn concerned<'a>(event: &'a wire::Event, role: &RoleId) -> Concerned<'a> {
             | Kind::TurnMarked(_)
             | Kind::TurnLapsed(_)
             | Kind::LeaseRenewed(_)
-            | Kind::KeyPublished(_),
+            | Kind::KeyPublished(_)
+            | Kind::IssueChanged(_)
+            | Kind::ItemsHanded(_)
+            | Kind::WorkerRegistered(_)
+            | Kind::SharedDocWritten(_)
+            | Kind::FilesLocked(_)
+            | Kind::FilesUnlocked(_)
+            | Kind::SwarmSettingsSet(_),
         ) => Concerned::Nothing,
         // What was not opened may be by now; or of a newer broker.
         Some(Kind::RosterSet(_)) | None => Concerned::Everything,
