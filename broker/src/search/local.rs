@@ -162,7 +162,7 @@ mod tests {
             hits.sort_unstable();
             hits
         };
-        for left_out in ["-\"http header\"", "-body:\"http header\"", "-httpHead*"] {
+        for left_out in ["-\"http header\"", "-body:\"http header\"", "-http/head*"] {
             assert_eq!(finds(left_out), [1, 2, 4], "{left_out}");
             assert_eq!(finds(&format!("from:qa {left_out}")), [1, 2, 4], "{left_out}");
         }
