@@ -13,6 +13,7 @@ use super::{
     calls::{Calling, WORKSPACES, agents, channels, hammer},
     limits::{self, Disk},
     median, micros,
+    relay::too_early,
 };
 use crate::{
     Result,
@@ -204,6 +205,9 @@ async fn relayed(sizes: &Sizes) -> Result<Figure> {
                 (said, Instant::now(), taker)
             });
             while !is_waiting(&mut roles).await? {
+                if waits.is_finished() {
+                    return Err(too_early(&waits.await?.0?));
+                }
                 tokio::task::yield_now().await;
             }
             let began = Instant::now();

@@ -4,7 +4,7 @@
 //! Both clients are in this process, so that one clock measures; all else is in processes of
 //! its own.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use serde_json::{Value, json};
 use tasuki_proto::wire::{GetLoopRequest, turn_loop_client::TurnLoopClient};
@@ -88,6 +88,9 @@ async fn hand_over(
         (said, Instant::now(), taker)
     });
     while !is_waiting(loops, ROLES[1 - holder]).await? {
+        if waits.is_finished() {
+            return Err(too_early(&waits.await?.0?));
+        }
         tokio::task::yield_now().await;
     }
     let began = Instant::now();
@@ -99,6 +102,11 @@ async fn hand_over(
     }
     let agents = if holder == 0 { [giver, taker] } else { [taker, giver] };
     Ok((woken.duration_since(began), agents))
+}
+
+/// A wait that ends before anything was sent would be waited for without an end.
+pub(super) fn too_early(said: &Said) -> Box<dyn Error + Send + Sync> {
+    format!("the waiter was answered before anything was sent: {}", said.text).into()
 }
 
 fn refused(said: &Said) -> Result<()> {

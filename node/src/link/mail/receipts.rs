@@ -40,10 +40,18 @@ pub(in crate::link) struct MailReceipts {
 
 #[derive(Debug, Default)]
 struct Queue {
-    marks: Mutex<VecDeque<Marks>>,
+    owed: Mutex<Owed>,
     pushed: Notify,
+    /// Something was told. It carries nothing, for what a watch carries is looked at under its lock:
+    /// with `owed` taken inside of that lock here and outside of it there, both would wait for ever.
+    told: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Owed {
+    marks: VecDeque<Marks>,
     /// Whose mark is on its way.
-    on_its_way: watch::Sender<Option<RoleId>>,
+    on_its_way: Option<RoleId>,
 }
 
 impl MailReceipts {
@@ -74,20 +82,20 @@ impl MailReceipts {
 
     /// Resolves once all of this role is told, or it takes too long.
     pub(in crate::link) async fn settled(&self, role: &RoleId) {
-        let queue = &self.queue;
-        let mut on_its_way = queue.on_its_way.subscribe();
-        let told = on_its_way.wait_for(|of| of.as_ref() != Some(role) && !queue.has(role));
-        drop(time::timeout(Duration::from_millis(SETTLE_MS_MAX), told).await);
+        // Before the first look, so that nothing is told between look and wait.
+        let mut told = self.queue.told.subscribe();
+        let all_told = async { while self.queue.owes(role) && told.changed().await.is_ok() {} };
+        drop(time::timeout(Duration::from_millis(SETTLE_MS_MAX), all_told).await);
     }
 }
 
 impl Queue {
-    fn marks(&self) -> MutexGuard<'_, VecDeque<Marks>> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn owed(&self) -> MutexGuard<'_, Owed> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn push(&self, new: Marks) {
-        let mut marks = self.marks();
+        let marks = &mut self.owed().marks;
         let is_same = |it: &&mut Marks| it.message == new.message && it.role == new.role;
         if let Some(known) = marks.iter_mut().find(is_same) {
             known.handed = known.handed.max(new.handed);
@@ -100,19 +108,21 @@ impl Queue {
         marks.push_back(new);
     }
 
-    fn has(&self, role: &RoleId) -> bool {
-        self.marks().iter().any(|it| it.role == *role)
+    fn owes(&self, role: &RoleId) -> bool {
+        let owed = self.owed();
+        owed.on_its_way.as_ref() == Some(role) || owed.marks.iter().any(|it| it.role == *role)
     }
 
     /// What was popped is told.
     fn rest(&self) {
-        self.on_its_way.send_replace(None);
+        self.owed().on_its_way = None;
+        self.told.send_replace(());
     }
 
     /// The next to be sent, the weaker one of a thread first.
     fn pop(&self) -> Option<wire::MarkMailRequest> {
-        let mut marks = self.marks();
-        let first = marks.front_mut()?;
+        let mut owed = self.owed();
+        let first = owed.marks.front_mut()?;
         let (through, mark) = match std::mem::take(&mut first.handed) {
             0 => (std::mem::take(&mut first.seen), wire::MailMark::Seen),
             handed => (handed, wire::MailMark::Handed),
@@ -124,29 +134,30 @@ impl Queue {
             through,
             mark: mark.into(),
         };
-        // Told before it is taken out, so that nobody finds it in neither place.
-        self.on_its_way.send_replace(Some(first.role.clone()));
-        if first.seen == 0 {
-            marks.pop_front();
+        let (role, is_last) = (first.role.clone(), first.seen == 0);
+        if is_last {
+            owed.marks.pop_front();
         }
+        owed.on_its_way = Some(role);
         Some(request)
     }
 }
 
 /// Sends one after the other. When the node is stopping, what is queued is still sent.
 async fn run(shared: Arc<Shared>, queue: Arc<Queue>) {
+    let mut is_closing = false;
     loop {
         while let Some(mark) = queue.pop() {
             send(&shared, &mark).await;
             queue.rest();
         }
+        if is_closing {
+            return;
+        }
         tokio::select! {
             () = queue.pushed.notified() => {}
-            () = shared.closing.cancelled() => break,
+            () = shared.closing.cancelled() => is_closing = true,
         }
-    }
-    while let Some(mark) = queue.pop() {
-        send(&shared, &mark).await;
     }
 }
 
@@ -214,6 +225,39 @@ mod tests {
         // Another role's keeps nobody waiting.
         receipts.push(&other, MessageId::from_bits(2), 1, wire::MailMark::Handed);
         assert!(futures::poll!(&mut settled).is_ready());
+    }
+
+    #[test]
+    fn telling_and_waiting_for_it_never_wait_for_each_other() {
+        const ROUNDS: u32 = 20_000;
+        const SECONDS_MAX: u64 = 60;
+        let receipts = MailReceipts::default();
+        let role: RoleId = "A".parse().expect("an id");
+        let (done, both) = std::sync::mpsc::channel();
+        let (queue, told) = (receipts.queue.clone(), done.clone());
+        let (of, teller) = (role.clone(), receipts.clone());
+        std::thread::spawn(move || {
+            for round in 1..=ROUNDS {
+                teller.push(&of, MessageId::from_bits(1), round, wire::MailMark::Handed);
+                while queue.pop().is_some() {
+                    queue.rest();
+                }
+            }
+            told.send(()).expect("somebody waits");
+        });
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            runtime.expect("a runtime").block_on(async {
+                for _ in 0..ROUNDS {
+                    receipts.settled(&role).await;
+                }
+            });
+            done.send(()).expect("somebody waits");
+        });
+        for _ in 0..2 {
+            let ended = both.recv_timeout(Duration::from_secs(SECONDS_MAX));
+            ended.expect("both end, neither holds what the other needs");
+        }
     }
 
     #[test]
