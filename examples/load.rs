@@ -11,7 +11,7 @@ use anstream::println;
 use clap::{Parser, ValueEnum};
 use tasuki_examples::{
     Result,
-    load::{Figure, Sizes, calls, limits, mail, mailboxes, relay, stack, startup, waits},
+    load::{Figure, Sizes, calls, limits, mail, mailboxes, relay, stack, startup, swarm, waits},
 };
 
 /// Measure broker and nodes.
@@ -57,6 +57,8 @@ enum What {
     Mail,
     /// A workspace with a million messages
     Mailboxes,
+    /// Tasks: one caller, 1,000 waiting workers, an issue with 100,000
+    Swarm,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -97,6 +99,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
             What::Startup => startup::history(&sizes).await?,
             What::Mail => mail::all(&sizes).await?,
             What::Mailboxes => mailboxes::full(&sizes).await?,
+            What::Swarm => swarm::all(&sizes).await?,
         };
         for figure in figures {
             is_met &= figure.is_met() != Some(false);

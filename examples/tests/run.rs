@@ -111,7 +111,7 @@ fn every_figure_can_be_measured() {
     let said = run("load", &["--quick", "--json"]);
     let figures: Vec<serde_json::Value> =
         said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(figures.len(), 25, "{said}");
+    assert_eq!(figures.len(), 33, "{said}");
     for figure in figures {
         let score = figure["score"].as_f64().unwrap();
         // A few waits may fit into pages the process had before.

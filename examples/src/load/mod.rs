@@ -9,6 +9,7 @@
 //!   [`relay`]: from one MCP client to the other; [`waits`]: memory and time of parked waits;
 //!   [`startup`]: start with a million records.
 //! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
+//! - [`swarm`]: issues and tasks, and workers that wait for one.
 
 pub mod calls;
 pub mod limits;
@@ -17,6 +18,7 @@ pub mod mailboxes;
 pub mod relay;
 pub mod stack;
 pub mod startup;
+pub mod swarm;
 pub mod waits;
 
 use std::{path::PathBuf, time::Duration};
@@ -43,6 +45,10 @@ pub struct Sizes {
     pub messages: usize,
     /// Messages of an inbox that is listed.
     pub listed: usize,
+    /// Workers that wait for a task.
+    pub workers: usize,
+    /// Tasks of an issue that has many.
+    pub tasks: usize,
 }
 
 impl Sizes {
@@ -59,6 +65,8 @@ impl Sizes {
             records: 1_000_000,
             messages: 1_000_000,
             listed: 10_000,
+            workers: 1_000,
+            tasks: 100_000,
         }
     }
 
@@ -75,6 +83,8 @@ impl Sizes {
             records: 2_000,
             messages: 2_000,
             listed: 300,
+            workers: 50,
+            tasks: 1_000,
         }
     }
 }
@@ -104,6 +114,8 @@ pub enum Quantity {
 pub enum Target {
     AtLeast(f64),
     AtMost(f64),
+    /// As fast as what it stands beside, and no faster than could be true.
+    Between(f64, f64),
     /// Shown for comparison only.
     None,
 }
@@ -114,6 +126,7 @@ impl Figure {
         match self.target {
             Target::AtLeast(target) => Some(target <= self.score),
             Target::AtMost(target) => Some(self.score <= target),
+            Target::Between(least, most) => Some((least..=most).contains(&self.score)),
             Target::None => None,
         }
     }
@@ -126,6 +139,9 @@ impl Figure {
         let judged = match (self.target, self.is_met()) {
             (Target::AtLeast(target), Some(met)) => format!("≥ {target}{}", verdict(met)),
             (Target::AtMost(target), Some(met)) => format!("≤ {target}{}", verdict(met)),
+            (Target::Between(least, most), Some(met)) => {
+                format!("{least} to {most}{}", verdict(met))
+            }
             (_, _) => String::new(),
         };
         let value = self.value.in_words();
@@ -137,6 +153,7 @@ impl Figure {
         let target = match self.target {
             Target::AtLeast(target) => json!({ "at_least": target }),
             Target::AtMost(target) => json!({ "at_most": target }),
+            Target::Between(least, most) => json!({ "at_least": least, "at_most": most }),
             Target::None => Value::Null,
         };
         json!({
