@@ -70,7 +70,8 @@ pub(super) async fn attach(
         node: entered.node().cloned(),
         ..parse::evidence(it.evidence)?
     };
-    let ask = Ask::AttachEvidence { delivery, words };
+    let token = FencingToken::from(it.claim_token);
+    let ask = Ask::AttachEvidence { delivery, token, words };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
 }

@@ -87,6 +87,7 @@ pub enum Ask {
     },
     AttachEvidence {
         delivery: DeliveryId,
+        token: FencingToken,
         words: EvidenceWords,
     },
     ReviewDelivery(ReviewDelivery),

@@ -54,8 +54,8 @@ impl Swarm {
             Ask::RenewDelivery { delivery, token, extend_ms } => {
                 self.decide_renew_delivery(draft, *delivery, *token, *extend_ms)?
             }
-            Ask::AttachEvidence { delivery, words } => {
-                self.decide_evidence(draft, *delivery, words)?
+            Ask::AttachEvidence { delivery, token, words } => {
+                self.decide_evidence(draft, *delivery, *token, words)?
             }
             Ask::ReviewDelivery(it) => self.decide_verdict(draft, it)?,
             Ask::WriteDoc { place, name, content } => {

@@ -108,6 +108,7 @@ impl Swarm {
         &self,
         draft: &mut Draft<'_>,
         id: DeliveryId,
+        token: FencingToken,
         words: &EvidenceWords,
     ) -> Result<Reply, Rejection> {
         let it = self.delivery(id)?;
@@ -124,6 +125,7 @@ impl Swarm {
             return Err(Rejection::DeliveryReviewed { delivery: id, state });
         }
         draft.not_own(it.role.as_ref())?;
+        it.claim_of(draft, token)?;
         if EVIDENCE_MAX <= it.evidence.len() {
             return Err(Rejection::TooMuchEvidence);
         }

@@ -188,7 +188,7 @@ impl Story {
             "runs" => {
                 let runs = vec![Run { result: result(!has("failed")), ..Run::default() }];
                 let words = EvidenceWords { commit: "c".to_owned(), runs, ..Default::default() };
-                Ask::AttachEvidence { delivery: self.delivery(), words }
+                Ask::AttachEvidence { delivery: self.delivery(), token, words }
             }
             "accepts" => judge(Verdict::Approved),
             "refuses" => judge(Verdict::Rejected),

@@ -137,7 +137,7 @@ fn aimed(step: &Step, workspace: &Workspace) -> (RoleId, Option<(IssueId, TaskNu
             let done = done.filter(|it| !it.tasks.is_empty() && it.state == IssueState::Open);
             return (who, nth(done.map(|it| (it.id, TaskNumber(1))), step.task));
         }
-        Verdict => {
+        Verdict | Evidence => {
             let holders = swarm.deliveries().values().filter_map(|it| it.live_claim());
             return (nth(holders.map(|it| it.role.clone()), step.n).unwrap_or(who), None);
         }
@@ -336,7 +336,7 @@ pub(super) fn command<'a>(
         What::Evidence => {
             let runs = vec![Run { result: result(n % 2 == 0), ..Run::default() }];
             let words = EvidenceWords { commit: "c".to_owned(), runs, ..Default::default() };
-            Ask::AttachEvidence { delivery: delivery()?, words }
+            Ask::AttachEvidence { delivery: delivery()?, token, words }
         }
         What::Verdict => {
             let is_passed = n % 4 != 0;

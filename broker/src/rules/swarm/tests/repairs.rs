@@ -250,3 +250,47 @@ fn documents_have_versions_and_submitting_takes_those_that_are_required() {
            8 L closes: no: no: tasks_not_done | 1 ready",
     );
 }
+
+#[test]
+fn evidence_is_attached_by_whoever_has_the_claim() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (5, "W submits 1: one"),
+            (6, "L mints 1 for W 5"),
+            (7, "L approves 1 5"),
+            (8, "L delivers f1"),
+            (9, "A runs again"),
+            (10, "A takes"),
+            (11, "B runs again +failed"),
+            (12, "A runs again +token=1"),
+            (13, "A runs again"),
+            (14, "A runs again +token=1"),
+            (3_600_010, "time"),
+            (3_600_011, "A runs again +failed"),
+            (3_600_012, "B takes"),
+            (3_600_013, "B accepts"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 1: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+           5 W submits 1: one: submitted | 1 submitted:W
+           6 L mints 1 for W 5: easy → end, 1 points, 0 low | 1 submitted:W
+           7 L approves 1 5: reviewed | 1 done
+           8 L delivers f1: delivery | 1 done
+           9 A runs again: no: not_claimant | 1 done
+          10 A takes: token 2 until 3600010 | 1 done
+          11 B runs again +failed: no: not_claimant | 1 done
+          12 A runs again +token=1: no: stale_token | 1 done
+          13 A runs again: evidence 1 | 1 done
+          14 A runs again +token=1: evidence 1 (as before) | 1 done
+         3600010 time: done | 1 done
+         3600011 A runs again +failed: no: lease_lost | 1 done
+         3600012 B takes: token 3 until 7200012 | 1 done
+         3600013 B accepts: delivery | 1 done",
+    );
+}
