@@ -49,6 +49,9 @@ pub(crate) enum Takes {
     /// Any good token; none where the broker asks for none.
     Entry,
     Right(Right),
+    /// One of the two; which of them is asked for is in the message, so
+    /// [`Entered`](super::entered) looks again.
+    Either(Right, Right),
 }
 
 const fn rule(path: &'static str, takes: Takes, kind: Kind) -> Rule {
@@ -99,6 +102,7 @@ pub(crate) const TABLE: &[Rule] = &[
     right("/tasuki.v1.Privacy/SetRoster", Right::Steer, Kind::Call),
     right("/tasuki.v1.Swarm/AttachEvidence", Right::Review, Kind::Call),
     right("/tasuki.v1.Swarm/AwaitSwarm", Right::Read, Kind::Wait),
+    right("/tasuki.v1.Swarm/CancelTask", Right::Review, Kind::Call),
     right("/tasuki.v1.Swarm/ClaimDelivery", Right::Review, Kind::Call),
     right("/tasuki.v1.Swarm/ClaimTask", Right::Claim, Kind::Call),
     right("/tasuki.v1.Swarm/CloseIssue", Right::Send, Kind::Call),
@@ -136,7 +140,8 @@ pub(crate) const TABLE: &[Rule] = &[
     right("/tasuki.v1.Swarm/SubmitTask", Right::Claim, Kind::Call),
     right("/tasuki.v1.Swarm/Unlock", Right::Claim, Kind::Call),
     right("/tasuki.v1.Swarm/UpdateIssueDocPaths", Right::Send, Kind::Call),
-    right("/tasuki.v1.Swarm/WriteDoc", Right::Send, Kind::Call),
+    // With `claim` alone it is only for documents of the task that one has claimed.
+    rule("/tasuki.v1.Swarm/WriteDoc", Takes::Either(Right::Send, Right::Claim), Kind::Call),
     right("/tasuki.v1.TurnLoop/AwaitTurn", Right::Read, Kind::Wait),
     right("/tasuki.v1.TurnLoop/CreateLoop", Right::Steer, Kind::Call),
     right("/tasuki.v1.TurnLoop/GetLoop", Right::Read, Kind::Call),
@@ -262,9 +267,14 @@ impl<S> Guarded<S> {
             let text = format!("there is no call {}", request.uri().path());
             return Err(Refused::Known(Status::unimplemented(text)));
         };
-        if let Takes::Right(right) = rule.takes
-            && !grant.has_right(right)
-        {
+        let lacking = match rule.takes {
+            Takes::Nothing | Takes::Entry => None,
+            Takes::Right(right) => Some(right).filter(|right| !grant.has_right(*right)),
+            Takes::Either(right, other) => {
+                Some(right).filter(|right| !grant.has_right(*right) && !grant.has_right(other))
+            }
+        };
+        if let Some(right) = lacking {
             return Err(match (&grant, right) {
                 // Nobody administrates without a token.
                 (Grant::Open, _) => Refused::Stranger(Denied::Missing),

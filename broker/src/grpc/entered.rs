@@ -120,6 +120,11 @@ impl Entered {
         if (command.person().is_some() || overrides) && !self.grant.has_right(Right::Steer) {
             return Err(auth::lacks(Right::Steer));
         }
+        if matches!(&command, Command::Swarm(it) if it.is_for_all())
+            && !self.grant.has_right(Right::Send)
+        {
+            return Err(auth::lacks(Right::Send));
+        }
         let words = self.grant.words(command.bytes())?;
         self.carry_out(key, command, words).await
     }

@@ -4,6 +4,7 @@ use tasuki_proto::{
     id::RoleId,
     limits::DOC_VERSIONS_MAX,
     swarm::{DocName, IssueId, TaskNumber},
+    token::Right,
     wire,
 };
 use tonic::Status;
@@ -24,7 +25,9 @@ pub(super) async fn write(
     let name: DocName = parse::named("name", &it.name)?;
     let content = parse::content(it.content)?;
     let size = content.len() as u64;
-    let ask = Ask::WriteDoc { place, name: name.clone(), content };
+    // With `claim` alone one writes about the task that one has claimed.
+    let as_claimant = !entered.has_right(Right::Send);
+    let ask = Ask::WriteDoc { place, name: name.clone(), content, as_claimant };
     let done = entered.ask(role, Some(key), ask).await?;
     let Some(Reply::Doc { version }) = done.reply else {
         unreachable!("a document is written or refused")
@@ -46,13 +49,13 @@ pub(super) async fn read(entered: &Entered, it: wire::ReadDocRequest) -> Result<
         let why = format!("{version} is not there; the newest is {}", newest.version);
         return Err(invalid("version", &why));
     }
-    let content = entered.doc_words(place, name, version)?;
+    let (content, at, by) = entered.doc_words(place, name, version)?;
     if version == newest.version {
         return Ok(wire::Doc { content, ..newest });
     }
     let size = content.len() as u64;
-    let (place, name) = (newest.place, newest.name);
-    Ok(wire::Doc { place, name, version, size, content, ..wire::Doc::default() })
+    let (written_ms, written_by) = (at.as_millis(), text(by.as_ref()));
+    Ok(wire::Doc { version, size, content, written_ms, written_by, ..newest })
 }
 
 pub(super) async fn list(

@@ -73,6 +73,7 @@ calls! {
     claim_task(ClaimTaskRequest) -> TaskResponse by tasks::claim;
     renew_claim(RenewClaimRequest) -> TaskResponse by tasks::renew;
     reset_task(ResetTaskRequest) -> TaskResponse by tasks::reset;
+    cancel_task(CancelTaskRequest) -> TaskResponse by tasks::cancel;
     get_task(GetTaskRequest) -> TaskResponse by tasks::get;
     list_tasks(ListTasksRequest) -> ListTasksResponse by tasks::list;
     submit_task(SubmitTaskRequest) -> SubmitTaskResponse by reviews::submit;

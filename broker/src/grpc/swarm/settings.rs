@@ -49,7 +49,9 @@ pub(super) async fn history(
     let (first, last) = (it.after.saturating_add(1), it.after.saturating_add(limit.into()));
     let (mut entries, mut bytes) = (Vec::new(), 0);
     for number in first..=last.min(total) {
-        let entry = render::history_entry(entered.audited(issue, number)?);
+        let entry = entered.audited(issue, number)?;
+        let refs = entered.refs(&entry)?;
+        let entry = wire::HistoryEntry { refs, ..render::history_entry(entry) };
         bytes += entry.encoded_len();
         if PAGE_BYTES_MAX < bytes && !entries.is_empty() {
             break;

@@ -99,6 +99,19 @@ pub(super) async fn reset(
     entered.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
 }
 
+pub(super) async fn cancel(
+    entered: &Entered,
+    mut it: wire::CancelTaskRequest,
+) -> Result<wire::TaskResponse, Status> {
+    let key = key(it.key.take(), &it)?;
+    let role: RoleId = id("role", &it.role)?;
+    let (issue, task) = of(&it.issue_id, &it.task_id)?;
+    let reason = parse::why("reason", it.reason)?;
+    let ask = Ask::CancelTask { issue, task, reason };
+    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    entered.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
+}
+
 pub(super) async fn get(
     entered: &Entered,
     it: wire::GetTaskRequest,

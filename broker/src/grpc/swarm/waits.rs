@@ -198,6 +198,7 @@ impl Entered {
             let is_own = entry.task.is_none() || entry.task == Some(task);
             let what = match entry.kind {
                 AuditKind::TaskReset if is_own => "the task was reset",
+                AuditKind::TaskCanceled if is_own => "the task was canceled",
                 AuditKind::TaskExpired if is_own => "the claim lapsed",
                 AuditKind::TaskResolved if is_own => "the task was approved",
                 AuditKind::IssueClosed => "the issue was closed",
@@ -213,6 +214,7 @@ impl Entered {
                 | AuditKind::TaskMessage
                 | AuditKind::TaskReplied
                 | AuditKind::TaskReset
+                | AuditKind::TaskCanceled
                 | AuditKind::TaskReserved
                 | AuditKind::ReservationExpired
                 | AuditKind::SubmissionCreated
@@ -223,7 +225,10 @@ impl Entered {
                 | AuditKind::EvidenceAttached
                 | AuditKind::DeliveryReviewed => continue,
             };
-            let is_said = matches!(entry.kind, AuditKind::TaskReset | AuditKind::IssueClosed);
+            let is_said = matches!(
+                entry.kind,
+                AuditKind::TaskReset | AuditKind::TaskCanceled | AuditKind::IssueClosed
+            );
             return Ok(match entry.detail {
                 reason if is_said && !reason.is_empty() => format!("{what}: {reason}"),
                 _ => what.to_owned(),

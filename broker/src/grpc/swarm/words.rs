@@ -1,6 +1,7 @@
 //! What was said about issues, tasks and deliveries, read from the journal.
 
 use tasuki_proto::{
+    id::{RoleId, Timestamp},
     swarm::{DeliveryId, DocName, IssueId, SubmissionId, TaskMessageId, TaskNumber},
     wire,
 };
@@ -10,8 +11,8 @@ use super::{Entered, refuse, render};
 use crate::rules::swarm::{
     DocPlace, Words,
     words::{
-        Artifacts, AuditEntry, DeliveryWords, DocPaths, EvidenceWords, MessageWords, ReviewWords,
-        TaskWords, VerdictWords,
+        Artifacts, AuditEntry, AuditKind, DeliveryWords, DocPaths, EvidenceWords, MessageWords,
+        ReviewWords, TaskWords, VerdictWords,
     },
 };
 
@@ -115,14 +116,28 @@ impl Entered {
         read!(self, place, Words::Verdict { words, .. } => words)
     }
 
+    /// A version of a document, when it was written and by whom.
     pub(super) fn doc_words(
         &self,
         place: DocPlace,
         name: DocName,
         version: u32,
-    ) -> Result<String, Status> {
-        let place = Words::Doc { place, name, version, content: String::new() };
-        read!(self, place, Words::Doc { content, .. } => content)
+    ) -> Result<(String, Timestamp, Option<RoleId>), Status> {
+        let (content, at, by) = (String::new(), Timestamp::default(), None);
+        let place = Words::Doc { place, name, version, content, at, by };
+        read!(self, place, Words::Doc { content, at, by, .. } => (content, at, by))
+    }
+
+    /// What the words that an entry of an audit is about refer to.
+    pub(super) fn refs(&self, it: &AuditEntry) -> Result<String, Status> {
+        let issue = it.issue;
+        Ok(match (it.kind, it.message, it.delivery) {
+            (AuditKind::TaskMessage, Some(message), _) => self.message_words(issue, message)?.refs,
+            (AuditKind::TaskReplied, Some(message), _) => self.reply_words(issue, message)?.refs,
+            (AuditKind::DeliveryCreated, _, Some(id)) => self.delivery_words(issue, id)?.refs,
+            (AuditKind::DeliveryReviewed, _, Some(id)) => self.verdict_words(issue, id)?.refs,
+            (_, _, _) => String::new(),
+        })
     }
 
     /// Entry `number` of an issue's audit.

@@ -141,6 +141,15 @@ impl AuditEntry {
                 self.task = Some(*task);
                 self.detail.clone_from(reason);
             }
+            Happened::Canceled { task, reason, unblocked } => {
+                self.kind = AuditKind::TaskCanceled;
+                self.task = Some(*task);
+                self.detail.clone_from(reason);
+                if !unblocked.is_empty() {
+                    let all: Vec<String> = unblocked.iter().map(ToString::to_string).collect();
+                    self.detail += &format!(" (blocks no longer: {})", all.join(", "));
+                }
+            }
             Happened::MessagePosted(it) => {
                 self.kind = AuditKind::TaskMessage;
                 (self.task, self.message) = (Some(it.task), Some(it.message));

@@ -2,13 +2,17 @@
 
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
-    swarm::{IssueId, TaskNumber},
+    swarm::{DocName, IssueId, TaskNumber},
 };
 
 use super::{
-    Claim, Event, Happened, Issue, IssueState, Maker, OfIssue, Rejection, Swarm, Task, Words,
+    Claim, DocPlace, Event, Happened, Issue, IssueState, Maker, OfIssue, Rejection, Swarm, Task,
+    TaskState, Words,
 };
 use crate::rules::turn::Actor;
+
+/// What to do about a claim that was lost.
+pub(super) const AGAIN: &str = "Claim it again before going on";
 
 /// What came of a command so far.
 pub(super) struct Draft<'a> {
@@ -37,6 +41,18 @@ impl<'a> Draft<'a> {
 
     pub(super) fn keep(&mut self, words: Words) {
         self.bodies.push(words);
+    }
+
+    /// A version of a document.
+    pub(super) fn keep_doc(
+        &mut self,
+        place: DocPlace,
+        name: DocName,
+        version: u32,
+        content: String,
+    ) {
+        let (at, by) = (self.now, self.by.role().cloned());
+        self.keep(Words::Doc { place, name, version, content, at, by });
     }
 
     /// The intent was carried out before, and this is what was answered.
@@ -93,9 +109,13 @@ impl Task {
             return check_token(what, token, claim.token).map(|()| claim);
         }
         if let Some(former) = self.former.as_ref().filter(|it| it.worker == *role) {
-            let how = if former.is_reset { "was reset" } else { "lapsed" };
+            let (how, next) = match (self.state, former.is_reset) {
+                (TaskState::Canceled, true) => ("ended: the task was canceled", "Take another one"),
+                (_, true) => ("was reset", AGAIN),
+                (_, false) => ("lapsed", AGAIN),
+            };
             let lost = format!("the claim of {role} on {task} {how}");
-            return Err(Rejection::LeaseLost { lost });
+            return Err(Rejection::LeaseLost { lost, next });
         }
         let holder =
             self.live_claim().map_or_else(String::new, |it| format!(", but by {}", it.worker));

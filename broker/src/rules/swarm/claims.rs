@@ -113,6 +113,36 @@ impl Swarm {
     }
 }
 
+impl Swarm {
+    pub(super) fn decide_cancel(
+        &self,
+        draft: &mut Draft<'_>,
+        id: IssueId,
+        number: TaskNumber,
+        reason: &str,
+    ) -> Result<(), Rejection> {
+        let (issue, task) = self.open_task(id, number)?;
+        if reason.trim().is_empty() {
+            let text = format!("say why {number} is not to be done; nothing changed");
+            return Err(Rejection::Invalid(text));
+        }
+        match task.state {
+            TaskState::Canceled => {
+                draft.is_repeat = true;
+                return Ok(());
+            }
+            TaskState::Done => return Err(Rejection::TaskDone { task: number }),
+            TaskState::Open | TaskState::InProgress | TaskState::Blocked => {}
+        }
+        let is_waiting = |it: &TaskNumber| issue.tasks[it.index()].state.is_undone();
+        let unblocked = task.blocks().iter().copied().filter(is_waiting).collect();
+        let reason = reason.to_owned();
+        draft.happened(id, Happened::Canceled { task: number, reason, unblocked });
+        self.unlock_task(draft, id, number);
+        Ok(())
+    }
+}
+
 impl Issue {
     fn blocked(&self, task: &Task) -> Rejection {
         let undone = task.blocked_by.iter().map(|it| &self.tasks[it.index()]);

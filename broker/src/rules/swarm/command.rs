@@ -65,6 +65,12 @@ pub enum Ask {
         task: TaskNumber,
         reason: String,
     },
+    /// It is not to be done any more.
+    CancelTask {
+        issue: IssueId,
+        task: TaskNumber,
+        reason: String,
+    },
     PostMessage(PostMessage),
     ReplyMessage(ReplyMessage),
     /// These of an issue's items were handed to the lead.
@@ -97,6 +103,8 @@ pub enum Ask {
         place: DocPlace,
         name: DocName,
         content: String,
+        /// Only as the claimant of the task whose document it is.
+        as_claimant: bool,
     },
     LockFiles(LockFiles),
     RenewLock {
@@ -289,6 +297,12 @@ impl Command {
         matches!(&self.ask, Ask::ReviewDelivery(it) if it.overridden.is_some())
     }
 
+    /// Whether it writes what is of no single task.
+    pub fn is_for_all(&self) -> bool {
+        let Ask::WriteDoc { place, .. } = &self.ask else { return false };
+        matches!(place, DocPlace::Shared | DocPlace::Issue(_))
+    }
+
     /// How many bytes of words it carries.
     pub fn bytes(&self) -> usize {
         let texts = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
@@ -335,6 +349,7 @@ impl Command {
             Ask::CloseIssue { reason, .. }
             | Ask::ReopenIssue { reason, .. }
             | Ask::ResetTask { reason, .. }
+            | Ask::CancelTask { reason, .. }
             | Ask::ForceUnlock { reason, .. } => reason.len(),
             Ask::ExtendIssue { .. }
             | Ask::ClaimTask { .. }

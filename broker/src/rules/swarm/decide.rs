@@ -58,8 +58,8 @@ impl Swarm {
                 self.decide_evidence(draft, *delivery, *token, words)?
             }
             Ask::ReviewDelivery(it) => self.decide_verdict(draft, it)?,
-            Ask::WriteDoc { place, name, content } => {
-                self.decide_doc(draft, *place, name, content)?
+            Ask::WriteDoc { place, name, content, as_claimant } => {
+                self.decide_doc(draft, *place, (name, content), *as_claimant)?
             }
             Ask::LockFiles(it) => self.decide_lock(draft, it)?,
             Ask::RenewLock { lock, token, extend_ms } => {
@@ -75,6 +75,10 @@ impl Swarm {
             }
             Ask::ResetTask { issue, task, reason } => {
                 self.decide_reset(draft, *issue, *task, reason)?;
+                return Ok(None);
+            }
+            Ask::CancelTask { issue, task, reason } => {
+                self.decide_cancel(draft, *issue, *task, reason)?;
                 return Ok(None);
             }
             Ask::MarkItems { issue, items } => {

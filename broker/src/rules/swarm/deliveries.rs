@@ -10,8 +10,8 @@ use tasuki_proto::{
 
 use super::{
     Delivered, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, Event, Happened, Held,
-    Issue, LeaseRenewed, Rejection, Reply, ReviewDelivery, Swarm, Task, Verdict, Words,
-    check::{Draft, check_token},
+    Issue, LeaseRenewed, Rejection, Reply, ReviewDelivery, Swarm, Task, TaskState, Verdict, Words,
+    check::{AGAIN, Draft, check_token},
     words::{CommandResult, DeliveryWords, EvidenceWords, TestEvidence, Verification},
 };
 use crate::{hash::Hash, rules::rejection::listed};
@@ -33,10 +33,11 @@ impl Swarm {
             }
             return Err(Rejection::AlreadyDelivered { delivery: open.id });
         }
-        if issue.tasks.is_empty() {
+        issue.check_done("deliver")?;
+        // What was canceled is in nobody's way, but it is no work either.
+        if !issue.tasks.iter().any(|it| it.state == TaskState::Done) {
             return Err(Rejection::NothingToDeliver { issue: id });
         }
-        issue.check_done("deliver")?;
         issue.check_files(&words.changed_files)?;
         words.evidence.check_aligned()?;
         if DELIVERIES_MAX <= self.deliveries.len() {
@@ -209,7 +210,7 @@ impl Delivery {
         }
         if self.former.as_ref() == Some(role) {
             let lost = format!("the claim of {role} on {delivery} lapsed");
-            return Err(Rejection::LeaseLost { lost });
+            return Err(Rejection::LeaseLost { lost, next: AGAIN });
         }
         let holder =
             self.live_claim().map_or_else(String::new, |it| format!(", but by {}", it.role));

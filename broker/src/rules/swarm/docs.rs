@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tasuki_proto::{
-    id::{RoleId, Timestamp},
+    id::{FencingToken, RoleId, Timestamp},
     limits::{DOC_VERSIONS_MAX, DOCS_MAX},
     swarm::DocName,
 };
@@ -15,7 +15,7 @@ use super::{
     Happened, Rejection, Reply, Swarm,
     check::Draft,
     event::{DocWritten, Event},
-    words::{DocPlace, Words},
+    words::DocPlace,
 };
 use crate::{hash::Hash, rules::rejection::listed};
 
@@ -104,8 +104,8 @@ impl Swarm {
         &self,
         draft: &mut Draft<'_>,
         place: DocPlace,
-        name: &DocName,
-        content: &str,
+        (name, content): (&DocName, &str),
+        as_claimant: bool,
     ) -> Result<Reply, Rejection> {
         let doc = match self.docs(place)?.next(name, content)? {
             NextVersion::Same(version) => return Ok(draft.repeat(Reply::Doc { version })),
@@ -113,7 +113,7 @@ impl Swarm {
         };
         let version = doc.version;
         let (name, content) = (name.clone(), content.to_owned());
-        draft.keep(Words::Doc { place, name, version, content });
+        draft.keep_doc(place, name, version, content);
         match place {
             DocPlace::Shared => draft.push(Event::SharedDocWritten(doc)),
             DocPlace::Issue(issue) => {
@@ -121,7 +121,10 @@ impl Swarm {
                 draft.happened(issue, Happened::DocWritten { task: None, doc });
             }
             DocPlace::Task(issue, task) => {
-                self.open_issue(issue)?;
+                let (_, state) = self.open_task(issue, task)?;
+                if as_claimant {
+                    state.claim_of(draft.role()?, FencingToken::NONE)?;
+                }
                 draft.happened(issue, Happened::DocWritten { task: Some(task), doc });
             }
         }

@@ -75,6 +75,13 @@ pub enum Happened {
         task: TaskNumber,
         reason: String,
     },
+    /// The task is not to be done any more.
+    Canceled {
+        task: TaskNumber,
+        reason: String,
+        /// What waits for it no longer.
+        unblocked: Vec<TaskNumber>,
+    },
     MessagePosted(MessagePosted),
     Replied {
         task: TaskNumber,

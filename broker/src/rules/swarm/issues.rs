@@ -42,7 +42,7 @@ impl Swarm {
             let NextVersion::New(doc) = Docs::default().next(name, content)? else { continue };
             let (place, version) = (DocPlace::Issue(issue), doc.version);
             let (name, content) = (name.clone(), content.clone());
-            draft.keep(Words::Doc { place, name, version, content });
+            draft.keep_doc(place, name, version, content);
             draft.happened(issue, Happened::DocWritten { task: None, doc });
         }
         Ok(Reply::Issue(issue))

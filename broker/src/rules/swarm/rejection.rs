@@ -48,6 +48,11 @@ pub enum Rejection {
     #[error("task '{task}' is not open (status: {state}){holder}; take another one")]
     TaskAlreadyClaimed { task: TaskNumber, state: &'static str, holder: String },
     #[error(
+        "task '{task}' is done; resetTask opens it again, and what is open can be canceled. Nothing \
+         changed"
+    )]
+    TaskDone { task: TaskNumber },
+    #[error(
         "task '{task}' is reserved for another worker, for {left_ms} ms more; take another one"
     )]
     TaskReserved { task: TaskNumber, left_ms: u64 },
@@ -61,8 +66,8 @@ pub enum Rejection {
     NotClaimant { task: TaskNumber, role: RoleId, holder: String },
     #[error("delivery '{delivery}' is not claimed by {role}{holder}; nothing changed")]
     NotAcceptor { delivery: DeliveryId, role: RoleId, holder: String },
-    #[error("{lost}; nothing was written. Claim it again before going on")]
-    LeaseLost { lost: String },
+    #[error("{lost}; nothing was written. {next}")]
+    LeaseLost { lost: String, next: &'static str },
     #[error(
         "token {presented} of {what} is not the latest, which is {current}; nothing was written"
     )]
@@ -86,7 +91,7 @@ pub enum Rejection {
     AlreadyReplied { message: TaskMessageId, state: &'static str },
     #[error("{role} did this work and cannot judge it; another role has to")]
     OwnWork { role: RoleId },
-    #[error("issue {issue} has no task, so there is nothing to deliver")]
+    #[error("issue {issue} has no task that is done, so there is nothing to deliver")]
     NothingToDeliver { issue: IssueId },
     #[error("delivery {delivery} of this issue waits for its verdict; nothing was delivered")]
     AlreadyDelivered { delivery: DeliveryId },
@@ -152,7 +157,7 @@ impl Rejection {
             Self::NotAccepted { .. } => Reason::NotAccepted,
             Self::BlockedInACircle { .. } => Reason::BlockedInACircle,
             Self::MissingDoc { .. } => Reason::MissingDoc,
-            Self::TaskAlreadyClaimed { .. } => Reason::TaskAlreadyClaimed,
+            Self::TaskAlreadyClaimed { .. } | Self::TaskDone { .. } => Reason::TaskAlreadyClaimed,
             Self::TaskReserved { .. } => Reason::TaskReserved,
             Self::TaskBlocked { .. } => Reason::TaskBlocked,
             Self::InvalidNextStepToken { .. } => Reason::InvalidNextStepToken,

@@ -75,7 +75,7 @@ pub struct Claim {
 pub struct Former {
     pub worker: RoleId,
     pub token: FencingToken,
-    /// By a reset, not by time.
+    /// By a reset or because it was canceled, not by time.
     pub is_reset: bool,
 }
 
@@ -128,7 +128,7 @@ named!(
         Rejected "rejected",
         /// A later one of the same claim took its place.
         Superseded "superseded",
-        /// Its task was reset.
+        /// Its task was reset or canceled.
         Reset "reset",
     }
 );

@@ -79,7 +79,7 @@ impl Story {
 
     /// `L opens s`, `L plans easy 3; focus 5 <1 <#0`, `W registers`, `W claims 1`,
     /// `W claims 1 +step`, `W renews 1 +token=1`, `W submits 1: words`, `L mints 1 for W 5`,
-    /// `L approves 1 5`, `L rejects 1 5`, `L resets 1: why`, `W asks 1: what`, `W tells 1: what`,
+    /// `L approves 1 5`, `L rejects 1 5`, `L resets 1: why`, `L cancels 1: why`, `W asks 1: what`, `W tells 1: what`,
     /// `L replies 1: so`, `L is handed`, `L delivers f1 f2`, `A takes`, `A runs again +failed`,
     /// `A accepts +failed +by=ann`, `A refuses`, `L closes: why`, `L reopens`, `W writes 1 name`,
     /// `W locks a b* +for=1`, `W keeps`, `W unlocks`, `L forces`, `time`, `W is there`, `restart`.
@@ -164,6 +164,10 @@ impl Story {
             "approves" => review(Verdict::Approved),
             "rejects" => review(Verdict::Rejected),
             "resets" => Ask::ResetTask { issue: issue(), task: number(2), reason: text.to_owned() },
+            "cancels" => {
+                let reason = text.to_owned();
+                Ask::CancelTask { issue: issue(), task: number(2), reason }
+            }
             "asks" | "tells" => Ask::PostMessage(PostMessage {
                 issue: issue(),
                 task: number(2),
@@ -201,7 +205,8 @@ impl Story {
                     _ => DocPlace::Task(issue(), number(2)),
                 };
                 let name: DocName = words[3].parse().unwrap();
-                Ask::WriteDoc { place, name, content: text.to_owned() }
+                let (content, as_claimant) = (text.to_owned(), has("claimant"));
+                Ask::WriteDoc { place, name, content, as_claimant }
             }
             "locks" => {
                 let keys = words[2..].iter().map(|path| {

@@ -220,7 +220,9 @@ impl Swarm {
                 reaches
             }
             Happened::TaskCreated(_) | Happened::ReservationLapsed { .. } => vec![Reach::Tasks(id)],
-            Happened::ClaimLapsed { task, .. } | Happened::Reset { task, .. } => {
+            Happened::ClaimLapsed { task, .. }
+            | Happened::Reset { task, .. }
+            | Happened::Canceled { task, .. } => {
                 let mut reaches = vec![Reach::Tasks(id), Reach::Events(id)];
                 reaches.extend(self.ended(id, *task));
                 reaches

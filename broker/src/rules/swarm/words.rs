@@ -67,6 +67,10 @@ pub enum Words {
         name: DocName,
         version: u32,
         content: String,
+        /// When it was written and by whom: a document itself has only the newest version's.
+        /// Nothing in words from before that was kept; no role where a person wrote.
+        at: Timestamp,
+        by: Option<RoleId>,
     },
     Audit(Box<AuditEntry>),
 }
@@ -319,6 +323,7 @@ named!(
         DeliveryExpired "delivery_expired",
         EvidenceAttached "evidence_attached",
         DeliveryReviewed "delivery_reviewed",
+        TaskCanceled "issue_task_canceled",
     }
 );
 

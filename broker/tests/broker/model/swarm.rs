@@ -46,6 +46,7 @@ enum What {
     Approve,
     Reject,
     Reset,
+    Cancel,
     Ask,
     Reply,
     MarkItems,
@@ -82,7 +83,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => Just(CreateIssue), 1 => Just(CloseIssue), 1 => Just(Reopen), 1 => Just(Extend),
         2 => Just(CreateTasks), 1 => Just(Register), 14 => Just(Claim), 4 => Just(ClaimOwn),
         1 => Just(Renew), 14 => Just(Submit), 14 => Just(Mint), 16 => Just(Approve),
-        3 => Just(Reject), 2 => Just(Reset), 5 => Just(Ask), 4 => Just(Reply), 3 => Just(MarkItems),
+        3 => Just(Reject), 2 => Just(Reset), 1 => Just(Cancel), 5 => Just(Ask), 4 => Just(Reply), 3 => Just(MarkItems),
         5 => Just(Deliver), 4 => Just(ClaimDelivery), 2 => Just(Evidence), 5 => Just(Verdict),
         1 => Just(Doc), 6 => Just(Lock), 2 => Just(RenewLock), 2 => Just(Unlock), 1 => Just(Force),
         1 => Just(Settings), 4 => Just(Pass),
@@ -291,6 +292,9 @@ pub(super) fn command<'a>(
         What::Reset => {
             Ask::ResetTask { issue: id()?, task: number()?, reason: "because".to_owned() }
         }
+        What::Cancel => {
+            Ask::CancelTask { issue: id()?, task: number()?, reason: "enough".to_owned() }
+        }
         What::Ask => Ask::PostMessage(PostMessage {
             issue: id()?,
             task: number()?,
@@ -361,7 +365,8 @@ pub(super) fn command<'a>(
                 _ => DocPlace::Task(id()?, number()?),
             };
             let name = format!("doc{}", n % 2).parse().expect("a name");
-            Ask::WriteDoc { place, name, content: format!("v{}", n / 8) }
+            let (content, as_claimant) = (format!("v{}", n / 8), n % 2 == 0);
+            Ask::WriteDoc { place, name, content, as_claimant }
         }
         What::Lock => {
             let pick = |at: u8| PATTERNS[usize::from(at) % PATTERNS.len()];

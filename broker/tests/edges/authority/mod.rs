@@ -198,6 +198,85 @@ async fn overriding_failed_evidence_takes_the_right_to_steer() {
     }
 }
 
+/// A worker writes about the task it has claimed, and nothing else.
+#[tokio::test]
+async fn a_token_that_may_only_claim_writes_documents_of_its_own_task() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let lead = broker.token("w1", &["L"], Right::ALL).await;
+    let worker = broker.token("w1", &["W"], &[Right::Read, Right::Claim]).await;
+    let reviewer = broker.token("w1", &["W"], &[Right::Read, Right::Review]).await;
+    let [lead, worker, reviewer] =
+        [lead, worker, reviewer].map(|it| broker.bearer(Some(&it.expose())));
+    let caller = || crate::support::caller("w1");
+    let create = wire::CreateIssueRequest {
+        caller: caller(),
+        key: calls::new_key(),
+        role: "L".to_owned(),
+        subject: "s".to_owned(),
+        ..Default::default()
+    };
+    let message = create.encode_to_vec().into();
+    let created = lead.unary("/tasuki.v1.Swarm/CreateIssue", message).await.unwrap();
+    let issue = wire::IssueResponse::decode(created).unwrap().issue.unwrap().issue_id;
+    let task = |subject: &str| wire::NewTask {
+        subject: subject.to_owned(),
+        difficulty: wire::Difficulty::Easy.into(),
+        ..Default::default()
+    };
+    let plan = wire::CreateTasksRequest {
+        caller: caller(),
+        key: calls::new_key(),
+        role: "L".to_owned(),
+        issue_id: issue.clone(),
+        tasks: vec![task("one"), task("two")],
+    };
+    let message = plan.encode_to_vec().into();
+    lead.unary("/tasuki.v1.Swarm/CreateTasks", message).await.unwrap();
+    let register = wire::RegisterWorkerRequest {
+        caller: caller(),
+        key: calls::new_key(),
+        role: "W".to_owned(),
+    };
+    let message = register.encode_to_vec().into();
+    worker.unary("/tasuki.v1.Swarm/RegisterWorker", message).await.unwrap();
+    let claim = wire::ClaimTaskRequest {
+        caller: caller(),
+        key: calls::new_key(),
+        role: "W".to_owned(),
+        issue_id: issue.clone(),
+        task_id: "task-1".to_owned(),
+        ..Default::default()
+    };
+    let message = claim.encode_to_vec().into();
+    worker.unary("/tasuki.v1.Swarm/ClaimTask", message).await.unwrap();
+    let issue = issue.as_str();
+    let cases = [
+        (&worker, "W", issue, "task-1", "ok"),
+        (&worker, "W", issue, "task-2", "not_claimant"),
+        (&worker, "W", issue, "", "right_forbidden"),
+        (&worker, "W", "", "", "right_forbidden"),
+        (&reviewer, "W", issue, "task-1", "right_forbidden"),
+        (&lead, "L", issue, "task-1", "ok"),
+        (&lead, "L", issue, "", "ok"),
+    ];
+    for (bearer, role, issue_id, task_id, expected) in cases {
+        let place = wire::DocPlace { issue_id: issue_id.to_owned(), task_id: task_id.to_owned() };
+        let write = wire::WriteDocRequest {
+            caller: caller(),
+            key: calls::new_key(),
+            role: role.to_owned(),
+            place: Some(place),
+            name: "notes".to_owned(),
+            content: format!("{role} says so"),
+        };
+        let message = write.encode_to_vec().into();
+        let written = bearer.unary("/tasuki.v1.Swarm/WriteDoc", message).await;
+        let said = written.map_or_else(|status| named(&status), |_| "ok".to_owned());
+        assert_eq!(said, expected, "{role} in {issue_id}/{task_id}");
+    }
+}
+
 /// Whoever administrates one workspace has no power over another.
 #[tokio::test]
 async fn administration_gives_away_no_more_than_it_has() {

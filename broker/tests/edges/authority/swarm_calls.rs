@@ -88,6 +88,19 @@ pub(super) static CALLS: &[Call] = &[
         })
     }),
     answers(
+        "unknown_issue",
+        acting("/tasuki.v1.Swarm/CancelTask", Right::Review, |workspace, role| {
+            bytes(wire::CancelTaskRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                role: role.to_owned(),
+                issue_id: NO_ISSUE.to_owned(),
+                task_id: "task-1".to_owned(),
+                reason: "why".to_owned(),
+            })
+        }),
+    ),
+    answers(
         "unknown_delivery",
         acting("/tasuki.v1.Swarm/ClaimDelivery", Right::Review, |workspace, role| {
             bytes(wire::ClaimDeliveryRequest {

@@ -1,6 +1,7 @@
 //! Leads, workers and acceptors at a real broker: their flows, their refusals, and what a broker
 //! that was killed in the middle still knows.
 
+mod ends;
 mod flows;
 mod refusals;
 mod restarts;
@@ -63,6 +64,7 @@ asks! {
     mint_next_step(MintNextStepRequest) -> MintNextStepResponse;
     review_task(ReviewTaskRequest) -> TaskResponse;
     reset_task(ResetTaskRequest) -> TaskResponse;
+    cancel_task(CancelTaskRequest) -> TaskResponse;
     post_message(PostMessageRequest) -> MessageResponse;
     reply_message(ReplyMessageRequest) -> MessageResponse;
     submit_delivery(SubmitDeliveryRequest) -> DeliveryResponse;

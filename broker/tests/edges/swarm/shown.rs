@@ -95,7 +95,8 @@ async fn documents_have_versions() {
         let (old, new) =
             (lead.read_doc(read(1)).await.unwrap(), lead.read_doc(read(0)).await.unwrap());
         assert_eq!((old.content.as_str(), new.content.as_str()), ("one", "three"));
-        assert_eq!(new.written_by, "lead");
+        assert_eq!((old.written_by.as_str(), new.written_by.as_str()), ("lead", "lead"));
+        assert!(0 < old.written_ms && old.written_ms <= new.written_ms);
         assert!(lead.read_doc(read(3)).await.is_err());
         let list = wire::ListDocsRequest { place: Some(place), ..Default::default() };
         let docs = lead.list_docs(list).await.unwrap().docs;

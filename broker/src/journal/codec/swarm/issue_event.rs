@@ -91,6 +91,11 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
         Happened::Reset { task, reason } => {
             Kind::Reset(stored::SwarmReset { task: task.0, reason: reason.clone() })
         }
+        Happened::Canceled { task, reason, unblocked } => Kind::Canceled(stored::SwarmCanceled {
+            task: task.0,
+            reason: reason.clone(),
+            unblocked: numbers(unblocked),
+        }),
         Happened::MessagePosted(it) => Kind::MessagePosted(stored::SwarmMessagePosted {
             task: it.task.0,
             message: stamp_bytes(it.message.0),
@@ -218,6 +223,11 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             lapses: optional_at(it.lapses_ms),
         }),
         Kind::Reset(it) => Happened::Reset { task: task(it.task)?, reason: it.reason },
+        Kind::Canceled(it) => Happened::Canceled {
+            task: task(it.task)?,
+            reason: it.reason,
+            unblocked: tasks(&it.unblocked)?,
+        },
         Kind::MessagePosted(it) => Happened::MessagePosted(MessagePosted {
             task: task(it.task)?,
             message: message(&it.message)?,

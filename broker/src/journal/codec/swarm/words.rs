@@ -105,7 +105,10 @@ pub(in crate::journal::codec) fn encode_words(words: &Words) -> (BodyKey, Bytes)
         Words::Doc { content, .. } => Kind::Doc(content.clone()),
         Words::Audit(it) => Kind::Audit(encode_audit(it)),
     };
-    let stored = stored::SwarmWords { kind: Some(kind) };
+    let mut stored = stored::SwarmWords { kind: Some(kind), ..Default::default() };
+    if let Words::Doc { at, by, .. } = words {
+        (stored.written_ms, stored.written_by) = (at.as_millis(), text(by.as_ref()));
+    }
     (swarm_key(words), stored.encode_to_vec().into())
 }
 
@@ -187,7 +190,8 @@ pub fn decode_words(place: Words, bytes: Bytes) -> Result<Words, CodecError> {
             Words::Verdict { issue, delivery, words }
         }
         (Words::Doc { place, name, version, .. }, Kind::Doc(content)) => {
-            Words::Doc { place, name, version, content }
+            let (at, by) = (at(it.written_ms), optional("written_by", &it.written_by)?);
+            Words::Doc { place, name, version, content, at, by }
         }
         (Words::Audit(_), Kind::Audit(it)) => Words::Audit(Box::new(decode_audit(&it)?)),
         (_, _) => return Err(CodecError::Malformed("swarm body of this kind")),

@@ -264,6 +264,39 @@ fn the_bytes_of_a_record_about_issues_are_unchanged() {
     assert_eq!(hex(&stored), include_str!("swarm_record.golden.txt"));
 }
 
+/// What can happen since the first bytes of this were kept, in a record of its own.
+fn later() -> Record {
+    let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
+    let canceled = Happened::Canceled {
+        task: task(1),
+        reason: "why".to_owned(),
+        unblocked: vec![task(2), task(3)],
+    };
+    let all = vec![
+        Happened::Created { subject: "s".to_owned(), content, paths },
+        created(1, &[]),
+        created(2, &[1]),
+        created(3, &[1]),
+        claimed(1, "W", 1),
+        submitted(1, "W", 4, None),
+        canceled,
+    ];
+    let events = numbered(1, all).map(Event::Swarm).collect();
+    Record { events, ..record() }
+}
+
+#[test]
+fn the_bytes_of_what_came_later_are_unchanged() {
+    let stored = encode_record(&later(), &[3; 16]);
+    assert_eq!(decode_record(stored.clone()).unwrap(), later());
+    let mut state = Workspace::default();
+    state.apply(&later());
+    let snapshot = encode_snapshot(&state);
+    assert!(decode_snapshot(snapshot.clone()).unwrap() == state, "a snapshot holds all of it");
+    let told = format!("{}\n{}\n", hex(&stored), hex(&snapshot));
+    assert_eq!(told, include_str!("swarm_later.golden.txt"));
+}
+
 #[test]
 fn the_bytes_of_replies_about_issues_are_unchanged() {
     let lapses = at(900);
@@ -346,6 +379,8 @@ fn words() -> Vec<Words> {
         name: "plan".parse().unwrap(),
         version: 2,
         content: text(content),
+        at: Timestamp::default(),
+        by: None,
     };
     vec![
         Words::Issue { issue, description: text("d") },
@@ -472,6 +507,15 @@ fn words() -> Vec<Words> {
             worker: Some(role("W")),
             detail: text("d"),
         })),
+        // From here on: what came later.
+        Words::Doc {
+            place: DocPlace::Task(issue, task(2)),
+            name: "plan".parse().unwrap(),
+            version: 3,
+            content: text("4"),
+            at: at(6),
+            by: Some(role("W")),
+        },
     ]
 }
 

@@ -7,6 +7,7 @@ use tasuki_proto::{
     swarm::{DeliveryId, IssueId},
 };
 
+use self::tasks::TaskEnd;
 use super::{
     Attached, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, DeliveryVerdict, Event,
     Happened, Held, Issue, IssueState, Item, ItemKind, ItemState, Lease, LeaseRenewed, Message,
@@ -147,7 +148,7 @@ impl Swarm {
             }
             Happened::Claimed(it) => self.claimed(now, id, it),
             Happened::ClaimLapsed { task, .. } => {
-                self.task_ended(now, id, *task, false);
+                self.task_ended(now, id, *task, TaskEnd::Lapsed);
                 self.add_item(id, item, ItemKind::ClaimLapsed(*task));
             }
             Happened::Submitted(it) => self.submitted(now, id, item, it),
@@ -159,7 +160,8 @@ impl Swarm {
                 });
             }
             Happened::Reviewed(it) => self.reviewed(now, by, id, it),
-            Happened::Reset { task, .. } => self.task_ended(now, id, *task, true),
+            Happened::Reset { task, .. } => self.task_ended(now, id, *task, TaskEnd::Reset),
+            Happened::Canceled { task, .. } => self.task_ended(now, id, *task, TaskEnd::Canceled),
             Happened::MessagePosted(it) => {
                 self.made(it.message.0.tail);
                 self.messages.insert(it.message, (id, it.task));

@@ -12,6 +12,14 @@ use super::super::{
 };
 use crate::rules::Principal;
 
+/// How what was done about a task came to an end without a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TaskEnd {
+    Lapsed,
+    Reset,
+    Canceled,
+}
+
 impl Swarm {
     pub(super) fn claimed(&mut self, now: Timestamp, id: IssueId, it: &Claimed) {
         self.grant(it.token);
@@ -35,13 +43,14 @@ impl Swarm {
         });
     }
 
-    /// A claim lapsed, or a task was reset: it is open again, and whoever waits on it is told.
+    /// A claim lapsed, or a task was reset: it is open again. Or it was canceled. Whoever waits on
+    /// it is told.
     pub(super) fn task_ended(
         &mut self,
         now: Timestamp,
         id: IssueId,
         number: TaskNumber,
-        is_reset: bool,
+        end: TaskEnd,
     ) {
         let mut ended = Vec::new();
         let mut minted = None;
@@ -49,9 +58,12 @@ impl Swarm {
             let live = task.live_claim().is_some();
             if let Some(claim) = task.claim.take().filter(|_| live) {
                 let Claim { worker, token, .. } = claim;
-                task.former = Some(Former { worker, token, is_reset });
+                task.former = Some(Former { worker, token, is_reset: end != TaskEnd::Lapsed });
             }
-            task.state = TaskState::Open;
+            task.state = match end {
+                TaskEnd::Lapsed | TaskEnd::Reset => TaskState::Open,
+                TaskEnd::Canceled => TaskState::Canceled,
+            };
             task.reservation = None;
             task.updated = now;
             ended = task.resolve_messages();

@@ -172,7 +172,8 @@ impl Locks {
         let Some(lock) = self.by_id.get(&id) else {
             if self.ended.contains(&id) {
                 let lost = format!("lease '{id}' lapsed or was taken");
-                return Err(Rejection::LeaseLost { lost });
+                let next = "Lock the files again before going on";
+                return Err(Rejection::LeaseLost { lost, next });
             }
             return Err(Rejection::LeaseNotFound { lock: id });
         };

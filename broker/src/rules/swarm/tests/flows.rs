@@ -287,6 +287,46 @@ fn after_a_restart_each_grant_has_one_grace() {
 }
 
 #[test]
+fn three_restarts_in_a_row_are_one_grace() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (5, "W locks a"),
+            (3_600_004, "restart"),
+            (3_600_005, "time"),
+            (3_700_000, "restart"),
+            (3_700_001, "time"),
+            (3_720_004, "restart"),
+            (3_720_005, "time"),
+            (3_720_006, "V locks a"),
+            (7_200_003, "restart"),
+            (7_200_003, "time"),
+            (7_200_004, "restart"),
+            (7_200_004, "time"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 1: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+           5 W locks a: locked, token 2 until 120005 | 1 in_progress:W
+         3600004 restart: so | 1 in_progress:W
+         3600005 time: done | 1 in_progress:W
+         3700000 restart: so | 1 in_progress:W
+         3700001 time: done | 1 in_progress:W
+         3720004 restart: so | 1 in_progress:W
+         3720005 time: done | 1 in_progress:W
+         3720006 V locks a: locked, token 3 until 3840006 | 1 in_progress:W
+         7200003 restart: so | 1 in_progress:W
+         7200003 time: done | 1 in_progress:W
+         7200004 restart: so | 1 in_progress:W
+         7200004 time: done | 1 ready",
+    );
+}
+
+#[test]
 fn an_issue_lapses_only_when_nobody_has_anything_of_it() {
     check(
         &[

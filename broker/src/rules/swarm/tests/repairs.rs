@@ -294,3 +294,133 @@ fn evidence_is_attached_by_whoever_has_the_claim() {
          3600013 B accepts: delivery | 1 done",
     );
 }
+
+#[test]
+fn a_canceled_task_is_in_nobodys_way() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1; easy 1 <#0; easy 1; easy 1"),
+            (3, "W registers"),
+            (4, "V registers"),
+            (5, "W claims 1"),
+            (6, "W locks a +for=1"),
+            (7, "W asks 1: which way?"),
+            (8, "W submits 1: half"),
+            (9, "L mints 1 for W 5"),
+            (10, "V claims 2"),
+            (11, "L cancels 1:  "),
+            (12, "L cancels 1: not wanted"),
+            (13, "L cancels 1: not wanted"),
+            (14, "V locks a"),
+            (15, "W submits 1: all"),
+            (16, "W claims 1"),
+            (17, "L resets 1: after all"),
+            (18, "L approves 1 5"),
+            (19, "L replies 1: left"),
+            (20, "V claims 2"),
+            (21, "V submits 2: done"),
+            (22, "L mints 2 for V 5"),
+            (23, "L approves 2 5"),
+            (24, "L cancels 2: too late"),
+            (25, "L delivers f2"),
+            (26, "L cancels 3: one is enough"),
+            (27, "V claims 3 +step"),
+            (28, "L cancels 4: one is enough"),
+            (29, "L plans easy 1 <4"),
+            (30, "L cancels 5: one is enough"),
+            (31, "L delivers f2"),
+            (32, "L closes: over"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 1; easy 1 <#0; easy 1; easy 1: 4 from task-1 | 1 ready 2 waiting 3 ready 4 ready
+           3 W registers: done | 1 ready 2 waiting 3 ready 4 ready
+           4 V registers: done | 1 ready 2 waiting 3 ready 4 ready
+           5 W claims 1: token 1 until 3600005 | 1 in_progress:W 2 waiting 3 ready 4 ready
+           6 W locks a +for=1: locked, token 2 until 120006 | 1 in_progress:W 2 waiting 3 ready 4 ready
+           7 W asks 1: which way?: said | 1 blocked:W 2 waiting 3 ready 4 ready
+           8 W submits 1: half: submitted | 1 blocked:W 2 waiting 3 ready 4 ready
+           9 L mints 1 for W 5: easy → task-4, 1 points, 0 low | 1 blocked:W 2 waiting 3 ready 4 reserved:W
+          10 V claims 2: no: task_blocked | 1 blocked:W 2 waiting 3 ready 4 reserved:W
+          11 L cancels 1:  : no: say why task-1 is not to be done; nothing changed | 1 blocked:W 2 waiting 3 ready 4 reserved:W
+          12 L cancels 1: not wanted: done | 1 canceled 2 ready 3 ready 4 ready
+          13 L cancels 1: not wanted: done (as before) | 1 canceled 2 ready 3 ready 4 ready
+          14 V locks a: locked, token 4 until 120014 | 1 canceled 2 ready 3 ready 4 ready
+          15 W submits 1: all: no: lease_lost | 1 canceled 2 ready 3 ready 4 ready
+          16 W claims 1: no: task_already_claimed | 1 canceled 2 ready 3 ready 4 ready
+          17 L resets 1: after all: no: task_already_claimed | 1 canceled 2 ready 3 ready 4 ready
+          18 L approves 1 5: no: no_open_submission | 1 canceled 2 ready 3 ready 4 ready
+          19 L replies 1: left: no: unknown_message | 1 canceled 2 ready 3 ready 4 ready
+          20 V claims 2: token 5 until 3600020 | 1 canceled 2 in_progress:V 3 ready 4 ready
+          21 V submits 2: done: submitted | 1 canceled 2 submitted:V 3 ready 4 ready
+          22 L mints 2 for V 5: easy → task-4, 1 points, 0 low | 1 canceled 2 submitted:V 3 ready 4 reserved:V
+          23 L approves 2 5: reviewed | 1 canceled 2 done 3 ready 4 reserved:V
+          24 L cancels 2: too late: no: task_already_claimed | 1 canceled 2 done 3 ready 4 reserved:V
+          25 L delivers f2: no: tasks_not_done | 1 canceled 2 done 3 ready 4 reserved:V
+          26 L cancels 3: one is enough: done | 1 canceled 2 done 3 canceled 4 reserved:V
+          27 V claims 3 +step: no: task_already_claimed | 1 canceled 2 done 3 canceled 4 reserved:V
+          28 L cancels 4: one is enough: done | 1 canceled 2 done 3 canceled 4 canceled
+          29 L plans easy 1 <4: 1 from task-5 | 1 canceled 2 done 3 canceled 4 canceled 5 ready
+          30 L cancels 5: one is enough: done | 1 canceled 2 done 3 canceled 4 canceled 5 canceled
+          31 L delivers f2: delivery | 1 canceled 2 done 3 canceled 4 canceled 5 canceled
+          32 L closes: over: an issue | done | 1 canceled 2 done 3 canceled 4 canceled 5 canceled",
+    );
+}
+
+#[test]
+fn what_was_canceled_whole_is_nothing_to_deliver() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L delivers f1"),
+            (3, "L plans easy 1"),
+            (4, "L delivers f1"),
+            (5, "L cancels 1: not wanted"),
+            (6, "L delivers f1"),
+            (7, "L closes: "),
+            (8, "L closes: not wanted"),
+            (9, "L cancels 1: not wanted"),
+        ],
+        "  1 L opens s: an issue
+           2 L delivers f1: no: nothing_to_deliver
+           3 L plans easy 1: 1 from task-1 | 1 ready
+           4 L delivers f1: no: tasks_not_done | 1 ready
+           5 L cancels 1: not wanted: done | 1 canceled
+           6 L delivers f1: no: nothing_to_deliver | 1 canceled
+           7 L closes: : no: not_accepted | 1 canceled
+           8 L closes: not wanted: an issue | done | 1 canceled
+           9 L cancels 1: not wanted: no: issue_closed | done | 1 canceled",
+    );
+}
+
+#[test]
+fn a_claimant_writes_about_its_own_task() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1; easy 1"),
+            (3, "W registers"),
+            (4, "W writes 1 notes +claimant: early"),
+            (5, "W claims 1"),
+            (6, "W writes 1 notes +claimant: one"),
+            (7, "W writes 2 notes +claimant: two"),
+            (8, "V writes 1 notes +claimant: other"),
+            (9, "V writes 1 notes +claimant: one"),
+            (10, "V writes 1 notes: other"),
+            (11, "L resets 1: over"),
+            (12, "W writes 1 notes +claimant: late"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 1; easy 1: 2 from task-1 | 1 ready 2 ready
+           3 W registers: done | 1 ready 2 ready
+           4 W writes 1 notes +claimant: early: no: not_claimant | 1 ready 2 ready
+           5 W claims 1: token 1 until 3600005 | 1 in_progress:W 2 ready
+           6 W writes 1 notes +claimant: one: version 1 | 1 in_progress:W 2 ready
+           7 W writes 2 notes +claimant: two: no: not_claimant | 1 in_progress:W 2 ready
+           8 V writes 1 notes +claimant: other: no: not_claimant | 1 in_progress:W 2 ready
+           9 V writes 1 notes +claimant: one: version 1 (as before) | 1 in_progress:W 2 ready
+          10 V writes 1 notes: other: version 2 | 1 in_progress:W 2 ready
+          11 L resets 1: over: done | 1 ready 2 ready
+          12 W writes 1 notes +claimant: late: no: lease_lost | 1 ready 2 ready",
+    );
+}

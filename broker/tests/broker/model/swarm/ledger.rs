@@ -142,7 +142,7 @@ impl Ledger {
                 self.end_claim(at(*task));
                 self.end_messages(at(*task));
             }
-            Happened::Reset { task, .. } => {
+            Happened::Reset { task, .. } | Happened::Canceled { task, .. } => {
                 self.end_claim(at(*task));
                 self.kept.remove(&at(*task));
                 self.end_submission(at(*task));
