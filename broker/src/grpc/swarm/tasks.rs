@@ -83,7 +83,14 @@ pub(super) async fn renew(
     let token = FencingToken::from(it.claim_token);
     let ask = Ask::RenewClaim { issue, task, token, extend_ms: parse::lease(it.for_ms) };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
+    // Nodes ask again and again, and have its words: none are read for it.
+    let shown = entered.task(Some(role), (issue, task)).await?;
+    Ok(wire::TaskResponse {
+        task: Some(shown.wire),
+        repeated: done.is_repeat,
+        sequence: done.sequence.get(),
+        now_ms: shown.now.as_millis(),
+    })
 }
 
 pub(super) async fn reset(
