@@ -6,7 +6,7 @@ use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     wire::{
         directory_client::DirectoryClient, feed_client::FeedClient, mailbox_client::MailboxClient,
-        turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
+        swarm_client::SwarmClient, turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
     },
 };
 use tonic::{codegen::http::Uri, service::interceptor::InterceptedService, transport::Endpoint};
@@ -84,6 +84,12 @@ pub(super) fn turn_loop(channel: Channel) -> TurnLoopClient<Channel> {
 
 pub(super) fn mailbox(channel: Channel) -> MailboxClient<Channel> {
     MailboxClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+pub(super) fn swarm(channel: Channel) -> SwarmClient<Channel> {
+    SwarmClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }

@@ -10,7 +10,7 @@
 //!   on them, and to whom.
 //! - `moves`: what makes the link look whether the connection still stands.
 //! - `session`: registration and heartbeats.
-//! - `call`: commands and reads, of `turns` and of `mail`. `waits`: parked questions.
+//! - `call`: commands and reads, of `turns`, of `mail` and of `swarm`. `waits`: parked questions.
 //!   `receipts`: how far a turn got.
 //! - `seen`: what loops looked like, for when nobody can be asked.
 //! - [`known`]: whether a feed goes on where it was.
@@ -35,6 +35,7 @@ mod records;
 mod seen;
 mod session;
 mod state;
+mod swarm;
 mod turns;
 mod waits;
 

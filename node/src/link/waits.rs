@@ -46,7 +46,7 @@ use super::{
     state::turned_away,
     stopping,
 };
-use crate::role::{Refusal, mail::MailFilter};
+use crate::role::{Refusal, mail::MailFilter, swarm::Awaited};
 
 /// Questions between the callers and the stream; a caller waits for room.
 const ASKED_MAX: usize = 64;
@@ -147,6 +147,15 @@ impl Waits {
         hold: Duration,
     ) -> Result<wire::MailAnswer, Refusal> {
         self.ask(role, hold, |reply| Question::Mail(filter, reply)).await
+    }
+
+    pub(super) async fn ask_swarm(
+        &self,
+        role: RoleId,
+        awaited: Awaited,
+        hold: Duration,
+    ) -> Result<wire::SwarmAnswer, Refusal> {
+        self.ask(role, hold, |reply| Question::Swarm(awaited, reply)).await
     }
 
     async fn ask<T>(

@@ -10,7 +10,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    hold::Learning, instances::Instances, shown::Shown, tasks::Tasks, transport::server::Settings,
+    hold::Learning, instances::Instances, shown::Shown, tasks::Tasks, tools::Claims,
+    transport::server::Settings,
 };
 use crate::{
     config::{self, ToolsetChoice},
@@ -47,6 +48,8 @@ pub(super) struct Host {
     pub overview: Option<Arc<dyn Overview>>,
     /// `None`: nothing is done when something happens to mail.
     pub hooks: Option<Hooks>,
+    /// The tokens that agents were given with what they hold.
+    pub claims: Claims,
     /// Waits that clients poll instead of holding a call.
     pub tasks: Arc<Tasks>,
     /// How long a session's wait goes on after its stream broke.
@@ -95,6 +98,7 @@ impl Host {
             resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
+            claims: Claims::default(),
             tasks: Arc::new(Tasks::new(task_key)),
             shown: roles.keys().map(|role| (role.clone(), Shown::default())).collect(),
             roles,

@@ -10,16 +10,16 @@ use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
     mail::MessageId,
     reason::Reason,
-    wire::{self, MailMark, mail_answer::Standing},
+    wire::{self, MailMark, mail_answer::Standing, swarm_answer},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     shown::Shown,
-    tools::{arrived, awaited},
+    tools::{arrived, awaited, told},
     transport::handed::{Mark, Probe},
 };
-use crate::role::{Actions, Refusal, mail::MailFilter};
+use crate::role::{Actions, Refusal, mail::MailFilter, swarm::Awaited};
 
 /// How long an answer may be overdue, in milliseconds, before the wait ends without it: longer
 /// than it takes to find out that the broker is away, and before the client's own limit.
@@ -38,6 +38,8 @@ pub(super) enum What {
     Turn(LoopId),
     /// "Is there mail of this kind?"
     Mail(MailFilter),
+    /// "Did this happen to an issue, a task, a delivery?"
+    Swarm(Awaited),
 }
 
 /// A question, and whom to ask.
@@ -51,12 +53,14 @@ pub(super) struct Asking {
 pub(super) enum About {
     Turn(LoopId),
     Mail { filter: MailFilter, shown: Shown },
+    Swarm(Awaited),
 }
 
 #[derive(Debug)]
 pub(super) enum Answer {
     Turn(Box<wire::TurnAnswer>),
     Mail(Box<wire::MailAnswer>),
+    Swarm(Box<wire::SwarmAnswer>),
 }
 
 /// What was found out without waiting.
@@ -82,6 +86,7 @@ impl Asking {
         let what = match &self.about {
             About::Turn(loop_id) => What::Turn(loop_id.clone()),
             About::Mail { filter, .. } => What::Mail(filter.clone()),
+            About::Swarm(awaited) => What::Swarm(awaited.clone()),
         };
         Question { role: self.actions.role().clone(), what }
     }
@@ -96,7 +101,16 @@ impl Asking {
                 let answer = self.actions.mail().await_mail(filter, hold).await?;
                 Ok(Answer::Mail(Box::new(answer)))
             }
+            About::Swarm(awaited) => {
+                let answer = self.actions.swarm().await_swarm(awaited, hold).await?;
+                Ok(Answer::Swarm(Box::new(answer)))
+            }
         }
+    }
+
+    /// Whether a task may stand for it. A lock is taken by the call that waits for its files.
+    pub(super) const fn may_be_task(&self) -> bool {
+        !matches!(self.about, About::Swarm(Awaited::Files { .. }))
     }
 
     /// Asks without waiting, for as long as the broker is worth waiting for.
@@ -123,6 +137,7 @@ impl Asking {
                 ..Default::default()
             })),
             About::Mail { .. } => mail_answer(Standing::StillWaiting),
+            About::Swarm(_) => swarm_answer(swarm_answer::Standing::StillWaiting),
         }
     }
 
@@ -135,6 +150,7 @@ impl Asking {
                 ..Default::default()
             })),
             About::Mail { .. } => mail_answer(Standing::Superseded),
+            About::Swarm(_) => swarm_answer(swarm_answer::Standing::Superseded),
         }
     }
 
@@ -143,6 +159,7 @@ impl Asking {
         match &self.about {
             About::Turn(_) => Answer::Turn(Box::default()),
             About::Mail { .. } => mail_answer(Standing::StillWaiting),
+            About::Swarm(_) => swarm_answer(swarm_answer::Standing::StillWaiting),
         }
     }
 
@@ -153,9 +170,15 @@ impl Asking {
         {
             probe.when_written(mark);
         }
-        match answer {
-            Answer::Turn(answer) => awaited(&*self.actions, answer),
-            Answer::Mail(answer) => arrived(self.actions.role(), answer),
+        match (answer, &self.about) {
+            (Answer::Turn(answer), _) => awaited(&*self.actions, answer),
+            (Answer::Mail(answer), _) => arrived(self.actions.role(), answer),
+            (Answer::Swarm(answer), About::Swarm(about)) => {
+                told(self.actions.role(), about, answer)
+            }
+            (Answer::Swarm(_), About::Turn(_) | About::Mail { .. }) => {
+                unreachable!("an answer is to what was asked")
+            }
         }
     }
 
@@ -171,13 +194,16 @@ impl Asking {
                 let (actions, mark) = (Arc::clone(&self.actions), MailMark::Handed);
                 Some(Mark::Mail { actions, message, through, mark, on_its_way: shown.begin() })
             }
-            (About::Turn(_), Answer::Turn(_) | Answer::Mail(_))
-            | (About::Mail { .. }, Answer::Turn(_)) => None,
+            (About::Swarm(Awaited::Items(issue)), Answer::Swarm(answer)) => {
+                let number = answer.item.as_ref()?.number;
+                Some(Mark::Item { actions: Arc::clone(&self.actions), issue: *issue, number })
+            }
+            (About::Turn(_) | About::Mail { .. } | About::Swarm(_), _) => None,
         }
     }
 
     pub(super) const fn words(&self) -> &'static Words {
-        match self.about {
+        match &self.about {
             About::Turn(_) => &Words {
                 progress: "waiting for the turn",
                 waiting: "Waiting for the turn.",
@@ -190,6 +216,7 @@ impl Asking {
                 superseded: "A newer filebox_wait_for_message of this role took the place of this \
                              one. There is nothing to do.",
             },
+            About::Swarm(awaited) => swarm_words(awaited),
         }
     }
 }
@@ -200,12 +227,44 @@ impl Answer {
         match self {
             Self::Turn(answer) => answer.can_start || answer.is_finished,
             Self::Mail(answer) => answer.standing() == Standing::Mail,
+            Self::Swarm(answer) => answer.standing() == swarm_answer::Standing::There,
         }
+    }
+}
+
+const fn swarm_words(awaited: &Awaited) -> &'static Words {
+    /// A wait that another call of the same tool takes the place of.
+    macro_rules! words {
+        ($what:literal, $tool:literal) => {
+            &Words {
+                progress: concat!("waiting for ", $what),
+                waiting: concat!("Waiting for ", $what, "."),
+                superseded: concat!(
+                    "A newer ",
+                    $tool,
+                    " of this role took the place of this one. There is nothing to do."
+                ),
+            }
+        };
+    }
+    match awaited {
+        Awaited::Issues(_) => words!("issues", "waitIssues"),
+        Awaited::Tasks(_) => words!("a task", "waitIssueTasks"),
+        Awaited::Items(_) => words!("something to answer", "waitIssueTaskEvents"),
+        Awaited::Review(_) => words!("the review", "submitIssueTask"),
+        Awaited::Reply(_) => words!("the reply", "askIssueTask"),
+        Awaited::Deliveries => words!("a delivery", "waitDeliveries"),
+        Awaited::Verdict(_) => words!("the verdict", "submitDelivery"),
+        Awaited::Files { .. } => words!("the files", "lockFiles"),
     }
 }
 
 fn mail_answer(standing: Standing) -> Answer {
     Answer::Mail(Box::new(wire::MailAnswer { standing: standing.into(), ..Default::default() }))
+}
+
+fn swarm_answer(standing: swarm_answer::Standing) -> Answer {
+    Answer::Swarm(Box::new(wire::SwarmAnswer { standing: standing.into(), ..Default::default() }))
 }
 
 /// Whether a refusal says nothing about the question, only that it got no answer for now.

@@ -20,6 +20,7 @@ use super::{
     mail::MailFilter,
     presence::Presence,
     state::{Question, Receipt, State, WaitNumber},
+    swarm::Awaited,
 };
 use crate::link::{Link, Mark};
 
@@ -38,6 +39,12 @@ pub enum Msg {
         filter: MailFilter,
         hold: Duration,
         reply: Reply<wire::MailAnswer>,
+        permit: OwnedSemaphorePermit,
+    },
+    AwaitSwarm {
+        awaited: Awaited,
+        hold: Duration,
+        reply: Reply<wire::SwarmAnswer>,
         permit: OwnedSemaphorePermit,
     },
     CloseWait {
@@ -123,6 +130,16 @@ impl Actor for RoleActor {
                     running.wait(myself, question, ask, superseded_mail(), reply, permit);
                 }
             }
+            Msg::AwaitSwarm { awaited, hold, reply, permit } => {
+                let Surroundings { role, link, .. } = running.around.clone();
+                let question = Question::Swarm(awaited.clone());
+                let ask = async move { link.await_swarm(&role, &awaited, hold).await };
+                if hold.is_zero() {
+                    running.around.link.spawn(looking(ask, reply, permit));
+                } else {
+                    running.wait(myself, question, ask, superseded_swarm(), reply, permit);
+                }
+            }
             Msg::Beside(Work(begin)) => begin(&running.around),
             Msg::CloseWait { question, wait } => {
                 running.state.close_wait(&question, wait);
@@ -200,6 +217,13 @@ fn superseded_mail() -> wire::MailAnswer {
     wire::MailAnswer {
         standing: wire::mail_answer::Standing::Superseded.into(),
         ..wire::MailAnswer::default()
+    }
+}
+
+fn superseded_swarm() -> wire::SwarmAnswer {
+    wire::SwarmAnswer {
+        standing: wire::swarm_answer::Standing::Superseded.into(),
+        ..wire::SwarmAnswer::default()
     }
 }
 

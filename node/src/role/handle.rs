@@ -1,9 +1,11 @@
-//! How the MCP side talks to a role's actor, and `mail`: how it gets at the role's mail.
+//! How the MCP side talks to a role's actor, `mail`: how it gets at the role's
+//! mail, and `swarm`: at issues, tasks, deliveries and locks.
 //!
 //! ractor's mailboxes have no bound, so this door has: each message carries a permit, given back
 //! when the call is done and not when its caller tires of waiting.
 
 mod mail;
+mod swarm;
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,6 +27,7 @@ use super::{
     mail::Mail,
     presence::Presence,
     state::Receipt,
+    swarm::Swarm,
 };
 use crate::link::{Link, retry::outcome_unknown};
 
@@ -187,6 +190,10 @@ impl Actions for Handle {
     }
 
     fn mail(&self) -> &dyn Mail {
+        self
+    }
+
+    fn swarm(&self) -> &dyn Swarm {
         self
     }
 

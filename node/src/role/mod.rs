@@ -8,6 +8,7 @@
 //!
 //! - [`state`]: what a role's actor keeps. Pure.
 //! - [`mail`]: the part of the seam that is about mail.
+//! - [`swarm`]: the part about issues, tasks, deliveries and locks.
 //! - [`presence`]: whether somebody plays the role.
 //! - [`news`]: what changed, for whoever shows it.
 //! - [`player`]: which agent does. Pure.
@@ -21,6 +22,7 @@ pub mod player;
 pub mod presence;
 pub mod state;
 pub mod supervisor;
+pub mod swarm;
 
 use std::time::Duration;
 
@@ -126,6 +128,9 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
 
     /// Its mailbox.
     fn mail(&self) -> &dyn mail::Mail;
+
+    /// Its issues, tasks, deliveries and locks.
+    fn swarm(&self) -> &dyn swarm::Swarm;
 
     /// A call of `client` (name and version, for people) came in.
     fn called(&self, client: &str);

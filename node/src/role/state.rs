@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tasuki_proto::id::{LoopId, Turn};
 
-use super::mail::MailFilter;
+use super::{mail::MailFilter, swarm::Awaited};
 use crate::clock::Moment;
 
 /// Loops whose latest report is remembered. An agent names loops as it likes; what is forgotten is
@@ -23,6 +23,7 @@ pub struct WaitNumber(u64);
 pub enum Question {
     Turn(LoopId),
     Mail(MailFilter),
+    Swarm(Awaited),
 }
 
 /// How far a turn was reported; each says more than the one before.

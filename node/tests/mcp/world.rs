@@ -19,7 +19,7 @@ use tasuki_node::{
     outbox::{Counts, Summary},
     role::{
         Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, Settling, mail::Mail,
-        news::News,
+        news::News, swarm::Swarm,
     },
 };
 use tasuki_proto::{
@@ -347,6 +347,10 @@ impl Actions for Fake {
 
     fn mail(&self) -> &dyn Mail {
         self.mail.as_deref().expect("nothing here asks for mail")
+    }
+
+    fn swarm(&self) -> &dyn Swarm {
+        panic!("nothing here asks for issues")
     }
 
     fn called(&self, client: &str) {

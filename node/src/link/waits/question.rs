@@ -2,11 +2,11 @@
 
 use tasuki_proto::{
     id::{LoopId, RoleId},
-    wire::{self, mail_answer::Standing, park_request::Ask, park_response::Outcome},
+    wire::{self, mail_answer, park_request::Ask, park_response::Outcome, swarm_answer},
 };
 use tokio::sync::oneshot;
 
-use crate::role::{Refusal, mail::MailFilter};
+use crate::role::{Refusal, mail::MailFilter, swarm::Awaited};
 
 /// Where an answer of one kind goes. Nobody may be left to hear it.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
@@ -16,6 +16,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 pub(super) enum Question {
     Turn(LoopId, Reply<wire::TurnAnswer>),
     Mail(MailFilter, Reply<wire::MailAnswer>),
+    Swarm(Awaited, Reply<wire::SwarmAnswer>),
 }
 
 impl Question {
@@ -24,6 +25,7 @@ impl Question {
         match self {
             Self::Turn(_, reply) => reply.is_closed(),
             Self::Mail(_, reply) => reply.is_closed(),
+            Self::Swarm(_, reply) => reply.is_closed(),
         }
     }
 
@@ -44,6 +46,10 @@ impl Question {
                 // Told by itself, once the agent has it.
                 mark: wire::MailMark::None.into(),
             }),
+            Self::Swarm(awaited, _) => {
+                let ask = Some(awaited.to_wire());
+                Ask::Swarm(wire::SwarmQuestion { caller, role, hold_ms, ask })
+            }
         }
     }
 
@@ -52,6 +58,7 @@ impl Question {
         match self {
             Self::Turn(_, reply) => drop(reply.send(Err(refusal))),
             Self::Mail(_, reply) => drop(reply.send(Err(refusal))),
+            Self::Swarm(_, reply) => drop(reply.send(Err(refusal))),
         }
     }
 
@@ -63,18 +70,23 @@ impl Question {
                 ..wire::TurnAnswer::default()
             }))),
             Self::Mail(_, reply) => drop(reply.send(Ok(wire::MailAnswer {
-                standing: Standing::StillWaiting.into(),
+                standing: mail_answer::Standing::StillWaiting.into(),
                 ..wire::MailAnswer::default()
+            }))),
+            Self::Swarm(_, reply) => drop(reply.send(Ok(wire::SwarmAnswer {
+                standing: swarm_answer::Standing::StillWaiting.into(),
+                ..wire::SwarmAnswer::default()
             }))),
         }
     }
 }
 
-/// An answer of the broker's, of either kind.
+/// An answer of the broker's, of whichever kind.
 #[derive(Debug)]
 pub(super) enum Told {
     Turn(Box<wire::TurnAnswer>),
     Mail(Box<wire::MailAnswer>),
+    Swarm(Box<wire::SwarmAnswer>),
 }
 
 impl Told {
@@ -84,8 +96,8 @@ impl Told {
             Some(Outcome::Turn(answer)) => Ok(Self::Turn(Box::new(answer))),
             Some(Outcome::Mail(answer)) => Ok(Self::Mail(Box::new(answer))),
             Some(Outcome::Refusal(refusal)) => Err(refusal),
-            // Nothing on this stream asks about issues.
-            Some(Outcome::Swarm(_)) | None => Err(wire::Refusal::default()),
+            Some(Outcome::Swarm(answer)) => Ok(Self::Swarm(Box::new(answer))),
+            None => Err(wire::Refusal::default()),
         }
     }
 
@@ -94,7 +106,8 @@ impl Told {
     pub(super) fn is_still_waiting(&self) -> bool {
         match self {
             Self::Turn(answer) => answer.still_waiting && !answer.superseded,
-            Self::Mail(answer) => answer.standing() == Standing::StillWaiting,
+            Self::Mail(answer) => answer.standing() == mail_answer::Standing::StillWaiting,
+            Self::Swarm(answer) => answer.standing() == swarm_answer::Standing::StillWaiting,
         }
     }
 
@@ -103,8 +116,12 @@ impl Told {
         match (self, question) {
             (Self::Turn(answer), Question::Turn(_, reply)) => drop(reply.send(Ok(*answer))),
             (Self::Mail(answer), Question::Mail(_, reply)) => drop(reply.send(Ok(*answer))),
-            (Self::Turn(_), question @ Question::Mail(..))
-            | (Self::Mail(_), question @ Question::Turn(..)) => return Err(question),
+            (Self::Swarm(answer), Question::Swarm(_, reply)) => drop(reply.send(Ok(*answer))),
+            (Self::Turn(_), question @ (Question::Mail(..) | Question::Swarm(..)))
+            | (Self::Mail(_), question @ (Question::Turn(..) | Question::Swarm(..)))
+            | (Self::Swarm(_), question @ (Question::Turn(..) | Question::Mail(..))) => {
+                return Err(question);
+            }
         }
         Ok(())
     }

@@ -73,10 +73,11 @@ impl Asker<'_> {
         let Question { role, what } = &asked.question;
         let actions = self.host.roles.get(role)?;
         let is_here = match (self.scope, what) {
-            (Scope::One(own), What::Turn(_)) => own.role() == role,
+            (Scope::One(own), What::Turn(_) | What::Swarm(_)) => own.role() == role,
             // An address speaks for the others of the node too, where its token does, and an id
             // opens with no other token than the one it was made with.
-            (Scope::One(_), What::Mail(_)) | (Scope::All, What::Turn(_) | What::Mail(_)) => true,
+            (Scope::One(_), What::Mail(_))
+            | (Scope::All, What::Turn(_) | What::Mail(_) | What::Swarm(_)) => true,
         };
         if !is_here || name(&self.who) != asked.instance {
             return None;
@@ -87,6 +88,7 @@ impl Asker<'_> {
                 let shown = self.host.shown.get(role)?.clone();
                 About::Mail { filter: filter.clone(), shown }
             }
+            What::Swarm(awaited) => About::Swarm(awaited.clone()),
         };
         Some(Asking { actions: Arc::clone(actions), about })
     }

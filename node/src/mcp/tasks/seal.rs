@@ -16,7 +16,10 @@ use tasuki_proto::{
 
 use crate::{
     mcp::question::{Question, What},
-    role::mail::MailFilter,
+    role::{
+        mail::MailFilter,
+        swarm::{Awaited, IssuesIn},
+    },
 };
 
 /// How long a task can be asked about, in milliseconds: a working day and the night after it.
@@ -37,6 +40,7 @@ const TYPE_BYTES_MAX: usize = 6;
 /// What is asked is what the version says.
 const OF_A_TURN: u8 = 1;
 const OF_MAIL: u8 = 2;
+const OF_SWARM: u8 = 3;
 
 /// Where the key is kept, in the node's data directory.
 const FILE: &str = "task-key";
@@ -126,12 +130,17 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn seal(&self, key: &TaskKey, nonce: [u8; NONCE_BYTES]) -> String {
+        let (kind, id);
         let (version, about) = match &self.question.what {
             What::Turn(loop_id) => (OF_A_TURN, vec![loop_id.as_str()]),
             What::Mail(MailFilter { kind, sender }) => {
                 let kind = kind.map_or("", MessageType::as_str);
                 let sender = sender.as_ref().map_or("", |it| it.as_str());
                 (OF_MAIL, vec![kind, sender])
+            }
+            What::Swarm(awaited) => {
+                (kind, id) = name_of(awaited);
+                (OF_SWARM, vec![kind, id.as_str()])
             }
         };
         let mut bytes = vec![version];
@@ -182,6 +191,7 @@ impl Asked {
                 let kind = kind.map(str::parse).transpose().ok()?;
                 What::Mail(MailFilter { kind, sender: sender.map(str::parse).transpose().ok()? })
             }
+            OF_SWARM => What::Swarm(awaited(name()?, name()?)?),
             _ => return None,
         };
         let it = Self {
@@ -192,6 +202,38 @@ impl Asked {
         };
         (now_ms.saturating_sub(it.created_ms) < TTL_MS).then_some(it)
     }
+}
+
+/// What is waited for, and the id of what it is about.
+fn name_of(awaited: &Awaited) -> (&'static str, String) {
+    match awaited {
+        Awaited::Issues(IssuesIn::Open) => ("open", String::new()),
+        Awaited::Issues(IssuesIn::Done) => ("done", String::new()),
+        Awaited::Issues(IssuesIn::Canceled) => ("canceled", String::new()),
+        Awaited::Tasks(issue) => ("tasks", issue.to_string()),
+        Awaited::Items(issue) => ("items", issue.to_string()),
+        Awaited::Review(submission) => ("review", submission.to_string()),
+        Awaited::Reply(message) => ("reply", message.to_string()),
+        Awaited::Deliveries => ("deliver", String::new()),
+        Awaited::Verdict(delivery) => ("verdict", delivery.to_string()),
+        Awaited::Files { .. } => unreachable!("K1: no task stands for a wait for files"),
+    }
+}
+
+/// The same, read.
+fn awaited(kind: &str, id: &str) -> Option<Awaited> {
+    Some(match kind {
+        "open" => Awaited::Issues(IssuesIn::Open),
+        "done" => Awaited::Issues(IssuesIn::Done),
+        "canceled" => Awaited::Issues(IssuesIn::Canceled),
+        "tasks" => Awaited::Tasks(id.parse().ok()?),
+        "items" => Awaited::Items(id.parse().ok()?),
+        "review" => Awaited::Review(id.parse().ok()?),
+        "reply" => Awaited::Reply(id.parse().ok()?),
+        "deliver" => Awaited::Deliveries,
+        "verdict" => Awaited::Verdict(id.parse().ok()?),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

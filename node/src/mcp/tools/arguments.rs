@@ -16,15 +16,76 @@ use tasuki_proto::{
 use crate::role::Refusal;
 
 #[derive(Clone, Copy)]
-pub(super) struct Arguments<'a>(&'a JsonObject);
+pub(super) struct Arguments<'a> {
+    fields: &'a JsonObject,
+    /// The field whose value these are; empty: they are the call's own.
+    within: &'static str,
+}
 
 impl<'a> Arguments<'a> {
     pub(super) fn new(arguments: &'a JsonObject) -> Self {
-        Self(arguments)
+        Self { fields: arguments, within: "" }
+    }
+
+    /// The field as a refusal names it.
+    fn at(self, field: &str) -> String {
+        match self.within {
+            "" => field.to_owned(),
+            within => format!("{within}.{field}"),
+        }
+    }
+
+    /// The fields of an object.
+    pub(super) fn object(self, field: &'static str) -> Result<Option<Self>, Refusal> {
+        match self.get(field) {
+            None => Ok(None),
+            Some(Value::Object(fields)) => Ok(Some(Self { fields, within: field })),
+            Some(other) => Err(misfit(&self.at(field), "an object", other)),
+        }
+    }
+
+    /// The same where it has to be there; `what` says what for.
+    pub(super) fn required_object(self, field: &'static str, what: &str) -> Result<Self, Refusal> {
+        self.object(field)?.ok_or_else(|| missing(&self.at(field), what))
+    }
+
+    /// The fields of each of several objects; none if it is not there.
+    pub(super) fn objects(self, field: &'static str) -> Result<Vec<Self>, Refusal> {
+        let items = match self.get(field) {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(items)) => items,
+            Some(other) => return Err(misfit(&self.at(field), "a list of objects", other)),
+        };
+        let object = |item: &'a Value| match item {
+            Value::Object(fields) => Ok(Self { fields, within: field }),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => Err(misfit(&self.at(field), "a list of objects", item)),
+        };
+        items.iter().map(object).collect()
+    }
+
+    /// A list of texts, as they are; none if it is not there. One text is a list of one.
+    pub(super) fn texts(self, field: &str) -> Result<Vec<String>, Refusal> {
+        let text = |item: &Value| match item {
+            Value::String(text) => Ok(text.clone()),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_) => Err(misfit(&self.at(field), "a list of texts", item)),
+        };
+        match self.get(field) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(items)) => items.iter().map(text).collect(),
+            Some(one) => Ok(vec![text(one)?]),
+        }
     }
 
     fn get(self, field: &str) -> Option<&'a Value> {
-        self.0.get(field).filter(|value| !value.is_null())
+        self.fields.get(field).filter(|value| !value.is_null())
     }
 
     /// A name; empty is absent.
@@ -33,7 +94,7 @@ impl<'a> Arguments<'a> {
             None => return Ok(None),
             Some(Value::String(text)) => text.trim().to_owned(),
             Some(Value::Number(number)) => number.to_string(),
-            Some(other) => return Err(misfit(field, "a text", other)),
+            Some(other) => return Err(misfit(&self.at(field), "a text", other)),
         };
         Ok(Some(name).filter(|name| !name.is_empty()))
     }
@@ -44,7 +105,7 @@ impl<'a> Arguments<'a> {
             Value::String(text) => Ok(text.trim().to_owned()),
             Value::Number(number) => Ok(number.to_string()),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-                Err(misfit(field, "a name or a list of names", value))
+                Err(misfit(&self.at(field), "a name or a list of names", value))
             }
         };
         let names = match self.get(field) {
@@ -55,7 +116,11 @@ impl<'a> Arguments<'a> {
                 match items {
                     Ok(items) => items.iter().map(name).collect::<Result<_, _>>()?,
                     Err(_) => {
-                        return Err(misfit(field, "a name or a list of names", &text[..].into()));
+                        return Err(misfit(
+                            &self.at(field),
+                            "a name or a list of names",
+                            &text[..].into(),
+                        ));
                     }
                 }
             }
@@ -74,8 +139,9 @@ impl<'a> Arguments<'a> {
     pub(super) fn id<T: FromStr<Err = InvalidId>>(self, field: &str) -> Result<Option<T>, Refusal> {
         self.name(field)?
             .map(|name| {
-                name.parse()
-                    .map_err(|error| invalid(field, &format_args!("is no name: {name:?} {error}")))
+                name.parse().map_err(|error| {
+                    invalid(&self.at(field), &format_args!("is no name: {name:?} {error}"))
+                })
             })
             .transpose()
     }
@@ -95,13 +161,14 @@ impl<'a> Arguments<'a> {
             Some(Value::String(text)) if TEXT_BYTES_MAX < text.len() => Err(Refusal {
                 reason: Reason::TooLarge,
                 message: format!(
-                    "`{field}` is {} bytes long; the limit is {TEXT_BYTES_MAX}. Nothing was \
-                     taken. Shorten it, or put it in a file and name the file.",
+                    "`{}` is {} bytes long; the limit is {TEXT_BYTES_MAX}. Nothing was taken. Shorten \
+                     it, or put it in a file and name the file.",
+                    self.at(field),
                     text.len()
                 ),
             }),
             Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(other) => Err(misfit(field, "a text", other)),
+            Some(other) => Err(misfit(&self.at(field), "a text", other)),
         }
     }
 
@@ -109,10 +176,10 @@ impl<'a> Arguments<'a> {
     pub(super) fn words(self, field: &str, what: &str) -> Result<String, Refusal> {
         match self.text(field)? {
             Some(text) if text.trim().is_empty() => {
-                Err(invalid(field, &format_args!("is empty: {what}")))
+                Err(invalid(&self.at(field), &format_args!("is empty: {what}")))
             }
             Some(text) => Ok(text),
-            None => Err(missing(field, what)),
+            None => Err(missing(&self.at(field), what)),
         }
     }
 
@@ -124,7 +191,7 @@ impl<'a> Arguments<'a> {
             Some(Value::String(text)) if text.trim().eq_ignore_ascii_case("false") => {
                 Ok(Some(false))
             }
-            Some(other) => Err(misfit(field, "true or false", other)),
+            Some(other) => Err(misfit(&self.at(field), "true or false", other)),
         }
     }
 
@@ -135,7 +202,7 @@ impl<'a> Arguments<'a> {
             Value::String(text) => text.trim().parse().ok(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         };
-        number.map(Some).ok_or_else(|| misfit(field, "a whole number, 0 or more", value))
+        number.map(Some).ok_or_else(|| misfit(&self.at(field), "a whole number, 0 or more", value))
     }
 
     /// Seconds, in whole or in part.
@@ -149,7 +216,7 @@ impl<'a> Arguments<'a> {
         seconds
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             .map(Some)
-            .ok_or_else(|| misfit(field, "a number of seconds, 0 or more", value))
+            .ok_or_else(|| misfit(&self.at(field), "a number of seconds, 0 or more", value))
     }
 }
 

@@ -6,7 +6,9 @@
 
 mod arguments;
 mod mail;
+mod others;
 mod result;
+mod swarm;
 mod turn_loop;
 mod waiting;
 
@@ -35,33 +37,50 @@ use crate::{
 pub(super) use self::{
     mail::{SET as MAIL, arrived},
     result::refused,
+    swarm::{Claims, told},
     turn_loop::{HANDOVER_WORK, SET as LOOP, Status, awaited},
 };
 
 /// What is known of a tool besides what clients are told.
 struct Row {
     name: &'static str,
+    /// The sets it belongs to: at least one.
+    sets: &'static [In],
+}
+
+/// A tool's place in one toolset.
+#[derive(Clone, Copy)]
+struct In {
     set: &'static str,
     /// Listed also where the set is not asked for in full.
     is_core: bool,
 }
 
+impl Row {
+    fn is_in(&self, set: &str) -> bool {
+        self.sets.iter().any(|it| it.set == set)
+    }
+}
+
+const IN_THE_LOOP: [In; 1] = [In { set: turn_loop::SET, is_core: true }];
+
 /// The tools of the loop, by name.
 const OF_THE_LOOP: [Row; 3] = [
-    Row { name: turn_loop::AWAIT_MY_TURN, set: turn_loop::SET, is_core: true },
-    Row { name: HANDOVER_WORK, set: turn_loop::SET, is_core: true },
-    Row { name: turn_loop::LOOP_STATUS, set: turn_loop::SET, is_core: true },
+    Row { name: turn_loop::AWAIT_MY_TURN, sets: &IN_THE_LOOP },
+    Row { name: HANDOVER_WORK, sets: &IN_THE_LOOP },
+    Row { name: turn_loop::LOOP_STATUS, sets: &IN_THE_LOOP },
 ];
 
 /// Every tool. A toolset that is not here has none yet.
 fn rows() -> impl Iterator<Item = &'static Row> {
-    OF_THE_LOOP.iter().chain(&mail::ROWS)
+    OF_THE_LOOP.iter().chain(&mail::ROWS).chain(swarm::ROWS)
 }
 
 /// The same as clients are told of them.
 fn tools(role_is_required: bool) -> Vec<Tool> {
     let mut tools = turn_loop::tools(role_is_required);
     tools.extend(mail::tools());
+    tools.extend(swarm::tools());
     tools
 }
 
@@ -181,7 +200,7 @@ pub(super) fn label(client: Option<&Implementation>) -> String {
 /// The names of the tools that are listed without asking for a set in full, in the order of the
 /// alphabet.
 pub(super) fn core_names() -> impl Iterator<Item = &'static str> {
-    let core = rows().filter(|row| row.is_core);
+    let core = rows().filter(|row| row.sets.iter().any(|it| it.is_core));
     let mut names: Vec<&str> = core.map(|row| row.name).collect();
     names.sort_unstable();
     names.into_iter()
@@ -208,7 +227,10 @@ fn listed<'a>(
     mut tools: Vec<Tool>,
 ) -> Vec<Tool> {
     let is_listed = |row: &&Row| {
-        choices.iter().any(|choice| choice.set == row.set && (choice.is_full || row.is_core))
+        let is_shown = |it: &In, choice: &ToolsetChoice| {
+            choice.set == it.set && (choice.is_full || it.is_core)
+        };
+        row.sets.iter().any(|it| choices.iter().any(|choice| is_shown(it, choice)))
     };
     let names: Vec<&str> = rows.filter(is_listed).map(|row| row.name).collect();
     tools.retain(|tool| names.contains(&tool.name.as_ref()));
@@ -248,7 +270,7 @@ fn may_use(host: &Host, role: &RoleId, set: &str) -> Result<(), Refusal> {
 pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse> {
     let row = rows().find(|row| row.name == name)?;
     if let Scope::One(actions) = call.scope
-        && !call.host.has_set(actions.role(), row.set)
+        && !row.sets.iter().any(|it| call.host.has_set(actions.role(), it.set))
     {
         return None;
     }
@@ -262,7 +284,10 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
         HANDOVER_WORK => turn_loop::handover_work(&call, arguments).await,
         turn_loop::LOOP_STATUS => turn_loop::loop_status(&call, arguments).await,
         _ => {
-            let done = mail::call(name, &call, arguments).await?;
+            let done = match row.is_in(MAIL) {
+                true => mail::call(name, &call, arguments).await?,
+                false => swarm::call(row, &call, arguments).await?,
+            };
             let refused = |refusal| CallToolResponse::Complete(refused(&refusal));
             return Some(done.unwrap_or_else(refused));
         }
@@ -292,9 +317,16 @@ mod tests {
     #[test]
     fn a_set_in_full_shows_what_its_core_does_not() {
         let rows = [
-            Row { name: "read", set: "mail", is_core: true },
-            Row { name: "purge", set: "mail", is_core: false },
-            Row { name: "wait", set: "loop", is_core: true },
+            Row { name: "read", sets: &[In { set: "mail", is_core: true }] },
+            Row { name: "purge", sets: &[In { set: "mail", is_core: false }] },
+            Row { name: "wait", sets: &[In { set: "loop", is_core: true }] },
+            Row {
+                name: "look",
+                sets: &[
+                    In { set: "swarm-lead", is_core: true },
+                    In { set: "swarm-worker", is_core: false },
+                ],
+            },
         ];
         let names = |choices: &[&str]| {
             let choices: Vec<ToolsetChoice> =
@@ -308,6 +340,9 @@ mod tests {
         assert_eq!(names(&["runs"]), "");
         assert_eq!(names(&["mail"]), "read");
         assert_eq!(names(&["mail:full"]), "purge read");
+        assert_eq!(names(&["swarm-worker"]), "");
+        assert_eq!(names(&["swarm-worker:full"]), "look");
+        assert_eq!(names(&["swarm-worker", "swarm-lead"]), "look");
         assert_eq!(names(&["loop", "mail"]), "read wait");
         assert_eq!(names(&["loop:full", "mail", "mail:full"]), "purge read wait");
     }

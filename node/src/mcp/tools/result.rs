@@ -1,5 +1,7 @@
 //! How answers and refusals look as tool results.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -39,4 +41,10 @@ pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
         }
     }));
     result
+}
+
+/// A time in milliseconds since the Unix epoch, as text.
+pub(super) fn time(ms: u64) -> String {
+    let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH);
+    humantime::format_rfc3339_millis(time).to_string()
 }

@@ -42,7 +42,7 @@ pub(super) async fn wait(
     });
     let _present = asking.actions.connected(&call.client_label());
     let probe = call.probe.as_ref();
-    if call.takes_tasks && !hold.is_zero() {
+    if call.takes_tasks && asking.may_be_task() && !hold.is_zero() {
         match asking.look(&call.host.stopping).await {
             Looked::Told(answer) if answer.is_ready() => {
                 call.host.tasks.supersede(&asking.question());

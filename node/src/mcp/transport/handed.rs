@@ -24,6 +24,7 @@ use rmcp::{
 use tasuki_proto::{
     id::{LoopId, Turn},
     mail::MessageId,
+    swarm::IssueId,
     wire::MailMark,
 };
 use tokio_util::{
@@ -56,6 +57,12 @@ pub(in crate::mcp) enum Mark {
         mark: MailMark,
         on_its_way: OnItsWay,
     },
+    /// Something that the lead of an issue is to know of.
+    Item {
+        actions: Arc<dyn Actions>,
+        issue: IssueId,
+        number: u64,
+    },
     /// What of the outbox was refused late.
     Told {
         actions: Arc<dyn Actions>,
@@ -71,6 +78,7 @@ impl Mark {
                 actions.mail().mark_mail(message, through, mark);
                 drop(on_its_way);
             }
+            Self::Item { actions, issue, number } => actions.swarm().mark_item(issue, number),
             Self::Told { actions, told } => actions.mail().mark_told(told),
         }
     }

@@ -9,11 +9,11 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid},
+        others::Others,
         result::{add, said},
     },
     caller::{Caller, one_of},
     facts::{Listed, caution, is_nothing, millis},
-    others::Others,
 };
 use crate::role::Refusal;
 

@@ -1,9 +1,6 @@
 //! What answers about mail are made of, field by field, in the order an agent reads them.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 use tasuki_proto::{
@@ -12,7 +9,7 @@ use tasuki_proto::{
     wire::{self, MailEntry, MailReceipt, MailThread},
 };
 
-use super::others::Others;
+use super::super::{others::Others, result::time};
 
 /// A thread as one role has it, without its entries.
 #[derive(Debug, Serialize)]
@@ -206,11 +203,6 @@ fn word(it: &MailReceipt) -> (&'static str, u64) {
 
 pub(super) fn place(it: wire::Box) -> &'static str {
     BoxKind::of_wire(it).map_or("", BoxKind::as_str)
-}
-
-pub(super) fn time(ms: u64) -> String {
-    let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH);
-    humantime::format_rfc3339_millis(time).to_string()
 }
 
 pub(super) fn millis(of: Duration) -> u64 {

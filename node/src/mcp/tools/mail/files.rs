@@ -15,10 +15,10 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid, missing},
+        others::Others,
         result::said,
     },
     caller::{Caller, message_name, required_message},
-    others::Others,
 };
 use crate::{
     attached::{No, Project, media_type},

@@ -9,11 +9,11 @@ use super::{
     super::{
         Call,
         arguments::Arguments,
+        others::Others,
         result::{said, shown},
     },
     caller::{Caller, message_name, refused_as, required_message},
     facts::{Listed, is_nothing},
-    others::Others,
 };
 use crate::role::Refusal;
 

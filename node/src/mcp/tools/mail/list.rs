@@ -3,7 +3,7 @@
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use super::super::{Row, schema};
+use super::super::{In, Row, schema};
 
 /// The toolset.
 pub(in crate::mcp) const SET: &str = "mail";
@@ -26,26 +26,25 @@ pub(super) const SAVE: &str = "filebox_save_attachment";
 
 /// In the order of the alphabet.
 pub(in crate::mcp::tools) const ROWS: [Row; 15] = [
-    row(CLEAN_UP, false),
-    row(HAND_AGAIN, false),
-    row(AGENTS, false),
-    row(DEAD_LETTERS, false),
-    row(LIST, true),
-    row(READ, true),
-    row(REGISTER, false),
-    row(REJECT, true),
-    row(RESOLVE, true),
-    row(SAVE, false),
-    row(SEARCH, true),
-    row(SEND, true),
-    row(THREAD, true),
-    row(UNREGISTER, false),
-    row(WAIT, true),
+    Row { name: CLEAN_UP, sets: &FULL },
+    Row { name: HAND_AGAIN, sets: &FULL },
+    Row { name: AGENTS, sets: &FULL },
+    Row { name: DEAD_LETTERS, sets: &FULL },
+    Row { name: LIST, sets: &CORE },
+    Row { name: READ, sets: &CORE },
+    Row { name: REGISTER, sets: &FULL },
+    Row { name: REJECT, sets: &CORE },
+    Row { name: RESOLVE, sets: &CORE },
+    Row { name: SAVE, sets: &FULL },
+    Row { name: SEARCH, sets: &CORE },
+    Row { name: SEND, sets: &CORE },
+    Row { name: THREAD, sets: &CORE },
+    Row { name: UNREGISTER, sets: &FULL },
+    Row { name: WAIT, sets: &CORE },
 ];
 
-const fn row(name: &'static str, is_core: bool) -> Row {
-    Row { name, set: SET, is_core }
-}
+const CORE: [In; 1] = [In { set: SET, is_core: true }];
+const FULL: [In; 1] = [In { set: SET, is_core: false }];
 
 /// What a tool does to the world, for clients that ask their user before they call one.
 #[derive(Clone, Copy)]

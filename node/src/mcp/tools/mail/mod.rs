@@ -7,7 +7,7 @@
 //! - [`send`], [`moves`], [`boxes`], [`read`], [`search`], [`wait`], [`letters`], [`files`],
 //!   [`agents`]: the tools, by what they are about.
 //! - [`late`]: what is added to any of their answers.
-//! - [`facts`]: what they answer, field by field. [`others`]: how words of other agents are shown.
+//! - [`facts`]: what they answer, field by field.
 
 mod agents;
 mod boxes;
@@ -18,7 +18,6 @@ mod late;
 mod letters;
 mod list;
 mod moves;
-mod others;
 mod read;
 mod search;
 mod send;

@@ -19,12 +19,12 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid},
+        others::{FRAME, Others},
         result::{add, said, shown},
     },
     caller::{Caller, message_name, one_of, refused_as, required_message},
     facts::{Entry, Thread, caution, is_nothing, millis},
     late,
-    others::{FRAME, Others},
 };
 use crate::{
     filebox::{self, Document},

@@ -14,11 +14,11 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid},
-        result::shown,
+        others::{FRAME, Others},
+        result::{shown, time},
     },
     caller::{Caller, one_of},
-    facts::{is_nothing, place, time},
-    others::{FRAME, Others},
+    facts::{is_nothing, place},
 };
 use crate::{clock, mail_terms::moment_ms, role::Refusal};
 

@@ -9,10 +9,15 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{Call, arguments::Arguments, result::shown, waiting::wait},
+    super::{
+        Call,
+        arguments::Arguments,
+        others::{FRAME, Others},
+        result::shown,
+        waiting::wait,
+    },
     caller::{Caller, message_name, one_of},
     facts::{Entry, Thread, is_false, is_nothing},
-    others::{FRAME, Others},
 };
 use crate::{
     mcp::question::{About, Asking},

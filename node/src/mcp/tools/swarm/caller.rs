@@ -1,0 +1,169 @@
+//! Whose call it is.
+//!
+//! A call is for the role of its connection. Where an address speaks for several roles, it is for
+//! the only one of them that has the tool, or for the worker that the call names.
+
+use std::sync::Arc;
+
+use rmcp::model::CallToolResponse;
+use tasuki_proto::{id::RoleId, reason::Reason};
+
+use super::super::{
+    Call, Row,
+    arguments::{Arguments, invalid},
+    label,
+    waiting::wait,
+};
+use crate::{
+    mcp::{
+        instances::Playing,
+        intent,
+        question::{About, Asking},
+    },
+    role::{
+        Actions, Refusal,
+        swarm::{self, Awaited, Swarm},
+    },
+};
+
+/// The parameters that say which worker calls.
+const WORKER: &str = "worker_id";
+const OWNER: &str = "owner";
+
+/// A role, by whose agent a tool was called.
+pub(super) struct Caller<'a> {
+    pub call: &'a Call<'a>,
+    pub actions: Arc<dyn Actions>,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) fn of(
+        row: &Row,
+        call: &'a Call<'a>,
+        arguments: Arguments<'_>,
+    ) -> Result<Self, Refusal> {
+        let host = call.host;
+        let has_tool = |role: &RoleId| row.sets.iter().any(|it| host.has_set(role, it.set));
+        let mut able = call.scope.roles(host);
+        able.retain(|role| has_tool(role) && call.only.is_none_or(|only| only == *role));
+        // Elsewhere these say whom a question is about.
+        let names_caller = !matches!(
+            row.name,
+            super::list::GET_WORKER | super::list::NEXT_STEP | super::list::LIST_LOCKS
+        );
+        let named = match names_caller {
+            true => arguments.name(WORKER)?.or(arguments.name(OWNER)?),
+            false => None,
+        };
+        let role = match (named, &able[..]) {
+            (Some(named), able) => {
+                let own = able.iter().find(|it| it.as_str() == named);
+                own.copied().ok_or_else(|| another(&named, able))?
+            }
+            (None, [only]) => only,
+            (None, []) => return Err(no_set(row)),
+            (None, _) => return Err(several(&able)),
+        };
+        let actions = host.roles.get(role).ok_or_else(|| no_set(row))?;
+        Ok(Self { call, actions: Arc::clone(actions) })
+    }
+
+    pub(super) fn role(&self) -> &RoleId {
+        self.actions.role()
+    }
+
+    pub(super) fn swarm(&self) -> &dyn Swarm {
+        self.actions.swarm()
+    }
+
+    /// For a call that acts or waits: only the agent that plays the role may.
+    pub(super) fn playing(&self) -> Result<Playing, Refusal> {
+        let client = label(self.call.client.as_ref());
+        let playing = self.call.host.instances.enter(self.role(), &self.call.who, &client)?;
+        self.actions.called(&self.call.client_label());
+        Ok(playing)
+    }
+
+    /// Does something as the role.
+    pub(super) async fn tell<C: swarm::Call>(&self, request: C) -> Result<C::Answer, Refusal> {
+        let _playing = self.playing()?;
+        swarm::call(self.swarm(), request, intent::of(&self.call.context.meta)).await
+    }
+
+    /// Waits for something; `timeout_sec` of the call is how long at most.
+    pub(super) async fn wait(
+        &self,
+        awaited: Awaited,
+        arguments: Arguments<'_>,
+    ) -> Result<CallToolResponse, Refusal> {
+        let asked = arguments.seconds("timeout_sec")?;
+        let about = About::Swarm(awaited);
+        let asking = Asking { actions: Arc::clone(&self.actions), about };
+        wait(self.call, self.playing()?, asking, asked).await
+    }
+
+    /// The agent was given a token with what it holds.
+    pub(super) fn granted(&self, what: String, token: u64) {
+        self.call.host.claims.granted(self.role(), &self.call.who, what, token);
+    }
+
+    /// The token that the agent was given itself; 0: whichever the role has.
+    pub(super) fn token(&self, what: &str) -> u64 {
+        self.call.host.claims.of(self.role(), &self.call.who, what)
+    }
+
+    /// The agent gave back what it held.
+    pub(super) fn ended(&self, what: &str) {
+        self.call.host.claims.ended(self.role(), &self.call.who, what);
+    }
+
+    /// Asks how something stands.
+    pub(super) async fn ask<C: swarm::Call>(&self, request: C) -> Result<C::Answer, Refusal> {
+        if self.call.host.instances.looked(self.role(), &self.call.who) {
+            self.actions.called(&self.call.client_label());
+        }
+        swarm::call(self.swarm(), request, None).await
+    }
+}
+
+fn no_set(row: &Row) -> Refusal {
+    let set = row.sets.first().map_or("", |it| it.set);
+    Refusal {
+        reason: Reason::RoleForbidden,
+        message: format!(
+            "no role here has a toolset with {name}; nothing happened. Whoever runs the node gives \
+             one with --role NAME={set}.",
+            name = row.name
+        ),
+    }
+}
+
+fn several(able: &[&RoleId]) -> Refusal {
+    let names = names(able);
+    let first = able.first().map_or("", |it| it.as_str());
+    Refusal {
+        reason: Reason::RoleRequired,
+        message: format!(
+            "this address speaks for several roles that may do this: {names}. Name yourself as \
+             `{WORKER}` where the tool takes it, or connect to /mcp/{first}."
+        ),
+    }
+}
+
+fn another(named: &str, able: &[&RoleId]) -> Refusal {
+    let names = names(able);
+    match able {
+        [] => invalid(WORKER, &"names nobody who may do this here"),
+        _ => Refusal {
+            reason: Reason::UnknownWorker,
+            message: format!(
+                "unknown worker_id {named:?}: here you are {names}. Leave it out or give that; \
+                 registerWorker answers it. Nothing happened."
+            ),
+        },
+    }
+}
+
+fn names(able: &[&RoleId]) -> String {
+    able.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ")
+}

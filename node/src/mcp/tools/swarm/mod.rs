@@ -1,0 +1,66 @@
+//! Issues, tasks, reviews, deliveries, documents and locks: `createIssue` and its sisters.
+//!
+//! Names, parameters and fields are those of the tools people already have prompts for. Who calls
+//! is who the connection is for; a worker's id is its role's name. A refusal is worded as those
+//! tools word theirs, with its code beside it.
+//!
+//! - [`list`]: which tools there are and who is shown them. [`schemas`]: what clients are told.
+//! - [`caller`]: whose call it is. [`claims`]: which tokens its agent was given.
+//! - [`issues`], [`plan`], [`work`]: the tools, by what they are about. [`said`]: what callers say.
+//! - [`facts`]: what they answer, field by field. [`waited`]: what waits end with.
+
+mod caller;
+mod claims;
+mod facts;
+mod issues;
+mod list;
+mod plan;
+mod said;
+mod schemas;
+mod waited;
+mod work;
+
+use rmcp::model::{CallToolResponse, CallToolResult};
+
+use self::caller::Caller;
+pub(in crate::mcp) use self::{claims::Claims, waited::told};
+pub(super) use self::{list::ROWS, schemas::tools};
+use super::{Call, Row, arguments::Arguments, refused};
+use crate::role::Refusal;
+
+/// `None`: it is no tool of these sets.
+pub(super) async fn call(
+    row: &Row,
+    call: &Call<'_>,
+    arguments: Arguments<'_>,
+) -> Option<Result<CallToolResponse, Refusal>> {
+    let caller = match Caller::of(row, call, arguments) {
+        Ok(caller) => caller,
+        Err(refusal) => return Some(Ok(CallToolResponse::Complete(no(&refusal)))),
+    };
+    let done = match row.name {
+        list::WAIT_TASKS => work::wait_tasks(&caller, arguments).await,
+        _ => at_once(row.name, &caller, arguments).await?.map(CallToolResponse::Complete),
+    };
+    Some(Ok(done.unwrap_or_else(|refusal| CallToolResponse::Complete(no(&refusal)))))
+}
+
+async fn at_once(
+    name: &str,
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Option<Result<CallToolResult, Refusal>> {
+    Some(match name {
+        list::CREATE_ISSUE => issues::create(caller, arguments).await,
+        list::CREATE_TASK => plan::create_task(caller, arguments).await,
+        list::REGISTER_WORKER => work::register(caller).await,
+        list::CLAIM_TASK => work::claim(caller, arguments).await,
+        _ => return None,
+    })
+}
+
+/// Prompts look for the word in front.
+fn no(refusal: &Refusal) -> CallToolResult {
+    let message = format!("ERROR: {}", refusal.message);
+    refused(&Refusal { message, ..refusal.clone() })
+}

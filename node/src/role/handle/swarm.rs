@@ -1,0 +1,57 @@
+//! What a role does with issues, tasks, deliveries and locks, as the MCP side gets at it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tasuki_proto::{id::IdempotencyKey, swarm::IssueId, wire};
+
+use super::{CALLS_PER_ROLE_MAX, Handle, WAITS_PER_ROLE_MAX, admit, beside, gone};
+use crate::role::{
+    Refusal,
+    actor::{Msg, Surroundings},
+    swarm::{Awaited, Call as _, Request, Response, Swarm},
+};
+
+#[async_trait]
+impl Swarm for Handle {
+    async fn swarm(
+        &self,
+        request: Request,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Response, Refusal> {
+        self.carry(|link, role| async move { link.swarm(&role, request, key).await }).await
+    }
+
+    async fn await_swarm(
+        &self,
+        awaited: &Awaited,
+        hold: Duration,
+    ) -> Result<wire::SwarmAnswer, Refusal> {
+        // A look is over at once, and must not find its place taken by waits.
+        let permit = match hold.is_zero() {
+            true => admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?,
+            false => admit(&self.waits, "waits", WAITS_PER_ROLE_MAX)?,
+        };
+        let awaited = awaited.clone();
+        self.call(|reply| Msg::AwaitSwarm { awaited, hold, reply, permit }, gone).await
+    }
+
+    fn mark_item(&self, issue: IssueId, number: u64) {
+        let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
+        let report = beside(move |around| {
+            let Surroundings { role, link, .. } = around.clone();
+            around.link.spawn(async move {
+                let request = wire::MarkItemsRequest {
+                    issue_id: issue.to_string(),
+                    numbers: vec![number],
+                    ..wire::MarkItemsRequest::default()
+                };
+                // What nobody claims to have shown is shown again.
+                drop(link.swarm(&role, request.into_request(), None).await);
+                drop(permit);
+            });
+        });
+        let actor = self.actor.borrow().clone();
+        drop(actor.send_message(report));
+    }
+}
