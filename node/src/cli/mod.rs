@@ -5,6 +5,7 @@
 //! one table says which exit code it is. Standard output only ever carries the answer.
 
 mod access;
+mod acting;
 mod agent_token;
 mod broker;
 mod completions;
@@ -13,6 +14,7 @@ mod connect;
 mod events;
 mod export;
 mod failure;
+mod following;
 mod guarding;
 mod hooks;
 mod hosted;

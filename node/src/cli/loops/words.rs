@@ -10,19 +10,19 @@ use tasuki_proto::{limits::TEXT_BYTES_MAX, reason::Reason};
 use super::super::Failure;
 
 /// How to give one, for `--help`.
-pub(super) const HELP: &str = "\
+pub(in crate::cli) const HELP: &str = "\
 A text given as - is read from standard input, one given as @FILE from that file; @@ at its
 beginning means one @. Texts are UTF-8 and at most 256 KiB each; a larger one is refused whole.";
 
 /// Standard input, which can be read once.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub(in crate::cli) struct Words {
     is_stdin_taken: bool,
 }
 
 impl Words {
     /// What `given` stands for. `name` is the flag it was given with.
-    pub(super) fn read(&mut self, name: &str, given: &str) -> Result<String, Failure> {
+    pub(in crate::cli) fn read(&mut self, name: &str, given: &str) -> Result<String, Failure> {
         if given == "-" {
             if self.is_stdin_taken {
                 return Err(Failure::usage("Only one text can be read from standard input."));
@@ -43,7 +43,7 @@ impl Words {
     }
 
     /// The same for a text that may be left out.
-    pub(super) fn read_if(&mut self, name: &str, given: Option<&str>) -> Result<String, Failure> {
+    pub(in crate::cli) fn read_if(&mut self, name: &str, given: Option<&str>) -> Result<String, Failure> {
         given.map_or_else(|| Ok(String::new()), |given| self.read(name, given))
     }
 }

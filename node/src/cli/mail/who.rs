@@ -10,13 +10,12 @@ use tasuki_proto::{
 use super::{Failure, Target};
 use crate::{
     cli::{
+        acting::{self, Unsaid},
         broker::Broker,
         sealing::{Asking, Opening},
         text::line,
     },
-    config::{Config, Source, Surroundings},
-    filebox,
-    paths::NodeFile,
+    config::Config,
     private::{
         Fresh, Sealer, Unsealable,
         finding::{Own, own::Limits},
@@ -25,6 +24,12 @@ use crate::{
 
 /// Names of other roles that are told with a refusal: more are not read.
 const NAMES_MAX: usize = 20;
+
+/// What is said where nothing says as which role to act.
+const WHOSE: Unsaid = Unsaid {
+    asked: "whose mail is meant",
+    shown_by: "`tasuki mail mailboxes` shows whose there are",
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
@@ -46,11 +51,7 @@ pub(super) struct Mail {
 
 impl Who {
     pub(super) fn mail(&self, config: &Config) -> Result<Mail, Failure> {
-        let running = NodeFile::read(&config.data.value);
-        let role = match &self.role {
-            Some(role) => role.clone(),
-            None => usual(config, &Surroundings::of_process(), running)?,
-        };
+        let role = acting::role(self.role.as_ref(), config, WHOSE)?;
         let broker = Broker::new(config);
         let sealer = Sealer::new(&config.data.value, broker.workspace());
         Ok(Mail { broker, role, sealer })
@@ -61,41 +62,6 @@ impl Who {
         let mail = self.mail(config)?;
         mail.check_known().await.map(|()| mail)
     }
-}
-
-/// What was set counts before what surrounds the command, and that before what happens to run.
-fn usual(
-    config: &Config,
-    around: &Surroundings,
-    running: Option<NodeFile>,
-) -> Result<RoleId, Failure> {
-    let set: Vec<RoleId> = match config.roles.source {
-        Source::Default | Source::Filebox(_) => Vec::new(),
-        Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
-            config.roles.value.iter().map(|role| role.name.clone()).collect()
-        }
-    };
-    if let [one] = set.as_slice() {
-        return Ok(one.clone());
-    }
-    let found = filebox::current_agent(&around.directory, around.home.as_deref());
-    if let Some(role) = found.map_err(|why| Failure::usage(why.to_string()))? {
-        return Ok(role);
-    }
-    let hosted = running.filter(|node| node.workspace == config.workspace.value.as_str());
-    let hosted: Vec<RoleId> =
-        hosted.iter().flat_map(|node| &node.roles).filter_map(|it| it.parse().ok()).collect();
-    if let [one] = hosted.as_slice() {
-        return Ok(one.clone());
-    }
-    let names = if hosted.is_empty() { set } else { hosted };
-    let names: Vec<&str> = names.iter().map(RoleId::as_str).collect();
-    let choice = match names.as_slice() {
-        [] => "`tasuki mail mailboxes` shows whose there are".to_owned(),
-        names => format!("here there are {}", names.join(", ")),
-    };
-    let text = format!("Nothing says whose mail is meant: give --role NAME; {choice}.");
-    Err(Failure::reason(Reason::RoleRequired, text))
 }
 
 impl Mail {
@@ -233,51 +199,4 @@ pub(super) fn is_all_seen_before(thread: &wire::MailThread, first: u32) -> bool 
 
 pub(super) fn client(channel: Channel) -> MailboxClient<Channel> {
     MailboxClient::new(channel)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{Key, Layer, Raw};
-
-    #[test]
-    fn who_one_is_follows_from_settings_then_place_then_node() {
-        let place = tempfile::tempdir().unwrap();
-        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around =
-            Surroundings { env: env.into(), directory: place.path().to_owned(), home: None };
-        let said = |roles: &str, hosted: &[&str]| {
-            let mut layer = Layer::new();
-            if !roles.is_empty() {
-                let texts = roles.split(' ').map(str::to_owned).collect();
-                layer.insert(Key::Roles, Raw { source: Source::Env("TASUKI_ROLES"), texts });
-            }
-            let config = Config::load(layer, None, &around).unwrap();
-            let node = NodeFile {
-                pid: 1,
-                mcp: String::new(),
-                fingerprint: None,
-                vouched: None,
-                broker: String::new(),
-                workspace: "default".into(),
-                roles: hosted.iter().map(|it| (*it).to_owned()).collect(),
-            };
-            match usual(&config, &around, (!hosted.is_empty()).then_some(node)) {
-                Ok(role) => role.to_string(),
-                Err(failure) => format!("{}: {}", failure.code(), failure.message),
-            }
-        };
-        let no = "role_required: Nothing says whose mail is meant: give --role NAME; ";
-        assert_eq!(said("qa", &["x"]), "qa");
-        assert_eq!(said("", &["x"]), "x");
-        assert_eq!(said("qa dev", &["x"]), "x");
-        assert_eq!(said("", &["x", "y"]), format!("{no}here there are x, y."));
-        assert_eq!(said("qa dev", &[]), format!("{no}here there are qa, dev."));
-        assert_eq!(said("", &[]), format!("{no}`tasuki mail mailboxes` shows whose there are."));
-        let filebox = r#"{"current_agent": "pm", "agents": {"pm": ".", "qa": "q"}}"#;
-        std::fs::write(place.path().join(".filebox"), filebox).unwrap();
-        assert_eq!(said("", &["x"]), "pm");
-        assert_eq!(said("qa dev", &["x", "y"]), "pm");
-        assert_eq!(said("qa", &["x"]), "qa");
-    }
 }

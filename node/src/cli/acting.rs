@@ -1,0 +1,118 @@
+//! As which role a command acts, where it does not say so itself.
+
+use tasuki_proto::{id::RoleId, reason::Reason};
+
+use super::Failure;
+use crate::{
+    config::{Config, Source, Surroundings},
+    filebox,
+    paths::NodeFile,
+};
+
+/// What is said where nothing says as which role to act.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unsaid {
+    /// What nothing says: it ends `Nothing says …`.
+    pub(super) asked: &'static str,
+    /// How to see which roles there are.
+    pub(super) shown_by: &'static str,
+}
+
+/// The role that was given, else the usual one of this place.
+pub(super) fn role(
+    given: Option<&RoleId>,
+    config: &Config,
+    unsaid: Unsaid,
+) -> Result<RoleId, Failure> {
+    match given {
+        Some(role) => Ok(role.clone()),
+        None => {
+            let running = NodeFile::read(&config.data.value);
+            usual(config, &Surroundings::of_process(), running, unsaid)
+        }
+    }
+}
+
+/// What was set counts before what surrounds the command, and that before what happens to run.
+fn usual(
+    config: &Config,
+    around: &Surroundings,
+    running: Option<NodeFile>,
+    unsaid: Unsaid,
+) -> Result<RoleId, Failure> {
+    let set: Vec<RoleId> = match config.roles.source {
+        Source::Default | Source::Filebox(_) => Vec::new(),
+        Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
+            config.roles.value.iter().map(|role| role.name.clone()).collect()
+        }
+    };
+    if let [one] = set.as_slice() {
+        return Ok(one.clone());
+    }
+    let found = filebox::current_agent(&around.directory, around.home.as_deref());
+    if let Some(role) = found.map_err(|why| Failure::usage(why.to_string()))? {
+        return Ok(role);
+    }
+    let hosted = running.filter(|node| node.workspace == config.workspace.value.as_str());
+    let hosted: Vec<RoleId> =
+        hosted.iter().flat_map(|node| &node.roles).filter_map(|it| it.parse().ok()).collect();
+    if let [one] = hosted.as_slice() {
+        return Ok(one.clone());
+    }
+    let names = if hosted.is_empty() { set } else { hosted };
+    let names: Vec<&str> = names.iter().map(RoleId::as_str).collect();
+    let choice = match names.as_slice() {
+        [] => unsaid.shown_by.to_owned(),
+        names => format!("here there are {}", names.join(", ")),
+    };
+    let text = format!("Nothing says {}: give --role NAME; {choice}.", unsaid.asked);
+    Err(Failure::reason(Reason::RoleRequired, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Key, Layer, Raw};
+
+    #[test]
+    fn who_one_is_follows_from_settings_then_place_then_node() {
+        let place = tempfile::tempdir().unwrap();
+        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
+        let around =
+            Surroundings { env: env.into(), directory: place.path().to_owned(), home: None };
+        let unsaid = Unsaid { asked: "who it is", shown_by: "`x` shows them" };
+        let said = |roles: &str, hosted: &[&str]| {
+            let mut layer = Layer::new();
+            if !roles.is_empty() {
+                let texts = roles.split(' ').map(str::to_owned).collect();
+                layer.insert(Key::Roles, Raw { source: Source::Env("TASUKI_ROLES"), texts });
+            }
+            let config = Config::load(layer, None, &around).unwrap();
+            let node = NodeFile {
+                pid: 1,
+                mcp: String::new(),
+                fingerprint: None,
+                vouched: None,
+                broker: String::new(),
+                workspace: "default".into(),
+                roles: hosted.iter().map(|it| (*it).to_owned()).collect(),
+            };
+            match usual(&config, &around, (!hosted.is_empty()).then_some(node), unsaid) {
+                Ok(role) => role.to_string(),
+                Err(failure) => format!("{}: {}", failure.code(), failure.message),
+            }
+        };
+        let no = "role_required: Nothing says who it is: give --role NAME; ";
+        assert_eq!(said("qa", &["x"]), "qa");
+        assert_eq!(said("", &["x"]), "x");
+        assert_eq!(said("qa dev", &["x"]), "x");
+        assert_eq!(said("", &["x", "y"]), format!("{no}here there are x, y."));
+        assert_eq!(said("qa dev", &[]), format!("{no}here there are qa, dev."));
+        assert_eq!(said("", &[]), format!("{no}`x` shows them."));
+        let filebox = r#"{"current_agent": "pm", "agents": {"pm": ".", "qa": "q"}}"#;
+        std::fs::write(place.path().join(".filebox"), filebox).unwrap();
+        assert_eq!(said("", &["x"]), "pm");
+        assert_eq!(said("qa dev", &["x", "y"]), "pm");
+        assert_eq!(said("qa", &["x"]), "qa");
+    }
+}

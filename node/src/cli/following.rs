@@ -1,0 +1,155 @@
+//! The feed as commands follow it.
+//!
+//! It is resumed after the last sequence seen, so a broken connection or a slow reader loses
+//! nothing and repeats nothing. Only what happens before the first event is seen and while nobody
+//! is connected can be missed, and then that is said.
+
+use std::time::Duration;
+
+use tasuki_broker::dial::Channel;
+use tasuki_proto::{
+    reason::Reason,
+    wire::{self, feed_client::FeedClient},
+};
+use tonic::{Status, Streaming};
+use tonic_types::StatusExt as _;
+
+use super::{
+    Failure,
+    broker::{Broker, is_lost},
+};
+
+/// Before the first attempt to connect again; doubled before each later one.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The longest pause: a person is looking.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// What is said beside the answer.
+pub(crate) type Notes<'a> = dyn FnMut(&str) + Send + 'a;
+
+/// A feed that is followed.
+#[derive(Debug)]
+pub(crate) struct Following {
+    broker: Broker,
+    /// The sequence wanted next; 0: whatever comes.
+    next: u64,
+    /// The same when the feed was last asked for.
+    began: u64,
+    items: Option<Streaming<wire::FeedItem>>,
+    pause: Duration,
+}
+
+/// What following told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// From here on nothing is missed; what happened while nobody was connected may have been.
+    Joined,
+    Item(wire::FeedItem),
+}
+
+/// Why the feed ended.
+enum End {
+    Failed(Failure),
+    /// Ask again after a pause.
+    Broken(String),
+    /// Ask again at once, from `next`.
+    Resume,
+}
+
+impl Following {
+    /// `from` is the first sequence that is wanted; 0: what is yet to come.
+    ///
+    /// A first connection that fails is a mistake to tell; a later one is weather.
+    pub(crate) async fn new(broker: &Broker, from: u64) -> Result<Self, Failure> {
+        drop(broker.connect().await?);
+        let broker = broker.clone();
+        Ok(Self { broker, next: from, began: from, items: None, pause: PAUSE })
+    }
+
+    pub(crate) async fn next(&mut self, note: &mut Notes<'_>) -> Result<Told, Failure> {
+        loop {
+            let end = match &mut self.items {
+                None => match self.subscribe(note).await {
+                    Ok(items) => {
+                        self.items = Some(items);
+                        return Ok(Told::Joined);
+                    }
+                    Err(end) => end,
+                },
+                Some(items) => match items.message().await {
+                    Ok(Some(item)) => {
+                        self.next = item.sequence + 1;
+                        self.pause = PAUSE;
+                        return Ok(Told::Item(item));
+                    }
+                    Ok(None) => End::Broken("The broker ended the feed".into()),
+                    Err(status) => self.ended(&status, note),
+                },
+            };
+            self.items = None;
+            match end {
+                End::Failed(failure) => return Err(failure),
+                End::Resume if self.next != self.began => {}
+                End::Resume => self.rest("The feed ended at once", note).await,
+                End::Broken(why) => self.rest(&why, note).await,
+            }
+        }
+    }
+
+    async fn rest(&mut self, why: &str, note: &mut Notes<'_>) {
+        let missing = if self.next == 0 { "; what happens until then is not shown" } else { "" };
+        note(&format!("{why}; connecting again{missing}"));
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+
+    async fn subscribe(&mut self, note: &mut Notes<'_>) -> Result<Streaming<wire::FeedItem>, End> {
+        self.began = self.next;
+        let (channel, shown) = match self.broker.open().await {
+            Ok(opened) => opened,
+            Err(failure) if failure.as_reason() == Some(Reason::Unavailable) => {
+                return Err(End::Broken(format!("No broker answers at {}", self.broker.url)));
+            }
+            Err(failure) => return Err(End::Failed(failure)),
+        };
+        match self.ask(channel).await {
+            Ok(items) => Ok(items),
+            Err(status) if self.broker.is_outdated(&status, shown.as_ref()) => {
+                Err(End::Broken("The token was replaced".into()))
+            }
+            Err(status) => Err(self.ended(&status, note)),
+        }
+    }
+
+    async fn ask(&self, channel: Channel) -> Result<Streaming<wire::FeedItem>, Status> {
+        let request =
+            wire::SubscribeRequest { caller: self.broker.caller(), from_sequence: self.next };
+        Ok(FeedClient::new(channel).subscribe(request).await?.into_inner())
+    }
+
+    fn ended(&mut self, status: &Status, note: &mut Notes<'_>) -> End {
+        match Reason::of(status) {
+            Some(Reason::Lagged) => End::Resume,
+            Some(Reason::Compacted) => {
+                let info = status.get_details_error_info();
+                let oldest = info.and_then(|info| info.metadata.get("oldest")?.parse::<u64>().ok());
+                match oldest {
+                    Some(oldest) if self.next < oldest => {
+                        note(&format!(
+                            "Events before {oldest} are no longer kept; going on from there."
+                        ));
+                        self.next = oldest;
+                        End::Resume
+                    }
+                    _ => End::Failed(Failure::of_status(status)),
+                }
+            }
+            Some(Reason::Unavailable | Reason::Overloaded) => {
+                End::Broken(status.message().trim_end_matches('.').to_owned())
+            }
+            _ if is_lost(status) => End::Broken("The connection broke".into()),
+            _ => End::Failed(Failure::of_status(status)),
+        }
+    }
+}
