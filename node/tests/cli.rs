@@ -1,5 +1,5 @@
-//! The real `tasuki` against a broker that says what a test wants it to say; its mail against a
-//! real one.
+//! The real `tasuki` against a broker that says what a test wants it to say; its mail and its
+//! issues against a real one.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -8,6 +8,8 @@ mod mail;
 #[path = "edges/process.rs"]
 #[allow(dead_code, reason = "shared with the tests at the edges, which use more of it")]
 mod process;
+#[path = "cli/swarm.rs"]
+mod swarm;
 
 use std::{
     collections::VecDeque,

@@ -39,6 +39,7 @@ mod sealing;
 mod show;
 mod status;
 mod stop;
+mod swarm;
 mod take_over;
 mod text;
 mod token;
@@ -104,6 +105,9 @@ pub enum Command {
     /// Write, read and settle mail between roles
     #[command(subcommand)]
     Mail(mail::Command),
+    /// See and steer issues: what is to be done, who does it, what came of it
+    #[command(subcommand)]
+    Swarm(swarm::Command),
     Watch(watch::Args),
     /// Take over mail that was written elsewhere
     #[command(subcommand)]
@@ -192,6 +196,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         }
         Command::Loop(command) => flags.target(command.target()),
         Command::Mail(command) => flags.target(command.target()),
+        Command::Swarm(command) => flags.target(command.target()),
         Command::Watch(args) => flags.target(&args.target),
         Command::Import(command) => flags.target(command.target()),
         Command::Export(args) => flags.target(&args.target),
@@ -253,6 +258,7 @@ async fn dispatch(
         Command::Mcp(args) => mcp::run(args, config).await,
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Mail(command) => mail::run(command, config, output).await,
+        Command::Swarm(command) => swarm::run(command, config, output).await,
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Import(command) => import::run(command, config, output).await,
         Command::Export(args) => export::run(args, config, output).await,

@@ -67,7 +67,7 @@ pub(super) async fn run(
 }
 
 /// Who acts: `named`, else whoever is logged in.
-fn person(named: Option<PersonId>) -> Result<PersonId, Failure> {
+pub(super) fn person(named: Option<PersonId>) -> Result<PersonId, Failure> {
     if let Some(named) = named {
         return Ok(named);
     }

@@ -43,7 +43,11 @@ impl Words {
     }
 
     /// The same for a text that may be left out.
-    pub(in crate::cli) fn read_if(&mut self, name: &str, given: Option<&str>) -> Result<String, Failure> {
+    pub(in crate::cli) fn read_if(
+        &mut self,
+        name: &str,
+        given: Option<&str>,
+    ) -> Result<String, Failure> {
         given.map_or_else(|| Ok(String::new()), |given| self.read(name, given))
     }
 }

@@ -1,0 +1,200 @@
+//! `tasuki swarm deliver`.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tasuki_proto::wire::{self, SubmissionStatus, TaskStage};
+
+use super::{
+    Failure, Output, again, json as as_json,
+    names::{IssueName, TaskIds},
+    pages::{PAGE, offset},
+    show::task_of,
+    tasks,
+    who::{Acting, Who, client},
+};
+use crate::{
+    cli::{
+        loops::words::{HELP, Words},
+        text::line,
+    },
+    config::Config,
+};
+
+/// Put an issue's finished work before the acceptors.
+///
+/// All its tasks have to be done. Every file that approved work changed is named, unless --file
+/// says which; the tests' outcome is said with --passed or --failed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+#[command(group = clap::ArgGroup::new("outcome").required(true).args(["passed", "failed"]))]
+pub struct Args {
+    /// Which issue
+    #[arg(value_name = "ISSUE")]
+    issue: IssueName,
+    /// What is delivered
+    #[arg(long, value_name = "TEXT")]
+    summary: String,
+    /// The tests passed
+    #[arg(long)]
+    passed: bool,
+    /// The tests failed
+    #[arg(long)]
+    failed: bool,
+    /// The document that says step by step how to test it: issue-NAME-test-steps.md
+    #[arg(long, value_name = "PATH")]
+    steps: String,
+    /// A command of that document; the code it ended with before it, unless 0; repeat for each
+    #[arg(long, value_name = "[CODE:]COMMAND", value_parser = step)]
+    step: Vec<wire::CommandResult>,
+    /// The script that tests it
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+    script: String,
+    /// How the script is run
+    #[arg(long, value_name = "COMMAND", default_value = "", hide_default_value = true)]
+    script_command: String,
+    /// What the script printed
+    #[arg(long, value_name = "TEXT")]
+    script_result: Option<String>,
+    /// A file that was changed; repeat for each [default: all of the approved submissions]
+    #[arg(long, value_name = "PATH")]
+    file: Vec<String>,
+    /// What was tested; repeat for each
+    #[arg(long, value_name = "TEXT")]
+    case: Vec<String>,
+    /// What was looked at; repeat for each
+    #[arg(long = "ref", value_name = "TEXT")]
+    refs: Vec<String>,
+    /// What the tests printed
+    #[arg(long, value_name = "TEXT")]
+    test_output: Option<String>,
+    /// What may go wrong
+    #[arg(long, value_name = "TEXT")]
+    risks: Option<String>,
+    /// The commit to run tests on again, by its full hash
+    #[arg(long, value_name = "HASH")]
+    commit: Option<String>,
+    /// A command to run again there; repeat for each
+    #[arg(long, value_name = "COMMAND", requires = "commit")]
+    command: Vec<String>,
+    #[command(flatten)]
+    pub(super) who: Who,
+}
+
+/// `make test`, or `2:make test` where it ended with 2.
+fn step(text: &str) -> Result<wire::CommandResult, String> {
+    let said = text.split_once(':').and_then(|(code, command)| {
+        let code: i32 = code.parse().ok()?;
+        Some((code, command))
+    });
+    let (exit_code, command) = said.unwrap_or((0, text));
+    if command.trim().is_empty() {
+        return Err("a step is a command, such as `make test` or `2:make test`".to_owned());
+    }
+    Ok(wire::CommandResult {
+        command: command.to_owned(),
+        has_passed: exit_code == 0,
+        exit_code,
+        output: String::new(),
+    })
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.acting(config)?;
+    let mut words = Words::default();
+    let summary = words.read("--summary", &args.summary)?;
+    let artifacts = wire::DeliveryArtifacts {
+        has_passed: args.passed,
+        test_cases: args.case,
+        changed_files: Vec::new(),
+        reviewed_refs: args.refs.clone(),
+        test_output: words.read_if("--test-output", args.test_output.as_deref())?,
+        known_risks: words.read_if("--risks", args.risks.as_deref())?,
+    };
+    let test_evidence = wire::TestEvidence {
+        script_path: args.script,
+        script_cmd: args.script_command,
+        script_passed: args.passed,
+        script_result: words.read_if("--script-result", args.script_result.as_deref())?,
+        doc_path: args.steps,
+        doc_commands: args.step.iter().map(|it| it.command.clone()).collect(),
+        doc_passed: args.passed && args.step.iter().all(|it| it.has_passed),
+        doc_results: args.step,
+        rerun: args.commit.map(|commit| wire::Rerun { commit, commands: args.command }),
+    };
+    let issue_id = args.issue.find(&acting).await?;
+    let changed_files =
+        if args.file.is_empty() { changed(&acting, &issue_id).await? } else { args.file };
+    let request = wire::SubmitDeliveryRequest {
+        caller: acting.broker.caller(),
+        key: None,
+        role: acting.role.clone(),
+        issue_id,
+        summary,
+        refs: args.refs.join(", "),
+        artifacts: Some(wire::DeliveryArtifacts { changed_files, ..artifacts }),
+        test_evidence: Some(test_evidence),
+    };
+    let done = acting
+        .broker
+        .tell(async |channel, key| {
+            let request = wire::SubmitDeliveryRequest { key: Some(key), ..request.clone() };
+            client(channel).submit_delivery(request).await
+        })
+        .await?;
+    let of = done.delivery.unwrap_or_default();
+    output.answer(
+        || {
+            json!({
+                "delivery": as_json::delivery(&of),
+                "repeated": done.repeated,
+                "sequence": done.sequence,
+            })
+        },
+        || {
+            let (id, issue) = (line(&of.delivery_id), line(&of.issue_id));
+            format!("{id} of {issue} waits for an acceptor.{}\n", again(done.repeated))
+        },
+    )
+}
+
+/// The files that the approved submissions of an issue changed.
+async fn changed(acting: &Acting, issue: &str) -> Result<Vec<String>, Failure> {
+    let wanted = wire::ListTasksRequest {
+        issue_id: issue.to_owned(),
+        stage: TaskStage::Done.into(),
+        ..Default::default()
+    };
+    let mut files = BTreeSet::new();
+    let mut at = 0_u64;
+    loop {
+        let page = tasks::page(acting, &wanted, PAGE, offset(at)).await?;
+        for task in &page.things {
+            let ids = TaskIds { issue: issue.to_owned(), task: task.task_id.clone() };
+            let of = task_of(acting, &ids).await?.task.unwrap_or_default();
+            let submission = of.submission.unwrap_or_default();
+            if submission.status() == SubmissionStatus::Approved {
+                files.extend(submission.words.unwrap_or_default().changed_files);
+            }
+        }
+        at += page.things.len() as u64;
+        if page.things.is_empty() || page.total <= at {
+            return Ok(files.into_iter().collect());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_ended_with_0_unless_it_says_otherwise() {
+        let said = |text: &str| step(text).map(|it| (it.command, it.exit_code, it.has_passed));
+        assert_eq!(said("make test"), Ok(("make test".to_owned(), 0, true)));
+        assert_eq!(said("2:make test"), Ok(("make test".to_owned(), 2, false)));
+        assert_eq!(said("-1:x:y"), Ok(("x:y".to_owned(), -1, false)));
+        assert_eq!(said("echo a:b"), Ok(("echo a:b".to_owned(), 0, true)));
+        assert!(said("3:").is_err() && said(" ").is_err());
+    }
+}

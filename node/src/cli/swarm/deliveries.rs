@@ -1,0 +1,79 @@
+//! `tasuki swarm deliveries`.
+
+use tasuki_proto::{
+    id::RoleId,
+    wire::{self, DeliveryStatus},
+};
+
+use super::{
+    Failure, Output, json,
+    names::IssueName,
+    pages::{self, Page, Wanted},
+    rows,
+    who::{Looker, client},
+    words::delivery_statuses,
+};
+use crate::config::Config;
+
+/// Show deliveries, the newest first.
+///
+/// With --json each delivery is a line of its own.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only deliveries in this state
+    #[arg(long, value_name = "STATUS", value_parser = delivery_statuses())]
+    status: Option<DeliveryStatus>,
+    /// Only deliveries of this issue
+    #[arg(long, value_name = "ISSUE")]
+    issue: Option<IssueName>,
+    /// Only deliveries that this role delivered
+    #[arg(long, value_name = "ROLE")]
+    delivered_by: Option<RoleId>,
+    /// Only deliveries that this role reviewed
+    #[arg(long, value_name = "ROLE")]
+    reviewed_by: Option<RoleId>,
+    #[command(flatten)]
+    wanted: Wanted,
+    #[command(flatten)]
+    pub(super) who: Looker,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.looking(config);
+    let issue_id = match &args.issue {
+        Some(issue) => issue.find(&acting).await?,
+        None => String::new(),
+    };
+    let name = |role: &Option<RoleId>| role.as_ref().map(ToString::to_string).unwrap_or_default();
+    let ask = async |limit, offset| {
+        let request = wire::ListDeliveriesRequest {
+            caller: acting.broker.caller(),
+            role: acting.role.clone(),
+            status: args.status.unwrap_or_default().into(),
+            issue_id: issue_id.clone(),
+            delivered_by: name(&args.delivered_by),
+            reviewed_by: name(&args.reviewed_by),
+            limit,
+            offset,
+        };
+        let page = acting
+            .broker
+            .ask(async |channel| client(channel).list_deliveries(request.clone()).await)
+            .await?;
+        Ok(Page { things: page.deliveries, total: page.total, now_ms: page.now_ms })
+    };
+    let mut is_first = true;
+    let shown = pages::all(
+        args.wanted,
+        ask,
+        |it: &wire::Delivery| &it.delivery_id,
+        |it, _| {
+            if std::mem::take(&mut is_first) {
+                output.guide(rows::delivery_head)?;
+            }
+            output.answer(|| json::delivery(it), || rows::delivery(it))
+        },
+    )
+    .await?;
+    shown.tell(output, "deliveries", || "No delivery is so.\n".to_owned())
+}

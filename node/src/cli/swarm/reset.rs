@@ -1,0 +1,68 @@
+//! `tasuki swarm reset`.
+
+use serde_json::json;
+use tasuki_proto::wire;
+
+use super::{
+    Failure, Output, again, json as as_json,
+    names::TaskName,
+    who::{Who, client},
+};
+use crate::{
+    cli::{
+        loops::words::{HELP, Words},
+        text::line,
+    },
+    config::Config,
+};
+
+/// Make a task open again, whoever has it.
+///
+/// Its claim, reservation, open submission and open questions end, and whoever waits for one of
+/// them is told why.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Which task
+    #[arg(value_name = "ISSUE/TASK")]
+    task: TaskName,
+    /// Why; kept in the history
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    #[command(flatten)]
+    pub(super) who: Who,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.acting(config)?;
+    let ids = args.task.find(&acting).await?;
+    let request = wire::ResetTaskRequest {
+        caller: acting.broker.caller(),
+        key: None,
+        role: acting.role.clone(),
+        issue_id: ids.issue,
+        task_id: ids.task,
+        reason: Words::default().read("--reason", &args.reason)?,
+    };
+    let done = acting
+        .broker
+        .tell(async |channel, key| {
+            let request = wire::ResetTaskRequest { key: Some(key), ..request.clone() };
+            client(channel).reset_task(request).await
+        })
+        .await?;
+    let of = done.task.unwrap_or_default();
+    output.answer(
+        || {
+            json!({
+                "task": as_json::task(&of),
+                "repeated": done.repeated,
+                "sequence": done.sequence,
+            })
+        },
+        || {
+            let (task, issue) = (line(&of.task_id), line(&of.issue_id));
+            format!("{task} of {issue} is open.{}\n", again(done.repeated))
+        },
+    )
+}

@@ -1,0 +1,175 @@
+//! Lists as people read them: a head, and one line a thing.
+
+use owo_colors::OwoColorize as _;
+use tasuki_proto::wire::{self, DeliveryStatus, IssueStatus, TaskStage, TaskStatus};
+
+use super::words::{
+    count, delivery_status, difficulty, issue_status, left, long, spaced, task_stage, tasks_of,
+};
+use crate::cli::text::{line, short, time};
+
+/// Characters of a subject in a line of a list.
+const SUBJECT_CHARS_MAX: usize = 72;
+
+/// Of who has something.
+const WHO_CHARS_MAX: usize = 16;
+
+/// Of the files of a lock.
+const FILES_CHARS_MAX: usize = 60;
+
+fn headed(text: &str) -> String {
+    format!("{}\n", text.trim_end().dimmed())
+}
+
+pub(super) fn issue_head() -> String {
+    headed(&format!("{:<24} {:<11} {:<9} {:<20} SUBJECT", "ISSUE", "STATUS", "DONE", "CHANGED"))
+}
+
+pub(super) fn issue(of: &wire::Issue) -> String {
+    let status = format!("{:<11}", spaced(&issue_status(of.status()), " "));
+    let status = match of.status() {
+        IssueStatus::InProgress => status.green().to_string(),
+        IssueStatus::Canceled => status.red().to_string(),
+        IssueStatus::Open | IssueStatus::Done | IssueStatus::Unspecified => status,
+    };
+    let done = format!("{} of {}", count(of, TaskStatus::Done), tasks_of(of));
+    format!(
+        "{} {status} {done:<9} {} {}\n",
+        format!("{:<24}", line(&of.issue_id)).bold(),
+        format!("{:<20}", time(of.updated_ms)).dimmed(),
+        short(&of.subject, SUBJECT_CHARS_MAX),
+    )
+}
+
+pub(super) fn task_head() -> String {
+    headed(&format!(
+        "{:<9} {:<10} {:<6} {:>3} {:<WHO_CHARS_MAX$} {:>8} SUBJECT",
+        "TASK", "STAGE", "LEVEL", "PTS", "WHO", "LEFT"
+    ))
+}
+
+pub(super) fn task(of: &wire::Task, now_ms: u64) -> String {
+    let (who, until_ms) = who(of);
+    let until = if until_ms == 0 { String::new() } else { left(until_ms, now_ms) };
+    format!(
+        "{} {} {:<6} {:>3} {:<WHO_CHARS_MAX$} {until:>8} {}\n",
+        format!("{:<9}", line(&of.task_id)).bold(),
+        coloured(of.stage(), &format!("{:<10}", spaced(&task_stage(of.stage()), " "))),
+        difficulty(of.difficulty()),
+        of.points,
+        short(&who, WHO_CHARS_MAX),
+        short(&of.subject, SUBJECT_CHARS_MAX),
+    )
+}
+
+/// Whom a task waits for or is with, and until when.
+pub(super) fn who(of: &wire::Task) -> (String, u64) {
+    match of.stage() {
+        TaskStage::Waiting => (format!("after {}", line(&of.blocked_by.join(", "))), 0),
+        TaskStage::Reserved => (format!("for {}", line(&of.reserved_for)), of.reserved_until_ms),
+        TaskStage::Working | TaskStage::Asking => (line(&of.claimed_by), of.lease_expires_ms),
+        TaskStage::Submitted | TaskStage::InReview | TaskStage::Done => {
+            let worker = of.submission.as_ref().map_or(&of.claimed_by, |it| &it.worker);
+            (line(worker), 0)
+        }
+        TaskStage::Ready | TaskStage::Canceled | TaskStage::Unspecified => (String::new(), 0),
+    }
+}
+
+fn coloured(stage: TaskStage, text: &str) -> String {
+    match stage {
+        TaskStage::Ready => text.cyan().to_string(),
+        TaskStage::Working => text.green().to_string(),
+        TaskStage::Asking | TaskStage::Submitted | TaskStage::InReview => text.yellow().to_string(),
+        TaskStage::Canceled => text.red().to_string(),
+        TaskStage::Waiting | TaskStage::Reserved | TaskStage::Done | TaskStage::Unspecified => {
+            text.dimmed().to_string()
+        }
+    }
+}
+
+pub(super) fn delivery_head() -> String {
+    headed(&format!(
+        "{:<27} {:<10} {:<24} {:<12} {:<12} {:<20}",
+        "DELIVERY", "STATUS", "ISSUE", "FROM", "ACCEPTOR", "DELIVERED"
+    ))
+}
+
+pub(super) fn delivery(of: &wire::Delivery) -> String {
+    let status = format!("{:<10}", spaced(&delivery_status(of.status()), " "));
+    let status = match of.status() {
+        DeliveryStatus::Approved => status.green().to_string(),
+        DeliveryStatus::Rejected => status.red().to_string(),
+        DeliveryStatus::Open | DeliveryStatus::InReview | DeliveryStatus::Unspecified => status,
+    };
+    let acceptor = if of.reviewed_by.is_empty() { &of.claimed_by } else { &of.reviewed_by };
+    format!(
+        "{} {status} {:<24} {:<12} {:<12} {}\n",
+        format!("{:<27}", line(&of.delivery_id)).bold(),
+        line(&of.issue_id),
+        short(&of.delivered_by, 12),
+        short(acceptor, 12),
+        time(of.delivered_ms).dimmed(),
+    )
+}
+
+pub(super) fn worker_head() -> String {
+    headed(&format!("{:<20} {:<24} {:>6}  HAS", "WORKER", "NODE", "POINTS"))
+}
+
+pub(super) fn worker(of: &wire::Worker, now_ms: u64) -> String {
+    let node = match (of.node.as_str(), of.quiet_ms) {
+        ("", _) => "no node".to_owned(),
+        (node, None) => short(node, 24),
+        (node, Some(..1000)) => short(node, 24),
+        (node, Some(ms)) => format!("{}, quiet for {}", short(node, 12), long(ms)),
+    };
+    let points: u64 = of.points.iter().map(|it| it.total_points).sum();
+    let claims = of.claims.iter().map(|it| {
+        let (issue, task) = (line(&it.issue_id), line(&it.task_id));
+        format!("{issue}/{task} ({} left)", left(it.lease_expires_ms, now_ms))
+    });
+    let claims: Vec<String> = claims.collect();
+    let has = if claims.is_empty() { "nothing".dimmed().to_string() } else { claims.join(", ") };
+    let name = format!("{:<20}", short(&of.worker, 20));
+    format!("{} {node:<24} {points:>6}  {has}\n", name.bold())
+}
+
+pub(super) fn lock_head() -> String {
+    headed(&format!("{:<20} {:<16} {:>8} FILES", "LOCK", "HOLDER", "LEFT"))
+}
+
+pub(super) fn lock(of: &wire::Lock, now_ms: u64) -> String {
+    let files = of.files.clone().unwrap_or_default();
+    let count = files.patterns.len();
+    let mut names = short(&files.patterns.join(", "), FILES_CHARS_MAX);
+    if names.ends_with('…') {
+        names = format!("{names} ({count})");
+    }
+    let task = match of.task_id.as_str() {
+        "" => String::new(),
+        task => format!(", for {}/{}", line(&of.issue_id), line(task)),
+    };
+    let repository = line(&files.repository);
+    format!(
+        "{} {:<16} {:>8} {names} {}\n",
+        format!("{:<20}", line(&of.lease_id)).bold(),
+        short(&of.holder, 16),
+        left(of.expires_ms, now_ms),
+        format!("in {repository}{task}").dimmed(),
+    )
+}
+
+pub(super) fn doc_head() -> String {
+    headed(&format!(
+        "{:<40} {:>7} {:>9} {:<16} {:<20}",
+        "NAME", "VERSION", "BYTES", "BY", "WRITTEN"
+    ))
+}
+
+pub(super) fn doc(of: &wire::Doc) -> String {
+    let name = format!("{:<40}", line(&of.name));
+    let (version, size) = (of.version, of.size);
+    let (by, at) = (short(&of.written_by, 16), time(of.written_ms));
+    format!("{} {version:>7} {size:>9} {by:<16} {}\n", name.bold(), at.dimmed())
+}

@@ -1,0 +1,107 @@
+//! `tasuki swarm submit`.
+
+use serde_json::json;
+use tasuki_proto::wire;
+
+use super::{
+    Failure, Output, again, json as as_json,
+    names::TaskName,
+    who::{Who, client},
+};
+use crate::{
+    cli::{
+        loops::words::{HELP, Words},
+        text::line,
+    },
+    config::Config,
+};
+
+/// Put what was done before the lead.
+///
+/// The claim does not run out while the lead has it. The same again is the same submission; another
+/// one takes its place.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Which task
+    #[arg(value_name = "ISSUE/TASK")]
+    task: TaskName,
+    /// What was done
+    #[arg(long, value_name = "TEXT")]
+    summary: String,
+    /// A file that was changed; repeat for each
+    #[arg(long, value_name = "PATH")]
+    file: Vec<String>,
+    /// What came of the tests, in a word: passed, failed
+    #[arg(long, value_name = "TEXT")]
+    result: Option<String>,
+    /// What was tested; repeat for each
+    #[arg(long, value_name = "TEXT")]
+    case: Vec<String>,
+    /// What the tests printed
+    #[arg(long, value_name = "TEXT")]
+    test_output: Option<String>,
+    /// The change itself
+    #[arg(long, value_name = "TEXT")]
+    diff: Option<String>,
+    /// Where to see more; repeat for each
+    #[arg(long, value_name = "URL")]
+    link: Vec<String>,
+    /// The commit to run tests on again, by its full hash
+    #[arg(long, value_name = "HASH")]
+    commit: Option<String>,
+    /// A command to run again there; repeat for each
+    #[arg(long, value_name = "COMMAND", requires = "commit")]
+    command: Vec<String>,
+    /// The token of the claim: refused if it is not the present one
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+    token: u64,
+    #[command(flatten)]
+    pub(super) who: Who,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.acting(config)?;
+    let ids = args.task.find(&acting).await?;
+    let mut words = Words::default();
+    let said = wire::SubmissionWords {
+        summary: words.read("--summary", &args.summary)?,
+        changed_files: args.file,
+        diff: words.read_if("--diff", args.diff.as_deref())?,
+        links: args.link,
+        test_cases: args.case,
+        test_result: args.result.unwrap_or_default(),
+        test_output: words.read_if("--test-output", args.test_output.as_deref())?,
+        rerun: args.commit.map(|commit| wire::Rerun { commit, commands: args.command }),
+    };
+    let request = wire::SubmitTaskRequest {
+        caller: acting.broker.caller(),
+        key: None,
+        role: acting.role.clone(),
+        issue_id: ids.issue,
+        task_id: ids.task,
+        claim_token: args.token,
+        words: Some(said),
+    };
+    let done = acting
+        .broker
+        .tell(async |channel, key| {
+            let request = wire::SubmitTaskRequest { key: Some(key), ..request.clone() };
+            client(channel).submit_task(request).await
+        })
+        .await?;
+    output.answer(
+        || {
+            json!({
+                "submission_id": done.submission_id,
+                "task": done.task.as_ref().map(as_json::task),
+                "repeated": done.repeated,
+                "sequence": done.sequence,
+            })
+        },
+        || {
+            let (id, task) = (line(&done.submission_id), line(&request.task_id));
+            format!("{id} of {task} waits for its review.{}\n", again(done.repeated))
+        },
+    )
+}

@@ -1,0 +1,126 @@
+//! What an acceptor thinks of a delivery.
+
+use serde_json::json;
+use tasuki_proto::{id::PersonId, wire};
+
+use super::{
+    Failure, Output, again, json as as_json,
+    show::delivery_of,
+    who::{Acting, client},
+};
+use crate::cli::{loops, text::line};
+
+/// What was checked by hand.
+#[derive(Debug, clap::Args)]
+pub(super) struct Checked {
+    /// Of a delivery: its script failed
+    #[arg(long)]
+    script_failed: bool,
+    /// Of a delivery: this step of its document failed, counted from 1; repeat for each
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    failed_step: Vec<u64>,
+    /// Of a delivery: approve it though evidence failed, and why; takes the right to steer
+    #[arg(long, value_name = "REASON", requires = "approve")]
+    despite: Option<String>,
+    /// Who overrides the evidence [default: $USER, else the number of the user]
+    #[arg(long, value_name = "NAME", requires = "despite")]
+    by: Option<PersonId>,
+    /// The token of the claim of a delivery: refused if it is not the present one
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+    token: u64,
+}
+
+impl Checked {
+    /// Whether anything was said that is of deliveries alone.
+    pub(super) fn is_said(&self) -> bool {
+        self.script_failed
+            || !self.failed_step.is_empty()
+            || self.despite.is_some()
+            || self.token != 0
+    }
+}
+
+/// The verdict itself.
+#[derive(Debug)]
+pub(super) struct Judged {
+    pub(super) is_approved: bool,
+    pub(super) feedback: String,
+    pub(super) refs: String,
+}
+
+pub(super) async fn run(
+    acting: &Acting,
+    id: &str,
+    judged: Judged,
+    checked: Checked,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let known = delivery_of(acting, id).await?.delivery.unwrap_or_default();
+    let commands = known.test_evidence.unwrap_or_default().doc_commands;
+    let verification = verification(&checked, &commands)?;
+    let r#override = match checked.despite {
+        None => None,
+        Some(reason) => {
+            let person = loops::person(checked.by)?.to_string();
+            Some(wire::Override { person, reason })
+        }
+    };
+    let request = wire::ReviewDeliveryRequest {
+        caller: acting.broker.caller(),
+        key: None,
+        role: acting.role.clone(),
+        delivery_id: id.to_owned(),
+        claim_token: checked.token,
+        is_approved: judged.is_approved,
+        feedback: judged.feedback,
+        refs: judged.refs,
+        verification: Some(verification),
+        r#override,
+    };
+    let done = acting
+        .broker
+        .tell(async |channel, key| {
+            let request = wire::ReviewDeliveryRequest { key: Some(key), ..request.clone() };
+            client(channel).review_delivery(request).await
+        })
+        .await?;
+    let of = done.delivery.unwrap_or_default();
+    output.answer(
+        || {
+            json!({
+                "delivery": as_json::delivery(&of),
+                "repeated": done.repeated,
+                "sequence": done.sequence,
+            })
+        },
+        || {
+            let how = if judged.is_approved { "approved" } else { "rejected" };
+            format!("{} is {how}.{}\n", line(&of.delivery_id), again(done.repeated))
+        },
+    )
+}
+
+/// One result for each step of the document that the delivery names.
+fn verification(checked: &Checked, commands: &[String]) -> Result<wire::Verification, Failure> {
+    let count = commands.len() as u64;
+    if let Some(number) = checked.failed_step.iter().find(|it| count < **it) {
+        return Err(Failure::usage(format!(
+            "The delivery has {count} steps, so there is no step {number}. Nothing was reviewed."
+        )));
+    }
+    let results = (1_u64..).zip(commands).map(|(number, command)| {
+        let has_passed = !checked.failed_step.contains(&number);
+        wire::CommandResult {
+            command: command.clone(),
+            has_passed,
+            exit_code: i32::from(!has_passed),
+            output: String::new(),
+        }
+    });
+    Ok(wire::Verification {
+        script_passed: !checked.script_failed,
+        script_result: String::new(),
+        doc_passed: checked.failed_step.is_empty(),
+        doc_results: results.collect(),
+    })
+}

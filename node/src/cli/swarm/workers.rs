@@ -1,0 +1,43 @@
+//! `tasuki swarm workers`.
+
+use tasuki_proto::{id::RoleId, wire};
+
+use super::{
+    Failure, Output, json, rows,
+    who::{Looker, client},
+};
+use crate::config::Config;
+
+/// Show who claims tasks: where they are, what they have, what they earned in open issues.
+///
+/// With --json each worker is a line of its own.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only this one
+    #[arg(value_name = "ROLE")]
+    worker: Option<RoleId>,
+    #[command(flatten)]
+    pub(super) who: Looker,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.looking(config);
+    let request = wire::ListWorkersRequest {
+        caller: acting.broker.caller(),
+        role: acting.role.clone(),
+        worker: args.worker.map(|it| it.to_string()).unwrap_or_default(),
+    };
+    let told = acting
+        .broker
+        .ask(async |channel| client(channel).list_workers(request.clone()).await)
+        .await?;
+    if told.workers.is_empty() {
+        return output
+            .guide(|| "There is no such worker; whoever claims a task is one.\n".to_owned());
+    }
+    output.guide(rows::worker_head)?;
+    for it in &told.workers {
+        output.answer(|| json::worker(it), || rows::worker(it, told.now_ms))?;
+    }
+    Ok(())
+}
