@@ -20,4 +20,5 @@ pub mod node;
 pub mod outbox;
 pub mod paths;
 pub mod private;
+pub mod repository;
 pub mod role;
