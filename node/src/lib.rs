@@ -6,6 +6,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod credentials;
+pub mod edit_guard;
 pub mod filebox;
 mod files;
 mod hex;

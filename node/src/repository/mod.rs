@@ -46,6 +46,9 @@ const HOPS_MAX: usize = 4;
 /// Identities remembered; a node is asked about a few.
 const REMEMBERED_MAX: usize = 256;
 
+/// Directories above a file that is in no repository, in which it is looked for.
+const DIRECTORIES_MAX: usize = 32;
+
 /// Of an identity that is too long, the bytes that stay readable.
 const READABLE_BYTES: usize = 80;
 
@@ -121,12 +124,7 @@ impl Repositories {
         let real = place::canonical(directory);
         let real = real.map_err(|why| No::Io { path: directory.display().to_string(), why })?;
         let Some(place) = place::around(&real) else {
-            return Ok(Repository {
-                identity: Identity::here(&real),
-                is_case_folded: place::is_case_folded(&real),
-                root: real,
-                common: None,
-            });
+            return Ok(Repository::without_git(&real));
         };
         let identity = self.identity(&place);
         let root = place.root.display().to_string();
@@ -145,6 +143,23 @@ impl Repositories {
     pub fn of_file(&self, file: &Path) -> Result<Repository, No> {
         let above = file.ancestors().skip(1).find(|it| it.is_dir());
         self.find(above.unwrap_or(file))
+    }
+
+    /// Every repository in which a file may be locked, and what it is called there: one; or where
+    /// there is no Git, any directory that it is in, since each may be where somebody works.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn names_of(&self, file: &Path) -> Result<Vec<wire::FileSet>, No> {
+        let found = self.of_file(file)?;
+        let named = |it: &Repository| Ok(it.file_set(vec![path::of_file(it, file)?]));
+        let mut all = vec![named(&found)?];
+        if found.common.is_none() {
+            for directory in found.root.ancestors().skip(1).take(DIRECTORIES_MAX) {
+                all.push(named(&Repository::without_git(directory))?);
+            }
+        }
+        Ok(all)
     }
 
     fn identity(&self, place: &Place) -> Result<Identity, NoAnswer> {
@@ -273,6 +288,15 @@ fn first_commit(common: &Path) -> Result<Option<String>, NoAnswer> {
 }
 
 impl Repository {
+    fn without_git(directory: &Path) -> Self {
+        Self {
+            identity: Identity::here(directory),
+            is_case_folded: place::is_case_folded(directory),
+            root: directory.to_owned(),
+            common: None,
+        }
+    }
+
     /// As [`Repositories::find`], remembering nothing.
     ///
     /// # Errors

@@ -99,6 +99,16 @@ pub(super) fn patterns(
     patterns_below(&below, &tail, is_below, text)
 }
 
+/// The pattern that is on this very file, whatever its name looks like. Looks at the disk.
+pub(super) fn of_file(repository: &Repository, file: &Path) -> Result<String, No> {
+    let text = file.to_string_lossy().into_owned();
+    let outside =
+        || No::Outside { path: text.clone(), root: repository.root().display().to_string() };
+    let real = place::resolved(file, true).ok_or_else(outside)?;
+    let below = repository.below(&real, true, &text)?.ok_or_else(outside)?;
+    Ok(if below.is_empty() { ALL.to_owned() } else { literal(&composed(&below)) })
+}
+
 /// The same in a repository that is not on this machine, or not known where: `text` is relative to
 /// its root.
 pub(super) fn patterns_from_root(text: &str, root: &str) -> Result<Vec<String>, No> {
