@@ -28,7 +28,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// The field as a refusal names it.
-    fn at(self, field: &str) -> String {
+    pub(super) fn at(self, field: &str) -> String {
         match self.within {
             "" => field.to_owned(),
             within => format!("{within}.{field}"),
@@ -82,6 +82,11 @@ impl<'a> Arguments<'a> {
             Some(Value::Array(items)) => items.iter().map(text).collect(),
             Some(one) => Ok(vec![text(one)?]),
         }
+    }
+
+    /// Whether anything is said.
+    pub(super) fn has(self, field: &str) -> bool {
+        self.get(field).is_some()
     }
 
     fn get(self, field: &str) -> Option<&'a Value> {
@@ -203,6 +208,21 @@ impl<'a> Arguments<'a> {
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         };
         number.map(Some).ok_or_else(|| misfit(&self.at(field), "a whole number, 0 or more", value))
+    }
+
+    /// A whole number that may be below 0.
+    pub(super) fn integer(self, field: &str) -> Result<Option<i64>, Refusal> {
+        let Some(value) = self.get(field) else { return Ok(None) };
+        let number = match value {
+            Value::Number(number) => number.as_i64().or_else(|| {
+                let (sign, size) = (number.as_f64()?.signum(), number.as_f64()?.abs());
+                let size = i64::try_from(whole(size)?).ok()?;
+                Some(if sign < 0.0 { -size } else { size })
+            }),
+            Value::String(text) => text.trim().parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        number.map(Some).ok_or_else(|| misfit(&self.at(field), "a whole number", value))
     }
 
     /// Seconds, in whole or in part.

@@ -72,6 +72,11 @@ impl<'a> Caller<'a> {
         self.actions.role()
     }
 
+    /// Whether the role has this toolset.
+    pub(super) fn has_set(&self, set: &str) -> bool {
+        self.call.host.has_set(self.role(), set)
+    }
+
     pub(super) fn swarm(&self) -> &dyn Swarm {
         self.actions.swarm()
     }

@@ -9,11 +9,14 @@
 //! - [`issues`], [`plan`], [`work`]: the tools, by what they are about. [`said`]: what callers say.
 //! - [`facts`]: what they answer, field by field. [`waited`]: what waits end with.
 
+mod answer;
 mod caller;
 mod claims;
 mod facts;
+mod graph;
 mod issues;
 mod list;
+mod next;
 mod plan;
 mod said;
 mod schemas;
@@ -52,7 +55,19 @@ async fn at_once(
 ) -> Option<Result<CallToolResult, Refusal>> {
     Some(match name {
         list::CREATE_ISSUE => issues::create(caller, arguments).await,
+        list::GET_ISSUE => issues::get(caller, arguments).await,
+        list::UPDATE_DOC_PATHS => issues::update_doc_paths(caller, arguments).await,
+        list::CLOSE_ISSUE => issues::close(caller, arguments).await,
+        list::REOPEN_ISSUE => issues::reopen(caller, arguments).await,
+        list::EXTEND_ISSUE => issues::extend(caller, arguments).await,
+        list::LIST_ISSUES => issues::list(caller, arguments).await,
+        list::LIST_OPEN_ISSUES => issues::list_open(caller).await,
         list::CREATE_TASK => plan::create_task(caller, arguments).await,
+        list::PLAN => plan::plan(caller, arguments).await,
+        list::GET_TASK => plan::get(caller, arguments).await,
+        list::RESET_TASK => plan::reset(caller, arguments).await,
+        list::LIST_TASKS => plan::list(caller, arguments).await,
+        list::LIST_OPEN_TASKS => plan::list_open(caller, arguments).await,
         list::REGISTER_WORKER => work::register(caller).await,
         list::CLAIM_TASK => work::claim(caller, arguments).await,
         _ => return None,

@@ -1,30 +1,24 @@
-//! The tasks of an issue: adding them.
+//! The tasks of an issue: added one by one or as a graph, listed, looked at, opened again.
 
 use rmcp::model::CallToolResult;
 use serde::Serialize;
-use tasuki_proto::wire;
+use tasuki_proto::{
+    limits::{SWARM_PAGE_MAX, TASKS_PER_CALL_MAX},
+    wire,
+};
 
 use super::{
     super::{
-        arguments::Arguments,
-        others::{FRAME, Others},
-        result::shown,
+        arguments::{Arguments, invalid, missing},
+        others::Others,
     },
+    answer::{Page, answer},
     caller::Caller,
-    facts::{self, is_nothing},
+    facts, graph,
+    next::{self, Asker},
     said,
 };
 use crate::role::Refusal;
-
-#[derive(Debug, Serialize)]
-struct Answer {
-    #[serde(flatten)]
-    task: facts::Task,
-    server_now_ms: u64,
-    note: &'static str,
-    #[serde(skip_serializing_if = "is_nothing")]
-    stripped: usize,
-}
 
 pub(super) async fn create_task(
     caller: &Caller<'_>,
@@ -35,12 +29,59 @@ pub(super) async fn create_task(
         tasks: vec![new_task(arguments)?],
         ..wire::CreateTasksRequest::default()
     };
-    let answer = caller.tell(request).await?;
+    let made = caller.tell(request).await?;
     let mut others = Others::default();
-    let task = answer.tasks.first().cloned().unwrap_or_default();
+    let task = made.tasks.first().cloned().unwrap_or_default();
     let task = facts::Task::new(&task, &mut others);
-    let (now, stripped) = (answer.now_ms, others.stripped);
-    Ok(shown(&Answer { task, server_now_ms: now, note: FRAME, stripped }))
+    Ok(answer(task, made.now_ms, &others, Vec::new()))
+}
+
+#[derive(Debug, Serialize)]
+struct Made {
+    tasks: Vec<Line>,
+}
+
+/// A task that was just made.
+#[derive(Debug, Serialize)]
+struct Line {
+    id: String,
+    subject: String,
+    stage: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    blocked_by: Vec<String>,
+}
+
+pub(super) async fn plan(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    const TASKS: &str = "tasks";
+    let issue_id = said::issue(arguments)?.to_string();
+    let planned = arguments.objects(TASKS)?;
+    if planned.is_empty() {
+        return Err(missing(TASKS, "say at least one"));
+    }
+    if TASKS_PER_CALL_MAX < planned.len() {
+        let why = format!("are {}; at most {TASKS_PER_CALL_MAX} are possible", planned.len());
+        return Err(invalid(TASKS, &why));
+    }
+    let mut tasks = Vec::new();
+    for (place, it) in planned.into_iter().enumerate() {
+        tasks.push(new_task(it).map_err(|why| said::of(TASKS, place, why))?);
+    }
+    graph::connect(&mut tasks)?;
+    let request = wire::CreateTasksRequest { issue_id, tasks, ..Default::default() };
+    let made = caller.tell(request).await?;
+    let mut others = Others::default();
+    let line = |it: &wire::Task| Line {
+        id: it.task_id.clone(),
+        subject: others.line(&it.subject),
+        stage: facts::stage(it.stage()),
+        blocked_by: it.blocked_by.clone(),
+    };
+    let tasks = made.tasks.iter().map(line).collect();
+    let next = "Workers are offered those that are ready. Call waitIssueTaskEvents.";
+    Ok(answer(Made { tasks }, made.now_ms, &others, vec![next.to_owned()]))
 }
 
 fn new_task(it: Arguments<'_>) -> Result<wire::NewTask, Refusal> {
@@ -77,4 +118,116 @@ fn new_spec(it: Arguments<'_>) -> Result<wire::TaskSpec, Refusal> {
         conventions: required("conventions")?,
         acceptance: required("acceptance")?,
     })
+}
+
+pub(super) async fn get(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let request = wire::GetTaskRequest {
+        issue_id: said::issue(arguments)?.to_string(),
+        task_id: said::required(arguments, said::TASK)?,
+        ..wire::GetTaskRequest::default()
+    };
+    let found = caller.ask(request).await?;
+    Ok(told(caller, &found))
+}
+
+fn told(caller: &Caller<'_>, it: &wire::TaskResponse) -> CallToolResult {
+    let task = it.task.clone().unwrap_or_default();
+    let mut others = Others::default();
+    let next = next::of_task(&task, &Asker::of(caller));
+    let task = facts::Task::new(&task, &mut others);
+    answer(task, it.now_ms, &others, next)
+}
+
+pub(super) async fn reset(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let request = wire::ResetTaskRequest {
+        issue_id: said::issue(arguments)?.to_string(),
+        task_id: said::required(arguments, said::TASK)?,
+        reason: arguments.text("reason")?.unwrap_or_default(),
+        ..wire::ResetTaskRequest::default()
+    };
+    let reset = caller.tell(request).await?;
+    Ok(told(caller, &reset))
+}
+
+#[derive(Debug, Serialize)]
+struct Tasks {
+    tasks: Vec<facts::Task>,
+    #[serde(flatten)]
+    page: Page,
+}
+
+pub(super) async fn list(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let (status, stage) = said::task_status(arguments)?;
+    let (sort_by, ascending) = said::order(arguments)?;
+    let offset = said::count(arguments, "offset")?;
+    let request = wire::ListTasksRequest {
+        issue_id: said::issue(arguments)?.to_string(),
+        status: status.into(),
+        stage: stage.into(),
+        subject_contains: arguments.text("subject_contains")?.unwrap_or_default(),
+        claimed_by: arguments.name("claimed_by")?.unwrap_or_default(),
+        submitter: arguments.name("submitter")?.unwrap_or_default(),
+        sort_by: sort_by.into(),
+        ascending,
+        limit: said::count(arguments, "limit")?,
+        offset,
+        ..wire::ListTasksRequest::default()
+    };
+    let found = caller.ask(request).await?;
+    let mut others = Others::default();
+    let tasks: Vec<facts::Task> =
+        found.tasks.iter().map(|it| facts::Task::new(it, &mut others)).collect();
+    let page = Page::new(offset, tasks.len(), found.total);
+    let next = next::of_list(&found.tasks, found.total, &Asker::of(caller));
+    Ok(answer(Tasks { tasks, page }, found.now_ms, &others, next))
+}
+
+#[derive(Debug, Serialize)]
+struct OpenTasks {
+    tasks: Vec<facts::Task>,
+    /// How many are ready, and how many open in all.
+    ready: u64,
+    total: u64,
+}
+
+/// The ready ones as next steps are chosen, then those that wait or are kept for a worker.
+pub(super) async fn list_open(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let issue_id = said::issue(arguments)?.to_string();
+    let open = wire::ListTasksRequest {
+        issue_id,
+        status: wire::TaskStatus::Open.into(),
+        limit: SWARM_PAGE_MAX,
+        ..wire::ListTasksRequest::default()
+    };
+    let ready = wire::ListTasksRequest {
+        stage: wire::TaskStage::Ready.into(),
+        sort_by: wire::SortBy::Points.into(),
+        ..open.clone()
+    };
+    let ready = caller.ask(ready).await?;
+    let open = caller.ask(open).await?;
+    let mut found = ready.tasks;
+    found.sort_by_cached_key(|it| (std::cmp::Reverse(it.points), it.task_id.clone()));
+    let others = open.tasks.into_iter().filter(|it| it.stage() != wire::TaskStage::Ready);
+    found.extend(others);
+    found.truncate(SWARM_PAGE_MAX as usize);
+    let mut others = Others::default();
+    let tasks: Vec<facts::Task> =
+        found.iter().map(|it| facts::Task::new(it, &mut others)).collect();
+    let is_cut = (tasks.len() as u64) < open.total;
+    let next = is_cut.then(|| "listIssueTasks with an offset shows the others.".to_owned());
+    let open_tasks = OpenTasks { tasks, ready: ready.total, total: open.total };
+    Ok(answer(open_tasks, open.now_ms, &others, next.into_iter().collect()))
 }

@@ -13,6 +13,7 @@ use crate::role::Refusal;
 
 pub(super) const ISSUE: &str = "issue_id";
 pub(super) const TASK: &str = "task_id";
+pub(super) const STATUS: &str = "status";
 
 /// An issue's id: one that is none is an issue that nobody has.
 pub(super) fn issue(arguments: Arguments<'_>) -> Result<IssueId, Refusal> {
@@ -50,6 +51,142 @@ pub(super) fn difficulty(arguments: Arguments<'_>) -> Result<wire::Difficulty, R
         "focus" => Ok(wire::Difficulty::Focus),
         _ => Err(invalid(FIELD, &"is easy, medium or focus")),
     }
+}
+
+/// 1, 2 or 5.
+pub(super) fn score(arguments: Arguments<'_>) -> Result<u32, Refusal> {
+    const FIELD: &str = "completion_score";
+    match arguments.number(FIELD)? {
+        Some(score @ (1 | 2 | 5)) => Ok(u32::try_from(score).unwrap_or_default()),
+        Some(other) => Err(Refusal {
+            reason: Reason::InvalidArgument,
+            message: format!(
+                "invalid completion_score: {other}; it is 1 (poor), 2 (fair) or 5 (good). Nothing \
+                 happened."
+            ),
+        }),
+        None => Err(missing(FIELD, "1 (poor), 2 (fair) or 5 (good)")),
+    }
+}
+
+/// Whether a verdict approves.
+pub(super) fn approves(arguments: Arguments<'_>) -> Result<bool, Refusal> {
+    const FIELD: &str = "verdict";
+    match required_word(arguments, FIELD, "approved or rejected")?.as_str() {
+        "approved" => Ok(true),
+        "rejected" => Ok(false),
+        _ => Err(invalid(FIELD, &"is approved or rejected")),
+    }
+}
+
+/// Which issues are meant; unspecified: all.
+pub(super) fn issue_status(arguments: Arguments<'_>) -> Result<wire::IssueStatus, Refusal> {
+    match word(arguments, STATUS)?.as_deref() {
+        None => Ok(wire::IssueStatus::Unspecified),
+        Some("open") => Ok(wire::IssueStatus::Open),
+        Some("in_progress") => Ok(wire::IssueStatus::InProgress),
+        Some("done") => Ok(wire::IssueStatus::Done),
+        Some("canceled") => Ok(wire::IssueStatus::Canceled),
+        Some(_) => Err(invalid(STATUS, &"is open, in_progress, done or canceled")),
+    }
+}
+
+/// Which tasks are meant, by their status or their stage; both unspecified: all.
+pub(super) fn task_status(
+    arguments: Arguments<'_>,
+) -> Result<(wire::TaskStatus, wire::TaskStage), Refusal> {
+    use wire::{TaskStage as Stage, TaskStatus as Status};
+    let Some(said) = word(arguments, STATUS)? else {
+        return Ok((Status::Unspecified, Stage::Unspecified));
+    };
+    let status = |status| Ok((status, Stage::Unspecified));
+    let stage = |stage| Ok((Status::Unspecified, stage));
+    match said.as_str() {
+        "open" => status(Status::Open),
+        "in_progress" => status(Status::InProgress),
+        "blocked" => status(Status::Blocked),
+        "done" => status(Status::Done),
+        "canceled" => status(Status::Canceled),
+        "ready" => stage(Stage::Ready),
+        "waiting" => stage(Stage::Waiting),
+        "reserved" => stage(Stage::Reserved),
+        "working" => stage(Stage::Working),
+        "asking" => stage(Stage::Asking),
+        "submitted" => stage(Stage::Submitted),
+        "in_review" => stage(Stage::InReview),
+        _ => Err(invalid(
+            STATUS,
+            &"is open, in_progress, blocked, done or canceled, or a stage: ready, waiting, \
+              reserved, working, asking, submitted or in_review",
+        )),
+    }
+}
+
+/// Which deliveries are meant; unspecified: all.
+pub(super) fn delivery_status(arguments: Arguments<'_>) -> Result<wire::DeliveryStatus, Refusal> {
+    match word(arguments, STATUS)?.as_deref() {
+        None => Ok(wire::DeliveryStatus::Unspecified),
+        Some("open") => Ok(wire::DeliveryStatus::Open),
+        Some("in_review") => Ok(wire::DeliveryStatus::InReview),
+        Some("approved") => Ok(wire::DeliveryStatus::Approved),
+        Some("rejected") => Ok(wire::DeliveryStatus::Rejected),
+        Some(_) => Err(invalid(STATUS, &"is open, in_review, approved or rejected")),
+    }
+}
+
+/// What a list is sorted by, and whether the smallest comes first.
+pub(super) fn order(arguments: Arguments<'_>) -> Result<(wire::SortBy, bool), Refusal> {
+    const BY: &str = "sort_by";
+    const ORDER: &str = "sort_order";
+    let by = match word(arguments, BY)?.as_deref() {
+        None => wire::SortBy::Unspecified,
+        Some("created_at") => wire::SortBy::Created,
+        Some("updated_at") => wire::SortBy::Updated,
+        Some("subject") => wire::SortBy::Subject,
+        Some("points") => wire::SortBy::Points,
+        Some(_) => return Err(invalid(BY, &"is created_at, updated_at, subject or points")),
+    };
+    match word(arguments, ORDER)?.as_deref() {
+        None | Some("desc") => Ok((by, false)),
+        Some("asc") => Ok((by, true)),
+        Some(_) => Err(invalid(ORDER, &"is desc or asc")),
+    }
+}
+
+/// A word in small letters, if it is there.
+pub(super) fn word(arguments: Arguments<'_>, field: &str) -> Result<Option<String>, Refusal> {
+    Ok(arguments.name(field)?.map(|it| it.to_lowercase()))
+}
+
+/// A flag that has to be there.
+pub(super) fn required_flag(arguments: Arguments<'_>, field: &str) -> Result<bool, Refusal> {
+    let what = "true or false";
+    arguments.flag(field)?.ok_or_else(|| missing(&arguments.at(field), what))
+}
+
+/// A list that has to be there, though nothing may be in it.
+pub(super) fn required_texts(
+    arguments: Arguments<'_>,
+    field: &str,
+    what: &str,
+) -> Result<Vec<String>, Refusal> {
+    if !arguments.has(field) {
+        return Err(missing(&arguments.at(field), what));
+    }
+    arguments.texts(field)
+}
+
+/// A refusal of one of several objects, which says which.
+pub(super) fn of(list: &str, place: usize, why: Refusal) -> Refusal {
+    Refusal { message: format!("{list}[{place}]: {}", why.message), ..why }
+}
+
+/// What can be run again to see for oneself, if anything is said of it.
+pub(super) fn rerun(arguments: Arguments<'_>) -> Result<Option<wire::Rerun>, Refusal> {
+    let commit = arguments.name("commit")?.unwrap_or_default();
+    let commands = arguments.texts("commands")?;
+    let is_there = !commit.is_empty() || !commands.is_empty();
+    Ok(is_there.then_some(wire::Rerun { commit, commands }))
 }
 
 /// A word in small letters.
