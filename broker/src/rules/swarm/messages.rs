@@ -1,10 +1,10 @@
 //! What a worker asks and tells the lead about its task, and the replies.
 
-use tasuki_proto::{limits::TASK_MESSAGES_MAX, swarm::TaskMessageId};
+use tasuki_proto::{id::RoleId, limits::TASK_MESSAGES_MAX, swarm::TaskMessageId};
 
 use super::{
-    Happened, Message, MessagePosted, MessageState, PostMessage, Rejection, Reply, ReplyMessage,
-    Swarm, Task, Words, check::Draft, words::MessageWords,
+    Happened, Message, MessageKind, MessagePosted, MessageState, PostMessage, Rejection, Reply,
+    ReplyMessage, Swarm, Task, Words, check::Draft, words::MessageWords,
 };
 use crate::{hash::Hash, rules::rejection::listed};
 
@@ -18,13 +18,8 @@ impl Swarm {
         let (_, task) = self.open_task(it.issue, it.task)?;
         task.claim_of(role, it.token)?;
         let content = it.words.content();
-        if let Some(newest) = task.messages.last()
-            && newest.sender == *role
-            && newest.kind == it.kind
-            && newest.content == content
-            && newest.state == MessageState::Open
-        {
-            return Ok(draft.repeat(Reply::Message(newest.id)));
+        if let Some(same) = task.said_before(role, it.kind, content) {
+            return Ok(draft.repeat(Reply::Message(same.id)));
         }
         if TASK_MESSAGES_MAX <= task.messages.len() {
             return Err(Rejection::TooManyMessages);
@@ -61,6 +56,20 @@ impl Swarm {
 }
 
 impl Task {
+    /// What a worker says again: a question by the same words, also once it was answered, since a
+    /// model that calls again has not seen the reply; a note only while nothing was said after it.
+    fn said_before(&self, role: &RoleId, kind: MessageKind, content: Hash) -> Option<&Message> {
+        let mut said = self.messages.iter().rev();
+        let is_same = |it: &Message| {
+            let is_own = it.sender == *role && it.kind == kind && it.content == content;
+            is_own && it.state != MessageState::Resolved
+        };
+        match kind.is_blocking() {
+            true => said.find(|it| is_same(it)),
+            false => said.next().filter(|it| is_same(it)),
+        }
+    }
+
     /// The message that is meant: the named one, the only open question, or, with none open, the
     /// newest question that was answered so.
     fn to_reply(&self, id: Option<TaskMessageId>, content: Hash) -> Result<&Message, Rejection> {

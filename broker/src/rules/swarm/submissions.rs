@@ -3,7 +3,8 @@
 use tasuki_proto::{limits::SUBMISSIONS_MAX, swarm::SubmissionId};
 
 use super::{
-    Happened, Rejection, Reply, SubmitTask, Submitted, Swarm, Words, check::Draft, words::Artifacts,
+    Happened, Rejection, Reply, SubmissionState, SubmitTask, Submitted, Swarm, Words, check::Draft,
+    words::Artifacts,
 };
 use crate::hash::Hash;
 
@@ -20,7 +21,7 @@ impl Swarm {
         if let Some(newest) = task.submissions.last()
             && newest.worker == *role
             && newest.content == content
-            && newest.state == super::SubmissionState::Approved
+            && matches!(newest.state, SubmissionState::Approved | SubmissionState::Rejected)
         {
             return Ok(draft.repeat(Reply::Submitted(newest.id)));
         }

@@ -36,6 +36,47 @@ fn a_task_goes_from_the_plan_to_its_review_and_the_next_one() {
     );
 }
 
+/// Its call may have ended before the verdict or the reply came.
+#[test]
+fn a_worker_that_says_the_same_again_is_told_what_came_of_it() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 3"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (5, "W asks 1: which?"),
+            (6, "L replies 1: this"),
+            (7, "W asks 1: which?"),
+            (8, "W tells 1: half way"),
+            (9, "W tells 1: half way"),
+            (10, "W asks 1: why?"),
+            (11, "W tells 1: half way"),
+            (12, "L replies 1: so"),
+            (13, "W submits 1: done"),
+            (14, "L rejects 1 1"),
+            (15, "W submits 1: done"),
+            (16, "W submits 1: done, and tested"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 3: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+           5 W asks 1: which?: said | 1 blocked:W
+           6 L replies 1: this: said | 1 in_progress:W
+           7 W asks 1: which?: said (as before) | 1 in_progress:W
+           8 W tells 1: half way: said | 1 in_progress:W
+           9 W tells 1: half way: said (as before) | 1 in_progress:W
+          10 W asks 1: why?: said | 1 blocked:W
+          11 W tells 1: half way: said | 1 blocked:W
+          12 L replies 1: so: said | 1 in_progress:W
+          13 W submits 1: done: submitted | 1 submitted:W
+          14 L rejects 1 1: reviewed | 1 in_progress:W
+          15 W submits 1: done: submitted (as before) | 1 in_progress:W
+          16 W submits 1: done, and tested: submitted | 1 submitted:W",
+    );
+}
+
 #[test]
 fn a_question_blocks_and_its_reply_goes_on() {
     check(
@@ -49,9 +90,10 @@ fn a_question_blocks_and_its_reply_goes_on() {
             (7, "W asks 1: which one?"),
             (8, "W asks 1: which one?"),
             (9, "W asks 1: and where?"),
-            (10, "L replies 1: this"),
-            (11, "L resets 1: never mind"),
-            (12, "L replies 1: this"),
+            (10, "W asks 1: which one?"),
+            (11, "L replies 1: this"),
+            (12, "L resets 1: never mind"),
+            (13, "L replies 1: this"),
         ],
         "  1 L opens s: an issue
            2 L plans easy 3: 1 from task-1 | 1 ready
@@ -62,9 +104,10 @@ fn a_question_blocks_and_its_reply_goes_on() {
            7 W asks 1: which one?: said | 1 blocked:W
            8 W asks 1: which one?: said (as before) | 1 blocked:W
            9 W asks 1: and where?: said | 1 blocked:W
-          10 L replies 1: this: no: ambiguous_message | 1 blocked:W
-          11 L resets 1: never mind: done | 1 ready
-          12 L replies 1: this: no: unknown_message | 1 ready",
+          10 W asks 1: which one?: said (as before) | 1 blocked:W
+          11 L replies 1: this: no: ambiguous_message | 1 blocked:W
+          12 L resets 1: never mind: done | 1 ready
+          13 L replies 1: this: no: unknown_message | 1 ready",
     );
     let mut story = Story::new();
     for line in ["L opens s", "L plans easy 3", "W registers", "W claims 1", "W asks 1: which?"] {
