@@ -11,6 +11,7 @@ use super::{
     Lease,
     command::{Difficulty, Override, Verdict},
     docs::Docs,
+    ranked::Ranked,
     task::Task,
     words::named,
 };
@@ -49,7 +50,7 @@ pub struct Issue {
     /// Derived: tasks that may be claimed and are not reserved.
     pub(super) ready: BTreeSet<TaskNumber>,
     /// Derived: the same as what a next step is chosen from, by [`Difficulty`].
-    pub(super) choice: [BTreeSet<Choice>; 3],
+    pub(super) choice: [Ranked<Choice>; 3],
     /// Derived: tasks that are claimed by a worker, or were when they were done.
     pub(super) by_worker: BTreeMap<RoleId, BTreeSet<TaskNumber>>,
     /// Derived: reserved tasks.
@@ -222,7 +223,7 @@ impl Issue {
         !in_progress.is_empty() || !blocked.is_empty() || !self.reserved.is_empty()
     }
 
-    pub(super) fn choice(&self, difficulty: Difficulty) -> &BTreeSet<Choice> {
+    pub(super) fn choice(&self, difficulty: Difficulty) -> &Ranked<Choice> {
         &self.choice[difficulty as usize]
     }
 }

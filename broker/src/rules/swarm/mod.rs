@@ -36,6 +36,7 @@ pub mod lock;
 mod messages;
 mod next_step;
 mod plan;
+mod ranked;
 mod rejection;
 mod reviews;
 mod submissions;

@@ -136,12 +136,12 @@ impl Issue {
                 FOCUS_POINTS..MIDDLE_POINTS => len - 1,
                 _ => len / 2,
             };
-            let Some(freed) = freed else { return set.iter().nth(at).map(|it| it.task) };
-            let before = set.range(..freed).count();
+            let Some(freed) = freed else { return set.at(at).map(|it| it.task) };
+            let before = set.before(&freed);
             let chosen = match at.cmp(&before) {
-                std::cmp::Ordering::Less => set.iter().nth(at),
+                std::cmp::Ordering::Less => set.at(at),
                 std::cmp::Ordering::Equal => Some(&freed),
-                std::cmp::Ordering::Greater => set.iter().nth(at - 1),
+                std::cmp::Ordering::Greater => set.at(at - 1),
             };
             chosen.map(|it| it.task)
         })
