@@ -28,6 +28,11 @@ impl Output {
         Self { is_json, out: Box::new(anstream::stdout()), err: Box::new(anstream::stderr()) }
     }
 
+    /// Whether programs read it.
+    pub(crate) fn is_json(&self) -> bool {
+        self.is_json
+    }
+
     /// Prints the answer: `value` for programs, `lines` for people.
     pub(crate) fn answer(
         &mut self,

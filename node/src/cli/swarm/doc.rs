@@ -29,6 +29,7 @@ pub enum Command {
 
 /// Print a document.
 #[derive(Debug, clap::Args)]
+#[command(disable_version_flag = true)]
 pub struct ReadArgs {
     /// What it is called
     #[arg(value_name = "NAME")]

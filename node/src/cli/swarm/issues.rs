@@ -16,7 +16,7 @@ use crate::{cli::broker::Broker, config::Config};
 /// With --json each issue is a line of its own.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only issues in this state
+    /// Only issues in this state; those in progress are open, too
     #[arg(long, value_name = "STATUS", value_parser = issue_statuses())]
     status: Option<IssueStatus>,
     /// Only issues whose subject has this in it

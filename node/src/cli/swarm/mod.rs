@@ -10,6 +10,7 @@
 
 mod answer;
 mod ask;
+mod board;
 mod claim;
 mod close;
 mod deliver;
@@ -50,12 +51,13 @@ A task is called ISSUE/task-3 or ISSUE/3, a delivery and a lock by their ids.
 A lead:      new, plan or task, then review, answer and reset, then deliver and close
 A worker:    claim, lock, ask, submit, unlock
 An acceptor: claim and review, both with a delivery
-Everybody:   issues, tasks, show, history, workers, locks, deliveries, doc, settings";
+Everybody:   board, issues, tasks, show, history, workers, locks, deliveries, doc, settings";
 
 /// See and steer issues: what is to be done, who does it, what came of it.
 #[derive(Debug, clap::Subcommand)]
 #[command(after_help = HELP)]
 pub enum Command {
+    Board(board::Args),
     Issues(issues::Args),
     Tasks(tasks::Args),
     Show(show::Args),
@@ -89,6 +91,7 @@ pub enum Command {
 impl Command {
     pub(super) fn target(&self) -> &Target {
         match self {
+            Self::Board(args) => &args.target,
             Self::Issues(args) => &args.target,
             Self::Tasks(args) => &args.who.target,
             Self::Show(args) => &args.who.target,
@@ -123,6 +126,7 @@ pub(super) async fn run(
     output: &mut Output,
 ) -> Result<(), Failure> {
     match command {
+        Command::Board(args) => board::run(args, config, output).await,
         Command::Issues(args) => issues::run(args, config, output).await,
         Command::Tasks(args) => tasks::run(args, config, output).await,
         Command::Show(args) => show::run(args, config, output).await,

@@ -52,7 +52,8 @@ pub(super) fn count(of: &wire::Issue, status: TaskStatus) -> u64 {
 
 /// How many tasks an issue has, those that were canceled aside.
 pub(super) fn tasks_of(of: &wire::Issue) -> u64 {
-    of.tasks.values().sum::<u64>() - count(of, TaskStatus::Canceled)
+    let kept = [TaskStatus::Open, TaskStatus::InProgress, TaskStatus::Blocked, TaskStatus::Done];
+    kept.into_iter().map(|it| count(of, it)).sum()
 }
 
 /// How long it is until then, roughly: two units at most. `over` once it is past.

@@ -1,0 +1,432 @@
+//! Lines of a board, made of what is shown and of how large the screen is; nothing else.
+//!
+//! **Invariant:** no line is wider than the screen and there are no more lines than it has; what
+//! does not fit is cut with `…` or counted.
+
+use owo_colors::OwoColorize as _;
+use tasuki_proto::wire::{self, TaskStage, TaskStatus};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use super::{
+    super::{
+        rows::who,
+        words::{count, delivery_status, left, long, spaced, task_stage, tasks_of},
+    },
+    state::State,
+};
+use crate::cli::text::{line, time};
+
+/// From this width on there are two columns, in characters.
+const TWO_COLUMNS: usize = 140;
+
+/// From this height on sections stand apart, in lines.
+const APART: usize = 32;
+
+/// What is nearly over, in milliseconds.
+const SOON_MS: u64 = 60_000;
+
+/// Between two columns, in characters.
+const GUTTER: usize = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+    Cyan,
+}
+
+/// Text of one tone; no newline, nothing a terminal acts on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) text: String,
+    pub(super) tone: Tone,
+}
+
+pub(super) type Line = Vec<Span>;
+
+/// A line as a terminal takes it.
+pub(super) fn ansi(of: &Line) -> String {
+    let one = |it: &Span| match it.tone {
+        Tone::Plain => it.text.clone(),
+        Tone::Bold => it.text.bold().to_string(),
+        Tone::Dim => it.text.dimmed().to_string(),
+        Tone::Red => it.text.red().to_string(),
+        Tone::Green => it.text.green().to_string(),
+        Tone::Yellow => it.text.yellow().to_string(),
+        Tone::Cyan => it.text.cyan().to_string(),
+    };
+    of.iter().map(one).collect()
+}
+
+/// The same without its tones.
+pub(super) fn plain(of: &Line) -> String {
+    of.iter().map(|it| it.text.as_str()).collect()
+}
+
+/// How many cells a line takes.
+pub(super) fn wide(of: &Line) -> usize {
+    of.iter().map(|it| it.text.width()).sum()
+}
+
+fn span(text: impl Into<String>, tone: Tone) -> Span {
+    Span { text: text.into(), tone }
+}
+
+/// A text in exactly so many cells, where `width` is how many; cut with a mark.
+fn cell(text: &str, width: usize, tone: Tone) -> Span {
+    let mut text = cut(text, width);
+    let blank = width - text.width();
+    text.push_str(&" ".repeat(blank));
+    span(text, tone)
+}
+
+/// The same, at the right.
+fn right(text: &str, width: usize, tone: Tone) -> Span {
+    let text = cut(text, width);
+    let blank = " ".repeat(width - text.width());
+    span(blank + &text, tone)
+}
+
+/// A text of others in at most so many cells.
+fn cut(text: &str, width: usize) -> String {
+    let text = line(text);
+    if text.width() <= width {
+        return text;
+    }
+    let (mut out, mut used) = (String::new(), 0);
+    for c in text.chars() {
+        let cells = c.width().unwrap_or(0);
+        if width < used + cells + 1 {
+            break;
+        }
+        out.push(c);
+        used += cells;
+    }
+    if 0 < width {
+        out.push('…');
+    }
+    out
+}
+
+/// A line that fits: what is too much is cut at its end.
+fn fitted(of: Line, width: usize) -> Line {
+    let (mut out, mut left) = (Line::new(), width);
+    for it in of {
+        if it.text.width() <= left {
+            left -= it.text.width();
+            out.push(it);
+            continue;
+        }
+        let mut text = String::new();
+        for c in it.text.chars() {
+            let cells = c.width().unwrap_or(0);
+            if left < cells {
+                break;
+            }
+            text.push(c);
+            left -= cells;
+        }
+        out.push(span(text, it.tone));
+        break;
+    }
+    out
+}
+
+/// A part of the board.
+struct Section {
+    title: &'static str,
+    /// Beside the title.
+    note: String,
+    rows: Vec<Line>,
+    /// How many there are in all.
+    total: u64,
+}
+
+/// The board as so many lines of so many cells.
+pub(super) fn frame(of: &State, width: usize, height: usize) -> Vec<Line> {
+    if width == 0 || height == 0 {
+        return Vec::new();
+    }
+    let mut out = vec![fitted(head(of, width), width)];
+    let room = height.saturating_sub(2);
+    let gap = usize::from(APART <= height);
+    if width < TWO_COLUMNS {
+        let all = vec![
+            issues(of, width),
+            tasks(of, width),
+            workers(of, width),
+            locks(of, width),
+            deliveries(of, width),
+        ];
+        out.extend(column(all, width, room, gap));
+    } else {
+        let wide = (width - GUTTER) * 11 / 20;
+        let narrow = width - GUTTER - wide;
+        let first = column(vec![issues(of, wide), tasks(of, wide)], wide, room, gap);
+        let others = vec![workers(of, narrow), locks(of, narrow), deliveries(of, narrow)];
+        let second = column(others, narrow, room, gap);
+        out.extend(beside(first, second, wide));
+    }
+    out.truncate(height.saturating_sub(1).max(1));
+    if 1 < height {
+        let blank = height - 1 - out.len();
+        out.extend(std::iter::repeat_n(Line::new(), blank));
+        out.push(fitted(foot(of), width));
+    }
+    out
+}
+
+fn head(of: &State, width: usize) -> Line {
+    let left = format!("tasuki swarm · {}", line(&of.workspace));
+    let at = time(of.now_ms);
+    let gap = width.saturating_sub(left.width() + at.width()).max(1);
+    vec![span(left, Tone::Bold), span(" ".repeat(gap), Tone::Plain), span(at, Tone::Dim)]
+}
+
+fn foot(of: &State) -> Line {
+    if of.trouble.is_empty() {
+        return vec![span("q ends", Tone::Dim)];
+    }
+    vec![span(line(&of.trouble), Tone::Red)]
+}
+
+/// Sections below each other, which share the room.
+fn column(sections: Vec<Section>, width: usize, room: usize, gap: usize) -> Vec<Line> {
+    let count = sections.len();
+    let mut free = room.saturating_sub(count + gap * count);
+    // One line each in turn, until nothing is left or nobody wants more.
+    let mut given = vec![0_usize; count];
+    loop {
+        let mut is_over = true;
+        for (given, section) in given.iter_mut().zip(&sections) {
+            let wanted = section.rows.len() + usize::from(section.rows_missing());
+            if 0 < free && *given < wanted {
+                *given += 1;
+                free -= 1;
+                is_over = false;
+            }
+        }
+        if is_over {
+            break;
+        }
+    }
+    let mut out = Vec::new();
+    for (section, lines) in sections.into_iter().zip(given) {
+        out.extend(std::iter::repeat_n(Line::new(), gap));
+        out.extend(section.lines(lines, width));
+    }
+    out
+}
+
+impl Section {
+    /// Whether more were counted than are here.
+    fn rows_missing(&self) -> bool {
+        (self.rows.len() as u64) < self.total
+    }
+
+    fn lines(self, lines: usize, width: usize) -> Vec<Line> {
+        let total = self.total;
+        let note = if total == 0 { "none".to_owned() } else { self.note };
+        let mut title = vec![span(self.title, Tone::Bold)];
+        if total != 0 {
+            title.push(span(format!(" {total}"), Tone::Plain));
+        }
+        title.push(span(format!("  {note}"), Tone::Dim));
+        let mut out = vec![fitted(title, width)];
+        let is_cut = lines < self.rows.len() || (lines as u64) < total;
+        // The last line says how many are not here.
+        let shown = if is_cut { lines.saturating_sub(1) } else { lines };
+        out.extend(self.rows.into_iter().take(shown).map(|row| fitted(row, width)));
+        if is_cut && 0 < lines {
+            let more = total.saturating_sub(shown as u64);
+            out.push(fitted(vec![span(format!("  … and {more} more"), Tone::Dim)], width));
+        }
+        out
+    }
+}
+
+/// Two columns as one, the first so wide.
+fn beside(first: Vec<Line>, second: Vec<Line>, wide_first: usize) -> Vec<Line> {
+    let count = first.len().max(second.len());
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let both = (0..count).map(|_| {
+        let mut line = first.next().unwrap_or_default();
+        let right = second.next().unwrap_or_default();
+        if !right.is_empty() {
+            let blank = wide_first.saturating_sub(wide(&line)) + GUTTER;
+            line.push(span(" ".repeat(blank), Tone::Plain));
+            line.extend(right);
+        }
+        line
+    });
+    both.collect()
+}
+
+/// The last part of an id, which names it to people.
+fn short(id: &str) -> String {
+    line(id.rsplit('_').next().unwrap_or(id))
+}
+
+fn gap() -> Span {
+    span("  ", Tone::Plain)
+}
+
+/// What is left of a lease, more loudly the less it is.
+fn lease(until_ms: u64, now_ms: u64) -> Span {
+    let tone = match until_ms.saturating_sub(now_ms) {
+        0 => Tone::Red,
+        1..SOON_MS => Tone::Yellow,
+        _ => Tone::Plain,
+    };
+    let text = if until_ms == 0 { String::new() } else { left(until_ms, now_ms) };
+    right(&text, 7, tone)
+}
+
+fn issues(of: &State, width: usize) -> Section {
+    let row = |it: &wire::Issue| {
+        let done = format!("{}/{}", count(it, TaskStatus::Done), tasks_of(it));
+        let busy = count(it, TaskStatus::InProgress) + count(it, TaskStatus::Blocked);
+        let busy = if busy == 0 { String::new() } else { format!("{busy} busy") };
+        let fixed = 2 + 6 + 2 + 9 + 2 + 8 + 2 + 2 + 12;
+        vec![
+            gap(),
+            cell(&short(&it.issue_id), 6, Tone::Bold),
+            gap(),
+            right(&format!("{done} done"), 9, Tone::Plain),
+            gap(),
+            cell(&busy, 8, Tone::Green),
+            gap(),
+            cell(&it.subject, width.saturating_sub(fixed), Tone::Plain),
+            gap(),
+            cell(&it.lead, 12, Tone::Dim),
+        ]
+    };
+    let rows = of.issues.iter().map(row).collect();
+    Section { title: "ISSUES", note: "open".to_owned(), rows, total: of.issues_total }
+}
+
+fn tasks(of: &State, width: usize) -> Section {
+    let row = |it: &wire::Task| {
+        let (who, until_ms) = who(it);
+        let name =
+            format!("{}/{}", short(&it.issue_id), line(it.task_id.trim_start_matches("task-")));
+        let fixed = 2 + 9 + 2 + 10 + 2 + 14 + 2 + 7 + 2;
+        vec![
+            gap(),
+            cell(&name, 9, Tone::Bold),
+            gap(),
+            cell(&spaced(&task_stage(it.stage()), " "), 10, tone(it.stage())),
+            gap(),
+            cell(&who, 14, Tone::Plain),
+            gap(),
+            lease(until_ms, of.now_ms),
+            gap(),
+            cell(&it.subject, width.saturating_sub(fixed), Tone::Plain),
+        ]
+    };
+    let all = |status| of.issues.iter().map(|it| count(it, status)).sum::<u64>();
+    let note = format!(
+        "{} in progress · {} blocked · {} open · {} done",
+        all(TaskStatus::InProgress),
+        all(TaskStatus::Blocked),
+        all(TaskStatus::Open),
+        all(TaskStatus::Done)
+    );
+    let rows = of.tasks.iter().map(row).collect();
+    Section { title: "TASKS", note, rows, total: of.tasks_total }
+}
+
+fn tone(stage: TaskStage) -> Tone {
+    match stage {
+        TaskStage::Asking | TaskStage::Submitted | TaskStage::InReview => Tone::Yellow,
+        TaskStage::Working => Tone::Green,
+        TaskStage::Ready => Tone::Cyan,
+        TaskStage::Canceled => Tone::Red,
+        TaskStage::Reserved | TaskStage::Waiting | TaskStage::Done | TaskStage::Unspecified => {
+            Tone::Dim
+        }
+    }
+}
+
+fn workers(of: &State, width: usize) -> Section {
+    let row = |it: &wire::Worker| {
+        let claim = |it: &wire::ClaimedTask| {
+            let task = line(it.task_id.trim_start_matches("task-"));
+            format!("{}/{task} {}", short(&it.issue_id), left(it.lease_expires_ms, of.now_ms))
+        };
+        let claims: Vec<String> = it.claims.iter().map(claim).collect();
+        let points: u64 = it.points.iter().map(|it| it.total_points).sum();
+        let quiet = match it.quiet_ms {
+            None => "not seen".to_owned(),
+            Some(..SOON_MS) => String::new(),
+            Some(ms) => format!("quiet {}", long(ms)),
+        };
+        let fixed = 2 + 14 + 2 + 14 + 2 + 2 + 13 + 2 + 8;
+        vec![
+            gap(),
+            cell(&it.worker, 14, Tone::Bold),
+            gap(),
+            cell(&it.node, 14, Tone::Dim),
+            gap(),
+            cell(&claims.join(", "), width.saturating_sub(fixed), Tone::Plain),
+            gap(),
+            cell(&quiet, 13, Tone::Yellow),
+            gap(),
+            right(&format!("{points} pts"), 8, Tone::Dim),
+        ]
+    };
+    let busy = of.workers.iter().filter(|it| !it.claims.is_empty()).count();
+    // Who has something comes first.
+    let idle = of.workers.iter().filter(|it| it.claims.is_empty());
+    let rows = of.workers.iter().filter(|it| !it.claims.is_empty()).chain(idle).map(row).collect();
+    let total = of.workers.len() as u64;
+    Section { title: "WORKERS", note: format!("{busy} with a task"), rows, total }
+}
+
+fn locks(of: &State, width: usize) -> Section {
+    let row = |it: &wire::Lock| {
+        let files = it.files.clone().unwrap_or_default();
+        let fixed = 2 + 14 + 2 + 7 + 2 + 2 + 24;
+        vec![
+            gap(),
+            cell(&it.holder, 14, Tone::Bold),
+            gap(),
+            lease(it.expires_ms, of.now_ms),
+            gap(),
+            cell(&files.patterns.join(", "), width.saturating_sub(fixed), Tone::Plain),
+            gap(),
+            cell(&files.repository, 24, Tone::Dim),
+        ]
+    };
+    let rows = of.locks.iter().map(row).collect();
+    Section { title: "LOCKS", note: String::new(), rows, total: of.locks_total }
+}
+
+fn deliveries(of: &State, width: usize) -> Section {
+    let row = |it: &wire::Delivery| {
+        let fixed = 2 + 6 + 2 + 10 + 2 + 14 + 2 + 7 + 2;
+        vec![
+            gap(),
+            cell(&short(&it.delivery_id), 6, Tone::Bold),
+            gap(),
+            cell(&spaced(&delivery_status(it.status()), " "), 10, Tone::Yellow),
+            gap(),
+            cell(&it.claimed_by, 14, Tone::Plain),
+            gap(),
+            lease(it.lease_expires_ms, of.now_ms),
+            gap(),
+            cell(
+                &format!("of {} by {}", short(&it.issue_id), line(&it.delivered_by)),
+                width.saturating_sub(fixed),
+                Tone::Dim,
+            ),
+        ]
+    };
+    let rows = of.deliveries.iter().map(row).collect();
+    let note = "without a verdict".to_owned();
+    Section { title: "DELIVERIES", note, rows, total: of.deliveries_total }
+}

@@ -1,0 +1,198 @@
+//! What a board shows, asked for again where it changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tasuki_proto::wire::{self, DeliveryStatus, IssueStatus, SortBy, TaskStage, TaskStatus};
+
+use super::{
+    super::{
+        show::issue_of,
+        tasks,
+        who::{Acting, client},
+    },
+    Failure,
+    state::State,
+};
+use crate::cli::broker::Broker;
+
+/// Issues that are shown at most, each with its tasks: three calls for each that changed.
+const ISSUES_MAX: u32 = 20;
+
+/// Tasks of one issue in one state that are shown at most: no screen has room for more.
+const TASKS_MAX: u32 = 50;
+
+/// Locks and deliveries, likewise.
+const OTHERS_MAX: u32 = 50;
+
+/// What has to be asked for again.
+#[derive(Debug, Default)]
+pub(super) enum Stale {
+    #[default]
+    Nothing,
+    /// All but the tasks of issues that are not named.
+    Of(BTreeSet<String>),
+    All,
+}
+
+impl Stale {
+    pub(super) fn is_any(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    pub(super) fn add(&mut self, more: Self) {
+        *self = match (std::mem::take(self), more) {
+            (Self::All, _) | (_, Self::All) => Self::All,
+            (Self::Nothing, it) | (it, Self::Nothing) => it,
+            (Self::Of(mut issues), Self::Of(more)) => {
+                issues.extend(more);
+                Self::Of(issues)
+            }
+        };
+    }
+}
+
+/// Whoever asks the broker, and what it knows.
+#[derive(Debug)]
+pub(super) struct Gatherer {
+    acting: Acting,
+    /// The only issue that is shown.
+    only: Option<String>,
+    /// Tasks of each issue, and how many more there are.
+    tasks: BTreeMap<String, (Vec<wire::Task>, u64)>,
+    pub(super) state: State,
+}
+
+impl Gatherer {
+    pub(super) fn new(broker: Broker, only: Option<String>) -> Self {
+        let workspace = broker.workspace().to_string();
+        let acting = Acting { broker, role: String::new() };
+        let state = State { workspace, ..State::default() };
+        Self { acting, only, tasks: BTreeMap::new(), state }
+    }
+
+    pub(super) async fn gather(&mut self, stale: &Stale) -> Result<(), Failure> {
+        let (issues, issues_total) = self.issues().await?;
+        let mut tasks = BTreeMap::new();
+        for issue in &issues {
+            let known = self.tasks.remove(&issue.issue_id);
+            let is_stale = match stale {
+                Stale::All => true,
+                Stale::Of(named) => named.contains(&issue.issue_id),
+                Stale::Nothing => false,
+            };
+            let known = match known {
+                Some(known) if !is_stale => known,
+                _ => self.tasks_of(&issue.issue_id).await?,
+            };
+            tasks.insert(issue.issue_id.clone(), known);
+        }
+        self.tasks = tasks;
+        let mut state = State {
+            workspace: self.state.workspace.clone(),
+            issues,
+            issues_total,
+            ..State::default()
+        };
+        self.others(&mut state).await?;
+        // Sorting is stable: issues keep their order.
+        for issue in &state.issues {
+            if let Some((tasks, total)) = self.tasks.get(&issue.issue_id) {
+                state.tasks.extend(tasks.iter().cloned());
+                state.tasks_total += total;
+            }
+        }
+        state.tasks.sort_by_key(|it| rank(it.stage()));
+        self.state = state;
+        Ok(())
+    }
+
+    async fn issues(&self) -> Result<(Vec<wire::Issue>, u64), Failure> {
+        if let Some(only) = &self.only {
+            let told = issue_of(&self.acting, only).await?;
+            return Ok((told.issue.into_iter().collect(), 1));
+        }
+        let request = wire::ListIssuesRequest {
+            caller: self.acting.broker.caller(),
+            status: IssueStatus::Open.into(),
+            sort_by: SortBy::Updated.into(),
+            limit: ISSUES_MAX,
+            ..Default::default()
+        };
+        let page = self
+            .acting
+            .broker
+            .ask(async |channel| client(channel).list_issues(request.clone()).await)
+            .await?;
+        Ok((page.issues, page.total))
+    }
+
+    async fn tasks_of(&self, issue: &str) -> Result<(Vec<wire::Task>, u64), Failure> {
+        let (mut found, mut total) = (Vec::new(), 0);
+        for status in [TaskStatus::InProgress, TaskStatus::Blocked, TaskStatus::Open] {
+            let wanted = wire::ListTasksRequest {
+                issue_id: issue.to_owned(),
+                status: status.into(),
+                ..Default::default()
+            };
+            let page = tasks::page(&self.acting, &wanted, TASKS_MAX, 0).await?;
+            found.extend(page.things);
+            total += page.total;
+        }
+        Ok((found, total))
+    }
+
+    /// Workers, locks, deliveries and the time.
+    async fn others(&self, state: &mut State) -> Result<(), Failure> {
+        let broker = &self.acting.broker;
+        let request = wire::ListWorkersRequest { caller: broker.caller(), ..Default::default() };
+        let told =
+            broker.ask(async |channel| client(channel).list_workers(request.clone()).await).await?;
+        (state.workers, state.now_ms) = (told.workers, told.now_ms);
+        let request = wire::ListLocksRequest {
+            caller: broker.caller(),
+            limit: OTHERS_MAX,
+            ..Default::default()
+        };
+        let told =
+            broker.ask(async |channel| client(channel).list_locks(request.clone()).await).await?;
+        (state.locks, state.locks_total) = (told.locks, told.total);
+        for status in [DeliveryStatus::InReview, DeliveryStatus::Open] {
+            let request = wire::ListDeliveriesRequest {
+                caller: broker.caller(),
+                status: status.into(),
+                issue_id: self.only.clone().unwrap_or_default(),
+                limit: OTHERS_MAX,
+                ..Default::default()
+            };
+            let told = broker
+                .ask(async |channel| client(channel).list_deliveries(request.clone()).await)
+                .await?;
+            state.deliveries.extend(told.deliveries);
+            state.deliveries_total += told.total;
+        }
+        if let Some(only) = &self.only {
+            let all = state.locks.len() as u64;
+            state.locks.retain(|it| it.issue_id == *only);
+            let kept = state.locks.len() as u64;
+            state.locks_total -= all - kept;
+            state.workers.retain(|it| it.claims.iter().any(|it| it.issue_id == *only));
+        }
+        Ok(())
+    }
+}
+
+/// What is shown first: what somebody has to do something about.
+fn rank(stage: TaskStage) -> u8 {
+    match stage {
+        TaskStage::Asking => 0,
+        TaskStage::Submitted => 1,
+        TaskStage::InReview => 2,
+        TaskStage::Working => 3,
+        TaskStage::Reserved => 4,
+        TaskStage::Ready => 5,
+        TaskStage::Waiting => 6,
+        TaskStage::Unspecified => 7,
+        TaskStage::Done => 8,
+        TaskStage::Canceled => 9,
+    }
+}

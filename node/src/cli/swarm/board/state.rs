@@ -1,0 +1,44 @@
+//! What a board shows.
+
+use serde_json::{Value, json};
+use tasuki_proto::wire;
+
+use super::super::json as as_json;
+
+/// What is known of a workspace's issues. Lists are bounded; what they leave out is counted.
+#[derive(Debug, Clone, Default)]
+pub(super) struct State {
+    pub(super) workspace: String,
+    /// What time it is at the broker.
+    pub(super) now_ms: u64,
+    /// Those that are open, the one that changed last first.
+    pub(super) issues: Vec<wire::Issue>,
+    pub(super) issues_total: u64,
+    /// Of these issues, those that are not done: what is under way first.
+    pub(super) tasks: Vec<wire::Task>,
+    pub(super) tasks_total: u64,
+    pub(super) workers: Vec<wire::Worker>,
+    pub(super) locks: Vec<wire::Lock>,
+    pub(super) locks_total: u64,
+    /// Those without a verdict.
+    pub(super) deliveries: Vec<wire::Delivery>,
+    pub(super) deliveries_total: u64,
+    /// Why this may be old; empty where it is not.
+    pub(super) trouble: String,
+}
+
+pub(super) fn json(of: &State) -> Value {
+    json!({
+        "workspace": of.workspace,
+        "now_ms": of.now_ms,
+        "issues": of.issues.iter().map(as_json::issue).collect::<Vec<_>>(),
+        "issues_total": of.issues_total,
+        "tasks": of.tasks.iter().map(as_json::task).collect::<Vec<_>>(),
+        "tasks_total": of.tasks_total,
+        "workers": of.workers.iter().map(as_json::worker).collect::<Vec<_>>(),
+        "locks": of.locks.iter().map(as_json::lock).collect::<Vec<_>>(),
+        "locks_total": of.locks_total,
+        "deliveries": of.deliveries.iter().map(as_json::delivery).collect::<Vec<_>>(),
+        "deliveries_total": of.deliveries_total,
+    })
+}

@@ -1,0 +1,174 @@
+//! A board of fixed data, at two sizes and within its bounds at all.
+
+use tasuki_proto::wire::{self, DeliveryStatus, Difficulty, IssueStatus, TaskStage, TaskStatus};
+
+use super::{
+    frame::{Line, frame, plain, wide},
+    gather::Stale,
+    state::State,
+};
+
+/// 2026-11-21 23:10:00.
+const NOW_MS: u64 = 1_795_302_600_000;
+
+fn issue(tail: &str, subject: &str, counts: [u64; 4]) -> wire::Issue {
+    let all = [TaskStatus::Open, TaskStatus::InProgress, TaskStatus::Blocked, TaskStatus::Done];
+    wire::Issue {
+        issue_id: format!("issue_1700000000000_{tail}"),
+        subject: subject.to_owned(),
+        lead: "lead".to_owned(),
+        status: IssueStatus::InProgress.into(),
+        tasks: all.map(|it| i32::from(it).unsigned_abs()).into_iter().zip(counts).collect(),
+        ..Default::default()
+    }
+}
+
+fn task(number: u32, stage: TaskStage, subject: &str) -> wire::Task {
+    let has = matches!(stage, TaskStage::Working | TaskStage::Asking);
+    let worker = format!("w{number}");
+    wire::Task {
+        issue_id: "issue_1700000000000_00af".to_owned(),
+        task_id: format!("task-{number}"),
+        subject: subject.to_owned(),
+        difficulty: Difficulty::Easy.into(),
+        stage: stage.into(),
+        claimed_by: if has { worker.clone() } else { String::new() },
+        lease_expires_ms: if has { NOW_MS + u64::from(number) * 20_000 } else { 0 },
+        reserved_for: worker.clone(),
+        reserved_until_ms: NOW_MS + 90_000,
+        blocked_by: vec!["task-1".to_owned(), "task-2".to_owned()],
+        submission: Some(wire::Submission { worker, ..Default::default() }),
+        ..Default::default()
+    }
+}
+
+fn state() -> State {
+    let worker = |name: &str, claims: &[(u32, u64)], quiet_ms| wire::Worker {
+        worker: name.to_owned(),
+        node: "desk-1".to_owned(),
+        quiet_ms,
+        claims: claims
+            .iter()
+            .map(|(task, left_ms)| wire::ClaimedTask {
+                issue_id: "issue_1700000000000_00af".to_owned(),
+                task_id: format!("task-{task}"),
+                lease_expires_ms: NOW_MS + left_ms,
+                claim_token: 0,
+            })
+            .collect(),
+        points: vec![wire::IssuePoints { total_points: 12, ..Default::default() }],
+        ..Default::default()
+    };
+    let lock = |holder: &str, pattern: &str, left_ms| wire::Lock {
+        holder: holder.to_owned(),
+        expires_ms: NOW_MS + left_ms,
+        files: Some(wire::FileSet {
+            repository: "github.com/us/it".to_owned(),
+            patterns: vec![pattern.to_owned(), "docs/".to_owned()],
+            is_case_folded: false,
+        }),
+        ..Default::default()
+    };
+    let mut tasks = vec![
+        task(3, TaskStage::Asking, "Which \u{1b}[31mformat\u{1b}[0m is it?\u{202e}"),
+        task(
+            4,
+            TaskStage::Submitted,
+            "日本語のファイルを読む、とても長い名前の付いた仕事 that goes on",
+        ),
+        task(5, TaskStage::InReview, "Show it in the list"),
+        task(6, TaskStage::Working, "Write the index"),
+        task(2, TaskStage::Working, "Parse the format"),
+        task(7, TaskStage::Reserved, "Read it back"),
+    ];
+    tasks.extend((8..20).map(|it| task(it, TaskStage::Ready, "Something that can be done")));
+    tasks.extend((20..40).map(|it| task(it, TaskStage::Waiting, "Something that waits")));
+    State {
+        workspace: "default".to_owned(),
+        now_ms: NOW_MS,
+        issues: vec![
+            issue("00af", "Read the new format", [33, 4, 1, 12]),
+            issue(
+                "01b2",
+                "A subject that is a good deal longer than what a narrow screen takes",
+                [0, 0, 0, 3],
+            ),
+        ],
+        issues_total: 2,
+        tasks_total: 38,
+        tasks,
+        workers: vec![
+            worker("idle", &[], Some(10)),
+            worker("w2", &[(2, 40_000)], Some(200)),
+            worker("w6", &[(6, 120_000), (3, 60_000)], Some(700_000)),
+            worker("new", &[], None),
+        ],
+        locks: vec![lock("w2", "src/parse.rs", 30_000), lock("w6", "src/index/**", 119_000)],
+        locks_total: 2,
+        deliveries: vec![wire::Delivery {
+            delivery_id: "delivery_1700000000000_00c1".to_owned(),
+            issue_id: "issue_1700000000000_01b2".to_owned(),
+            status: DeliveryStatus::InReview.into(),
+            delivered_by: "lead".to_owned(),
+            claimed_by: "qa".to_owned(),
+            lease_expires_ms: NOW_MS + 3_000_000,
+            ..Default::default()
+        }],
+        deliveries_total: 1,
+        trouble: String::new(),
+    }
+}
+
+fn text(lines: &[Line]) -> String {
+    lines.iter().map(|it| format!("{}\n", plain(it).trim_end())).collect()
+}
+
+#[test]
+fn a_board_looks_like_this() {
+    for (size, golden) in [
+        ((80, 24), include_str!("frame-80x24.golden.txt")),
+        ((200, 60), include_str!("frame-200x60.golden.txt")),
+    ] {
+        let drawn = text(&frame(&state(), size.0, size.1));
+        assert!(drawn == golden, "{size:?} differs:\n{drawn}");
+    }
+}
+
+#[test]
+fn a_board_is_never_larger_than_its_screen() {
+    let (full, empty) = (state(), State::default());
+    for state in [&full, &empty] {
+        for (width, height) in (0..=210)
+            .flat_map(|width| [1, 2, 3, 7, 24, 31, 32, 60, 200].map(|height| (width, height)))
+        {
+            let lines = frame(state, width, height);
+            let expected = if width == 0 { 0 } else { height };
+            assert_eq!(lines.len(), expected, "{width}x{height}");
+            for line in &lines {
+                assert!(wide(line) <= width, "{width}x{height}: {:?}", plain(line));
+            }
+        }
+    }
+    assert!(frame(&full, 80, 0).is_empty());
+}
+
+#[test]
+fn a_board_says_why_it_may_be_old() {
+    let old = State { trouble: "No broker\u{1b}[2J answers".to_owned(), ..state() };
+    let lines = frame(&old, 80, 24);
+    assert_eq!(plain(lines.last().unwrap()), "No broker answers");
+}
+
+#[test]
+fn what_is_stale_adds_up() {
+    let of = |names: &[&str]| Stale::Of(names.iter().map(|it| (*it).to_owned()).collect());
+    let mut stale = Stale::default();
+    assert!(!stale.is_any());
+    stale.add(of(&["a"]));
+    stale.add(of(&["b"]));
+    stale.add(Stale::Nothing);
+    assert!(matches!(&stale, Stale::Of(names) if names.len() == 2));
+    stale.add(Stale::All);
+    stale.add(of(&["c"]));
+    assert!(matches!(stale, Stale::All));
+}
