@@ -2,13 +2,15 @@
 
 use prost::Message as _;
 use tasuki_proto::{
-    id::{FencingToken, RoleId, Sequence},
+    id::{RoleId, Sequence},
     swarm::{DeliveryId, IssueId},
     wire,
 };
 use tonic::Status;
 
-use super::{super::parse::text, Entered, View, id, issues::Listed, key, optional, parse, render};
+use super::{
+    super::parse::text, Entered, View, id, issues::Listed, key, optional, parse, render, token,
+};
 use crate::rules::swarm::{
     Ask, Attached, Delivery, DeliveryState, Reply, ReviewDelivery, Verdict,
     words::{EvidenceWords, VerdictWords},
@@ -49,10 +51,10 @@ pub(super) async fn renew(
     entered: &Entered,
     mut it: wire::RenewDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
+    let token = token(&mut it.claim_token);
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
-    let token = FencingToken::from(it.claim_token);
     let ask = Ask::RenewDelivery { delivery, token, extend_ms: parse::lease(it.for_ms) };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
@@ -80,12 +82,13 @@ pub(super) async fn review(
     entered: &Entered,
     mut it: wire::ReviewDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
+    let token = token(&mut it.claim_token);
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let review = ReviewDelivery {
         delivery,
-        token: FencingToken::from(it.claim_token),
+        token,
         verdict: if it.is_approved { Verdict::Approved } else { Verdict::Rejected },
         words: VerdictWords {
             feedback: text("feedback", it.feedback)?,

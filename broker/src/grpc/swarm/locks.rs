@@ -1,13 +1,11 @@
 //! Locks: exclusive charge of files.
 
-use tasuki_proto::{
-    id::{FencingToken, RoleId},
-    swarm::LockId,
-    wire,
-};
+use tasuki_proto::{id::RoleId, swarm::LockId, wire};
 use tonic::Status;
 
-use super::{super::refuse::invalid, Done, Entered, View, id, key, optional, parse, render, tasks};
+use super::{
+    super::refuse::invalid, Done, Entered, View, id, key, optional, parse, render, tasks, token,
+};
 use crate::rules::swarm::{Ask, LockFiles, Reply, lock::Lock};
 
 pub(super) async fn lock(
@@ -30,10 +28,10 @@ pub(super) async fn renew(
     entered: &Entered,
     mut it: wire::RenewLockRequest,
 ) -> Result<wire::LockResponse, Status> {
+    let token = token(&mut it.lock_token);
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
-    let token = FencingToken::from(it.lock_token);
     let ask = Ask::RenewLock { lock, token, extend_ms: parse::lease(it.for_ms) };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.lock_response(role, done).await
@@ -43,11 +41,12 @@ pub(super) async fn unlock(
     entered: &Entered,
     mut it: wire::UnlockRequest,
 ) -> Result<wire::UnlockResponse, Status> {
+    let token = token(&mut it.lock_token);
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
     let before = entered.lock_of(role.clone(), lock).await?;
-    let ask = Ask::Unlock { lock, token: FencingToken::from(it.lock_token) };
+    let ask = Ask::Unlock { lock, token };
     let done = entered.ask(role, Some(key), ask).await?;
     Ok(unlocked(lock, before, &done))
 }

@@ -1,7 +1,7 @@
 //! What workers ask and tell their lead, and the replies.
 
 use tasuki_proto::{
-    id::{FencingToken, RoleId, Sequence},
+    id::{RoleId, Sequence},
     swarm::{IssueId, TaskMessageId},
     wire,
 };
@@ -11,7 +11,7 @@ use super::{
     super::refuse::invalid,
     Done, Entered, View, id, key, parse,
     render::{self, Posted},
-    tasks,
+    tasks, token,
 };
 use crate::rules::swarm::{Ask, MessageKind, PostMessage, Reply, ReplyMessage};
 
@@ -19,6 +19,7 @@ pub(super) async fn post(
     entered: &Entered,
     mut it: wire::PostMessageRequest,
 ) -> Result<wire::MessageResponse, Status> {
+    let token = token(&mut it.claim_token);
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
@@ -27,7 +28,6 @@ pub(super) async fn post(
         invalid("kind", &format!("is none there is; say one of {known}"))
     })?;
     let words = parse::message(it.content, it.refs)?;
-    let token = FencingToken::from(it.claim_token);
     let ask = Ask::PostMessage(PostMessage { issue, task, token, kind, words });
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.message_response(role, issue, done).await

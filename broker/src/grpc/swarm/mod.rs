@@ -21,7 +21,7 @@ mod words;
 mod workers;
 
 use tasuki_proto::{
-    id::{IdempotencyKey, RoleId, Sequence},
+    id::{FencingToken, IdempotencyKey, RoleId, Sequence},
     wire::{self, swarm_server::Swarm},
 };
 use tonic::{Request, Response, Status};
@@ -115,6 +115,12 @@ fn key<M: prost::Message>(
     let path = std::any::type_name::<M>();
     let call = path.rsplit("::").next().unwrap_or(path);
     Ok((key, Hash::of_fields([call, &bytes.to_string()])))
+}
+
+/// The token that a call names, out of its request: it says what the caller holds, not what it
+/// means. A caller that was started anew says the same without it.
+fn token(named: &mut u64) -> FencingToken {
+    FencingToken::from(std::mem::take(named))
 }
 
 /// What a command came to.

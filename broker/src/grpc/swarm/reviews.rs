@@ -1,17 +1,13 @@
 //! Submissions: put before the lead by a worker, and judged.
 
-use tasuki_proto::{
-    id::{FencingToken, RoleId},
-    swarm::IssueId,
-    wire,
-};
+use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 use tonic::Status;
 
 use super::{
     super::refuse::invalid,
     Entered, id, key, parse,
     render::{self, Submitted},
-    tasks,
+    tasks, token,
 };
 use crate::rules::swarm::{Ask, MintNextStep, Reply, ReviewTask, SubmitTask, Verdict};
 
@@ -19,10 +15,10 @@ pub(super) async fn submit(
     entered: &Entered,
     mut it: wire::SubmitTaskRequest,
 ) -> Result<wire::SubmitTaskResponse, Status> {
+    let token = token(&mut it.claim_token);
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
-    let token = FencingToken::from(it.claim_token);
     let words = parse::artifacts(it.words)?;
     let ask = Ask::SubmitTask(SubmitTask { issue, task, token, words });
     let done = entered.ask(role.clone(), Some(key), ask).await?;

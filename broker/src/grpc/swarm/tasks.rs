@@ -2,7 +2,7 @@
 
 use prost::Message as _;
 use tasuki_proto::{
-    id::{FencingToken, RoleId, Sequence, Timestamp},
+    id::{RoleId, Sequence, Timestamp},
     limits::{SWARM_WORDS_BYTES_MAX, TASKS_PER_CALL_MAX},
     swarm::{IssueId, TaskNumber},
     wire,
@@ -15,6 +15,7 @@ use super::{
     issues::Listed,
     key, optional, parse,
     render::{self, Posted, Submitted},
+    token,
 };
 use crate::rules::swarm::{Ask, CreateTasks, ListFilter, Reply, Standing, Task, TaskState};
 
@@ -77,10 +78,10 @@ pub(super) async fn renew(
     entered: &Entered,
     mut it: wire::RenewClaimRequest,
 ) -> Result<wire::TaskResponse, Status> {
+    let token = token(&mut it.claim_token);
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
-    let token = FencingToken::from(it.claim_token);
     let ask = Ask::RenewClaim { issue, task, token, extend_ms: parse::lease(it.for_ms) };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     // Nodes ask again and again, and have its words: none are read for it.
