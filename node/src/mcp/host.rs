@@ -18,6 +18,7 @@ use crate::{
     hooks::Hooks,
     mail_directories::Directories,
     mirror::Mirror,
+    repository::Repositories,
     role::{Actions, Overview, Refusal},
 };
 
@@ -34,6 +35,8 @@ pub(super) struct Host {
     pub directories: Directories,
     /// What agents may attach files from, and save them to.
     pub project: Option<PathBuf>,
+    /// Whose files agents lock.
+    pub repositories: Repositories,
     /// `None`: no mailbox is kept on disk.
     pub mirror: Option<Mirror>,
     /// Which agent plays each.
@@ -93,6 +96,7 @@ impl Host {
             groups,
             directories,
             project,
+            repositories: Repositories::default(),
             hooks,
             mirror,
             resume_within,

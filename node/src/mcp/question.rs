@@ -248,7 +248,7 @@ const fn swarm_words(awaited: &Awaited) -> &'static Words {
         };
     }
     match awaited {
-        Awaited::Issues(_) => words!("issues", "waitIssues"),
+        Awaited::Issues { .. } => words!("issues", "waitIssues"),
         Awaited::Tasks(_) => words!("a task", "waitIssueTasks"),
         Awaited::Items(_) => words!("something to answer", "waitIssueTaskEvents"),
         Awaited::Review(_) => words!("the review", "submitIssueTask"),

@@ -94,8 +94,8 @@ calls! {
 /// What a role can wait for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Awaited {
-    /// Issues in this state.
-    Issues(IssuesIn),
+    /// Issues in this state, so many at most.
+    Issues { state: IssuesIn, limit: u32 },
     /// A task of this issue that the role may claim.
     Tasks(IssueId),
     /// Something that the lead of this issue is to know of.
@@ -123,7 +123,7 @@ pub enum IssuesIn {
 impl Awaited {
     pub(crate) fn to_wire(&self) -> Ask {
         match self {
-            Self::Issues(state) => {
+            Self::Issues { state, limit: _ } => {
                 let status = match state {
                     IssuesIn::Open => wire::IssueStatus::Open,
                     IssuesIn::Done => wire::IssueStatus::Done,

@@ -207,9 +207,9 @@ impl Asked {
 /// What is waited for, and the id of what it is about.
 fn name_of(awaited: &Awaited) -> (&'static str, String) {
     match awaited {
-        Awaited::Issues(IssuesIn::Open) => ("open", String::new()),
-        Awaited::Issues(IssuesIn::Done) => ("done", String::new()),
-        Awaited::Issues(IssuesIn::Canceled) => ("canceled", String::new()),
+        Awaited::Issues { state: IssuesIn::Open, limit } => ("open", limit.to_string()),
+        Awaited::Issues { state: IssuesIn::Done, limit } => ("done", limit.to_string()),
+        Awaited::Issues { state: IssuesIn::Canceled, limit } => ("canceled", limit.to_string()),
         Awaited::Tasks(issue) => ("tasks", issue.to_string()),
         Awaited::Items(issue) => ("items", issue.to_string()),
         Awaited::Review(submission) => ("review", submission.to_string()),
@@ -223,9 +223,9 @@ fn name_of(awaited: &Awaited) -> (&'static str, String) {
 /// The same, read.
 fn awaited(kind: &str, id: &str) -> Option<Awaited> {
     Some(match kind {
-        "open" => Awaited::Issues(IssuesIn::Open),
-        "done" => Awaited::Issues(IssuesIn::Done),
-        "canceled" => Awaited::Issues(IssuesIn::Canceled),
+        "open" => Awaited::Issues { state: IssuesIn::Open, limit: id.parse().ok()? },
+        "done" => Awaited::Issues { state: IssuesIn::Done, limit: id.parse().ok()? },
+        "canceled" => Awaited::Issues { state: IssuesIn::Canceled, limit: id.parse().ok()? },
         "tasks" => Awaited::Tasks(id.parse().ok()?),
         "items" => Awaited::Items(id.parse().ok()?),
         "review" => Awaited::Review(id.parse().ok()?),

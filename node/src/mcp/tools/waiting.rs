@@ -23,6 +23,51 @@ const PROGRESS_MS: u64 = 10_000;
 /// there at once needs none.
 const PROGRESS_FIRST_MS: u64 = 200;
 
+/// What became of a held call.
+pub(super) enum Held<T> {
+    Answered(T),
+    /// Another agent plays the role by now.
+    Lost,
+    /// The hold is over, the node stops, or nobody hears the answer any more.
+    Over,
+}
+
+/// How long a call may be held. `asked` is how long the agent itself wants to wait at most.
+pub(super) fn longest(call: &Call<'_>, asked: Option<Duration>) -> Duration {
+    let client = call.client.as_ref();
+    hold(&Ask {
+        client: client.map_or(("", ""), |client| (&client.name, &client.version)),
+        transport: call.transport,
+        wants_progress: call.context.meta.get_progress_token().is_some(),
+        learnt: client.and_then(|client| call.host.learning.hold(client)),
+        configured: call.hold,
+        asked,
+    })
+}
+
+/// Holds a call until `answer` is there, for `hold` and what its answer may be overdue, with signs
+/// of life that say what it waits for.
+pub(super) async fn held<T>(
+    call: &Call<'_>,
+    playing: &Playing,
+    hold: Duration,
+    waits_for: &'static str,
+    answer: impl Future<Output = T>,
+) -> Held<T> {
+    let counted = call.hold_for(hold);
+    let ended = tokio::select! {
+        biased;
+        () = playing.lost() => Held::Lost,
+        answer = answer => Held::Answered(answer),
+        () = call.host.stopping.cancelled() => Held::Over,
+        () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => Held::Over,
+        () = abandoned(call) => Held::Over,
+        never = signs_of_life(call, waits_for) => match never {},
+    };
+    counted.answered();
+    ended
+}
+
 /// Answers once `asking` is answered, the hold is over, or at once with a task. `asked` is how
 /// long the agent itself wants to wait at most.
 pub(super) async fn wait(
@@ -31,15 +76,7 @@ pub(super) async fn wait(
     asking: Asking,
     asked: Option<Duration>,
 ) -> Result<CallToolResponse, Refusal> {
-    let client = call.client.as_ref();
-    let hold = hold(&Ask {
-        client: client.map_or(("", ""), |client| (&client.name, &client.version)),
-        transport: call.transport,
-        wants_progress: call.context.meta.get_progress_token().is_some(),
-        learnt: client.and_then(|client| call.host.learning.hold(client)),
-        configured: call.hold,
-        asked,
-    });
+    let hold = longest(call, asked);
     let _present = asking.actions.connected(&call.client_label());
     let probe = call.probe.as_ref();
     if call.takes_tasks && asking.may_be_task() && !hold.is_zero() {
@@ -61,20 +98,13 @@ pub(super) async fn wait(
     if !hold.is_zero() {
         call.host.tasks.supersede(&asking.question());
     }
-    let held = call.hold_for(hold);
-    let answer = tokio::select! {
-        biased;
-        () = playing.lost() => Ok(asking.lost()),
-        answer = asking.ask(hold) => answer,
-        () = call.host.stopping.cancelled() => Ok(asking.still_waiting()),
-        () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => {
-            Ok(asking.still_waiting())
-        }
-        () = abandoned(call) => Ok(asking.still_waiting()),
-        never = signs_of_life(call, asking.words().progress) => match never {},
+    let waits_for = asking.words().progress;
+    let answer = match held(call, &playing, hold, waits_for, asking.ask(hold)).await {
+        Held::Answered(answer) => answer?,
+        Held::Lost => asking.lost(),
+        Held::Over => asking.still_waiting(),
     };
-    held.answered();
-    Ok(CallToolResponse::Complete(asking.given(&answer?, probe)))
+    Ok(CallToolResponse::Complete(asking.given(&answer, probe)))
 }
 
 /// Resolves when nobody hears the answer any more and nobody came back for it: a session outlives

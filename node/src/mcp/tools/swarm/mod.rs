@@ -6,16 +6,20 @@
 //!
 //! - [`list`]: which tools there are and who is shown them. [`schemas`]: what clients are told.
 //! - [`caller`]: whose call it is. [`claims`]: which tokens its agent was given.
-//! - [`issues`], [`plan`], [`work`]: the tools, by what they are about. [`said`]: what callers say.
+//! - [`about`], [`issues`], [`plan`], [`work`], [`docs`], [`locks`]: the tools, by what they are
+//!   about. [`said`]: what callers say.
 //! - [`facts`]: what they answer, field by field. [`waited`]: what waits end with.
 
+mod about;
 mod answer;
 mod caller;
 mod claims;
+mod docs;
 mod facts;
 mod graph;
 mod issues;
 mod list;
+mod locks;
 mod next;
 mod plan;
 mod said;
@@ -42,7 +46,10 @@ pub(super) async fn call(
         Err(refusal) => return Some(Ok(CallToolResponse::Complete(no(&refusal)))),
     };
     let done = match row.name {
+        list::WAIT_ISSUES => work::wait_issues(&caller, arguments).await,
         list::WAIT_TASKS => work::wait_tasks(&caller, arguments).await,
+        list::SUBMIT_TASK => work::submit(&caller, arguments).await,
+        list::ASK_TASK => work::ask(&caller, arguments).await,
         _ => at_once(row.name, &caller, arguments).await?.map(CallToolResponse::Complete),
     };
     Some(Ok(done.unwrap_or_else(|refusal| CallToolResponse::Complete(no(&refusal)))))
@@ -68,8 +75,28 @@ async fn at_once(
         list::RESET_TASK => plan::reset(caller, arguments).await,
         list::LIST_TASKS => plan::list(caller, arguments).await,
         list::LIST_OPEN_TASKS => plan::list_open(caller, arguments).await,
+        list::PROFILE => about::profile(caller).await,
+        list::NOW => about::now(caller).await,
+        list::LIST_WORKERS => about::workers(caller).await,
+        list::GET_WORKER => about::worker(caller, arguments).await,
+        list::LOCK_FILES => locks::lock(caller, arguments).await,
+        list::HEARTBEAT => locks::heartbeat(caller, arguments).await,
+        list::UNLOCK => locks::unlock(caller, arguments).await,
+        list::LIST_LOCKS => locks::list(caller, arguments).await,
+        list::FORCE_UNLOCK => locks::force(caller, arguments).await,
+        list::WRITE_SHARED_DOC => docs::write(caller, arguments, docs::Of::All).await,
+        list::READ_SHARED_DOC => docs::read(caller, arguments, docs::Of::All).await,
+        list::LIST_SHARED_DOCS => docs::list(caller, arguments, docs::Of::All).await,
+        list::WRITE_ISSUE_DOC => docs::write(caller, arguments, docs::Of::Issue).await,
+        list::READ_ISSUE_DOC => docs::read(caller, arguments, docs::Of::Issue).await,
+        list::LIST_ISSUE_DOCS => docs::list(caller, arguments, docs::Of::Issue).await,
+        list::WRITE_TASK_DOC => docs::write(caller, arguments, docs::Of::Task).await,
+        list::READ_TASK_DOC => docs::read(caller, arguments, docs::Of::Task).await,
+        list::LIST_TASK_DOCS => docs::list(caller, arguments, docs::Of::Task).await,
         list::REGISTER_WORKER => work::register(caller).await,
         list::CLAIM_TASK => work::claim(caller, arguments).await,
+        list::EXTEND_TASK => work::extend(caller, arguments).await,
+        list::POST_MESSAGE => work::post(caller, arguments).await,
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ use rmcp::model::CallToolResult;
 use serde::Serialize;
 use tasuki_proto::{
     id::RoleId,
-    wire::{SwarmAnswer, swarm_answer::Standing},
+    wire::{MessageStatus, SubmissionStatus, SwarmAnswer, TaskMessage, swarm_answer::Standing},
 };
 
 use super::{
@@ -48,13 +48,25 @@ pub(in crate::mcp) fn told(
     let standing = answer.standing();
     let is_there = standing == Standing::There;
     let mut others = Others::default();
-    let issues = answer.issues.iter().map(|it| facts::Issue::new(it, &mut others)).collect();
+    let limit = match awaited {
+        Awaited::Issues { limit, .. } => usize::try_from(*limit).unwrap_or(usize::MAX),
+        Awaited::Tasks(_)
+        | Awaited::Items(_)
+        | Awaited::Review(_)
+        | Awaited::Reply(_)
+        | Awaited::Deliveries
+        | Awaited::Verdict(_)
+        | Awaited::Files { .. } => usize::MAX,
+    };
+    let issues = answer.issues.iter().take(limit);
+    let issues = issues.map(|it| facts::Issue::new(it, &mut others)).collect();
     let tasks = answer.tasks.iter().map(|it| facts::Task::new(it, &mut others)).collect();
     let submission = answer.submission.as_ref();
     let message = answer.message.as_ref();
     shown(&Waited {
         status: match standing {
-            Standing::There => "there",
+            Standing::There if answer.ended_because.is_empty() => "there",
+            Standing::There => "ended",
             Standing::Unspecified | Standing::StillWaiting => "still_waiting",
             Standing::Superseded => "superseded",
         },
@@ -66,18 +78,18 @@ pub(in crate::mcp) fn told(
         server_now_ms: answer.now_ms,
         note: is_there.then_some(FRAME),
         stripped: others.stripped,
-        next_actions: next(role, awaited, standing),
+        next_actions: next(role, awaited, answer),
     })
 }
 
 /// What the agent does now.
-fn next(role: &RoleId, awaited: &Awaited, standing: Standing) -> Vec<String> {
-    let said = match standing {
+fn next(role: &RoleId, awaited: &Awaited, answer: &SwarmAnswer) -> Vec<String> {
+    let said = match answer.standing() {
         Standing::Superseded => {
             format!("Another call or agent has the place of this one as {role}; do not call again.")
         }
         Standing::Unspecified | Standing::StillWaiting => match awaited {
-            Awaited::Issues(_) => "Nothing yet. Call waitIssues again at once.".to_owned(),
+            Awaited::Issues { .. } => "Nothing yet. Call waitIssues again at once.".to_owned(),
             Awaited::Tasks(_) => "Nothing yet. Call waitIssueTasks again at once.".to_owned(),
             Awaited::Items(_) => "Nothing yet. Call waitIssueTaskEvents again at once.".to_owned(),
             Awaited::Review(_) => "No review yet. Call submitIssueTask again at once, with the \
@@ -95,15 +107,67 @@ fn next(role: &RoleId, awaited: &Awaited, standing: Standing) -> Vec<String> {
             Awaited::Files { .. } => "The files are still locked. Call lockFiles again.".to_owned(),
         },
         Standing::There => match awaited {
+            Awaited::Tasks(_) if !answer.ended_because.is_empty() => {
+                "No task of this issue will come any more. Find another with waitIssues.".to_owned()
+            }
             Awaited::Tasks(_) => "Claim it with claimIssueTask.".to_owned(),
-            Awaited::Issues(_) => "Call waitIssueTasks for the issue you work on.".to_owned(),
+            Awaited::Issues { .. } => "Call waitIssueTasks for the issue you work on.".to_owned(),
+            Awaited::Review(_) => after_review(answer),
+            Awaited::Reply(_) => after_reply(answer),
             Awaited::Items(_)
-            | Awaited::Review(_)
-            | Awaited::Reply(_)
             | Awaited::Deliveries
             | Awaited::Verdict(_)
             | Awaited::Files { .. } => return Vec::new(),
         },
     };
     vec![said]
+}
+
+/// After the verdict on a submission, or what it ended with.
+fn after_review(answer: &SwarmAnswer) -> String {
+    let Some(submission) = &answer.submission else { return String::new() };
+    match submission.status() {
+        SubmissionStatus::Approved => match &submission.next_step {
+            Some(next) if !next.task_id.is_empty() => format!(
+                "Approved; unlock what you still hold. Your next task is {}, kept for you: \
+                 claimIssueTask with this next_step_token.",
+                next.task_id
+            ),
+            Some(_) | None => {
+                "Approved; unlock what you still hold. No task of this issue is kept \
+                               for you: waitIssueTasks or waitIssues."
+                    .to_owned()
+            }
+        },
+        SubmissionStatus::Rejected => {
+            "Rejected; the task is still yours. Put right what the review says, then \
+             submitIssueTask, saying in `summary` what you changed: the very same again is this \
+             submission."
+                .to_owned()
+        }
+        SubmissionStatus::Superseded => {
+            "A later submission of this task took the place of this one; its verdict is the one to \
+             wait for."
+                .to_owned()
+        }
+        SubmissionStatus::Reset => "The task is no longer yours: stop working on it, unlock its \
+                                    files, and take another with waitIssueTasks."
+            .to_owned(),
+        SubmissionStatus::Unspecified | SubmissionStatus::Open => String::new(),
+    }
+}
+
+/// After the reply to a message, or what it ended with.
+fn after_reply(answer: &SwarmAnswer) -> String {
+    match answer.message.as_ref().map(TaskMessage::status) {
+        Some(MessageStatus::Replied) => {
+            "Go on with the task. The same words again are this question; ask another in other \
+             words."
+                .to_owned()
+        }
+        Some(MessageStatus::Resolved) => {
+            "No reply will come. Look with getIssueTask whether the task is still yours.".to_owned()
+        }
+        Some(MessageStatus::Unspecified | MessageStatus::Open) | None => String::new(),
+    }
 }

@@ -1,20 +1,37 @@
-//! What a worker does: registers, waits for a task, claims it.
+//! What a worker does: registers, waits for a task, claims it, asks about it, submits it.
+//!
+//! A question and a result are said first and waited for then; said again, by a call that comes
+//! after `still_waiting` or after its node was started anew, they are the same at the broker.
 
 use rmcp::model::{CallToolResponse, CallToolResult};
 use serde::Serialize;
-use tasuki_proto::{reason::Reason, wire};
+use tasuki_proto::{
+    reason::Reason,
+    swarm::{SubmissionId, TaskMessageId},
+    wire,
+};
 
 use super::{
     super::{
-        arguments::Arguments,
+        arguments::{Arguments, invalid},
         others::{FRAME, Others},
         result::shown,
     },
+    answer::answer,
     caller::Caller,
     facts::{self, is_nothing},
     said,
 };
-use crate::role::{Refusal, swarm::Awaited};
+use crate::role::{
+    Refusal,
+    swarm::{Awaited, IssuesIn},
+};
+
+/// Issues that one wait tells unless it is told otherwise, and at most.
+const ISSUES_MAX: u32 = 50;
+
+/// Entries of an issue's history that are looked through for why a claim ended.
+const HISTORY_LOOK: u32 = 64;
 
 #[derive(Debug, Serialize)]
 struct Registered {
@@ -82,6 +99,23 @@ impl Claimed {
     }
 }
 
+pub(super) async fn wait_issues(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResponse, Refusal> {
+    let state = match said::word(arguments, said::STATUS)?.as_deref() {
+        None | Some("open") => IssuesIn::Open,
+        Some("done") => IssuesIn::Done,
+        Some("canceled") => IssuesIn::Canceled,
+        Some(_) => return Err(invalid(said::STATUS, &"is open, done or canceled")),
+    };
+    let limit = match said::count(arguments, "limit")? {
+        0 => ISSUES_MAX,
+        limit => limit.min(ISSUES_MAX),
+    };
+    caller.wait(Awaited::Issues { state, limit }, arguments).await
+}
+
 pub(super) async fn wait_tasks(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
@@ -95,4 +129,273 @@ pub(super) async fn wait_tasks(
     }
     let issue = said::issue(arguments)?;
     caller.wait(Awaited::Tasks(issue), arguments).await
+}
+
+/// Which task of which issue a worker speaks of.
+struct Of {
+    issue: String,
+    task: String,
+}
+
+impl Of {
+    fn said(arguments: Arguments<'_>) -> Result<Self, Refusal> {
+        let issue = said::issue(arguments)?.to_string();
+        Ok(Self { issue, task: said::required(arguments, said::TASK)? })
+    }
+
+    fn token(&self, caller: &Caller<'_>) -> u64 {
+        caller.token(&claim_of(&self.issue, &self.task))
+    }
+
+    /// A refusal because the claim is over, with what ended it: a call that comes late learns here
+    /// what its wait would have told.
+    async fn with_why(&self, caller: &Caller<'_>, refusal: Refusal) -> Refusal {
+        let is_over = matches!(refusal.reason, Reason::NotClaimant | Reason::LeaseLost);
+        if !is_over {
+            return refusal;
+        }
+        let Some(why) = self.why_ended(caller).await else { return refusal };
+        Refusal { message: format!("{}. What happened last: {why}.", refusal.message), ..refusal }
+    }
+
+    async fn why_ended(&self, caller: &Caller<'_>) -> Option<String> {
+        let history = |after, limit| wire::GetHistoryRequest {
+            issue_id: self.issue.clone(),
+            after,
+            limit,
+            ..wire::GetHistoryRequest::default()
+        };
+        let total = caller.ask(history(0, 1)).await.ok()?.total;
+        let newest = history(total.saturating_sub(HISTORY_LOOK.into()), HISTORY_LOOK);
+        let newest = caller.ask(newest).await.ok()?.entries;
+        let own = newest.iter().rev().filter(|it| it.task_id.is_empty() || it.task_id == self.task);
+        own.filter_map(why).next()
+    }
+}
+
+/// What an entry of an issue's history says about the end of a claim.
+fn why(it: &wire::HistoryEntry) -> Option<String> {
+    let what = match it.r#type.as_str() {
+        "issue_task_reset" => "the task was reset",
+        "issue_task_expired" => "the claim lapsed",
+        "issue_task_resolved" => "the task was approved",
+        "issue_closed" => "the issue was closed",
+        "issue_expired" => "the issue lapsed",
+        _ => return None,
+    };
+    let mut others = Others::default();
+    let by = [&it.role, &it.person].into_iter().find(|it| !it.is_empty());
+    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+    let is_said = matches!(it.r#type.as_str(), "issue_task_reset" | "issue_closed");
+    let detail = others.line(&it.detail);
+    let reason = match is_said && !detail.is_empty() {
+        true => format!(", saying {detail:?}"),
+        false => String::new(),
+    };
+    Some(format!("{what}{by}{reason}"))
+}
+
+pub(super) async fn extend(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let of = Of::said(arguments)?;
+    let request = wire::RenewClaimRequest {
+        issue_id: of.issue.clone(),
+        task_id: of.task.clone(),
+        claim_token: of.token(caller),
+        for_ms: said::lasting(arguments, "extend_sec")?,
+        ..wire::RenewClaimRequest::default()
+    };
+    let it = match caller.tell(request).await {
+        Ok(it) => it,
+        Err(refusal) => return Err(of.with_why(caller, refusal).await),
+    };
+    let mut others = Others::default();
+    let task = facts::Task::new(&it.task.unwrap_or_default(), &mut others);
+    Ok(answer(task, it.now_ms, &others, Vec::new()))
+}
+
+pub(super) async fn submit(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResponse, Refusal> {
+    let of = Of::said(arguments)?;
+    let request = wire::SubmitTaskRequest {
+        issue_id: of.issue.clone(),
+        task_id: of.task.clone(),
+        claim_token: of.token(caller),
+        words: Some(artifacts(arguments)?),
+        ..wire::SubmitTaskRequest::default()
+    };
+    let submitted = match caller.tell(request).await {
+        Ok(it) => it.submission_id,
+        Err(refusal) => return Err(of.with_why(caller, refusal).await),
+    };
+    let submission: SubmissionId = submitted.parse().map_err(|_| unreadable())?;
+    caller.wait(Awaited::Review(submission), arguments).await
+}
+
+/// The broker's id of what was taken cannot be read.
+fn unreadable() -> Refusal {
+    Refusal {
+        reason: Reason::OutcomeUnknown,
+        message: "It was taken, but which it is cannot be read from the answer. Call again with \
+                  the same: it is taken once."
+            .to_owned(),
+    }
+}
+
+fn artifacts(arguments: Arguments<'_>) -> Result<wire::SubmissionWords, Refusal> {
+    let it = arguments
+        .object("artifacts")?
+        .ok_or_else(|| required("artifacts.summary", "say in `artifacts` what you did"))?;
+    let said = |field: &str, what: &str| match it.text(field)? {
+        Some(text) if !text.trim().is_empty() => Ok(text),
+        Some(_) | None => Err(required(&it.at(field), what)),
+    };
+    let listed = |field: &str, what: &str| match it.texts(field)? {
+        list if list.iter().all(|it| it.trim().is_empty()) => Err(required(&it.at(field), what)),
+        list => Ok(list),
+    };
+    Ok(wire::SubmissionWords {
+        summary: said("summary", "say what you did")?,
+        changed_files: listed("changed_files", "name them; `none` if there are none")?,
+        diff: it.text("diff")?.unwrap_or_default(),
+        links: it.texts("links")?,
+        test_cases: listed("test_cases", "name what you tested")?,
+        test_result: said("test_result", "say how the tests ended")?,
+        test_output: said("test_output", "give the end of what the tests printed")?,
+        rerun: said::rerun(it)?,
+    })
+}
+
+fn required(field: &str, what: &str) -> Refusal {
+    Refusal {
+        reason: Reason::InvalidArgument,
+        message: format!("{field} is required: {what}. Nothing was submitted; call again with it."),
+    }
+}
+
+/// A message to the lead as the call says it.
+fn message(
+    caller: &Caller<'_>,
+    of: &Of,
+    kind: &str,
+    arguments: Arguments<'_>,
+) -> Result<wire::PostMessageRequest, Refusal> {
+    Ok(wire::PostMessageRequest {
+        issue_id: of.issue.clone(),
+        task_id: of.task.clone(),
+        kind: kind.to_owned(),
+        content: arguments.words("content", "say it")?,
+        refs: arguments.text("refs")?.unwrap_or_default(),
+        claim_token: of.token(caller),
+        ..wire::PostMessageRequest::default()
+    })
+}
+
+pub(super) async fn ask(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResponse, Refusal> {
+    let of = Of::said(arguments)?;
+    let kind = match said::word(arguments, "kind")? {
+        None => "question".to_owned(),
+        Some(kind) if matches!(kind.as_str(), "question" | "blocker") => kind,
+        Some(_) => {
+            let why = "is question or blocker; postIssueTaskMessage tells anything else";
+            return Err(invalid("kind", &why));
+        }
+    };
+    let asked = match caller.tell(message(caller, &of, &kind, arguments)?).await {
+        Ok(it) => it.message.unwrap_or_default().message_id,
+        Err(refusal) => return Err(of.with_why(caller, refusal).await),
+    };
+    let message: TaskMessageId = asked.parse().map_err(|_| unreadable())?;
+    caller.wait(Awaited::Reply(message), arguments).await
+}
+
+pub(super) async fn post(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let of = Of::said(arguments)?;
+    let kind = said::word(arguments, "kind")?.unwrap_or_else(|| "message".to_owned());
+    let it = match caller.tell(message(caller, &of, &kind, arguments)?).await {
+        Ok(it) => it,
+        Err(refusal) => return Err(of.with_why(caller, refusal).await),
+    };
+    let mut others = Others::default();
+    let message = it.message.unwrap_or_default();
+    let next = match message.kind.as_str() {
+        "question" | "blocker" => {
+            "The task is blocked until it is answered: askIssueTask with the same waits for that."
+        }
+        _ => "Go on with the task; nobody has to answer this.",
+    };
+    let message = facts::Message::new(&message, &mut others);
+    Ok(answer(message, it.now_ms, &others, vec![next.to_owned()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::JsonObject;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(artifacts: Value) -> Result<wire::SubmissionWords, String> {
+        let mut fields = JsonObject::new();
+        if !artifacts.is_null() {
+            fields.insert("artifacts".to_owned(), artifacts);
+        }
+        super::artifacts(Arguments::new(&fields)).map_err(|refusal| refusal.message)
+    }
+
+    #[test]
+    fn a_result_without_evidence_is_refused_by_what_is_missing() {
+        let whole = json!({
+            "summary": "done", "changed_files": ["a"], "test_cases": ["t"],
+            "test_result": "passed", "test_output": "ok"
+        });
+        assert_eq!(read(whole.clone()).unwrap().rerun, None);
+        for field in ["summary", "changed_files", "test_cases", "test_result", "test_output"] {
+            for nothing in [Value::Null, json!(""), json!([])] {
+                let mut less = whole.clone();
+                less[field] = nothing;
+                let why = read(less).unwrap_err();
+                assert!(
+                    why.starts_with(&format!("artifacts.{field} is required"))
+                        || why.starts_with(&format!("`artifacts.{field}` must be")),
+                    "{why}"
+                );
+            }
+        }
+        assert!(read(Value::Null).unwrap_err().starts_with("artifacts.summary is required"));
+        assert!(read(json!("x")).unwrap_err().starts_with("`artifacts` must be an object"));
+        let mut again = whole;
+        again["commit"] = "abc".into();
+        again["commands"] = json!(["make test"]);
+        let rerun = read(again).unwrap().rerun.unwrap();
+        assert_eq!((rerun.commit, rerun.commands), ("abc".into(), vec!["make test".into()]));
+    }
+
+    #[test]
+    fn what_ended_a_claim_is_told_from_the_history() {
+        let entry = |kind: &str, detail: &str| wire::HistoryEntry {
+            r#type: kind.to_owned(),
+            role: "lead".to_owned(),
+            detail: detail.to_owned(),
+            ..wire::HistoryEntry::default()
+        };
+        let told = why(&entry("issue_task_reset", "wrong\nplan")).unwrap();
+        assert_eq!(told, "the task was reset by lead, saying \"wrong plan\"");
+        let lapsed = wire::HistoryEntry {
+            r#type: "issue_task_expired".to_owned(),
+            ..wire::HistoryEntry::default()
+        };
+        assert_eq!(why(&lapsed).unwrap(), "the claim lapsed");
+        assert_eq!(why(&entry("issue_task_claimed", "")), None);
+    }
 }
