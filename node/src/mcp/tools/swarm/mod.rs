@@ -14,14 +14,18 @@ mod about;
 mod answer;
 mod caller;
 mod claims;
+mod delivered;
+mod deliveries;
 mod docs;
 mod facts;
 mod graph;
 mod issues;
+mod items;
 mod list;
 mod locks;
 mod next;
 mod plan;
+mod reviews;
 mod said;
 mod schemas;
 mod waited;
@@ -50,6 +54,11 @@ pub(super) async fn call(
         list::WAIT_TASKS => work::wait_tasks(&caller, arguments).await,
         list::SUBMIT_TASK => work::submit(&caller, arguments).await,
         list::ASK_TASK => work::ask(&caller, arguments).await,
+        list::WAIT_EVENTS | list::SELECT_INBOX | list::NEXT_SIGNAL | list::STEP_INBOX => {
+            reviews::wait_events(&caller, arguments).await
+        }
+        list::SUBMIT_DELIVERY => deliveries::submit(&caller, arguments).await,
+        list::WAIT_DELIVERIES => deliveries::wait(&caller, arguments).await,
         _ => at_once(row.name, &caller, arguments).await?.map(CallToolResponse::Complete),
     };
     Some(Ok(done.unwrap_or_else(|refusal| CallToolResponse::Complete(no(&refusal)))))
@@ -93,6 +102,15 @@ async fn at_once(
         list::WRITE_TASK_DOC => docs::write(caller, arguments, docs::Of::Task).await,
         list::READ_TASK_DOC => docs::read(caller, arguments, docs::Of::Task).await,
         list::LIST_TASK_DOCS => docs::list(caller, arguments, docs::Of::Task).await,
+        list::NEXT_STEP => reviews::next_step(caller, arguments).await,
+        list::REVIEW_TASK => reviews::review(caller, arguments).await,
+        list::REPLY_MESSAGE => reviews::reply(caller, arguments).await,
+        list::CLAIM_DELIVERY => deliveries::claim(caller, arguments).await,
+        list::EXTEND_DELIVERY => deliveries::extend(caller, arguments).await,
+        list::REVIEW_DELIVERY => deliveries::review(caller, arguments).await,
+        list::GET_DELIVERY => deliveries::get(caller, arguments).await,
+        list::LIST_DELIVERIES => deliveries::list(caller, arguments).await,
+        list::LIST_OPEN_DELIVERIES => deliveries::list_open(caller).await,
         list::REGISTER_WORKER => work::register(caller).await,
         list::CLAIM_TASK => work::claim(caller, arguments).await,
         list::EXTEND_TASK => work::extend(caller, arguments).await,

@@ -12,7 +12,9 @@ use super::{
         others::{FRAME, Others},
         result::shown,
     },
+    delivered,
     facts::{self, is_nothing},
+    items,
 };
 use crate::role::swarm::Awaited;
 
@@ -45,6 +47,16 @@ pub(in crate::mcp) fn told(
     awaited: &Awaited,
     answer: &SwarmAnswer,
 ) -> CallToolResult {
+    match awaited {
+        Awaited::Items(issue) => return items::told(role, *issue, answer),
+        Awaited::Deliveries => return delivered::to_claim(role, answer),
+        Awaited::Verdict(delivery) => return delivered::verdict(role, *delivery, answer),
+        Awaited::Issues(_)
+        | Awaited::Tasks(_)
+        | Awaited::Review(_)
+        | Awaited::Reply(_)
+        | Awaited::Files { .. } => {}
+    }
     let standing = answer.standing();
     let is_there = standing == Standing::There;
     let mut others = Others::default();
