@@ -42,6 +42,8 @@ mod tasks;
 mod tools;
 mod transport;
 
+use crate::config::ToolsetChoice;
+
 pub use prompts::prompt;
 pub use tasks::TaskKey;
 pub use tools::{read_vocabulary, tokens};
@@ -53,8 +55,8 @@ pub use transport::{
     stdio::UPGRADE,
 };
 
-/// The names of the tools that roles are shown unless they ask for more, for clients that allow
-/// each by its name.
-pub fn tool_names() -> Vec<String> {
-    tools::core_names().map(str::to_owned).collect()
+/// The names of the tools that a role with these toolsets is shown, for clients that allow each by
+/// its name.
+pub fn tool_names(choices: &[ToolsetChoice]) -> Vec<String> {
+    tools::names(choices).into_iter().map(str::to_owned).collect()
 }

@@ -23,5 +23,6 @@ mod revoked;
 mod security;
 mod sessions;
 mod sse;
+mod swarm;
 mod tasks;
 mod world;

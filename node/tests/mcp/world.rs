@@ -18,13 +18,16 @@ use tasuki_node::{
     mcp::{Settings, serve},
     outbox::{Counts, Summary},
     role::{
-        Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, Settling, mail::Mail,
-        news::News, swarm::Swarm,
+        Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, Settling,
+        mail::Mail,
+        news::News,
+        swarm::{self, Swarm},
     },
 };
 use tasuki_proto::{
-    id::{LoopId, RoleId, Turn},
+    id::{IdempotencyKey, LoopId, RoleId, Turn},
     reason::Reason,
+    swarm::IssueId,
     wire::{self, event::Kind},
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
@@ -350,7 +353,7 @@ impl Actions for Fake {
     }
 
     fn swarm(&self) -> &dyn Swarm {
-        panic!("nothing here asks for issues")
+        &Away
     }
 
     fn called(&self, client: &str) {
@@ -367,6 +370,38 @@ impl Actions for Fake {
         }));
         guard
     }
+}
+
+/// A broker of issues that is out of reach.
+#[derive(Debug)]
+struct Away;
+
+impl Away {
+    fn refuse<T>() -> Result<T, Refusal> {
+        let message = "the broker is away".to_owned();
+        Err(Refusal { reason: Reason::Unavailable, message })
+    }
+}
+
+#[async_trait]
+impl Swarm for Away {
+    async fn swarm(
+        &self,
+        _request: swarm::Request,
+        _key: Option<IdempotencyKey>,
+    ) -> Result<swarm::Response, Refusal> {
+        Self::refuse()
+    }
+
+    async fn await_swarm(
+        &self,
+        _awaited: &swarm::Awaited,
+        _hold: Duration,
+    ) -> Result<wire::SwarmAnswer, Refusal> {
+        Self::refuse()
+    }
+
+    fn mark_item(&self, _issue: IssueId, _number: u64) {}
 }
 
 /// A server for A and B, until dropped.

@@ -15,7 +15,7 @@ use crate::{
         Failure, hosting,
         reach::{self, Given, Shown},
     },
-    config::{AGENT_TOKEN_VARIABLE, Config, Source},
+    config::{AGENT_TOKEN_VARIABLE, Config, Source, usual_toolsets},
     mcp::{self, dial::NodeAt},
     paths::NodeFile,
 };
@@ -119,6 +119,8 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
             Way::Stdio { program: world.program.to_string_lossy().into_owned(), arguments }
         }
     };
+    let own = world.config.roles.value.iter().find(|own| own.name == role);
+    let toolsets = own.map_or_else(|| usual_toolsets(&role), |own| own.toolsets.clone());
     let wish = Wish {
         client,
         scope,
@@ -126,7 +128,7 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         role: role.to_string(),
         way,
         allow: args.allow,
-        tools: mcp::tool_names(),
+        tools: mcp::tool_names(&toolsets),
     };
     Ok(Asked { wish, instance, hold_secs, start, why_stdio, keep })
 }

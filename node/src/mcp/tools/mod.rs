@@ -60,6 +60,14 @@ impl Row {
     fn is_in(&self, set: &str) -> bool {
         self.sets.iter().any(|it| it.set == set)
     }
+
+    /// Whether it belongs to a chosen set, and to its core unless all of it was chosen.
+    fn is_shown(&self, choices: &[ToolsetChoice]) -> bool {
+        let by = |choice: &ToolsetChoice, it: &In| {
+            choice.set == it.set && (choice.is_full || it.is_core)
+        };
+        self.sets.iter().any(|it| choices.iter().any(|choice| by(choice, it)))
+    }
 }
 
 const IN_THE_LOOP: [In; 1] = [In { set: turn_loop::SET, is_core: true }];
@@ -197,13 +205,12 @@ pub(super) fn label(client: Option<&Implementation>) -> String {
     )
 }
 
-/// The names of the tools that are listed without asking for a set in full, in the order of the
-/// alphabet.
-pub(super) fn core_names() -> impl Iterator<Item = &'static str> {
-    let core = rows().filter(|row| row.sets.iter().any(|it| it.is_core));
-    let mut names: Vec<&str> = core.map(|row| row.name).collect();
+/// The names of the tools that a role with these toolsets is shown, in the order of the alphabet.
+pub(super) fn names(choices: &[ToolsetChoice]) -> Vec<&'static str> {
+    let mut names: Vec<&str> =
+        rows().filter(|row| row.is_shown(choices)).map(|row| row.name).collect();
     names.sort_unstable();
-    names.into_iter()
+    names
 }
 
 /// The same with the instance it says it is.
@@ -220,19 +227,13 @@ pub(super) fn list(host: &Host, scope: &Scope) -> Vec<Tool> {
     listed(rows(), &scope.toolsets(host), tools(matches!(scope, Scope::All)))
 }
 
-/// Of `tools` those that belong to a chosen set, and to its core unless all of it was chosen.
+/// Of `tools` those that a role with these toolsets is shown.
 fn listed<'a>(
     rows: impl Iterator<Item = &'a Row>,
     choices: &[ToolsetChoice],
     mut tools: Vec<Tool>,
 ) -> Vec<Tool> {
-    let is_listed = |row: &&Row| {
-        let is_shown = |it: &In, choice: &ToolsetChoice| {
-            choice.set == it.set && (choice.is_full || it.is_core)
-        };
-        row.sets.iter().any(|it| choices.iter().any(|choice| is_shown(it, choice)))
-    };
-    let names: Vec<&str> = rows.filter(is_listed).map(|row| row.name).collect();
+    let names: Vec<&str> = rows.filter(|row| row.is_shown(choices)).map(|row| row.name).collect();
     tools.retain(|tool| names.contains(&tool.name.as_ref()));
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools

@@ -30,6 +30,9 @@ use crate::{
 const WORKER: &str = "worker_id";
 const OWNER: &str = "owner";
 
+/// The parameter that says how long a call waits at most.
+pub(super) const TIMEOUT: &str = "timeout_sec";
+
 /// A role, by whose agent a tool was called.
 pub(super) struct Caller<'a> {
     pub call: &'a Call<'a>,
@@ -95,13 +98,13 @@ impl<'a> Caller<'a> {
         swarm::call(self.swarm(), request, intent::of(&self.call.context.meta)).await
     }
 
-    /// Waits for something; `timeout_sec` of the call is how long at most.
+    /// Waits for something; [`TIMEOUT`] of the call is how long at most.
     pub(super) async fn wait(
         &self,
         awaited: Awaited,
         arguments: Arguments<'_>,
     ) -> Result<CallToolResponse, Refusal> {
-        let asked = arguments.seconds("timeout_sec")?;
+        let asked = arguments.seconds(TIMEOUT)?;
         let about = About::Swarm(awaited);
         let asking = Asking { actions: Arc::clone(&self.actions), about };
         wait(self.call, self.playing()?, asking, asked).await
