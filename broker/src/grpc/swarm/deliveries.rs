@@ -64,6 +64,7 @@ pub(super) async fn attach(
     entered: &Entered,
     mut it: wire::AttachEvidenceRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
+    let token = token(&mut it.claim_token);
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
@@ -72,7 +73,6 @@ pub(super) async fn attach(
         node: entered.node().cloned(),
         ..parse::evidence(it.evidence)?
     };
-    let token = FencingToken::from(it.claim_token);
     let ask = Ask::AttachEvidence { delivery, token, words };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await

@@ -51,7 +51,7 @@ pub(in crate::mcp) fn told(
         Awaited::Items(issue) => return items::told(role, *issue, answer),
         Awaited::Deliveries => return delivered::to_claim(role, answer),
         Awaited::Verdict(delivery) => return delivered::verdict(role, *delivery, answer),
-        Awaited::Issues(_)
+        Awaited::Issues { .. }
         | Awaited::Tasks(_)
         | Awaited::Review(_)
         | Awaited::Reply(_)
