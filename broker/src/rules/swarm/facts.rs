@@ -102,6 +102,15 @@ impl Issue {
         self.by_worker.get(worker).into_iter().flatten().copied()
     }
 
+    /// Workers whose review told them of a task that is kept for them.
+    pub fn bearers(&self) -> BTreeSet<&RoleId> {
+        let is_told = |number: &TaskNumber| {
+            self.tasks[number.index()].reservation.as_ref().is_some_and(|it| it.is_attached)
+        };
+        let told = self.reserved.iter().filter(|(number, _)| is_told(number));
+        told.map(|(_, worker)| worker).collect()
+    }
+
     /// Tasks that are kept for this worker.
     pub fn reserved_for<'a>(
         &'a self,

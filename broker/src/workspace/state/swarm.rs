@@ -109,29 +109,24 @@ impl State {
     /// ones that tasks are kept for.
     fn wake_workers(&mut self, id: IssueId) {
         let what = swarm::Question::Tasks(id);
-        let mut waiting: Vec<(WaitId, RoleId)> =
-            self.waits.asking(&what).map(|(it, wait)| (wait, it.role().clone())).collect();
-        if waiting.is_empty() {
-            return;
-        }
-        waiting.sort_unstable();
+        let waiting = self.waits.asking(&what).map(|(it, wait)| (wait, it.role()));
+        let mut waiting: Vec<(WaitId, &RoleId)> = waiting.collect();
         let Ok(issue) = self.workspace.swarm.issue(id) else { return };
-        let mut chosen: Vec<RoleId> = Vec::new();
-        if issue.state == IssueState::Open {
-            let kept = |role: &RoleId| issue.reserved_for(role).any(|(_, kept)| kept.is_attached);
-            waiting.retain(|(_, role)| {
-                let is_kept = kept(role);
-                if is_kept {
-                    chosen.push(role.clone());
-                }
-                !is_kept
-            });
+        let mut chosen: Vec<(WaitId, &RoleId)> = Vec::new();
+        if issue.state == IssueState::Open && !waiting.is_empty() {
+            let bearers = issue.bearers();
+            chosen.extend(waiting.extract_if(.., |(_, role)| bearers.contains(role)));
             let free = issue.ready().filter(|task| self.offers.is_free(id, *task, None));
             let free = free.take(waiting.len()).count();
-            chosen.extend(waiting.into_iter().take(free).map(|(_, role)| role));
-        } else {
-            chosen.extend(waiting.into_iter().map(|(_, role)| role));
+            // Most of the time one of many is woken, so the others are not sorted.
+            if free < waiting.len() {
+                waiting.select_nth_unstable(free);
+                waiting.truncate(free);
+            }
         }
+        waiting.sort_unstable();
+        chosen.extend(waiting);
+        let chosen: Vec<RoleId> = chosen.into_iter().map(|(_, role)| role.clone()).collect();
         for role in chosen {
             let question = Question::Swarm { what: what.clone(), role };
             if let Some(parked) = self.waits.take(&question) {
