@@ -1,4 +1,5 @@
 //! A node: agent roles as actors, MCP on the inside, the broker on the outside.
+pub mod accept;
 pub mod agent_tokens;
 mod attached;
 mod beside;

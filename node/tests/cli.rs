@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+#[cfg(unix)]
+#[path = "cli/accept/mod.rs"]
+mod accept;
 #[path = "cli/mail.rs"]
 mod mail;
 #[path = "edges/process.rs"]

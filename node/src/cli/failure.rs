@@ -26,6 +26,8 @@ pub enum Exit {
     Untrusted = 6,
     /// What was waited for did not come.
     Nothing = 7,
+    /// A command of others that was run again failed.
+    Failed = 8,
 }
 
 /// The same for `--help`.
@@ -39,6 +41,7 @@ Exit codes:
   5  something on this machine failed: a file, a port, a disk
   6  whoever answers is not the broker that was joined, or TLS fails; nothing was sent
   7  what was waited for did not come
+  8  a command that was run again failed
 
 Settings come from flags, else from TASUKI_* variables, else from tasuki.toml;
 `tasuki config check` shows them all and where each came from.
@@ -200,5 +203,6 @@ mod tests {
         assert_eq!(Failure::local("no").exit() as u8, 5);
         assert_eq!(Failure::untrusted("no").exit() as u8, 6);
         assert_eq!(Failure::told(Exit::Nothing).exit() as u8, 7);
+        assert_eq!(Failure::told(Exit::Failed).exit() as u8, 8);
     }
 }

@@ -4,6 +4,8 @@
 //! hands it to [`Output`]; one place prints. A failure is a [`Failure`]; one place words it and
 //! one table says which exit code it is. Standard output only ever carries the answer.
 
+#[cfg(unix)]
+mod accept;
 mod access;
 mod acting;
 mod agent_token;
@@ -35,6 +37,7 @@ mod output;
 mod pipes;
 mod prompt;
 mod reach;
+mod sandboxed;
 mod sealing;
 mod show;
 mod status;
@@ -108,6 +111,8 @@ pub enum Command {
     /// See and steer issues: what is to be done, who does it, what came of it
     #[command(subcommand)]
     Swarm(swarm::Command),
+    #[cfg(unix)]
+    Accept(Box<accept::Args>),
     Watch(watch::Args),
     /// Take over mail that was written elsewhere
     #[command(subcommand)]
@@ -127,6 +132,8 @@ pub enum Command {
     Config(config_check::Command),
     Prompt(prompt::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Sandboxed(sandboxed::Args),
 }
 
 /// Which broker, and which workspace there.
@@ -164,6 +171,9 @@ impl Flags {
 /// Parses the command line, runs the command, words the failure.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::Sandboxed(args) = &cli.command {
+        return sandboxed::run(args);
+    }
     let mut output = Output::of_process(cli.global.json);
     let result = run(cli, &mut output);
     let result = result.and_then(|()| output.flush());
@@ -197,6 +207,8 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Loop(command) => flags.target(command.target()),
         Command::Mail(command) => flags.target(command.target()),
         Command::Swarm(command) => flags.target(command.target()),
+        #[cfg(unix)]
+        Command::Accept(args) => flags.target(&args.target),
         Command::Watch(args) => flags.target(&args.target),
         Command::Import(command) => flags.target(command.target()),
         Command::Export(args) => flags.target(&args.target),
@@ -211,6 +223,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         | Command::Config(_)
         | Command::Mirror(_)
         | Command::Completions(_)
+        | Command::Sandboxed(_)
         | Command::Prompt(_) => {}
     }
     let around = Surroundings::of_process();
@@ -259,6 +272,8 @@ async fn dispatch(
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Mail(command) => mail::run(command, config, output).await,
         Command::Swarm(command) => swarm::run(command, config, output).await,
+        #[cfg(unix)]
+        Command::Accept(args) => Box::pin(accept::run(*args, config, output)).await,
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Import(command) => import::run(command, config, output).await,
         Command::Export(args) => export::run(args, config, output).await,
@@ -268,7 +283,10 @@ async fn dispatch(
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::Hooks(command) => hooks::run(command, config, output),
-        Command::Config(_) | Command::Completions(_) | Command::Prompt(_) => Ok(()),
+        Command::Config(_)
+        | Command::Completions(_)
+        | Command::Prompt(_)
+        | Command::Sandboxed(_) => Ok(()),
     }
 }
 

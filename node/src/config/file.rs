@@ -10,10 +10,11 @@ use toml::{
 
 use super::{
     Key, Layer, Problem, Raw, Source, Sourced, ToolsetChoice,
+    accept::{self, ACCEPT},
     hooks::{self, HOOKS},
     value,
 };
-use crate::hooks::spec::Hook;
+use crate::{accept::policy::Settings, hooks::spec::Hook};
 
 /// The table that gives toolsets to roles by name.
 const TOOLSETS: &str = "toolsets";
@@ -34,15 +35,21 @@ pub(super) struct Contents {
     pub(super) hooks: Vec<Sourced<Hook>>,
     /// Why those of the file do not count.
     pub(super) distrust: Option<Problem>,
+    pub(super) accept: Option<Accept>,
 }
+
+/// What a file says of accepting: its settings, or why they do not count.
+pub(super) type Accept = Result<Sourced<Settings>, Problem>;
 
 /// Roles by the name of their group, and where the file says so.
 pub(super) type Groups = BTreeMap<String, (Source, Vec<RoleId>)>;
 
-/// `is_found_here`: nobody named the file, it is in the current directory.
+/// `is_found_here`: nobody named the file, it is in the current directory. `home` is what `~` stands
+/// for.
 pub(super) fn parse(
     path: &Path,
     is_found_here: bool,
+    home: Option<&Path>,
     content: &str,
     problems: &mut Vec<Problem>,
 ) -> Contents {
@@ -72,6 +79,19 @@ pub(super) fn parse(
                 None => contents.hooks = hooks,
             }
             Ok(())
+        } else if name == ACCEPT {
+            contents.accept = Some(match hooks::distrust(path, is_found_here) {
+                // What is wrong in it is nobody's concern then.
+                Some(why) => {
+                    let (at, message) = (source.clone(), format!("`{ACCEPT}` {why}"));
+                    Err(Problem { at, message })
+                }
+                None => {
+                    let value = accept::parse(item, home, &at, problems);
+                    Ok(Sourced { value, source: source.clone() })
+                }
+            });
+            Ok(())
         } else if let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) {
             texts(key, item).map(|texts| {
                 contents.layer.insert(key, Raw { source: source.clone(), texts });
@@ -81,7 +101,7 @@ pub(super) fn parse(
             Err((
                 None,
                 format!(
-                    "is not a setting; there are {}, {TOOLSETS}, {GROUPS}, {HOOKS}, and of the broker {}",
+                    "is not a setting; there are {}, {TOOLSETS}, {GROUPS}, {HOOKS}, {ACCEPT}, and of the broker {}",
                     names.join(", "),
                     OF_THE_BROKER.join(", ")
                 ),
@@ -93,6 +113,21 @@ pub(super) fn parse(
         }
     }
     contents
+}
+
+/// What a file that is not the one that holds says of accepting alone.
+pub(super) fn accept_alone(
+    path: &Path,
+    home: Option<&Path>,
+    content: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<Accept> {
+    let mut own = Vec::new();
+    let contents = parse(path, false, home, content, &mut own);
+    if contents.accept.is_some() {
+        problems.extend(own.into_iter().filter(|it| it.message.starts_with("`accept`")));
+    }
+    contents.accept
 }
 
 /// Where in the file, if it is not where the name is; and what is wrong.

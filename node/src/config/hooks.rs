@@ -252,7 +252,7 @@ fn texts(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
     }
 }
 
-fn number(item: &Spanned<DeValue<'_>>, least: u64, most: u64) -> Result<u64, Wrong> {
+pub(super) fn number(item: &Spanned<DeValue<'_>>, least: u64, most: u64) -> Result<u64, Wrong> {
     let number = item.get_ref().as_integer().and_then(|it| it.as_str().parse().ok());
     let wrong = || (None, format!("takes a number from {least} to {most}"));
     number.filter(|number| (least..=most).contains(number)).ok_or_else(wrong)

@@ -7,6 +7,7 @@
 //! **Invariant:** in a [`Config`] every value is parsed and allowed. All problems are found in
 //! one go, those of values that were overridden included: they would bite later.
 
+mod accept;
 mod file;
 mod hooks;
 mod key;
@@ -26,6 +27,7 @@ pub use key::Key;
 pub use value::{LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
 
 use crate::{
+    accept::policy::Settings,
     credentials::{self, TOKEN_VARIABLE},
     filebox,
     hooks::spec::Hook,
@@ -137,6 +139,11 @@ pub struct Config {
     /// Hooks or a project that the file names and that do not count, and why. A node, which would
     /// have to go by them, does not start; to anybody else it is nothing.
     pub distrust: Option<Problem>,
+    /// What others' commands may do here; `None`: nobody said, so nothing is run. Only a file of the
+    /// operator's can say.
+    pub accept: Option<Sourced<Settings>>,
+    /// What a file says of that and does not count, and why.
+    pub accept_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
     /// `None`: what `.filebox` says, else the directory the node runs in. One that a file in the
     /// current directory names lies in there, unless the file itself was named.
@@ -213,8 +220,24 @@ impl Config {
             && !around.env.contains_key(CONFIG_VARIABLE)
             && path.as_deref().is_some_and(|path| is_only_here(path, around, data.as_deref()));
         let contents = match (&path, &content) {
-            (Some(path), Some(content)) => file::parse(path, is_found_here, content, &mut problems),
+            (Some(path), Some(content)) => {
+                file::parse(path, is_found_here, around.home.as_deref(), content, &mut problems)
+            }
             _ => file::Contents::default(),
+        };
+        let accept = match contents.accept {
+            // Whatever a repository says, the operator's own file is asked.
+            Some(Err(_)) | None if is_found_here => {
+                let passed_over = contents.accept.and_then(Result::err);
+                match kept_accept(data.as_deref(), around, &mut problems) {
+                    Some(Ok(settings)) => (Some(settings), passed_over),
+                    Some(Err(why)) => (None, Some(why)),
+                    None => (None, passed_over),
+                }
+            }
+            Some(Ok(settings)) => (Some(settings), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
         };
         let mut layers = vec![flags, env, contents.layer];
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
@@ -223,6 +246,7 @@ impl Config {
         let mut config =
             Self::parse(path, &layers, &contents.toolsets, contents.groups, &mut problems);
         (config.hooks, config.distrust) = (contents.hooks, contents.distrust);
+        (config.accept, config.accept_distrust) = accept;
         if is_found_here {
             config.keep_root_within(&around.directory);
         }
@@ -331,6 +355,8 @@ impl Config {
             tls_key,
             hooks: Vec::new(),
             distrust: None,
+            accept: None,
+            accept_distrust: None,
         }
     }
 }
@@ -410,6 +436,17 @@ fn find_file(
             (Some(path), None)
         }
     }
+}
+
+/// What the operator's own file says of accepting, where another file holds.
+fn kept_accept(
+    data: Option<&Path>,
+    around: &Surroundings,
+    problems: &mut Vec<Problem>,
+) -> Option<file::Accept> {
+    let path = kept_places(data).map(|place| place.join(FILE)).find(|path| path.is_file())?;
+    let content = read(&path).ok()?;
+    file::accept_alone(&path, around.home.as_deref(), &content, problems)
 }
 
 /// Where a user keeps configuration, beside the current directory.

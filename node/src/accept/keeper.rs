@@ -1,0 +1,157 @@
+//! What stands between whoever runs a command again and the command: a process of this program that
+//! becomes the parent of whatever loses its own below it, and ends all of it.
+//!
+//! Its standard input is a socket. It writes there, once, how the command ended; when the other end
+//! is closed, by purpose or because that process is gone, it ends the command (**AC4**). Below it is
+//! the same program once more, which goes into the sandbox and becomes the command (**AC3**).
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+use rustix::process::{Pid, Signal, WaitOptions, getppid, setsid, waitpid};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    policy::{Kind, Policy},
+    processes, sandbox,
+};
+
+/// What the command is given its place by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    pub policy: Policy,
+    pub words: Vec<String>,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Why it was not run at all: there was no sandbox.
+    pub why_not: Option<String>,
+    /// `None`: by the signal.
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Whether nothing of it is left.
+    pub is_all_gone: bool,
+}
+
+/// The command could not be put into its sandbox, which is told by other means, too.
+const NO_SANDBOX: i32 = 125;
+
+/// As shells have it: a program that cannot be run, or is not there.
+const NOT_RUN: i32 = 126;
+const NOT_FOUND: i32 = 127;
+
+/// Why there was no sandbox, in bytes.
+const WHY_BYTES_MAX: u64 = 2048;
+
+/// The arguments with which this program is a keeper, and what is in the sandbox.
+pub const KEEPER: &str = "keeper";
+pub const INSIDE: &str = "inside";
+
+/// This program, also after its file was replaced.
+pub fn own_program() -> io::Result<std::path::PathBuf> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+}
+
+/// Keeps one command. Answers when all of it is over.
+pub fn keep(order: &str) -> io::Result<()> {
+    processes::adopt()?;
+    let mut caller = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut command = Command::new(own_program()?);
+    // What is inside says there why it did not go in; a command has nothing of it.
+    let (mut own, theirs) = UnixStream::pair()?;
+    command.args(["sandboxed", INSIDE, order]).stdin(Stdio::from(OwnedFd::from(theirs)));
+    let started = command.spawn()?;
+    drop(command);
+    let child = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
+    let child = child.ok_or_else(|| io::Error::other("a process without a number"))?;
+    // While the command was not reaped its number is its own.
+    let is_over = Arc::new(Mutex::new(false));
+    let mut listening = caller.try_clone()?;
+    let is_over_there = Arc::clone(&is_over);
+    thread::spawn(move || {
+        // Nothing is ever said; the end is what is waited for.
+        while matches!(listening.read(&mut [0; 64]), Ok(1..)) {}
+        let is_over = is_over_there.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_over {
+            processes::kill_group(child);
+        }
+    });
+    processes::wait_for(child)?;
+    let status = {
+        let mut is_over = is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_over = true;
+        // What stayed in its group goes at once, whatever it starts meanwhile.
+        processes::kill_group(child);
+        waitpid(Some(child), WaitOptions::empty())?
+    };
+    let is_all_gone = processes::end_all();
+    let status = status.map(|(_, status)| status);
+    let mut why_not = String::new();
+    // Everybody who could write there is gone.
+    (&mut own).take(WHY_BYTES_MAX).read_to_string(&mut why_not).ok();
+    let ended = Ended {
+        why_not: (!why_not.is_empty()).then_some(why_not),
+        code: status.and_then(|it| it.exit_status()),
+        signal: status.and_then(|it| it.terminating_signal()),
+        is_all_gone,
+    };
+    // Nobody may be left to be told.
+    serde_json::to_writer(&caller, &ended).ok();
+    caller.write_all(b"\n").ok();
+    Ok(())
+}
+
+/// Goes into the sandbox and becomes the command. Returns only if that did not work, with the exit
+/// code that says so.
+pub fn inside(order: &str) -> i32 {
+    let order = match enter(order) {
+        Ok(order) => order,
+        Err(why) => {
+            if let Ok(keeper) = io::stdin().as_fd().try_clone_to_owned() {
+                write!(UnixStream::from(keeper), "{why}").ok();
+            }
+            return NO_SANDBOX;
+        }
+    };
+    let Some((program, arguments)) = order.words.split_first() else { return NOT_FOUND };
+    let why = Command::new(program).args(arguments).stdin(Stdio::null()).exec();
+    // It is a line of the command's output; whoever reads that is told.
+    writeln!(io::stderr(), "tasuki: {program} cannot be run: {why}").ok();
+    if why.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }
+}
+
+fn enter(order: &str) -> Result<Order, Box<dyn std::error::Error>> {
+    let order: Order = serde_json::from_str(order)?;
+    close_around(&order.policy)?;
+    Ok(order)
+}
+
+fn close_around(policy: &Policy) -> Result<(), Box<dyn std::error::Error>> {
+    // A session of its own: no terminal, and a process group that is killed as a whole.
+    setsid()?;
+    let keeper = getppid();
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    if getppid() != keeper || keeper.is_none_or(Pid::is_init) {
+        return Err("whoever was to watch over it has gone".into());
+    }
+    sandbox::limit(policy)?;
+    match policy.kind {
+        Kind::Landlock => {
+            sandbox::check_descriptors()?;
+            sandbox::enter(policy)?;
+        }
+        Kind::None => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! `[accept]`: which commands of others may be run again here, and what they may touch.
+//!
+//! It is the operator's word on running what others wrote, so it counts only in a file that the
+//! operator put where configuration is kept, or named. `tasuki accept` is usually called inside of
+//! a repository: where that has a `tasuki.toml` of its own, the table is taken from the operator's
+//! file all the same.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use toml::{Spanned, de::DeValue};
+
+use super::{
+    Problem, Source,
+    file::{Wrong, list, text},
+    hooks::number,
+};
+use crate::accept::{
+    allowed::Pattern,
+    policy::{Kind, LIMIT_MAX, MEMORY_MB_MAX, Settings},
+};
+
+/// The table.
+pub(super) const ACCEPT: &str = "accept";
+
+/// What it may say.
+const FIELDS: [&str; 10] = [
+    "allow",
+    "read",
+    "write",
+    "env",
+    "network",
+    "unix_sockets",
+    "sandbox",
+    "timeout_sec",
+    "memory_mb",
+    "directory",
+];
+
+/// Patterns, paths and variables in one list.
+const ITEMS_MAX: usize = 256;
+
+/// Parses it; `at` says where an offset is, `home` is what `~` stands for.
+pub(super) fn parse(
+    item: &Spanned<DeValue<'_>>,
+    home: Option<&Path>,
+    at: &dyn Fn(usize) -> Source,
+    problems: &mut Vec<Problem>,
+) -> Settings {
+    let mut settings = Settings::default();
+    let mut say = |offset: usize, message: String| {
+        problems.push(Problem { at: at(offset), message });
+    };
+    let Some(table) = item.get_ref().as_table() else {
+        say(item.span().start, format!("`{ACCEPT}` takes a table: write [{ACCEPT}] above it"));
+        return settings;
+    };
+    let mut fields = BTreeMap::new();
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        match FIELDS.into_iter().find(|field| *field == name) {
+            Some(field) => drop(fields.insert(field, (key.span().start, value))),
+            None => say(
+                key.span().start,
+                format!("`{ACCEPT}` has no setting {name:?}; there are {}", FIELDS.join(", ")),
+            ),
+        }
+    }
+    for (field, (start, value)) in fields {
+        if let Err((offset, why)) = set(&mut settings, field, value, home) {
+            say(offset.unwrap_or(start), format!("`{ACCEPT}` has `{field}`, which {why}"));
+        }
+    }
+    settings
+}
+
+fn set(
+    settings: &mut Settings,
+    field: &str,
+    item: &Spanned<DeValue<'_>>,
+    home: Option<&Path>,
+) -> Result<(), Wrong> {
+    match field {
+        "allow" => {
+            let pattern = |text: &String| {
+                Pattern::parse(text).map_err(|why| (None, format!("names {text:?}, which {why}")))
+            };
+            settings.allow = items(item)?.iter().map(pattern).collect::<Result<_, _>>()?;
+        }
+        "read" => settings.read = paths(item, home)?,
+        "write" => settings.write = paths(item, home)?,
+        "env" => {
+            let variable = |text: &String| variable(text, home);
+            settings.env = items(item)?.iter().map(variable).collect::<Result<_, _>>()?;
+        }
+        "network" => settings.is_network_open = yes_or_no(item)?,
+        "unix_sockets" => settings.has_unix_sockets = yes_or_no(item)?,
+        "sandbox" => {
+            settings.kind = match text(item)? {
+                "landlock" => Kind::Landlock,
+                "none" => Kind::None,
+                other => {
+                    let why = format!("is {other:?}; there are \"landlock\" and \"none\"");
+                    return Err((None, why));
+                }
+            }
+        }
+        "timeout_sec" => {
+            settings.limit = Duration::from_secs(number(item, 1, LIMIT_MAX.as_secs())?);
+        }
+        "memory_mb" => settings.memory_mb = number(item, 64, MEMORY_MB_MAX)?,
+        "directory" => settings.directory = Some(path(text(item)?, home)?),
+        _ => unreachable!("FIELDS has no other"),
+    }
+    Ok(())
+}
+
+fn items(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+    let items = list(item)?;
+    if ITEMS_MAX < items.len() {
+        return Err((None, format!("has {} entries; the limit is {ITEMS_MAX}", items.len())));
+    }
+    Ok(items)
+}
+
+fn yes_or_no(item: &Spanned<DeValue<'_>>) -> Result<bool, Wrong> {
+    let is = item.get_ref().type_str();
+    item.get_ref().as_bool().ok_or_else(|| (None, format!("takes true or false, not this {is}")))
+}
+
+fn paths(item: &Spanned<DeValue<'_>>, home: Option<&Path>) -> Result<Vec<PathBuf>, Wrong> {
+    items(item)?.iter().map(|it| path(it, home)).collect()
+}
+
+/// Relative ones would be of a directory that nobody meant.
+fn path(text: &str, home: Option<&Path>) -> Result<PathBuf, Wrong> {
+    let path = PathBuf::from(at_home(text, home));
+    if path.is_absolute() && path.parent().is_some() {
+        return Ok(path);
+    }
+    Err((None, format!("names {text:?}; it takes absolute paths below /, or such as \"~/.cargo\"")))
+}
+
+fn at_home(text: &str, home: Option<&Path>) -> String {
+    match (text.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest).display().to_string(),
+        _ => text.to_owned(),
+    }
+}
+
+fn variable(text: &str, home: Option<&Path>) -> Result<(String, Option<String>), Wrong> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(at_home(value, home))),
+        None => (text, None),
+    };
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_name = name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_letter);
+    if !is_name || text.contains('\0') {
+        return Err((None, format!("names {text:?}; it takes NAME or NAME=VALUE")));
+    }
+    Ok((name.to_owned(), value))
+}

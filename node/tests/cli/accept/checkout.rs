@@ -1,0 +1,120 @@
+//! What comes out of a repository, and what does not happen meanwhile.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use super::{Office, Repository};
+
+/// A program that leaves a mark.
+fn marking(path: &Path, marker: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\ntouch '{}'\ncat\n", marker.display())).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn nothing_of_a_repository_is_run_by_checking_out() {
+    let mut office = Office::open().await;
+    let (repository, marker) = (office.path("clone"), office.path("marker"));
+    let program = office.path("program");
+    marking(&program, &marker);
+    let program = program.to_str().unwrap();
+    office.repository.commit(&[
+        (".gitattributes", "* filter=evil diff=evil merge=evil text eol=lf\n"),
+        ("bait", "bait"),
+        ("script.sh", "cat bait README"),
+    ]);
+    for hook in ["post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc"] {
+        marking(&repository.join(".git/hooks").join(hook), &marker);
+    }
+    for (key, value) in [
+        ("filter.evil.smudge", program),
+        ("filter.evil.process", program),
+        ("filter.evil.required", "true"),
+        ("core.fsmonitor", program),
+        ("core.hooksPath", repository.join(".git/hooks").to_str().unwrap()),
+        ("core.alternateRefsCommand", program),
+        ("core.sshCommand", program),
+        ("uploadpack.packObjectsHook", program),
+        ("protocol.ext.allow", "always"),
+        ("remote.origin.url", &format!("ext::{program}")),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.partialCloneFilter", "blob:none"),
+        ("extensions.partialClone", "origin"),
+        ("core.repositoryFormatVersion", "1"),
+        ("credential.helper", program),
+    ] {
+        office.repository.git(&["config", key, value]);
+    }
+    let head = fs::read_to_string(repository.join(".git/refs/heads/main")).unwrap();
+    office.submit(head.trim(), &["sh script.sh"]).await;
+    let task = format!("{}/task-1", office.issue);
+    let told = office.json(0, &["--task", &task]).await;
+    assert_eq!(told["commands"][0]["output_tail"], "baitread me");
+    assert!(!marker.exists(), "something of the repository was run");
+    office.check_clean();
+}
+
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn the_commit_itself_is_checked_out_whatever_stands_in_for_it() {
+    let mut office = Office::open().await;
+    let wanted = office.repository.commit(&[("what", "the one that was named")]);
+    let other = office.repository.commit(&[("what", "another")]);
+    office.repository.git(&["replace", &wanted, &other]);
+    office.repository.git(&["branch", &wanted, &other]);
+    // Not committed, and not looked at.
+    fs::write(office.repository.path.join("what"), "not committed").unwrap();
+    office.submit(&wanted, &["cat what"]).await;
+    let task = format!("{}/task-1", office.issue);
+    let told = office.json(0, &["--task", &task]).await;
+    assert_eq!(told["commands"][0]["output_tail"], "the one that was named");
+    office.repository.git(&["replace", "--delete", &wanted]);
+
+    // What names a commit is none.
+    office.repository.git(&["tag", "--annotate", "--message", "x", "named"]);
+    let tag = office.repository.git(&["rev-parse", "named"]);
+    for (commit, words) in [
+        (tag.as_str(), "is not a commit, but something that names one"),
+        (&"e".repeat(40), "Fetch it with --fetch REMOTE"),
+    ] {
+        office.submit(commit, &["true"]).await;
+        let said = office.run(&["--task", &task]).await;
+        assert!(said.code == 5 && said.err.contains(words), "{said:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn a_checkout_has_its_commit_alone() {
+    let mut office = Office::open().await;
+    office.repository.commit(&[("secret", "removed later")]);
+    fs::remove_file(office.repository.path.join("secret")).unwrap();
+    let sub = Repository::new(&office.path("sub"));
+    let url = sub.path.to_str().unwrap();
+    office.repository.git(&["submodule", "--quiet", "add", url, "sub"]);
+    let script = "git status --porcelain; git log --format=%s; git rev-list --all | wc -l; \
+                  git cat-file -e HEAD~1 2>/dev/null && echo history; ls sub; git config --list";
+    let ran = office.script(0, script).await;
+    let lines: Vec<&str> = ran.output.lines().collect();
+    assert_eq!(&lines[..2], ["a change", "1"], "no history: {}", ran.output);
+    assert!(!ran.output.contains("history") && !ran.output.contains(url), "{}", ran.output);
+}
+
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn a_commit_that_is_elsewhere_is_fetched_by_a_remotes_name_alone() {
+    let mut office = Office::open().await;
+    let elsewhere = Repository::new(&office.path("elsewhere"));
+    let commit = elsewhere.commit(&[("new", "from elsewhere")]);
+    office.repository.git(&["remote", "add", "theirs", elsewhere.path.to_str().unwrap()]);
+    office.submit(&commit, &["cat new"]).await;
+    let task = format!("{}/task-1", office.issue);
+    for remote in ["other", "--upload-pack=x", "ext::sh -c x", elsewhere.path.to_str().unwrap()] {
+        let fetch = format!("--fetch={remote}");
+        let said = office.run(&["--task", &task, &fetch]).await;
+        assert!(said.code == 5 && said.err.contains("it has theirs"), "{said:?}");
+    }
+    let told = office.json(0, &["--task", &task, "--fetch", "theirs"]).await;
+    assert_eq!(told["commands"][0]["output_tail"], "from elsewhere");
+}
