@@ -6,6 +6,8 @@
 #[cfg(unix)]
 #[path = "cli/accept/mod.rs"]
 mod accept;
+#[path = "cli/hook.rs"]
+mod hook;
 #[path = "cli/mail.rs"]
 mod mail;
 #[path = "edges/process.rs"]

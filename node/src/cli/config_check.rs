@@ -91,6 +91,10 @@ fn setting(config: &Config, key: Key) -> (Vec<String>, Source) {
             one(mirror.to_owned(), &config.mirror.source)
         }
         Key::MirrorRoot => one(path(&config.mirror_root.value), &config.mirror_root.source),
+        Key::HookFail => {
+            let fail = format!("{:?}", config.hook_fail.value).to_lowercase();
+            one(fail, &config.hook_fail.source)
+        }
         Key::TlsCert => one(path(&config.tls_cert.value), &config.tls_cert.source),
         Key::TlsKey => one(path(&config.tls_key.value), &config.tls_key.source),
         Key::LogFormat => {

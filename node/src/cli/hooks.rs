@@ -18,7 +18,9 @@ use crate::{
 /// Of an id, at least so many of its digits name a call.
 const PREFIX_DIGITS_MIN: usize = 4;
 
-/// See to what is done when something happens to mail.
+/// See to what is done when something happens to mail
+///
+/// Hooks of Git and of coding agents, about locked files, are `tasuki hook`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Show what waits to be done, and the dead letters: what failed for good, and why

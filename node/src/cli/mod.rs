@@ -18,6 +18,7 @@ mod export;
 mod failure;
 mod following;
 mod guarding;
+mod hook;
 mod hooks;
 mod hosted;
 mod hosting;
@@ -125,6 +126,11 @@ pub enum Command {
     Mirror(mirror::Command),
     TakeOver(take_over::Args),
     AgentToken(agent_token::Args),
+    /// Hooks of Git and of coding agents: refuse commits and edits of files that others locked
+    ///
+    /// What is done when something happens to mail is `tasuki hooks`.
+    #[command(subcommand)]
+    Hook(hook::Command),
     #[command(subcommand)]
     Hooks(hooks::Command),
     /// See to the configuration
@@ -213,6 +219,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Import(command) => flags.target(command.target()),
         Command::Export(args) => flags.target(&args.target),
         Command::Status(args) => flags.target(&args.target),
+        Command::Hook(command) => flags.target(command.target()),
         Command::TakeOver(_)
         | Command::Outbox(_)
         | Command::AgentToken(_)
@@ -231,6 +238,12 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
     let (config, problems) = look();
     if let Command::Config(config_check::Command::Check) = &cli.command {
         return config_check::run(&config, &problems, &around, output);
+    }
+    if let Command::Hook(command) = &cli.command
+        && !problems.is_empty()
+        && let Some(said) = command.misconfigured(&config, &problems, output)
+    {
+        return said;
     }
     if !problems.is_empty() {
         return Err(Failure::configuration(&problems));
@@ -282,6 +295,7 @@ async fn dispatch(
         Command::Mirror(command) => mirror::run(command, config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),
+        Command::Hook(command) => hook::run(command, config, output).await,
         Command::Hooks(command) => hooks::run(command, config, output),
         Command::Config(_)
         | Command::Completions(_)

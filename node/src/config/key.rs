@@ -19,10 +19,11 @@ pub enum Key {
     TlsKey,
     Mirror,
     MirrorRoot,
+    HookFail,
 }
 
 impl Key {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Data,
         Self::Workspace,
         Self::Listen,
@@ -39,6 +40,7 @@ impl Key {
         Self::TlsKey,
         Self::Mirror,
         Self::MirrorRoot,
+        Self::HookFail,
     ];
 
     /// In `tasuki.toml`.
@@ -156,6 +158,12 @@ impl Key {
                 "TASUKI_MIRROR_ROOT",
                 "",
                 "that project; none: those of the agents in `.filebox`, else the directory of the node",
+            ),
+            Self::HookFail => (
+                "hook_fail",
+                "TASUKI_HOOK_FAIL",
+                "open",
+                "open: commits and edits go on while nobody can say what is locked; closed: they are refused",
             ),
         }
     }

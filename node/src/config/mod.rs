@@ -24,7 +24,7 @@ use std::{
 use tasuki_proto::id::{RoleId, WorkspaceId};
 
 pub use key::Key;
-pub use value::{LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
+pub use value::{HookFail, LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
 
 use crate::{
     accept::policy::Settings,
@@ -51,6 +51,9 @@ pub const FINGERPRINT_VARIABLE: &str = "TASUKI_NODE_FINGERPRINT";
 
 /// The variable that holds what is shown to that node.
 pub const AGENT_TOKEN_VARIABLE: &str = "TASUKI_AGENT_TOKEN";
+
+/// The variable that says which role commits and edits are by.
+pub const ROLE_VARIABLE: &str = "TASUKI_ROLE";
 
 /// A configuration file, in bytes; a larger one is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -148,6 +151,7 @@ pub struct Config {
     /// `None`: what `.filebox` says, else the directory the node runs in. One that a file in the
     /// current directory names lies in there, unless the file itself was named.
     pub mirror_root: Sourced<Option<PathBuf>>,
+    pub hook_fail: Sourced<HookFail>,
 }
 
 /// What surrounds the program. Tests make their own.
@@ -180,7 +184,9 @@ impl Surroundings {
     /// The variables that look like settings and are none.
     pub fn strangers(&self) -> Vec<&str> {
         let is_known = |name: &str| {
-            [CONFIG_VARIABLE, NODE_VARIABLE, TOKEN_VARIABLE, FINGERPRINT_VARIABLE].contains(&name)
+            let others = [CONFIG_VARIABLE, NODE_VARIABLE, TOKEN_VARIABLE, FINGERPRINT_VARIABLE];
+            others.contains(&name)
+                || name == ROLE_VARIABLE
                 || name.starts_with(AGENT_TOKEN_VARIABLE)
                 || Key::ALL.iter().any(|key| key.env() == name)
                 || name
@@ -350,6 +356,7 @@ impl Config {
             secure: pick.value(Key::Secure, value::yes_or_no),
             mirror: pick.value(Key::Mirror, value::yes_or_no),
             mirror_root: pick.value(Key::MirrorRoot, value::file),
+            hook_fail: pick.value(Key::HookFail, value::hook_fail),
             advertise: pick.value(Key::Advertise, value::host),
             tls_cert,
             tls_key,

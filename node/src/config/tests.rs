@@ -127,7 +127,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
             "2: `lease` takes a text in quotes, not this integer",
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
              broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
-             mcp_tls_cert, mcp_tls_key, mirror, mirror_root, toolsets, groups, hooks, and of the \
+             mcp_tls_cert, mcp_tls_key, mirror, mirror_root, hook_fail, toolsets, groups, hooks, and of the \
              broker secure, advertise, tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",

@@ -29,6 +29,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// What becomes of a commit or an edit while nobody can say what is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookFail {
+    /// It goes on.
+    Open,
+    /// It is refused.
+    Closed,
+}
+
 /// A toolset a role gets, lean or in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolsetChoice {
@@ -125,6 +134,14 @@ fn only(texts: &[String]) -> Result<&str, String> {
     match texts {
         [text] => Ok(text),
         _ => Err(format!("takes one value, not {}", texts.len())),
+    }
+}
+
+pub(super) fn hook_fail(texts: &[String]) -> Result<HookFail, String> {
+    match only(texts)? {
+        "open" => Ok(HookFail::Open),
+        "closed" => Ok(HookFail::Closed),
+        other => Err(format!("is {other:?}; it takes open or closed")),
     }
 }
 

@@ -75,12 +75,15 @@ fn call(
     command.args(["--no-pager", "--no-optional-locks"]);
     for setting in [
         "core.fsmonitor=false",
-        "core.hooksPath=/dev/null",
         "core.untrackedCache=false",
         // Whose it is does not matter: what is called only reads, and runs nothing of it.
         "safe.directory=*",
     ] {
         command.args(["-c", setting]);
+    }
+    // Nothing that is asked calls hooks; where they are is asked itself.
+    if arguments.first() != Some(&"config") {
+        command.args(["-c", "core.hooksPath=/dev/null"]);
     }
     if let Some(about) = about {
         command.arg("--git-dir").arg(about);

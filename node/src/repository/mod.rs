@@ -18,7 +18,7 @@ mod remote;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -358,12 +358,45 @@ impl Repository {
         names.map(|name| literal(&path::composed(&String::from_utf8_lossy(name)))).collect()
     }
 
+    /// Where Git looks for this repository's hooks, and whether its configuration says so.
+    /// `None`: there is no Git here.
+    ///
+    /// # Errors
+    /// Says why Git does not tell.
+    pub fn hooks_directory(&self) -> Result<Option<(PathBuf, bool)>, No> {
+        let Some(common) = &self.common else { return Ok(None) };
+        let asked = ["config", "-z", "--type=path", "--get", "core.hooksPath"];
+        let told = git::ask(common, &asked);
+        let told = told.map_err(|why| No::Git { root: self.root.display().to_string(), why })?;
+        let told = told.map(|it| place::of_bytes(it.strip_suffix(b"\0").unwrap_or(&it)));
+        Ok(Some(match told.filter(|it| !it.as_os_str().is_empty()) {
+            Some(told) => (self.root.join(told), true),
+            None => (common.join("hooks"), false),
+        }))
+    }
+
     /// The names of the files that the commit that is being made changes, each ended by a NUL.
     /// For a program that Git itself calls.
+    ///
+    /// Of a merge it is what is neither as it was here nor as it is in what is merged: the rest is
+    /// work that was committed before.
     ///
     /// # Errors
     /// Says why Git does not tell.
     pub fn staged(&self) -> Result<Vec<u8>, No> {
+        let here = self.staged_against(&[])?;
+        let no = |why| No::Git { root: self.root.display().to_string(), why };
+        let asked = ["rev-parse", "--quiet", "--verify", "MERGE_HEAD"];
+        if git::ask_of_commit(&self.root, &asked).map_err(no)?.is_empty() {
+            return Ok(here);
+        }
+        let there = self.staged_against(&["MERGE_HEAD"])?;
+        let there: BTreeSet<&[u8]> = there.split(|byte| *byte == 0).collect();
+        let both = here.split(|byte| *byte == 0).filter(|name| there.contains(name));
+        Ok(both.collect::<Vec<_>>().join(&0))
+    }
+
+    fn staged_against(&self, commit: &[&str]) -> Result<Vec<u8>, No> {
         let asked = [
             "diff",
             "--cached",
@@ -376,6 +409,7 @@ impl Repository {
             "--no-relative",
         ];
         let root = || self.root.display().to_string();
+        let asked = [&asked[..], commit, &["--"]].concat();
         git::ask_of_commit(&self.root, &asked).map_err(|why| No::Git { root: root(), why })
     }
 }

@@ -111,7 +111,7 @@ fn without_a_remote_the_first_commit_tells() {
 #[ignore = "needs git"]
 fn repositories_are_not_each_other() {
     let place = Place::new();
-    let mut names = std::collections::BTreeSet::new();
+    let mut names = BTreeSet::new();
     for (at, remote) in [
         ("a", "https://git.example/a"),
         ("b", "https://git.example/b"),

@@ -154,7 +154,12 @@ pub(super) struct Done<'a> {
 }
 
 /// Keeps a text that is about to be replaced. Gives where.
-pub(super) fn back_up(data: &Path, of: &Path, text: &str, now_ms: u64) -> Result<PathBuf, String> {
+pub(in crate::cli) fn back_up(
+    data: &Path,
+    of: &Path,
+    text: &str,
+    now_ms: u64,
+) -> Result<PathBuf, String> {
     /// Several changes of one file within a second; more are no accident.
     const SAME_SECOND_MAX: usize = 1000;
     let directory = data.join(BACKUPS);
@@ -182,7 +187,7 @@ pub(super) fn back_up(data: &Path, of: &Path, text: &str, now_ms: u64) -> Result
 }
 
 /// Tells one text from another.
-fn mark(text: &str) -> String {
+pub(in crate::cli) fn mark(text: &str) -> String {
     format!("{:016x}-{}", hash(text.as_bytes()), text.len())
 }
 

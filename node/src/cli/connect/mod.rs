@@ -8,7 +8,7 @@
 //! - **K3** Disconnecting takes out what connecting put in, and nothing else.
 //! - **K4** Every text that is replaced is kept in the data directory first.
 
-mod book;
+pub(in crate::cli) mod book;
 mod client;
 mod disconnect;
 mod document;
@@ -16,7 +16,7 @@ mod entry;
 pub(in crate::cli) mod files;
 mod place;
 mod plan;
-mod program;
+pub(in crate::cli) mod program;
 mod wish;
 mod words;
 

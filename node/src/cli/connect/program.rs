@@ -9,7 +9,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-pub(super) fn path(directory: &Path) -> io::Result<PathBuf> {
+pub(in crate::cli) fn path(directory: &Path) -> io::Result<PathBuf> {
     let real = std::env::current_exe()?;
     let called = std::env::args_os().next();
     let search = std::env::var_os("PATH").unwrap_or_default();

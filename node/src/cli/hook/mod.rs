@@ -1,0 +1,166 @@
+//! `tasuki hook`: locks that bite. Git's pre-commit hook and the hooks of coding agents that are
+//! asked before an edit refuse what another role has locked.
+//!
+//! `install` puts them there and takes them back: `script` is Git's, `settings` the agents' files,
+//! `ledger` what was done. `pre_commit` and `edit` are what they call; `asking` asks the broker,
+//! `who` says whose locks are one's own.
+//!
+//! - **HK1** A hook that cannot ask does what `hook_fail` says, and says so: nobody is locked out
+//!   of their work by a broker that is away, unless they chose that.
+//! - **HK2** What others wrote stays, and is the same bytes after the hook was taken back.
+//! - **HK3** Who is called by an agent or by Git answers within a bounded time.
+
+mod asking;
+mod edit;
+mod install;
+mod ledger;
+mod pre_commit;
+mod script;
+mod settings;
+mod who;
+
+use std::path::PathBuf;
+
+use tasuki_proto::id::RoleId;
+
+use super::{Failure, Output, Target};
+use crate::{
+    config::{Config, HookFail, Problem},
+    edit_guard::Client,
+};
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Have commits and edits refused that touch what another role has locked
+    ///
+    /// Without --git, --claude, --cursor and --codex: Git's hook, and those of the agents that have
+    /// a folder in the project. A hook that is there already stays and goes first. A second time
+    /// changes nothing.
+    Install(InstallArgs),
+    /// Take back what `tasuki hook install` put there
+    Uninstall(WhichArgs),
+    /// Show which hooks are there, and as whom they act
+    Status(WhichArgs),
+    /// Called by Git before a commit
+    #[command(hide = true)]
+    PreCommit(CalledArgs),
+    /// Called by a coding agent before an edit, which it describes on standard input
+    #[command(hide = true)]
+    Edit(EditArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InstallArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+    #[command(flatten)]
+    called: CalledArgs,
+}
+
+/// Which hooks, of which project.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct WhichArgs {
+    /// Git's pre-commit hook
+    #[arg(long)]
+    git: bool,
+    /// Claude Code's, before its tools that edit
+    #[arg(long)]
+    claude: bool,
+    /// Cursor's, before its tools that edit
+    #[arg(long)]
+    cursor: bool,
+    /// Codex's, before it applies a patch
+    #[arg(long)]
+    codex: bool,
+    /// The project [default: this directory]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+}
+
+/// As whom a hook acts, and what it does when it cannot.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct CalledArgs {
+    /// The role that commits and edits; its own locks let it [default: TASUKI_ROLE, else this
+    /// machine's only role]
+    #[arg(long = "as", value_name = "ROLE")]
+    role: Option<RoleId>,
+    /// Let commits and edits go on while nobody can say what is locked
+    #[arg(long, conflicts_with = "fail_closed")]
+    fail_open: bool,
+    /// Refuse them then [default: `hook_fail` in the configuration, else they go on]
+    #[arg(long)]
+    fail_closed: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct EditArgs {
+    /// The coding agent that calls
+    #[arg(long, value_enum)]
+    client: Client,
+    #[command(flatten)]
+    called: CalledArgs,
+}
+
+impl CalledArgs {
+    /// `None`: nobody said with the command.
+    fn told(&self) -> Option<HookFail> {
+        match (self.fail_open, self.fail_closed) {
+            (true, _) => Some(HookFail::Open),
+            (false, true) => Some(HookFail::Closed),
+            (false, false) => None,
+        }
+    }
+
+    fn fail(&self, config: &Config) -> HookFail {
+        self.told().unwrap_or(config.hook_fail.value)
+    }
+}
+
+impl Command {
+    pub(super) fn target(&self) -> &Target {
+        const NONE: &Target = &Target { broker: None, workspace: None };
+        match self {
+            Self::Install(args) => &args.called.target,
+            Self::PreCommit(args) => &args.target,
+            Self::Edit(args) => &args.called.target,
+            Self::Uninstall(_) | Self::Status(_) => NONE,
+        }
+    }
+
+    /// What one that is called says where the configuration makes no sense: its exit code would
+    /// else be taken for an answer. `None`: a person calls.
+    pub(super) fn misconfigured(
+        &self,
+        config: &Config,
+        problems: &[Problem],
+        output: &mut Output,
+    ) -> Option<Result<(), Failure>> {
+        let why = Failure::configuration(problems);
+        match self {
+            Self::PreCommit(args) => Some(pre_commit::unknown(args.fail(config), &why, output)),
+            Self::Edit(args) => {
+                let (client, fail) = (args.client, args.called.fail(config));
+                Some(edit::unknown(client, fail, &why.message, output))
+            }
+            Self::Install(_) | Self::Uninstall(_) | Self::Status(_) => None,
+        }
+    }
+}
+
+pub(super) async fn run(
+    command: Command,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    match command {
+        Command::Install(args) => install::install(&args, config, output).await,
+        Command::Uninstall(args) => install::uninstall(&args, config, output).await,
+        Command::Status(args) => install::status(&args, config, output),
+        Command::PreCommit(args) => pre_commit::run(&args, config, output).await,
+        Command::Edit(args) => edit::run(&args, config, output).await,
+    }
+}
