@@ -44,6 +44,28 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki mail private remove desk-1",
         "tasuki mail private rotate",
         "tasuki mail private off",
+        "tasuki swarm board 00af --once",
+        "tasuki swarm issues --status in-progress --contains x --limit 3 --json",
+        "tasuki swarm tasks 00af --stage in-review --as lead",
+        "tasuki swarm tasks issue_1700000000000_00af --status blocked --claimed-by w1",
+        "tasuki swarm show 00af/3",
+        "tasuki swarm show delivery_1700000000000_00b2",
+        "tasuki swarm new Subject --doc spec.md=spec.md --description - --as lead",
+        "tasuki swarm plan 00af --file tasks.toml --as lead",
+        "tasuki swarm task 00af Subject --difficulty easy --points 3 --blocked-by task-1",
+        "tasuki swarm claim --next 00af --as w1",
+        "tasuki swarm lock src/a.rs docs/ --repository host/us/it --task 00af/3 --for 5m",
+        "tasuki swarm submit 00af/3 --summary @f --file src/a.rs --result passed --token 4",
+        "tasuki swarm review 00af/3 --approve --score 5 --feedback Good --as lead",
+        "tasuki swarm review delivery_1700000000000_00b2 --approve --despite flaky --by me \
+         --feedback f --failed-step 2",
+        "tasuki swarm deliver 00af --summary s --passed --steps issue-1-test-steps.md --step x",
+        "tasuki swarm close 00af --reason done",
+        "tasuki swarm renew 00af/3 --for 2h",
+        "tasuki swarm unlock l_1700000000000_00b3 --reason gone --as lead",
+        "tasuki swarm history 00af --from 3 --follow",
+        "tasuki swarm doc read spec.md --of 00af --version 2 --save x",
+        "tasuki swarm settings lock 5m task-claim 2h --by me",
         "tasuki watch --from 1 --json",
         "tasuki status",
         "tasuki import filebox . ../other --role dev_agent=dev --role qa=q --dry-run --json",
@@ -84,6 +106,14 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("tasuki export", MissingRequiredArgument),
         ("tasuki export --format mbox --box trash", ValueValidation),
         ("tasuki hooks drop", MissingRequiredArgument),
+        ("tasuki swarm show 00a", ValueValidation),
+        ("tasuki swarm claim", MissingRequiredArgument),
+        ("tasuki swarm claim 00af/1 --next 00af", ArgumentConflict),
+        ("tasuki swarm review 00af/1 --feedback f", MissingRequiredArgument),
+        ("tasuki swarm review 00af/1 --approve --reject --feedback f", ArgumentConflict),
+        ("tasuki swarm review 00af/1 --approve --score 3 --feedback f", InvalidValue),
+        ("tasuki swarm tasks 00af --stage ready --status open", ArgumentConflict),
+        ("tasuki swarm doc read ../x", ValueValidation),
         ("tasuki hooks retry 00ff --all", ArgumentConflict),
     ] {
         assert_eq!(parse(line).err(), Some(kind), "{line}");
@@ -102,6 +132,8 @@ fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
         ("loop start", "keeps its history"),
         ("import filebox", "only what is missing is sent"),
         ("export", "Nothing is marked as seen"),
+        ("swarm claim", "exits with 7 when there is none."),
+        ("swarm review", "were gone through and passed"),
         ("loop reclaim", "The old holder is refused from then on."),
     ] {
         let mut command = Cli::command();
@@ -122,5 +154,31 @@ fn help_names_every_exit_code() {
     {
         let line = format!("\n  {}  ", exit as u8);
         assert!(failure::HELP.contains(&line), "{exit:?}");
+    }
+}
+
+#[test]
+fn shells_complete_the_commands_about_issues() {
+    let swarm = Cli::command();
+    let swarm = swarm.find_subcommand("swarm").unwrap();
+    let names: Vec<&str> = swarm.get_subcommands().map(clap::Command::get_name).collect();
+    assert!(names.contains(&"board") && 20 < names.len(), "{names:?}");
+    for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish]
+    {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Cli::command(), "tasuki", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        let about = match shell {
+            clap_complete::Shell::Fish => "__fish_tasuki_using_subcommand swarm",
+            _ => "swarm",
+        };
+        let about: Vec<&str> = script.lines().filter(|line| line.contains(about)).collect();
+        for name in &names {
+            let is_there = about.iter().any(|line| line.contains(name))
+                || script.lines().any(|line| line.starts_with(&format!("'{name}:")));
+            assert!(is_there, "{shell}: {name}");
+        }
+        // What may be typed for a stage is completed as well.
+        assert!(script.contains("in-review"), "{shell}");
     }
 }

@@ -291,12 +291,12 @@ fn issues(of: &State, width: usize) -> Section {
         let done = format!("{}/{}", count(it, TaskStatus::Done), tasks_of(it));
         let busy = count(it, TaskStatus::InProgress) + count(it, TaskStatus::Blocked);
         let busy = if busy == 0 { String::new() } else { format!("{busy} busy") };
-        let fixed = 2 + 6 + 2 + 9 + 2 + 8 + 2 + 2 + 12;
+        let fixed = 2 + 6 + 2 + 12 + 2 + 8 + 2 + 2 + 12;
         vec![
             gap(),
             cell(&short(&it.issue_id), 6, Tone::Bold),
             gap(),
-            right(&format!("{done} done"), 9, Tone::Plain),
+            right(&format!("{done} done"), 12, Tone::Plain),
             gap(),
             cell(&busy, 8, Tone::Green),
             gap(),
@@ -365,12 +365,12 @@ fn workers(of: &State, width: usize) -> Section {
             Some(..SOON_MS) => String::new(),
             Some(ms) => format!("quiet {}", long(ms)),
         };
-        let fixed = 2 + 14 + 2 + 14 + 2 + 2 + 13 + 2 + 8;
+        let fixed = 2 + 14 + 2 + 10 + 2 + 2 + 13 + 2 + 8;
         vec![
             gap(),
             cell(&it.worker, 14, Tone::Bold),
             gap(),
-            cell(&it.node, 14, Tone::Dim),
+            cell(&it.node, 10, Tone::Dim),
             gap(),
             cell(&claims.join(", "), width.saturating_sub(fixed), Tone::Plain),
             gap(),
