@@ -32,6 +32,13 @@ fn two_agents_write_to_each_other() {
 }
 
 #[test]
+fn an_issue_is_done_though_a_worker_dies() {
+    let said = run("swarm", &[]);
+    assert!(said.contains("6 tasks done once each; "), "{said}");
+    assert!(said.contains(" of w3\n"), "{said}");
+}
+
+#[test]
 #[ignore = "needs python with grpcio: scripts/sdk-setup.sh"]
 fn a_client_in_python_sends_and_waits() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
