@@ -28,6 +28,7 @@ mod stdio;
 mod stored;
 mod storm;
 mod strikes;
+mod swarm;
 mod tasks;
 
 /// What the shared module expects of a test binary.

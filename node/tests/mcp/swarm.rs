@@ -200,7 +200,7 @@ fn named(name: &str, schema: &Value) -> Value {
         "message_id" => "msg_1_0001".into(),
         "lease_id" => "l_1_0001".into(),
         "worker_id" | "owner" => "A".into(),
-        "verdict" => "approved".into(),
+        "verdict" => "rejected".into(),
         "status" => "open".into(),
         "kind" => "question".into(),
         "sort_by" => "created_at".into(),

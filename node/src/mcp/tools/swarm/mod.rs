@@ -33,7 +33,7 @@ mod work;
 
 use rmcp::model::{CallToolResponse, CallToolResult};
 
-use self::caller::Caller;
+use self::caller::{Caller, TIMEOUT};
 pub(in crate::mcp) use self::{claims::Claims, waited::told};
 pub(super) use self::{list::ROWS, schemas::tools};
 use super::{Call, Row, arguments::Arguments, refused};
@@ -45,7 +45,9 @@ pub(super) async fn call(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Option<Result<CallToolResponse, Refusal>> {
-    let caller = match Caller::of(row, call, arguments) {
+    // Nothing is done by a call that then cannot wait for what comes of it.
+    let is_fit = arguments.seconds(TIMEOUT);
+    let caller = match is_fit.and_then(|_| Caller::of(row, call, arguments)) {
         Ok(caller) => caller,
         Err(refusal) => return Some(Ok(CallToolResponse::Complete(no(&refusal)))),
     };

@@ -47,29 +47,18 @@ pub(in crate::mcp) fn told(
     awaited: &Awaited,
     answer: &SwarmAnswer,
 ) -> CallToolResult {
-    match awaited {
+    let limit = match awaited {
         Awaited::Items(issue) => return items::told(role, *issue, answer),
         Awaited::Deliveries => return delivered::to_claim(role, answer),
         Awaited::Verdict(delivery) => return delivered::verdict(role, *delivery, answer),
-        Awaited::Issues { .. }
-        | Awaited::Tasks(_)
-        | Awaited::Review(_)
-        | Awaited::Reply(_)
-        | Awaited::Files { .. } => {}
-    }
+        Awaited::Issues { limit, .. } => usize::try_from(*limit).unwrap_or(usize::MAX),
+        Awaited::Tasks(_) | Awaited::Review(_) | Awaited::Reply(_) | Awaited::Files { .. } => {
+            usize::MAX
+        }
+    };
     let standing = answer.standing();
     let is_there = standing == Standing::There;
     let mut others = Others::default();
-    let limit = match awaited {
-        Awaited::Issues { limit, .. } => usize::try_from(*limit).unwrap_or(usize::MAX),
-        Awaited::Tasks(_)
-        | Awaited::Items(_)
-        | Awaited::Review(_)
-        | Awaited::Reply(_)
-        | Awaited::Deliveries
-        | Awaited::Verdict(_)
-        | Awaited::Files { .. } => usize::MAX,
-    };
     let issues = answer.issues.iter().take(limit);
     let issues = issues.map(|it| facts::Issue::new(it, &mut others)).collect();
     let tasks = answer.tasks.iter().map(|it| facts::Task::new(it, &mut others)).collect();
@@ -146,8 +135,8 @@ fn after_review(answer: &SwarmAnswer) -> String {
                 next.task_id
             ),
             Some(_) | None => {
-                "Approved; unlock what you still hold. No task of this issue is kept \
-                               for you: waitIssueTasks or waitIssues."
+                "Approved; unlock what you still hold. No task of this issue is kept for you: \
+                 waitIssueTasks or waitIssues."
                     .to_owned()
             }
         },

@@ -18,7 +18,7 @@ use super::{
         result::shown,
     },
     answer::answer,
-    caller::{Caller, TIMEOUT},
+    caller::Caller,
     facts::{self, is_nothing},
     said,
 };
@@ -221,8 +221,6 @@ pub(super) async fn submit(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
     let of = Of::said(arguments)?;
-    // Nothing is submitted by a call that cannot wait.
-    arguments.seconds(TIMEOUT)?;
     let request = wire::SubmitTaskRequest {
         issue_id: of.issue.clone(),
         task_id: of.task.clone(),
@@ -310,7 +308,6 @@ pub(super) async fn ask(
             return Err(invalid("kind", &why));
         }
     };
-    arguments.seconds(TIMEOUT)?;
     let asked = match caller.tell(message(caller, &of, &kind, arguments)?).await {
         Ok(it) => it.message.unwrap_or_default().message_id,
         Err(refusal) => return Err(of.with_why(caller, refusal).await),

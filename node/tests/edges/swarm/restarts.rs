@@ -1,0 +1,137 @@
+//! A worker waits for its review while its node, or the broker, is killed and started again.
+
+use serde_json::{Value, json};
+
+use super::{Under, agent, approve, count, held, issue, item, node, of, ok, result};
+use crate::{
+    agents::{Agent, Transport},
+    crash::accepted,
+    process::{Process, soon},
+};
+
+/// Calls again, as an agent does, until the wait is over.
+async fn persist(mut agent: Agent, tool: &'static str, words: Value) -> Value {
+    loop {
+        match accepted(agent.call(tool, words.clone()).await) {
+            Ok(told) if told["status"] == "still_waiting" => {}
+            Ok(told) => return told,
+            Err(why) => {
+                assert!(!why.is_refusal, "{why}");
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+/// A claimed task, its result submitted by a call that is under way.
+async fn killed_while_waiting(transport: Transport, is_broker: bool) {
+    let place = tempfile::tempdir().unwrap();
+    let mut up = Process::broker(&place.path().join("broker"), "").await;
+    let broker = up.broker.unwrap();
+    let (lead, mut one) =
+        tokio::join!(node(place.path(), broker, "lead"), node(place.path(), broker, "worker"));
+    let mut leads = agent(Transport::Stateless, "lead", &lead).await;
+    let mut works = agent(transport, "worker", &one).await;
+    ok(&mut works, "registerWorker", json!({})).await;
+    let id = issue(&mut leads, &[1]).await;
+    ok(&mut works, "claimIssueTask", of(&id, "task-1", "worker")).await;
+    let words = result(&id, "task-1", "worker", "done");
+    let waiting = tokio::spawn(persist(works, "submitIssueTask", words));
+    let shown = item(&mut leads, &id, "submission").await;
+    let killed = if is_broker { &mut up } else { &mut one };
+    killed.kill().await;
+    killed.start().await;
+    approve(&mut leads, &id, "task-1", "worker").await;
+    let told = soon(waiting).await.unwrap();
+    assert_eq!(
+        (&told["submission"]["id"], &told["submission"]["verdict"]),
+        (&shown["submission"]["id"], &json!("approved")),
+        "{told}"
+    );
+    assert_eq!(count(broker, &id, "submission_created").await, 1);
+}
+
+#[tokio::test]
+async fn a_node_is_killed_while_a_bridge_waits_for_a_review() {
+    killed_while_waiting(Transport::Stdio, false).await;
+}
+
+#[tokio::test]
+async fn a_node_is_killed_while_a_client_waits_for_a_review() {
+    killed_while_waiting(Transport::Stateless, false).await;
+}
+
+#[tokio::test]
+async fn the_broker_is_killed_while_a_client_waits_for_a_review() {
+    killed_while_waiting(Transport::Session, true).await;
+}
+
+/// Clients that give up early call again; a verdict or a reply that came between is not lost.
+#[tokio::test]
+async fn what_came_between_two_calls_is_told_by_the_second() {
+    let place = tempfile::tempdir().unwrap();
+    let up = Process::broker(&place.path().join("broker"), "").await;
+    let broker = up.broker.unwrap();
+    let (lead, one) =
+        tokio::join!(node(place.path(), broker, "lead"), node(place.path(), broker, "worker"));
+    let mut leads = agent(Transport::Stateless, "lead", &lead).await;
+    let mut works = held(Transport::Stateless, "worker", &one, 1).await;
+    ok(&mut works, "registerWorker", json!({})).await;
+    let id = issue(&mut leads, &[1]).await;
+    ok(&mut works, "claimIssueTask", of(&id, "task-1", "worker")).await;
+    let mut question = of(&id, "task-1", "worker");
+    question["content"] = "which?".into();
+    let told = ok(&mut works, "askIssueTask", question.clone()).await;
+    assert_eq!(told["status"], "still_waiting", "{told}");
+    let asked = item(&mut leads, &id, "question").await;
+    let reply = json!({ "issue_id": id, "task_id": "task-1", "content": "this" });
+    ok(&mut leads, "replyIssueTaskMessage", reply).await;
+    let told = ok(&mut works, "askIssueTask", question).await;
+    assert_eq!(
+        (&told["message"]["id"], &told["message"]["reply_content"]),
+        (&asked["message"]["id"], &json!("this"))
+    );
+
+    let mut words = result(&id, "task-1", "worker", "done");
+    words["timeout_sec"] = 0.into();
+    let told = ok(&mut works, "submitIssueTask", words.clone()).await;
+    assert_eq!(told["status"], "still_waiting", "{told}");
+    let shown = item(&mut leads, &id, "submission").await;
+    ok(&mut leads, "reviewIssueTask", super::verdict(&id, "task-1", None)).await;
+    let told = ok(&mut works, "submitIssueTask", words.clone()).await;
+    assert_eq!(
+        (&told["submission"]["id"], &told["submission"]["verdict"]),
+        (&shown["submission"]["id"], &json!("rejected")),
+        "{told}"
+    );
+    assert_eq!(told["submission"]["review"]["feedback_details"][0]["content"], "names", "{told}");
+    words["artifacts"]["summary"] = "done, with other names".into();
+    let told = ok(&mut works, "submitIssueTask", words.clone()).await;
+    assert_eq!(told["status"], "still_waiting", "{told}");
+    approve(&mut leads, &id, "task-1", "worker").await;
+    let told = ok(&mut works, "submitIssueTask", words).await;
+    assert_eq!(told["submission"]["verdict"], "approved", "{told}");
+    assert_eq!(count(broker, &id, "submission_created").await, 2);
+}
+
+#[tokio::test]
+async fn a_worker_killed_with_its_bridge_goes_on_under_its_claim() {
+    let place = tempfile::tempdir().unwrap();
+    let up = Process::broker(&place.path().join("broker"), "").await;
+    let broker = up.broker.unwrap();
+    let (lead, one) =
+        tokio::join!(node(place.path(), broker, "lead"), node(place.path(), broker, "worker"));
+    let mut leads = agent(Transport::Stateless, "lead", &lead).await;
+    let mut works = agent(Transport::Stdio, "worker", &one).await;
+    ok(&mut works, "registerWorker", json!({})).await;
+    let id = issue(&mut leads, &[1]).await;
+    ok(&mut works, "claimIssueTask", of(&id, "task-1", "worker")).await;
+    drop(works);
+    let mut anew = agent(Transport::Session, "worker", &one).await;
+    let mine = ok(&mut anew, "myProfile", json!({})).await;
+    assert_eq!(mine["worker"]["claims"][0]["task_id"], "task-1", "{mine}");
+    let submitted = Under::way(anew, "submitIssueTask", result(&id, "task-1", "worker", "done"));
+    item(&mut leads, &id, "submission").await;
+    approve(&mut leads, &id, "task-1", "worker").await;
+    assert_eq!(submitted.done().await.1["submission"]["verdict"], "approved");
+}
