@@ -114,6 +114,11 @@ impl Office {
         Said::of(&soon(self.tasuki(&[&["hook"], arguments].concat()).output()).await.unwrap())
     }
 
+    /// Git's hook, with all the time that a busy machine may take.
+    async fn install(&self, more: &[&str]) -> Value {
+        self.hook_json(&[&["install", "--git", "--within", "60s"], more].concat()).await
+    }
+
     async fn hook_json(&self, arguments: &[&str]) -> Value {
         let said = self.hook(&[arguments, &["--json"]].concat()).await;
         assert_eq!(said.code, 0, "{arguments:?}: {said:?}");
@@ -122,7 +127,8 @@ impl Office {
 
     /// What an agent is told that says this before an edit.
     async fn asks(&self, arguments: &[&str], said: &str) -> Said {
-        let mut command = self.tasuki(&[&["hook", "edit", "--client"], arguments].concat());
+        let mut command =
+            self.tasuki(&[&["hook", "edit", "--within", "60s", "--client"], arguments].concat());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(said.as_bytes()).await.unwrap();
@@ -180,7 +186,7 @@ const REPOSITORY: &str = "git.example/a/b";
 #[ignore = "needs git"]
 async fn a_commit_of_what_another_role_has_locked_is_refused() {
     let mut office = Office::with_repository().await;
-    let told = office.hook_json(&["install", "--as", "A"]).await;
+    let told = office.hook_json(&["install", "--within", "1m", "--as", "A"]).await;
     assert_eq!(
         (&told["hooks"][0]["hook"], &told["hooks"][0]["change"]),
         (&json!("git"), &json!("created"))
@@ -227,7 +233,7 @@ async fn a_commit_of_what_another_role_has_locked_is_refused() {
     assert!(no.is_no(&["src/b.rs: locked by B", ", with src/**"]), "{no:?}");
     // Another role of the same machine, said by the one who commits.
     let mut command = office.git_in(&tree, &["commit", "-q", "-a", "-m", "as B"]);
-    office.hook(&["install", "--git"]).await;
+    office.install(&[]).await;
     let done = Said::of(&soon(command.env("TASUKI_ROLE", "B").output()).await.unwrap());
     assert_eq!(done.code, 0, "{done:?}");
     // Nothing says who: the lock may be one's own.
@@ -241,7 +247,7 @@ async fn a_commit_of_what_another_role_has_locked_is_refused() {
 #[ignore = "needs git"]
 async fn files_are_known_whatever_they_are_called() {
     let mut office = Office::with_repository().await;
-    office.hook(&["install", "--git", "--as", "A"]).await;
+    office.install(&["--as", "A"]).await;
     let odd = ["new\nline", "\"quoted\"", "a b", "app/[id]/page", "caf\u{e9}", "*"];
     for name in odd {
         office.write(name, "x");
@@ -270,7 +276,7 @@ async fn what_is_merged_was_committed_before() {
     office.git(&["checkout", "-q", "main"]).await;
     office.write("src/b.rs", "ours");
     office.commit("ours").await;
-    office.hook(&["install", "--git", "--as", "A"]).await;
+    office.install(&["--as", "A"]).await;
     let lock = office.lock("B", REPOSITORY, &["src/a.rs"]).await;
     assert_ne!(office.try_git(&["merge", "-q", "other"]).await.code, 0, "they meet in b.rs");
     office.write("src/b.rs", "both");
@@ -288,9 +294,9 @@ async fn a_hook_that_was_there_goes_first_and_comes_back() {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, theirs).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
-    let told = office.hook_json(&["install", "--git", "--as", "A"]).await;
+    let told = office.install(&["--as", "A"]).await;
     assert_eq!(told["hooks"][0]["notes"][0], "The hook that was there goes first.");
-    let again = office.hook_json(&["install", "--git", "--as", "A"]).await;
+    let again = office.install(&["--as", "A"]).await;
     assert_eq!(again["hooks"][0]["change"], "unchanged");
     let status = office.hook_json(&["status", "--git"]).await;
     assert_eq!(status["hooks"][0]["installed"], true, "{status}");
@@ -317,7 +323,7 @@ async fn a_hook_that_was_there_goes_first_and_comes_back() {
     assert_eq!(told["hooks"], json!([]));
     // Where the configuration has the hooks elsewhere, there.
     office.git(&["config", "core.hooksPath", ".hooks"]).await;
-    let told = office.hook_json(&["install", "--git", "--as", "A"]).await;
+    let told = office.install(&["--as", "A"]).await;
     assert!(told["hooks"][0]["notes"][0].as_str().unwrap().contains("core.hooksPath"), "{told}");
     office.write("src/b.rs", "3");
     office.git(&["add", "src/b.rs"]).await;
@@ -332,8 +338,7 @@ async fn while_the_broker_is_away_it_is_as_was_chosen() {
     office.up.stop().await;
     let broker = office.broker();
     let install = async |office: &Office, more: &[&str]| {
-        let all = [&["install", "--git", "--as", "A", "--broker", &broker], more].concat();
-        office.hook_json(&all).await
+        office.install(&[&["--as", "A", "--broker", &broker], more].concat()).await
     };
     install(&office, &[]).await;
     office.write("src/a.rs", "1");
@@ -383,7 +388,7 @@ async fn while_the_broker_is_away_it_is_as_was_chosen() {
 #[ignore = "needs git"]
 async fn a_commit_of_ten_thousand_files_is_looked_through() {
     let mut office = Office::with_repository().await;
-    office.hook(&["install", "--git", "--as", "A"]).await;
+    office.install(&["--as", "A"]).await;
     for n in 0..10_000 {
         office.write(&format!("many/{}/{n}", n % 100), "");
     }

@@ -62,7 +62,8 @@ pub(super) async fn within<T>(
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     tokio::time::timeout(budget, work).await.unwrap_or_else(|_| {
-        let text = format!("There was no answer within {} s.", budget.as_secs());
+        let budget = humantime::format_duration(budget);
+        let text = format!("There was no answer within {budget}.");
         Err(Failure::reason(Reason::Unavailable, text))
     })
 }

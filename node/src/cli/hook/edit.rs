@@ -21,7 +21,7 @@ use crate::{
     repository::{No, Repositories},
 };
 
-/// For all of it: an agent waits for this before every edit.
+/// For all of it, unless told otherwise: an agent waits for this before every edit.
 const BUDGET: Duration = Duration::from_secs(1);
 
 /// What agents take for a refusal.
@@ -44,7 +44,7 @@ pub(super) async fn run(
     if edit.files.is_empty() {
         return print(edit_guard::allow(client, None), output);
     }
-    match within(BUDGET, Box::pin(look(edit, &who, config))).await {
+    match within(args.called.within.unwrap_or(BUDGET), Box::pin(look(edit, &who, config))).await {
         Ok(found) => answer(client, &who, &found, output),
         Err(why) => unknown(client, fail, &why.message, output),
     }

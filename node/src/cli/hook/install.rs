@@ -134,6 +134,10 @@ fn command(config: &Config, called: &CalledArgs, words: &[&str]) -> Result<Vec<S
     if let Some(role) = &called.role {
         command.extend(["--as".to_owned(), role.to_string()]);
     }
+    if let Some(within) = called.within {
+        let within = humantime::format_duration(within).to_string();
+        command.extend(["--within".to_owned(), within]);
+    }
     match called.told() {
         None => {}
         Some(HookFail::Open) => command.push("--fail-open".to_owned()),
@@ -162,7 +166,8 @@ pub(super) async fn install(
         let command = command(config, called, &words)?;
         let command: Vec<String> = command.iter().map(|it| word(it)).collect();
         let is_closed = fail == HookFail::Closed;
-        Ok(Wanted { client, command: command.join(" "), is_closed })
+        let within_secs = called.within.map_or(0, |it| it.as_secs());
+        Ok(Wanted { client, command: command.join(" "), is_closed, within_secs })
     };
     let data = &config.data.value;
     let _ours = files::lock(data).await.map_err(Failure::local)?;

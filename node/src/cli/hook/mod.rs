@@ -19,7 +19,7 @@ mod script;
 mod settings;
 mod who;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use tasuki_proto::id::RoleId;
 
@@ -92,6 +92,9 @@ pub struct CalledArgs {
     /// Refuse them then [default: `hook_fail` in the configuration, else they go on]
     #[arg(long)]
     fail_closed: bool,
+    /// How long it may take in all [default: 1s before an edit, 10s before a commit]
+    #[arg(long, value_name = "DURATION", value_parser = within)]
+    within: Option<Duration>,
     #[command(flatten)]
     target: Target,
 }
@@ -103,6 +106,17 @@ pub struct EditArgs {
     client: Client,
     #[command(flatten)]
     called: CalledArgs,
+}
+
+/// The longest that a hook may take: whoever commits or edits waits for it.
+const WITHIN_MAX: Duration = Duration::from_secs(60);
+
+fn within(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() && time <= WITHIN_MAX => Ok(time),
+        Ok(_) => Err(format!("it takes more than 0 s and at most {} s", WITHIN_MAX.as_secs())),
+        Err(why) => Err(why.to_string()),
+    }
 }
 
 impl CalledArgs {

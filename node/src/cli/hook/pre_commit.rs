@@ -13,7 +13,7 @@ use crate::{
     repository::Repository,
 };
 
-/// For all of it: a commit of ten thousand files is forty questions.
+/// For all of it, unless told otherwise: a commit of ten thousand files is forty questions.
 const BUDGET: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(
@@ -26,7 +26,7 @@ pub(super) async fn run(
         Ok(who) => who,
         Err(why) => return unknown(fail, &Failure::usage(why + "."), output),
     };
-    match within(BUDGET, Box::pin(look(&who, config))).await {
+    match within(args.within.unwrap_or(BUDGET), Box::pin(look(&who, config))).await {
         Ok(found) => answer(&who, &found, output),
         Err(why) => unknown(fail, &why, output),
     }

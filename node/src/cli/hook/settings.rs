@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::edit_guard::Client;
 
-/// Before an agent gives up on us, in seconds: we give up sooner.
-const TIMEOUT_SECS: u32 = 10;
+/// Before an agent gives up on us, in seconds more than we take: we give up sooner.
+const TIMEOUT_SECS: u64 = 10;
 
 /// Agents read comments and a comma too many, or they refuse the file themselves.
 const OPTIONS: ParseOptions = ParseOptions {
@@ -58,6 +58,8 @@ pub(super) struct Wanted {
     pub command: String,
     /// To be refused, too, where the hook itself breaks, as far as the agent knows that.
     pub is_closed: bool,
+    /// What the hook may take, where somebody said.
+    pub within_secs: u64,
 }
 
 /// A changed file.
@@ -138,7 +140,12 @@ pub(super) fn take(client: Client, made: &[String], text: &str) -> Result<Option
         if is_made(HOOKS) && hooks.properties().is_empty() {
             remove(&whole, HOOKS);
         }
-        if is_made(VERSION) && whole.properties().len() == 1 {
+        // It is the version of what others' hooks are written in, if there are any.
+        let is_bare = |it: CstObject| {
+            let lists = it.properties().into_iter().filter_map(|it| it.array_value());
+            lists.into_iter().all(|it| it.elements().is_empty())
+        };
+        if is_made(VERSION) && whole.object_value(HOOKS).is_none_or(is_bare) {
             remove(&whole, VERSION);
         }
     }
@@ -246,7 +253,8 @@ fn entry(wanted: &Wanted) -> CstInputValue {
             pairs
         }
         Client::Claude | Client::Codex => {
-            let timeout = CstInputValue::Number(TIMEOUT_SECS.to_string());
+            let timeout = (TIMEOUT_SECS + wanted.within_secs).to_string();
+            let timeout = CstInputValue::Number(timeout);
             let hook = vec![key("type", text("command")), command, key("timeout", timeout)];
             let hooks = CstInputValue::Array(vec![CstInputValue::Object(hook)]);
             vec![matcher, key(HOOKS, hooks)]
@@ -288,7 +296,7 @@ mod tests {
 
     fn wanted(client: Client, role: &str) -> Wanted {
         let command = format!("/opt/tasuki hook edit --client {} --as {role}", client.name());
-        Wanted { client, command, is_closed: false }
+        Wanted { client, command, is_closed: false, within_secs: 0 }
     }
 
     #[test]
@@ -364,7 +372,7 @@ mod tests {
                 format!(
                     "{{\"hooks\": {{\"{event}\": [{{\"matcher\": \"Bash\", \"command\": \"x\", \
                      \"hooks\": [{{\"type\": \"command\", \"command\": \"tasuki hook \
-                     status\"}}]}}], \"Stop\": []}}}}"
+                     status\"}}]}}], \"Stop\": []}}, \"version\": 1}}"
                 ),
             ] {
                 let one = put(&wanted(client, "A"), &before).unwrap().unwrap();
