@@ -168,10 +168,8 @@ fn shells_complete_the_commands_about_issues() {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "tasuki", &mut script);
         let script = String::from_utf8(script).unwrap();
-        let about = match shell {
-            clap_complete::Shell::Fish => "__fish_tasuki_using_subcommand swarm",
-            _ => "swarm",
-        };
+        let is_fish = shell == clap_complete::Shell::Fish;
+        let about = if is_fish { "__fish_tasuki_using_subcommand swarm" } else { "swarm" };
         let about: Vec<&str> = script.lines().filter(|line| line.contains(about)).collect();
         for name in &names {
             let is_there = about.iter().any(|line| line.contains(name))
