@@ -110,6 +110,8 @@ reasons! {
     PrivateWorkspace    "private_workspace"  FailedPrecondition false false;
     /// No such issue in this workspace.
     UnknownIssue        "unknown_issue"      NotFound           false false;
+    /// There is another issue of this id, or it was taken over otherwise.
+    IssueExists         "issue_exists"       AlreadyExists      false false;
     /// No such task in this issue.
     UnknownTask         "unknown_task"       NotFound           false false;
     /// The role is not registered as a worker.

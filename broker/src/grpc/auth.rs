@@ -115,6 +115,8 @@ pub(crate) const TABLE: &[Rule] = &[
     right("/tasuki.v1.Swarm/GetIssue", Right::Read, Kind::Page),
     right("/tasuki.v1.Swarm/GetSettings", Right::Read, Kind::Call),
     right("/tasuki.v1.Swarm/GetTask", Right::Read, Kind::Page),
+    right("/tasuki.v1.Swarm/ImportIssue", Right::Steer, Kind::Call),
+    right("/tasuki.v1.Swarm/ImportShared", Right::Steer, Kind::Call),
     right("/tasuki.v1.Swarm/ListDeliveries", Right::Read, Kind::Page),
     right("/tasuki.v1.Swarm/ListDocs", Right::Read, Kind::Page),
     right("/tasuki.v1.Swarm/ListIssues", Right::Read, Kind::Page),

@@ -135,6 +135,7 @@ impl Failure {
             | Reason::UnknownAttachment
             | Reason::PrivateWorkspace
             | Reason::UnknownIssue
+            | Reason::IssueExists
             | Reason::UnknownTask
             | Reason::UnknownWorker
             | Reason::UnknownSubmission

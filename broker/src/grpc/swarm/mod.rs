@@ -7,6 +7,7 @@
 
 mod deliveries;
 mod docs;
+mod import;
 mod issues;
 mod items;
 mod locks;
@@ -101,6 +102,8 @@ calls! {
     list_locks(ListLocksRequest) -> ListLocksResponse by locks::list;
     get_settings(GetSettingsRequest) -> SwarmSettings by settings::get;
     set_settings(SetSettingsRequest) -> SwarmSettings by settings::set;
+    import_issue(ImportIssueRequest) -> ImportIssueResponse by import::issue;
+    import_shared(ImportSharedRequest) -> ImportSharedResponse by import::shared;
     get_history(GetHistoryRequest) -> GetHistoryResponse by settings::history;
     await_swarm(SwarmQuestion) -> SwarmAnswer by waits::wait;
 }

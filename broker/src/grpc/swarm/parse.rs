@@ -135,7 +135,7 @@ pub(super) fn score(score: u32) -> Result<Score, Status> {
     })
 }
 
-fn difficulty(difficulty: wire::Difficulty) -> Result<Difficulty, Status> {
+pub(super) fn difficulty(difficulty: wire::Difficulty) -> Result<Difficulty, Status> {
     match difficulty {
         wire::Difficulty::Easy => Ok(Difficulty::Easy),
         wire::Difficulty::Medium => Ok(Difficulty::Medium),
@@ -164,7 +164,7 @@ pub(super) fn new_task(it: wire::NewTask) -> Result<NewTask, Status> {
     })
 }
 
-fn task_words(it: wire::TaskWords) -> Result<TaskWords, Status> {
+pub(super) fn task_words(it: wire::TaskWords) -> Result<TaskWords, Status> {
     let spec = it.spec.unwrap_or_default();
     let mut context: Vec<TaskNumber> = Vec::new();
     for name in it.context_task_ids.iter().chain(&spec.context_task_ids) {
@@ -220,12 +220,17 @@ fn commands(field: &str, count: usize) -> Result<(), Status> {
 }
 
 pub(super) fn artifacts(it: Option<wire::SubmissionWords>) -> Result<Artifacts, Status> {
-    let it = it.ok_or_else(|| invalid("artifacts", &"are required"))?;
+    let it = artifacts_words(it.ok_or_else(|| invalid("artifacts", &"are required"))?)?;
+    Ok(Artifacts { summary: said("artifacts.summary", it.summary)?, ..it })
+}
+
+/// The same where nothing is required.
+pub(super) fn artifacts_words(it: wire::SubmissionWords) -> Result<Artifacts, Status> {
     within("artifacts", &it, SWARM_WORDS_BYTES_MAX)?;
     let rerun = it.rerun.unwrap_or_default();
     commands("rerun.commands", rerun.commands.len())?;
     Ok(Artifacts {
-        summary: said("artifacts.summary", it.summary)?,
+        summary: it.summary,
         changed_files: files("artifacts.changed_files", it.changed_files)?,
         diff: it.diff,
         links: it.links,
@@ -238,11 +243,16 @@ pub(super) fn artifacts(it: Option<wire::SubmissionWords>) -> Result<Artifacts, 
 }
 
 pub(super) fn review(it: wire::Review) -> Result<ReviewWords, Status> {
-    within("review", &it, SWARM_WORDS_BYTES_MAX)?;
     if it.reviewed_refs.is_empty() || it.details.is_empty() {
         let why = "and feedback_details are required: say what was looked at, and what was found";
         return Err(invalid("artifacts.reviewed_refs", &why));
     }
+    review_words(it)
+}
+
+/// The same where nothing is required.
+pub(super) fn review_words(it: wire::Review) -> Result<ReviewWords, Status> {
+    within("review", &it, SWARM_WORDS_BYTES_MAX)?;
     Ok(ReviewWords {
         summary: it.review_summary,
         reviewed_refs: it.reviewed_refs,
@@ -275,8 +285,12 @@ fn detail(it: wire::FeedbackDetail) -> Result<FeedbackDetail, Status> {
 }
 
 pub(super) fn message(content: String, refs: String) -> Result<MessageWords, Status> {
-    let content = text("content", said("content", content)?)?;
-    Ok(MessageWords { content, refs: self::refs(refs)? })
+    message_words(said("content", content)?, refs)
+}
+
+/// The same where nothing is required.
+pub(super) fn message_words(content: String, refs: String) -> Result<MessageWords, Status> {
+    Ok(MessageWords { content: text("content", content)?, refs: self::refs(refs)? })
 }
 
 pub(super) fn refs(refs: String) -> Result<String, Status> {
@@ -295,19 +309,30 @@ pub(super) fn why(field: &str, why: String) -> Result<String, Status> {
 }
 
 pub(super) fn delivery(it: wire::SubmitDeliveryRequest) -> Result<DeliveryWords, Status> {
-    let artifacts = it.artifacts.ok_or_else(|| invalid("artifacts", &"are required"))?;
-    let evidence = it.test_evidence.ok_or_else(|| invalid("test_evidence", &"is required"))?;
+    if it.artifacts.is_none() {
+        return Err(invalid("artifacts", &"are required"));
+    }
+    let evidence = it.test_evidence.as_ref();
+    let evidence = evidence.ok_or_else(|| invalid("test_evidence", &"is required"))?;
+    if !is_test_steps(&evidence.doc_path) {
+        let why = "must match format 'issue-xxx-test-steps.md': letters, digits and '-' for xxx";
+        return Err(invalid("test_evidence.doc_path", &why));
+    }
+    let words = delivery_words(it)?;
+    Ok(DeliveryWords { summary: said("summary", words.summary)?, ..words })
+}
+
+/// The same where nothing is required.
+pub(super) fn delivery_words(it: wire::SubmitDeliveryRequest) -> Result<DeliveryWords, Status> {
+    let artifacts = it.artifacts.unwrap_or_default();
+    let evidence = it.test_evidence.unwrap_or_default();
     within("artifacts", &artifacts, SWARM_WORDS_BYTES_MAX / 2)?;
     within("test_evidence", &evidence, SWARM_WORDS_BYTES_MAX / 2)?;
     commands("test_evidence.doc_commands", evidence.doc_commands.len())?;
     let rerun = evidence.rerun.unwrap_or_default();
     commands("rerun.commands", rerun.commands.len())?;
-    if !is_test_steps(&evidence.doc_path) {
-        let why = "must match format 'issue-xxx-test-steps.md': letters, digits and '-' for xxx";
-        return Err(invalid("test_evidence.doc_path", &why));
-    }
     Ok(DeliveryWords {
-        summary: text("summary", said("summary", it.summary)?)?,
+        summary: text("summary", it.summary)?,
         refs: refs(it.refs)?,
         is_test_passed: artifacts.has_passed,
         test_cases: artifacts.test_cases,

@@ -39,6 +39,8 @@ pub(super) fn issue(it: &Issue) -> wire::Issue {
         updated_ms: it.updated.as_millis(),
         tasks: tasks.collect(),
         is_unaccepted: it.state == IssueState::Done && !it.is_accepted,
+        imported: it.import.map_or_else(Default::default, |it| it.content.to_bytes().into()),
+        imported_parts_left: it.import.map_or(0, |it| it.parts - it.done),
         ..wire::Issue::default()
     }
 }
@@ -407,6 +409,9 @@ pub(super) fn history_entry(it: AuditEntry) -> wire::HistoryEntry {
     let about = text(it.submission.as_ref());
     let about = if about.is_empty() { text(it.message.as_ref()) } else { about };
     let about = if about.is_empty() { text(it.delivery.as_ref()) } else { about };
+    let (is_imported, elsewhere) = (it.recalled.is_some(), it.recalled.map(|it| *it));
+    let (elsewhere_ms, elsewhere_actor, refs) =
+        elsewhere.map_or_else(Default::default, |it| (it.at.as_millis(), it.actor, it.refs));
     wire::HistoryEntry {
         number: it.number,
         r#type: it.kind.to_string(),
@@ -417,9 +422,12 @@ pub(super) fn history_entry(it: AuditEntry) -> wire::HistoryEntry {
         token: text(it.token.as_ref()),
         kind,
         detail,
-        refs: String::new(),
+        refs,
         about,
         at_ms: it.at.as_millis(),
+        is_imported,
+        elsewhere_ms,
+        elsewhere_actor,
     }
 }
 

@@ -50,8 +50,13 @@ pub(super) async fn history(
     let (mut entries, mut bytes) = (Vec::new(), 0);
     for number in first..=last.min(total) {
         let entry = entered.audited(issue, number)?;
-        let refs = entered.refs(&entry)?;
-        let entry = wire::HistoryEntry { refs, ..render::history_entry(entry) };
+        let entry = match entry.recalled {
+            Some(_) => render::history_entry(entry),
+            None => {
+                let refs = entered.refs(&entry)?;
+                wire::HistoryEntry { refs, ..render::history_entry(entry) }
+            }
+        };
         bytes += entry.encoded_len();
         if PAGE_BYTES_MAX < bytes && !entries.is_empty() {
             break;

@@ -223,7 +223,8 @@ impl Entered {
                 | AuditKind::DeliveryClaimed
                 | AuditKind::DeliveryExpired
                 | AuditKind::EvidenceAttached
-                | AuditKind::DeliveryReviewed => continue,
+                | AuditKind::DeliveryReviewed
+                | AuditKind::Imported => continue,
             };
             let is_said = matches!(
                 entry.kind,

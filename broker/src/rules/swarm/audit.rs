@@ -8,7 +8,7 @@ use tasuki_proto::{id::Timestamp, swarm::IssueId};
 
 use super::{
     Event, Happened, OfIssue, Swarm, Verdict, WhyUnlocked,
-    words::{AuditEntry, AuditKind, Words},
+    words::{AuditEntry, AuditKind, Elsewhere, Words},
 };
 use crate::rules::{Caller, turn::Actor};
 
@@ -62,6 +62,7 @@ impl AuditEntry {
             next_step: None,
             worker: None,
             detail: String::new(),
+            recalled: None,
         }
     }
 
@@ -192,6 +193,45 @@ impl AuditEntry {
                         format!("{}, overridden by {}: {}", it.verdict, by.person, by.reason)
                     }
                 };
+            }
+            Happened::Imported(it) => {
+                self.kind = AuditKind::Imported;
+                self.detail = format!("part {} of {}", it.part, it.parts);
+            }
+            Happened::TaskImported(it) => {
+                self.kind = AuditKind::Imported;
+                self.task = Some(it.number);
+                self.detail = format!("a task, {}", it.state);
+            }
+            Happened::SubmissionImported { task, submission: it } => {
+                self.kind = AuditKind::Imported;
+                (self.task, self.submission) = (Some(*task), Some(it.id));
+                self.worker = Some(it.worker.clone());
+                self.detail = format!("a submission, {}", it.state);
+            }
+            Happened::MessageImported { task, message: it } => {
+                self.kind = AuditKind::Imported;
+                (self.task, self.message) = (Some(*task), Some(it.id));
+                self.worker = Some(it.sender.clone());
+                self.detail = format!("a {}, {}", it.kind, it.state);
+            }
+            Happened::DeliveryImported(it) => {
+                self.kind = AuditKind::Imported;
+                self.delivery = Some(it.id);
+                self.detail = format!("a delivery, {}", it.state);
+            }
+            Happened::PointsImported { worker, total } => {
+                self.kind = AuditKind::Imported;
+                self.worker = Some(worker.clone());
+                self.detail = format!("{} points, {} low", total.points, total.low_scores);
+            }
+            Happened::Recalled(it) => {
+                self.kind = it.kind;
+                (self.task, self.submission) = (it.task, it.submission);
+                (self.message, self.delivery) = (it.message, it.delivery);
+                self.detail.clone_from(&it.detail);
+                let (at, actor, refs) = (it.at, it.actor.clone(), it.refs.clone());
+                self.recalled = Some(Box::new(Elsewhere { at, actor, refs }));
             }
         }
     }

@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    DocPlace, Settings,
+    DocPlace, ImportIssue, Settings,
     lock::LockKey,
     words::{
         Artifacts, DeliveryWords, DocPaths, EvidenceWords, MessageWords, ReviewWords, TaskWords,
@@ -121,6 +121,12 @@ pub enum Ask {
         reason: String,
     },
     SetSettings(Settings),
+    /// Of a person; here and below.
+    ImportIssue(Box<ImportIssue>),
+    ImportShared {
+        docs: Vec<(DocName, String)>,
+        workers: Vec<RoleId>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -345,6 +351,8 @@ impl Command {
             }
             Ask::WriteDoc { content, .. } => content.len(),
             Ask::LockFiles(it) => it.keys.iter().map(|it| it.path().len()).sum(),
+            Ask::ImportIssue(it) => it.bytes,
+            Ask::ImportShared { docs, .. } => docs.iter().map(|(_, text)| text.len()).sum(),
             Ask::SetDocPaths { paths, .. } => texts(&paths.shared) + texts(&paths.project),
             Ask::CloseIssue { reason, .. }
             | Ask::ReopenIssue { reason, .. }

@@ -89,6 +89,11 @@ impl Swarm {
                 self.decide_worker(draft)?;
                 return Ok(None);
             }
+            Ask::ImportIssue(it) => self.decide_import(draft, it)?,
+            Ask::ImportShared { docs, workers } => {
+                self.decide_import_shared(draft, docs, workers)?;
+                return Ok(None);
+            }
             Ask::SetSettings(it) => {
                 self.decide_settings(draft, it)?;
                 return Ok(None);

@@ -245,11 +245,11 @@ impl Delivery {
 }
 
 impl DeliveryWords {
-    fn content(&self) -> Hash {
+    pub(super) fn content(&self) -> Hash {
         Hash::of(format!("{self:?}").as_bytes())
     }
 
-    fn is_passed(&self) -> bool {
+    pub(super) fn is_passed(&self) -> bool {
         let evidence = &self.evidence;
         let results = evidence.doc_results.iter().all(|it| it.is_passed);
         self.is_test_passed && evidence.is_script_passed && evidence.is_doc_passed && results

@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Held, Settings,
+    Delivery, Held, Imported, Message, Recalled, Settings, Submission, Task, Total,
     command::{Difficulty, MessageKind, Override, Score, Verdict},
     lock::LockKey,
 };
@@ -111,6 +111,24 @@ pub enum Happened {
         content: Hash,
     },
     DeliveryReviewed(DeliveryReviewed),
+    /// A part of an issue from elsewhere; what is in it follows.
+    Imported(Box<Imported>),
+    TaskImported(Box<Task>),
+    SubmissionImported {
+        task: TaskNumber,
+        submission: Box<Submission>,
+    },
+    MessageImported {
+        task: TaskNumber,
+        message: Box<Message>,
+    },
+    DeliveryImported(Box<Delivery>),
+    PointsImported {
+        worker: RoleId,
+        total: Total,
+    },
+    /// What happened elsewhere.
+    Recalled(Box<Recalled>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

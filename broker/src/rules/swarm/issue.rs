@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Lease,
+    Import, Lease,
     command::{Difficulty, Override, Verdict},
     docs::Docs,
     ranked::Ranked,
@@ -45,6 +45,8 @@ pub struct Issue {
     pub delivery: Option<DeliveryId>,
     /// A delivery was approved since it was opened or reopened.
     pub is_accepted: bool,
+    /// It came from elsewhere.
+    pub import: Option<Import>,
     /// Derived: by [`super::TaskState`].
     pub(super) by_state: [BTreeSet<TaskNumber>; 5],
     /// Derived: tasks that may be claimed and are not reserved.
@@ -197,6 +199,7 @@ impl Issue {
             items: BTreeMap::new(),
             delivery: None,
             is_accepted: false,
+            import: None,
             by_state: Default::default(),
             ready: BTreeSet::new(),
             choice: Default::default(),

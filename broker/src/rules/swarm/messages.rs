@@ -96,7 +96,7 @@ impl Task {
 }
 
 impl MessageWords {
-    fn content(&self) -> Hash {
+    pub(super) fn content(&self) -> Hash {
         Hash::of_fields([self.content.as_str(), &self.refs])
     }
 }

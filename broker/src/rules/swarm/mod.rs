@@ -3,7 +3,7 @@
 //! A lead breaks an issue down into tasks, workers claim and submit them, the lead reviews, an
 //! acceptor accepts the issue's delivery. What a command does is in one file per noun (`issues`,
 //! `plan`, `claims`, `submissions`, `next_step`, `reviews`, `messages`, `deliveries`, `docs`,
-//! [`lock`]), what time does in `lapse`, what that changes in `apply`. The words are in bodies of
+//! `import`, [`lock`]), what time does in `lapse`, what that changes in `apply`. The words are in bodies of
 //! their own ([`words`]); here is what decisions and lists need.
 //!
 //! Everything that time can end hangs on a [`Lease`]. A grant has a fencing token, and what is
@@ -28,6 +28,7 @@ mod deliveries;
 mod docs;
 mod event;
 mod facts;
+mod import;
 mod index;
 mod issue;
 mod issues;
@@ -70,6 +71,11 @@ pub use self::{
         Submitted, TaskCreated, Unlocked, WhyUnlocked,
     },
     facts::{IssueCounts, ListFilter, Standing, TaskOrder},
+    import::{
+        Import, ImportBegun, ImportEnd, ImportIssue, Imported, ImportedDelivery, ImportedDoc,
+        ImportedIssue, ImportedMessage, ImportedReply, ImportedReview, ImportedSubmission,
+        ImportedTask, ImportedVerdict, Recalled,
+    },
     issue::{
         Attached, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Issue, IssueState, Item,
         ItemKind, ItemState, Total,

@@ -16,6 +16,11 @@ pub enum Rejection {
     Invalid(String),
     #[error("there is no issue {issue} in this workspace; listIssues shows those there are")]
     UnknownIssue { issue: IssueId },
+    #[error(
+        "issue {issue} is here already, and not as it is told now; nothing was taken. What is \
+         worked on here is not mixed with what was elsewhere"
+    )]
+    IssueExists { issue: IssueId },
     #[error("task '{task}' not found in issue '{issue}'")]
     UnknownTask { issue: IssueId, task: TaskNumber },
     #[error("unknown worker_id {worker}: please call registerWorker first")]
@@ -146,6 +151,7 @@ impl Rejection {
             Self::Invalid(_) | Self::NextStepRequired => Reason::InvalidArgument,
             Self::UnknownIssue { .. } => Reason::UnknownIssue,
             Self::UnknownTask { .. } => Reason::UnknownTask,
+            Self::IssueExists { .. } => Reason::IssueExists,
             Self::UnknownWorker { .. } => Reason::UnknownWorker,
             Self::UnknownSubmission { .. } => Reason::UnknownSubmission,
             Self::UnknownMessage { .. } | Self::NoOpenMessage { .. } => Reason::UnknownMessage,

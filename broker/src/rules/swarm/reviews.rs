@@ -98,7 +98,7 @@ impl ReviewTask {
 }
 
 impl ReviewWords {
-    fn content(&self, verdict: &str) -> Hash {
+    pub(super) fn content(&self, verdict: &str) -> Hash {
         Hash::of_fields([verdict, &format!("{self:?}")])
     }
 }

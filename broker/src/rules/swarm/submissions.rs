@@ -54,7 +54,7 @@ impl Swarm {
 
 impl Artifacts {
     /// What is said, to recognise it when it is said again.
-    fn content(&self) -> Hash {
+    pub(super) fn content(&self) -> Hash {
         Hash::of(format!("{self:?}").as_bytes())
     }
 }

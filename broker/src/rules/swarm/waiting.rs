@@ -241,7 +241,17 @@ impl Swarm {
             Happened::Replied { message, .. } => vec![Reach::Reply(*message)],
             Happened::Delivered(_) | Happened::DeliveryLapsed { .. } => vec![Reach::Deliveries],
             Happened::DeliveryReviewed(it) => vec![Reach::Verdict(it.delivery), Reach::Events(id)],
+            Happened::Imported(it) if it.end.is_some() => {
+                vec![Reach::Issues, Reach::Tasks(id), Reach::Events(id), Reach::Deliveries]
+            }
             Happened::PathsSet { .. }
+            | Happened::Imported(_)
+            | Happened::TaskImported(_)
+            | Happened::SubmissionImported { .. }
+            | Happened::MessageImported { .. }
+            | Happened::DeliveryImported(_)
+            | Happened::PointsImported { .. }
+            | Happened::Recalled(_)
             | Happened::Claimed(_)
             | Happened::DocWritten { .. }
             | Happened::DeliveryClaimed { .. }

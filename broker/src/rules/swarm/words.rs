@@ -324,6 +324,7 @@ named!(
         EvidenceAttached "evidence_attached",
         DeliveryReviewed "delivery_reviewed",
         TaskCanceled "issue_task_canceled",
+        Imported "imported",
     }
 );
 
@@ -349,4 +350,14 @@ pub struct AuditEntry {
     pub worker: Option<RoleId>,
     /// A reason, a verdict, a kind, a name.
     pub detail: String,
+    /// It happened elsewhere, and was taken over.
+    pub recalled: Option<Box<Elsewhere>>,
+}
+
+/// When something happened elsewhere, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elsewhere {
+    pub at: Timestamp,
+    pub actor: String,
+    pub refs: String,
 }

@@ -489,6 +489,29 @@ pub(super) static CALLS: &[Call] = &[
             })
         }),
     ),
+    answers(
+        "invalid_argument",
+        inside("/tasuki.v1.Swarm/ImportIssue", Right::Steer, |workspace, _| {
+            bytes(wire::ImportIssueRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                person: "p".to_owned(),
+                issue_id: NO_ISSUE.to_owned(),
+                content: vec![0; 16],
+                part: 2,
+                parts: 3,
+                ..Default::default()
+            })
+        }),
+    ),
+    inside("/tasuki.v1.Swarm/ImportShared", Right::Steer, |workspace, _| {
+        bytes(wire::ImportSharedRequest {
+            caller: caller(workspace),
+            key: new_key(),
+            person: "p".to_owned(),
+            ..Default::default()
+        })
+    }),
     inside("/tasuki.v1.Swarm/SetSettings", Right::Steer, |workspace, _| {
         bytes(wire::SetSettingsRequest {
             caller: caller(workspace),

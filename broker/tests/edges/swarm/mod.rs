@@ -3,6 +3,7 @@
 
 mod ends;
 mod flows;
+mod import;
 mod refusals;
 mod restarts;
 mod shown;

@@ -4,20 +4,23 @@ mod filebox;
 mod known;
 mod report;
 mod roles;
+mod swarm;
 
 use super::{Failure, Output, Target, broker::Broker};
 use crate::config::Config;
 
-/// Take over mail that was written elsewhere.
+/// Take over what was written elsewhere: mail, issues and tasks.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Filebox(filebox::Args),
+    Swarm(swarm::Args),
 }
 
 impl Command {
     pub(super) fn target(&self) -> &Target {
         match self {
             Self::Filebox(args) => &args.target,
+            Self::Swarm(args) => &args.target,
         }
     }
 }
@@ -30,5 +33,6 @@ pub(super) async fn run(
     let broker = Broker::new(config);
     match command {
         Command::Filebox(args) => filebox::run(args, &broker, &config.data.value, output).await,
+        Command::Swarm(args) => swarm::run(args, &broker, output).await,
     }
 }

@@ -13,8 +13,8 @@ use crate::filebox::{FileCopy, role_of};
 /// `OLD=NEW`, as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Renaming {
-    old: String,
-    new: RoleId,
+    pub(super) old: String,
+    pub(super) new: RoleId,
 }
 
 impl FromStr for Renaming {

@@ -276,6 +276,7 @@ fn may_be_taken_later(reason: Reason) -> bool {
         | Reason::UnknownAttachment
         | Reason::PrivateWorkspace
         | Reason::UnknownIssue
+        | Reason::IssueExists
         | Reason::UnknownTask
         | Reason::UnknownWorker
         | Reason::UnknownSubmission

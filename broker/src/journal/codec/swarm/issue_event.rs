@@ -1,7 +1,7 @@
 //! What happened to one issue.
 
 use tasuki_proto::{
-    stored::{self, swarm_issue_event::Kind},
+    stored::{self, swarm_imported, swarm_issue_event::Kind, swarm_state},
     swarm::{DeliveryId, IssueId, NextStepId, SubmissionId, TaskMessageId},
 };
 
@@ -10,11 +10,17 @@ use super::{
     at, doc_names,
     event::{decode_doc, encode_doc},
     ms, named, numbers, optional_at, optional_bytes, optional_stamp, optional_task, score, stamp,
-    stamp_bytes, task, tasks, texts, token,
+    stamp_bytes,
+    state::{
+        decode_delivery, decode_message, decode_submission, decode_task, encode_delivery,
+        encode_message, encode_submission, encode_task,
+    },
+    task, tasks, texts, token,
 };
 use crate::rules::swarm::{
-    Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, Happened, MessageKind, MessagePosted,
-    NextStepMinted, OfIssue, Override, Reserved, Reviewed, Submitted, TaskCreated, Verdict,
+    Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, Happened, ImportBegun, ImportEnd,
+    Imported, IssueState, MessageKind, MessagePosted, NextStepMinted, OfIssue, Override, Recalled,
+    Reserved, Reviewed, Submitted, TaskCreated, Total, Verdict, words::AuditKind,
 };
 
 pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
@@ -145,6 +151,36 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
             content: it.content.to_bytes(),
             overridden: it.overridden.as_ref().map(encode_override),
         }),
+        Happened::Imported(it) => Kind::Imported(encode_imported(it)),
+        Happened::TaskImported(it) => {
+            let number = it.number.0;
+            Kind::TaskImported(swarm_state::Task { number, ..encode_task(it) })
+        }
+        Happened::SubmissionImported { task, submission } => {
+            let (task, submission) = (task.0, Some(encode_submission(submission)));
+            Kind::SubmissionImported(stored::SwarmSubmissionImported { task, submission })
+        }
+        Happened::MessageImported { task, message } => {
+            let (task, message) = (task.0, Some(encode_message(message)));
+            Kind::MessageImported(stored::SwarmMessageImported { task, message })
+        }
+        Happened::DeliveryImported(it) => Kind::DeliveryImported(encode_delivery(it)),
+        Happened::PointsImported { worker, total } => Kind::PointsImported(swarm_state::Total {
+            worker: worker.to_string(),
+            points: total.points,
+            low_scores: total.low_scores,
+        }),
+        Happened::Recalled(it) => Kind::Recalled(stored::SwarmRecalled {
+            kind: it.kind.code(),
+            at_ms: it.at.as_millis(),
+            actor: it.actor.clone(),
+            task: it.task.map_or(0, |it| it.0),
+            submission: optional_bytes(it.submission.map(|it| it.0)),
+            message: optional_bytes(it.message.map(|it| it.0)),
+            delivery: optional_bytes(it.delivery.map(|it| it.0)),
+            detail: it.detail.clone(),
+            refs: it.refs.clone(),
+        }),
     };
     stored::SwarmIssueEvent {
         issue: stamp_bytes(event.issue.0),
@@ -273,8 +309,74 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             content: content(&it.content)?,
             overridden: it.overridden.map(decode_override).transpose()?,
         }),
+        Kind::Imported(it) => Happened::Imported(Box::new(decode_imported(it)?)),
+        Kind::TaskImported(it) => {
+            Happened::TaskImported(Box::new(decode_task(task(it.number)?, it)?))
+        }
+        Kind::SubmissionImported(it) => {
+            let submission = it.submission.ok_or(CodecError::Unknown("submission"))?;
+            let submission = Box::new(decode_submission(submission)?);
+            Happened::SubmissionImported { task: task(it.task)?, submission }
+        }
+        Kind::MessageImported(it) => {
+            let message = it.message.ok_or(CodecError::Unknown("message"))?;
+            let message = Box::new(decode_message(message)?);
+            Happened::MessageImported { task: task(it.task)?, message }
+        }
+        Kind::DeliveryImported(it) => Happened::DeliveryImported(Box::new(decode_delivery(it)?)),
+        Kind::PointsImported(it) => {
+            let total = Total { points: it.points, low_scores: it.low_scores };
+            Happened::PointsImported { worker: id("worker", &it.worker)?, total }
+        }
+        Kind::Recalled(it) => Happened::Recalled(Box::new(Recalled {
+            kind: named("audit kind", AuditKind::of_code(it.kind))?,
+            at: at(it.at_ms),
+            actor: it.actor,
+            task: optional_task(it.task),
+            submission: optional_stamp("submission", &it.submission)?.map(SubmissionId),
+            message: optional_stamp("message", &it.message)?.map(TaskMessageId),
+            delivery: optional_stamp("delivery", &it.delivery)?.map(DeliveryId),
+            detail: it.detail,
+            refs: it.refs,
+        })),
     };
     Ok(OfIssue { issue: IssueId(stamp("issue", &event.issue)?), audit: event.audit, what })
+}
+
+fn encode_imported(it: &Imported) -> stored::SwarmImported {
+    let begin = it.begin.as_ref().map(|it| swarm_imported::Begin {
+        subject: it.subject.clone(),
+        content: it.content.to_bytes(),
+        paths: it.paths.to_bytes(),
+        created_ms: it.created.as_millis(),
+    });
+    let end = it
+        .end
+        .map(|it| swarm_imported::End { state: it.state.code(), is_accepted: it.is_accepted });
+    let (content, part, parts) = (it.content.to_bytes(), it.part, it.parts);
+    stored::SwarmImported { content, part, parts, begin, end }
+}
+
+fn decode_imported(it: stored::SwarmImported) -> Result<Imported, CodecError> {
+    let begin = it.begin.map(|it| {
+        Ok(ImportBegun {
+            subject: it.subject,
+            content: hash("content", &it.content)?,
+            paths: hash("paths", &it.paths)?,
+            created: at(it.created_ms),
+        })
+    });
+    let end = it.end.map(|it| {
+        let state = named("state of an issue", IssueState::of_code(it.state))?;
+        Ok(ImportEnd { state, is_accepted: it.is_accepted })
+    });
+    Ok(Imported {
+        content: hash("content", &it.content)?,
+        part: it.part,
+        parts: it.parts,
+        begin: begin.transpose()?,
+        end: end.transpose()?,
+    })
 }
 
 fn decode_reserved(it: stored::SwarmReserved) -> Result<Reserved, CodecError> {

@@ -22,9 +22,9 @@ use super::{
 };
 use crate::rules::swarm::{
     Attached, Claim, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Difficulty, Doc,
-    DocWritten, Docs, Former, Issue, IssueState, Item, ItemKind, ItemState, Judged, Lease, Message,
-    MessageKind, MessageState, Minted, Parts, Reservation, Submission, SubmissionState, Swarm,
-    Task, TaskState, Total, Verdict, Worker, lock::Lock,
+    DocWritten, Docs, Former, Import, Issue, IssueState, Item, ItemKind, ItemState, Judged, Lease,
+    Message, MessageKind, MessageState, Minted, Parts, Reservation, Submission, SubmissionState,
+    Swarm, Task, TaskState, Total, Verdict, Worker, lock::Lock,
 };
 
 /// `None` where nothing of it was ever used.
@@ -134,6 +134,11 @@ fn encode_issue(it: &Issue) -> swarm_state::Issue {
         items: it.items.iter().map(|(number, it)| encode_item(*number, it)).collect(),
         delivery: optional_bytes(it.delivery.map(|it| it.0)),
         is_accepted: it.is_accepted,
+        import: it.import.map(|it| swarm_state::Import {
+            content: it.content.to_bytes(),
+            parts: it.parts,
+            done: it.done,
+        }),
     }
 }
 
@@ -150,6 +155,13 @@ fn decode_issue(it: swarm_state::Issue) -> Result<Issue, CodecError> {
     issue.docs = decode_docs(it.docs)?;
     issue.delivery = optional_stamp("delivery", &it.delivery)?.map(DeliveryId);
     issue.is_accepted = it.is_accepted;
+    issue.import = match it.import {
+        None => None,
+        Some(it) => {
+            let content = hash("content", &it.content)?;
+            Some(Import { content, parts: it.parts, done: it.done })
+        }
+    };
     for (number, task) in (1..).zip(it.tasks) {
         issue.tasks.push(decode_task(TaskNumber(number), task)?);
     }
@@ -190,8 +202,9 @@ fn decode_item(it: &swarm_state::Item) -> Result<Item, CodecError> {
     Ok(Item { kind, state })
 }
 
-fn encode_task(it: &Task) -> swarm_state::Task {
+pub(super) fn encode_task(it: &Task) -> swarm_state::Task {
     swarm_state::Task {
+        number: 0,
         subject: it.subject.clone(),
         difficulty: it.difficulty.code(),
         points: it.points,
@@ -225,7 +238,7 @@ fn encode_task(it: &Task) -> swarm_state::Task {
     }
 }
 
-fn decode_task(number: TaskNumber, it: swarm_state::Task) -> Result<Task, CodecError> {
+pub(super) fn decode_task(number: TaskNumber, it: swarm_state::Task) -> Result<Task, CodecError> {
     let claim = it.claim.map(|it| {
         Ok(Claim {
             worker: id("worker", &it.role)?,
@@ -265,7 +278,7 @@ fn decode_task(number: TaskNumber, it: swarm_state::Task) -> Result<Task, CodecE
     Ok(task)
 }
 
-fn encode_submission(it: &Submission) -> swarm_state::Submission {
+pub(super) fn encode_submission(it: &Submission) -> swarm_state::Submission {
     swarm_state::Submission {
         id: stamp_bytes(it.id.0),
         worker: it.worker.to_string(),
@@ -290,7 +303,7 @@ fn encode_submission(it: &Submission) -> swarm_state::Submission {
     }
 }
 
-fn decode_submission(it: swarm_state::Submission) -> Result<Submission, CodecError> {
+pub(super) fn decode_submission(it: swarm_state::Submission) -> Result<Submission, CodecError> {
     let reviewed = it.reviewed.map(|it| {
         Ok(Judged {
             verdict: named("verdict", Verdict::of_code(it.verdict))?,
@@ -318,7 +331,7 @@ fn decode_submission(it: swarm_state::Submission) -> Result<Submission, CodecErr
     })
 }
 
-fn encode_message(it: &Message) -> swarm_state::Message {
+pub(super) fn encode_message(it: &Message) -> swarm_state::Message {
     swarm_state::Message {
         id: stamp_bytes(it.id.0),
         sender: it.sender.to_string(),
@@ -333,7 +346,7 @@ fn encode_message(it: &Message) -> swarm_state::Message {
     }
 }
 
-fn decode_message(it: swarm_state::Message) -> Result<Message, CodecError> {
+pub(super) fn decode_message(it: swarm_state::Message) -> Result<Message, CodecError> {
     let reply = (!it.reply.is_empty()).then(|| hash("reply", &it.reply));
     Ok(Message {
         id: TaskMessageId(stamp("message", &it.id)?),
@@ -349,7 +362,7 @@ fn decode_message(it: swarm_state::Message) -> Result<Message, CodecError> {
     })
 }
 
-fn encode_delivery(it: &Delivery) -> swarm_state::Delivery {
+pub(super) fn encode_delivery(it: &Delivery) -> swarm_state::Delivery {
     swarm_state::Delivery {
         id: stamp_bytes(it.id.0),
         issue: stamp_bytes(it.issue.0),
@@ -386,7 +399,7 @@ fn encode_delivery(it: &Delivery) -> swarm_state::Delivery {
     }
 }
 
-fn decode_delivery(it: swarm_state::Delivery) -> Result<Delivery, CodecError> {
+pub(super) fn decode_delivery(it: swarm_state::Delivery) -> Result<Delivery, CodecError> {
     let claim = it.claim.map(|it| {
         Ok(DeliveryClaim {
             role: id("role", &it.role)?,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message as _;
 use tasuki_proto::{
-    stored::{self, swarm_words::Kind},
+    stored::{self, swarm_audit_entry, swarm_words::Kind},
     swarm::{DeliveryId, IssueId, NextStepId, SubmissionId, TaskMessageId},
 };
 
@@ -16,8 +16,8 @@ use crate::rules::swarm::{
     DocPlace, Words,
     words::{
         Artifacts, AuditEntry, AuditKind, CommandResult, DeliveryWords, Dimension, DocPaths,
-        EvidenceWords, FeedbackDetail, MessageWords, ReviewWords, Run, Severity, TaskSpec,
-        TaskWords, TestEvidence, VerdictWords, Verification,
+        Elsewhere, EvidenceWords, FeedbackDetail, MessageWords, ReviewWords, Run, Severity,
+        TaskSpec, TaskWords, TestEvidence, VerdictWords, Verification,
     },
 };
 
@@ -356,6 +356,11 @@ fn encode_audit(it: &AuditEntry) -> stored::SwarmAuditEntry {
         next_step: optional_bytes(it.next_step.map(|it| it.0)),
         worker: text(it.worker.as_ref()),
         detail: it.detail.clone(),
+        elsewhere: it.recalled.as_ref().map(|it| swarm_audit_entry::Elsewhere {
+            at_ms: it.at.as_millis(),
+            actor: it.actor.clone(),
+            refs: it.refs.clone(),
+        }),
     }
 }
 
@@ -376,5 +381,9 @@ fn decode_audit(it: &stored::SwarmAuditEntry) -> Result<AuditEntry, CodecError> 
         next_step: optional_stamp("next_step", &it.next_step)?.map(NextStepId),
         worker: optional("worker", &it.worker)?,
         detail: it.detail.clone(),
+        recalled: it.elsewhere.as_ref().map(|it| {
+            let (at, actor, refs) = (at(it.at_ms), it.actor.clone(), it.refs.clone());
+            Box::new(Elsewhere { at, actor, refs })
+        }),
     })
 }

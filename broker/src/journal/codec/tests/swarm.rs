@@ -1,5 +1,7 @@
 //! The same for issues, tasks, locks and deliveries.
 
+mod later;
+
 use tasuki_proto::{
     id::FencingToken,
     swarm::{
@@ -16,8 +18,8 @@ use crate::rules::swarm::{
     lock::LockKey,
     words::{
         Artifacts, AuditEntry, AuditKind, CommandResult, DeliveryWords, Dimension, DocPaths,
-        EvidenceWords, FeedbackDetail, MessageWords, ReviewWords, Run, Severity, TaskSpec,
-        TaskWords, TestEvidence, VerdictWords, Verification,
+        Elsewhere, EvidenceWords, FeedbackDetail, MessageWords, ReviewWords, Run, Severity,
+        TaskSpec, TaskWords, TestEvidence, VerdictWords, Verification,
     },
 };
 
@@ -264,39 +266,6 @@ fn the_bytes_of_a_record_about_issues_are_unchanged() {
     assert_eq!(hex(&stored), include_str!("swarm_record.golden.txt"));
 }
 
-/// What can happen since the first bytes of this were kept, in a record of its own.
-fn later() -> Record {
-    let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
-    let canceled = Happened::Canceled {
-        task: task(1),
-        reason: "why".to_owned(),
-        unblocked: vec![task(2), task(3)],
-    };
-    let all = vec![
-        Happened::Created { subject: "s".to_owned(), content, paths },
-        created(1, &[]),
-        created(2, &[1]),
-        created(3, &[1]),
-        claimed(1, "W", 1),
-        submitted(1, "W", 4, None),
-        canceled,
-    ];
-    let events = numbered(1, all).map(Event::Swarm).collect();
-    Record { events, ..record() }
-}
-
-#[test]
-fn the_bytes_of_what_came_later_are_unchanged() {
-    let stored = encode_record(&later(), &[3; 16]);
-    assert_eq!(decode_record(stored.clone()).unwrap(), later());
-    let mut state = Workspace::default();
-    state.apply(&later());
-    let snapshot = encode_snapshot(&state);
-    assert!(decode_snapshot(snapshot.clone()).unwrap() == state, "a snapshot holds all of it");
-    let told = format!("{}\n{}\n", hex(&stored), hex(&snapshot));
-    assert_eq!(told, include_str!("swarm_later.golden.txt"));
-}
-
 #[test]
 fn the_bytes_of_replies_about_issues_are_unchanged() {
     let lapses = at(900);
@@ -506,6 +475,7 @@ fn words() -> Vec<Words> {
             next_step: Some(NextStepId(stamp(6))),
             worker: Some(role("W")),
             detail: text("d"),
+            recalled: None,
         })),
         // From here on: what came later.
         Words::Doc {
@@ -516,6 +486,15 @@ fn words() -> Vec<Words> {
             at: at(6),
             by: Some(role("W")),
         },
+        Words::Audit(Box::new(AuditEntry {
+            kind: AuditKind::TaskMessage,
+            recalled: Some(Box::new(Elsewhere {
+                at: at(7),
+                actor: "w".to_owned(),
+                refs: "r".to_owned(),
+            })),
+            ..AuditEntry::blank(issue, 8)
+        })),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! What events do to issues, tasks (`tasks`), locks and deliveries. Cannot refuse.
 
+mod import;
 mod tasks;
 
 use tasuki_proto::{
@@ -90,6 +91,9 @@ impl Swarm {
             let other = self.issues.insert(id, issue);
             assert!(other.is_none(), "I7: {id} was made before");
             self.by_state[IssueState::Open as usize].insert(id);
+        }
+        if let Happened::Imported(it) = &it.what {
+            self.import_begun(id, it);
         }
         let issue = &self.issues[&id];
         if let Some(deadline) = self.deadline_of(issue) {
@@ -249,6 +253,19 @@ impl Swarm {
                 self.delivery_reviewed(now, by, it);
                 self.add_item(id, item, ItemKind::DeliveryReviewed(it.delivery));
             }
+            Happened::Imported(it) => self.imported(id, it),
+            Happened::TaskImported(it) => self.task_imported(id, it),
+            Happened::SubmissionImported { task, submission } => {
+                self.submission_imported(id, (*task, item), submission);
+            }
+            Happened::MessageImported { task, message } => {
+                self.message_imported(id, (*task, item), message);
+            }
+            Happened::DeliveryImported(it) => self.delivery_imported(now, id, it),
+            Happened::PointsImported { worker, total } => {
+                issue.totals.insert(worker.clone(), *total);
+            }
+            Happened::Recalled(_) => {}
         }
     }
 

@@ -202,7 +202,14 @@ impl Ledger {
             | Happened::Lapsed
             | Happened::DocWritten { .. }
             | Happened::DeliveryLapsed { .. }
-            | Happened::EvidenceAttached { .. } => {}
+            | Happened::EvidenceAttached { .. }
+            | Happened::Imported(_)
+            | Happened::TaskImported(_)
+            | Happened::SubmissionImported { .. }
+            | Happened::MessageImported { .. }
+            | Happened::DeliveryImported(_)
+            | Happened::PointsImported { .. }
+            | Happened::Recalled(_) => {}
         }
     }
 

@@ -1,0 +1,123 @@
+//! What came to be kept of issues after the first bytes of it were.
+
+use super::*;
+use crate::rules::swarm::{ImportBegun, ImportEnd, Imported, Recalled};
+
+/// What can happen since the first bytes of this were kept, in a record of its own.
+fn later() -> Record {
+    let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
+    let canceled = Happened::Canceled {
+        task: task(1),
+        reason: "why".to_owned(),
+        unblocked: vec![task(2), task(3)],
+    };
+    let all = vec![
+        Happened::Created { subject: "s".to_owned(), content, paths },
+        created(1, &[]),
+        created(2, &[1]),
+        created(3, &[1]),
+        claimed(1, "W", 1),
+        submitted(1, "W", 4, None),
+        canceled,
+    ];
+    Record { events: numbered(1, all).map(Event::Swarm).collect(), ..record() }
+}
+
+/// An issue that came from elsewhere.
+fn elsewhere() -> Record {
+    let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
+    let mut done = swarm::Task::blank(task(1), "t".to_owned(), at(9));
+    done.state = swarm::TaskState::Done;
+    let all = vec![
+        Happened::Imported(Box::new(Imported {
+            content: Hash([12; 16]),
+            part: 1,
+            parts: 2,
+            begin: Some(ImportBegun { subject: "s".to_owned(), content, paths, created: at(9) }),
+            end: None,
+        })),
+        Happened::TaskImported(Box::new(done)),
+        Happened::SubmissionImported {
+            task: task(1),
+            submission: Box::new(swarm::Submission {
+                id: SubmissionId(stamp(5)),
+                worker: role("w_1_ab12"),
+                content,
+                at: at(9),
+                state: swarm::SubmissionState::Approved,
+                reviewed: None,
+                minted: None,
+                changed_files: vec!["a".to_owned()],
+                item: 0,
+            }),
+        },
+        Happened::MessageImported {
+            task: task(1),
+            message: Box::new(swarm::Message {
+                id: TaskMessageId(stamp(6)),
+                sender: role("W"),
+                kind: MessageKind::Question,
+                content,
+                at: at(9),
+                state: swarm::MessageState::Resolved,
+                replied: None,
+                replied_by: None,
+                reply: None,
+                item: 0,
+            }),
+        },
+        Happened::DeliveryImported(Box::new(swarm::Delivery {
+            id: DeliveryId(stamp(7)),
+            issue: IssueId(stamp(21)),
+            role: None,
+            content,
+            is_passed: true,
+            commands: vec![content],
+            state: swarm::DeliveryState::Open,
+            at: at(9),
+            updated: at(10),
+            claim: None,
+            former: None,
+            evidence: Vec::new(),
+            verdict: None,
+        })),
+        Happened::PointsImported {
+            worker: role("W"),
+            total: swarm::Total { points: 7, low_scores: 1 },
+        },
+        Happened::Recalled(Box::new(Recalled {
+            kind: AuditKind::TaskMessage,
+            at: at(8),
+            actor: "w".to_owned(),
+            task: Some(task(1)),
+            submission: Some(SubmissionId(stamp(5))),
+            message: Some(TaskMessageId(stamp(6))),
+            delivery: Some(DeliveryId(stamp(7))),
+            detail: "d".to_owned(),
+            refs: "r".to_owned(),
+        })),
+        Happened::Imported(Box::new(Imported {
+            content: Hash([12; 16]),
+            part: 2,
+            parts: 2,
+            begin: None,
+            end: Some(ImportEnd { state: swarm::IssueState::Open, is_accepted: true }),
+        })),
+    ];
+    Record { events: numbered(21, all).map(Event::Swarm).collect(), ..record() }
+}
+
+#[test]
+fn the_bytes_of_what_came_later_are_unchanged() {
+    let mut told = String::new();
+    for record in [later(), elsewhere()] {
+        let stored = encode_record(&record, &[3; 16]);
+        assert_eq!(decode_record(stored.clone()).unwrap(), record);
+        let mut state = Workspace::default();
+        state.apply(&record);
+        let snapshot = encode_snapshot(&state);
+        assert!(decode_snapshot(snapshot.clone()).unwrap() == state, "a snapshot holds all of it");
+        told += &format!("{}\n{}\n", hex(&stored), hex(&snapshot));
+    }
+    assert_eq!(told, include_str!("../swarm_later.golden.txt"));
+}

@@ -1,0 +1,275 @@
+//! Issues that were worked on elsewhere, and what becomes of them here.
+
+use tasuki_proto::wire::{
+    self, DeliveryStatus, IssueStatus, MessageStatus, SubmissionStatus, TaskStatus,
+    swarm_question::Ask,
+};
+
+use super::{Desk, employ, office};
+use crate::support::{Process, caller, key, reason};
+
+const ISSUE: &str = "issue_1700000000000_00af";
+
+fn task(number: u32, status: TaskStatus, worker: &str) -> wire::Task {
+    wire::Task {
+        task_id: format!("task-{number}"),
+        subject: format!("task {number}"),
+        difficulty: wire::Difficulty::Easy.into(),
+        points: 3,
+        status: status.into(),
+        claimed_by: worker.to_owned(),
+        created_ms: 1_700_000_000_001,
+        updated_ms: 1_700_000_000_002,
+        words: Some(wire::TaskWords { description: "what".to_owned(), ..Default::default() }),
+        ..Default::default()
+    }
+}
+
+fn submission(task: u32, id: &str, approved: Option<bool>) -> wire::ImportedSubmission {
+    let review = approved.map(|is_approved| wire::Review {
+        is_approved,
+        feedback: "well".to_owned(),
+        ..Default::default()
+    });
+    let words = wire::SubmissionWords {
+        summary: "did it".to_owned(),
+        changed_files: vec!["src/a.rs".to_owned()],
+        ..Default::default()
+    };
+    let submission = wire::Submission {
+        submission_id: id.to_owned(),
+        worker: "w_1700000000000_ab12".to_owned(),
+        submitted_ms: 1_700_000_000_003,
+        reviewed_ms: 1_700_000_000_004,
+        completion_score: 5,
+        words: Some(words),
+        review,
+        ..Default::default()
+    };
+    wire::ImportedSubmission { task_id: format!("task-{task}"), submission: Some(submission) }
+}
+
+fn happened(kind: &str, detail: &str) -> wire::HistoryEntry {
+    wire::HistoryEntry {
+        r#type: kind.to_owned(),
+        task_id: "task-1".to_owned(),
+        detail: detail.to_owned(),
+        elsewhere_ms: 1_700_000_000_005,
+        elsewhere_actor: "lead of old".to_owned(),
+        ..Default::default()
+    }
+}
+
+/// An issue in two parts.
+fn parts() -> [wire::ImportIssueRequest; 2] {
+    let part = |part| wire::ImportIssueRequest {
+        caller: caller("w"),
+        person: "ann".to_owned(),
+        issue_id: ISSUE.to_owned(),
+        content: vec![7; 16],
+        part,
+        parts: 2,
+        ..Default::default()
+    };
+    let issue = wire::Issue {
+        subject: "Build it".to_owned(),
+        description: "all of it".to_owned(),
+        created_ms: 1_700_000_000_000,
+        ..Default::default()
+    };
+    let first = wire::ImportIssueRequest {
+        issue: Some(issue),
+        tasks: vec![
+            task(1, TaskStatus::Done, "w_1700000000000_ab12"),
+            task(2, TaskStatus::Open, ""),
+            task(3, TaskStatus::Canceled, ""),
+        ],
+        submissions: vec![
+            submission(1, "sub_1700000000000_0001", Some(false)),
+            submission(1, "sub_1700000000000_0002", Some(true)),
+        ],
+        ..part(1)
+    };
+    let message = wire::TaskMessage {
+        message_id: "msg_1700000000000_0001".to_owned(),
+        task_id: "task-1".to_owned(),
+        sender: "w_1700000000000_ab12".to_owned(),
+        kind: "question".to_owned(),
+        content: "which way?".to_owned(),
+        status: MessageStatus::Replied.into(),
+        reply: "left".to_owned(),
+        ..Default::default()
+    };
+    let task_id = "task-1".to_owned();
+    let doc = |task_id: &str| wire::Doc {
+        place: Some(wire::DocPlace { task_id: task_id.to_owned(), ..Default::default() }),
+        name: "plan.md".to_owned(),
+        content: "do it".to_owned(),
+        ..Default::default()
+    };
+    let delivery = wire::Delivery {
+        delivery_id: "delivery_1700000000000_0001".to_owned(),
+        status: DeliveryStatus::Rejected.into(),
+        summary: "done?".to_owned(),
+        verification: Some(wire::Verification::default()),
+        feedback: "not yet".to_owned(),
+        ..Default::default()
+    };
+    let points = wire::ImportedPoints {
+        worker: "w_1700000000000_ab12".to_owned(),
+        total_points: 13,
+        consecutive_low_scores: 1,
+    };
+    let second = wire::ImportIssueRequest {
+        submissions: vec![submission(2, "sub_1700000000000_0003", None)],
+        messages: vec![message],
+        docs: vec![doc(""), doc(&task_id)],
+        deliveries: vec![delivery],
+        points: vec![points],
+        events: vec![happened("issue_task_reset", "again"), happened("moon_rose", "full")],
+        end: IssueStatus::Open.into(),
+        ..part(2)
+    };
+    [first, second]
+}
+
+async fn send(desk: &mut Desk, request: &wire::ImportIssueRequest) -> Result<(u32, bool), String> {
+    let request = wire::ImportIssueRequest { key: desk.key(), ..request.clone() };
+    let sent = desk.swarm.import_issue(request).await;
+    let sent = sent.map_err(|why| format!("{}: {}", reason(&why), why.message()))?.into_inner();
+    Ok((sent.parts_done, sent.repeated))
+}
+
+#[tokio::test]
+async fn an_issue_from_elsewhere_goes_on_here() {
+    let data = tempfile::tempdir().unwrap();
+    let (broker, [mut lead, mut worker]) = office(data.path(), ["lead", "worker"]).await;
+    let [first, second] = parts();
+    let early = send(&mut lead, &second).await.unwrap_err();
+    assert!(early.starts_with("invalid_argument: part 2 comes after part 0"), "{early}");
+    assert_eq!(send(&mut lead, &first).await, Ok((1, false)));
+    assert_eq!(send(&mut lead, &first).await, Ok((1, true)));
+    employ(&mut worker).await;
+    let half = worker.claim(ISSUE, "task-2", "").await.unwrap_err();
+    assert_eq!(reason(&half), "issue_closed", "nobody works on half of it");
+    broker.kill().await;
+    let (broker, address) = Process::served(data.path()).await;
+    lead.moved(address);
+    worker.moved(address);
+    assert_eq!(send(&mut lead, &second).await, Ok((2, false)));
+    assert_eq!(send(&mut lead, &second).await, Ok((2, true)));
+    assert_eq!(send(&mut lead, &first).await, Ok((2, true)));
+    let other = wire::ImportIssueRequest { content: vec![8; 16], ..first.clone() };
+    let other = send(&mut lead, &other).await.unwrap_err();
+    assert!(other.starts_with("issue_exists: "), "{other}");
+
+    let get = wire::GetIssueRequest { issue_id: ISSUE.to_owned(), ..Default::default() };
+    let issue = lead.get_issue(get).await.unwrap().issue.unwrap();
+    assert_eq!((issue.subject.as_str(), issue.description.as_str()), ("Build it", "all of it"));
+    assert_eq!((issue.status(), issue.imported_parts_left), (IssueStatus::Open, 0));
+    assert_eq!((issue.imported.to_vec(), issue.created_ms), (vec![7; 16], 1_700_000_000_000));
+    let done = lead.task(ISSUE, "task-1").await;
+    assert_eq!((done.status(), done.created_ms), (TaskStatus::Done, 1_700_000_000_001));
+    let accepted = done.submission.unwrap();
+    assert_eq!(accepted.status(), SubmissionStatus::Approved);
+    assert_eq!(accepted.review.unwrap().feedback, "well");
+    assert_eq!(
+        (done.claimed_by.as_str(), done.messages[0].reply.as_str()),
+        ("w_1700000000000_ab12", "left")
+    );
+    let open = lead.task(ISSUE, "task-2").await;
+    assert_eq!((open.status(), open.claimed_by.as_str()), (TaskStatus::Open, ""));
+    assert_eq!(open.submission.unwrap().status(), SubmissionStatus::Reset);
+    for task_id in ["", "task-1"] {
+        let (issue_id, task_id) = (ISSUE.to_owned(), task_id.to_owned());
+        let place = Some(wire::DocPlace { issue_id, task_id });
+        let read = wire::ReadDocRequest { place, name: "plan".to_owned(), ..Default::default() };
+        assert_eq!(lead.read_doc(read).await.unwrap().content, "do it");
+    }
+    let all = wire::ListDeliveriesRequest::default();
+    let deliveries = lead.list_deliveries(all).await.unwrap().deliveries;
+    assert_eq!(deliveries[0].status(), DeliveryStatus::Rejected);
+
+    let history = wire::GetHistoryRequest { issue_id: ISSUE.to_owned(), ..Default::default() };
+    let history = lead.get_history(history).await.unwrap();
+    let numbers: Vec<u64> = history.entries.iter().map(|it| it.number).collect();
+    assert_eq!(numbers, (1..=history.total).collect::<Vec<_>>(), "I7");
+    assert!(history.entries.iter().all(|it| it.person == "ann"));
+    let recalled: Vec<_> = history.entries.iter().filter(|it| it.is_imported).collect();
+    let told = |it: &wire::HistoryEntry| (it.r#type.clone(), it.detail.clone(), it.elsewhere_ms);
+    assert_eq!(
+        told(recalled[0]),
+        ("issue_task_reset".to_owned(), "again".to_owned(), 1_700_000_000_005)
+    );
+    assert_eq!(told(recalled[1]).1, "moon_rose: full");
+    assert_eq!(recalled[0].elsewhere_actor, "lead of old");
+
+    // And it is work like any other.
+    let task = worker.claim(ISSUE, "task-2", "").await.unwrap();
+    let submission = worker.submit(&task, "done here").await.unwrap();
+    lead.approve(&task, 5).await;
+    let told = worker.wait(Ask::Submission(submission)).await.submission.unwrap();
+    assert_eq!(told.status(), SubmissionStatus::Approved);
+    assert_eq!(send(&mut lead, &first).await, Ok((2, true)), "and known as it came");
+    broker.kill().await;
+    crate::support::assert_whole(data.path()).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_an_issue_is_refused_whole() {
+    let data = tempfile::tempdir().unwrap();
+    let (_broker, [mut lead]) = office(data.path(), ["lead"]).await;
+    type Change = fn(&mut wire::ImportIssueRequest);
+    let changes: [(&str, Change); 11] = [
+        ("part", |it| it.part = 0),
+        ("content", |it| it.content = vec![1].into()),
+        ("no issue", |it| it.issue = None),
+        ("an end", |it| it.end = IssueStatus::Open.into()),
+        ("a gap", |it| it.tasks[1].task_id = "task-4".to_owned()),
+        ("a claim", |it| it.tasks[1].claimed_by = "w".to_owned()),
+        ("in progress", |it| it.tasks[1].set_status(TaskStatus::InProgress)),
+        ("points", |it| it.tasks[1].points = 1001),
+        ("twice", |it| it.submissions[1] = it.submissions[0].clone()),
+        ("no task", |it| it.submissions[1].task_id = "task-9".to_owned()),
+        ("the future", |it| {
+            it.submissions[1].submission.as_mut().unwrap().submission_id =
+                "sub_99999999999999_0001".to_owned();
+        }),
+    ];
+    for (what, change) in changes {
+        let [mut bad, _] = parts();
+        change(&mut bad);
+        let refused = send(&mut lead, &bad).await.unwrap_err();
+        let reason = refused.split(':').next().unwrap();
+        assert!(["invalid_argument", "unknown_task"].contains(&reason), "{what}: {refused}");
+    }
+    let issues = lead.list_issues(wire::ListIssuesRequest::default()).await.unwrap();
+    assert_eq!(issues.total, 0);
+    let own = lead.issue(&[1]).await;
+    let [mut over, _] = parts();
+    over.issue_id = own;
+    assert!(send(&mut lead, &over).await.unwrap_err().starts_with("issue_exists"));
+
+    let shared = |docs: &[(&str, &str)], workers: &[&str]| wire::ImportSharedRequest {
+        caller: caller("w"),
+        key: key("shared", docs.len() as u64 + 1),
+        person: "ann".to_owned(),
+        docs: docs
+            .iter()
+            .map(|(name, content)| wire::NewDoc {
+                name: (*name).to_owned(),
+                content: (*content).to_owned(),
+            })
+            .collect(),
+        workers: workers.iter().map(|it| (*it).to_owned()).collect(),
+    };
+    let first = shared(&[("plan", "one")], &["w_1_ab12"]);
+    assert!(!lead.swarm.import_shared(first).await.unwrap().into_inner().repeated);
+    let again = shared(&[("plan", "two"), ("more.md", "three")], &["w_1_ab12"]);
+    lead.swarm.import_shared(again).await.unwrap();
+    let read = wire::ReadDocRequest { name: "plan".to_owned(), ..Default::default() };
+    let plan = lead.read_doc(read).await.unwrap();
+    assert_eq!((plan.content.as_str(), plan.version), ("one", 1), "stays as it is");
+    let workers = lead.list_workers(wire::ListWorkersRequest::default()).await.unwrap().workers;
+    assert_eq!(workers.len(), 1);
+}

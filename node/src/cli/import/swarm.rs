@@ -1,0 +1,264 @@
+//! `tasuki import swarm`.
+//!
+//! **Invariant:** an issue is taken over as it was read once: what the broker has of that reading
+//! is not sent again, and another reading of it is not mixed into it. So the command may be killed
+//! and run again at any time.
+
+mod files;
+mod issue;
+mod names;
+mod parts;
+mod report;
+mod value;
+mod work;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use tasuki_proto::{
+    id::PersonId,
+    reason::Reason,
+    wire::{self, swarm_client::SwarmClient},
+};
+
+use self::{files::Reading, names::Names, report::Report, value::Fields};
+use super::{
+    super::{
+        broker::Broker,
+        keys::{self, Alone},
+        loops,
+    },
+    Failure, Output, Target,
+    roles::Renaming,
+};
+
+/// Where the original keeps its files below a home, unless told otherwise.
+const FOLDER: &str = ".swarm-mcp";
+
+/// Words of the shared documents of one call, in bytes.
+const CALL_BYTES_MAX: usize = 1536 * 1024;
+
+/// Take over the issues, tasks, deliveries and documents of Swarm MCP.
+///
+/// DIR is its directory of files (`SWARM_MCP_ROOT`), or one with a `.swarm-mcp` in it. Issues keep their
+/// ids, their history and their times; their workers become roles. What somebody holds does not
+/// come over: a claimed task is open again, locks and next steps stay behind, a question without a
+/// reply is over. The files stay as they are. What cannot be read is listed with the reason, and
+/// makes the exit code 5; run it again whenever you like: an issue that is here is not sent again,
+/// and one that changed since is told, not mixed.
+///
+/// Takes the right to steer.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The directory of the original's files
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Have a worker become a role of another name; can be given several times
+    #[arg(long = "role", value_name = "OLD=NEW")]
+    roles: Vec<Renaming>,
+    /// Only read the files and say what would be taken over; asks no broker
+    #[arg(long)]
+    dry_run: bool,
+    /// The person who takes it over [default: $USER, else the number of the user]
+    #[arg(long, value_name = "NAME")]
+    by: Option<PersonId>,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
+    let root = root(&args.directory)?;
+    let (mut reading, mut names) = (Reading::default(), Names::new(args.roles));
+    let mut report = Report::new(args.dry_run);
+    let workers = workers(&root, &mut names, &mut reading);
+    let docs = issue::docs(&root.join("docs").join("shared"), &mut reading);
+    let deliveries = deliveries(&root, &mut reading);
+    (report.workers, report.shared_docs) = (workers.len(), docs.len());
+    let mut sender = match args.dry_run {
+        true => None,
+        false => Some(Sender {
+            broker,
+            keys: keys::alone()?,
+            person: loops::person(args.by)?.to_string(),
+        }),
+    };
+    if let Some(sender) = &mut sender {
+        sender.shared(docs, workers, &mut report).await?;
+    }
+    // One issue at a time: some are as large as the machine's patience.
+    for folder in reading.names(&root.join("issues")) {
+        let folder = root.join("issues").join(folder);
+        let read = issue::read(&folder, &deliveries, &mut names, &mut reading);
+        let Some(read) = read else { continue };
+        report.add(&read);
+        let id = read.whole.id.clone();
+        let parts = read.whole.parts();
+        if let Some(sender) = &mut sender {
+            let outcome = sender.issue(parts).await;
+            report.count(id, outcome)?;
+        }
+    }
+    report.changed = names.changed;
+    report.skipped = reading.skipped;
+    output.answer(|| report.to_json(), || report.to_string())?;
+    report.failure().map_or(Ok(()), Err)
+}
+
+/// Where the issues are.
+fn root(directory: &Path) -> Result<PathBuf, Failure> {
+    let inner = directory.join(FOLDER);
+    for root in [directory, &inner] {
+        if fs::symlink_metadata(root.join("issues")).is_ok_and(|it| it.is_dir()) {
+            return Ok(root.to_owned());
+        }
+    }
+    Err(Failure::usage(format!(
+        "{} has no issues: say which directory holds `issues/`, `deliveries/` and `workers/`.",
+        directory.display()
+    )))
+}
+
+fn workers(root: &Path, names: &mut Names, reading: &mut Reading) -> Vec<String> {
+    let folder = root.join("workers");
+    let mut workers = Vec::new();
+    for stem in reading.stems(&folder, ".json") {
+        let Some(json) = reading.json(&folder.join(format!("{stem}.json"))) else { continue };
+        let id = Fields(&json).text(&["id"]);
+        workers.push(names.role(if id.is_empty() { &stem } else { &id }));
+    }
+    workers
+}
+
+fn deliveries(root: &Path, reading: &mut Reading) -> Vec<(String, Value)> {
+    let folder = root.join("deliveries");
+    let stems = reading.stems(&folder, ".json");
+    let read = |stem: String| {
+        let json = reading.json(&folder.join(format!("{stem}.json")))?;
+        Some((stem, json))
+    };
+    stems.into_iter().filter_map(read).collect()
+}
+
+/// What became of an issue.
+#[derive(Debug)]
+enum Outcome {
+    New {
+        parts: usize,
+    },
+    /// Some of it was there.
+    Continued {
+        parts: usize,
+    },
+    Known,
+    /// Another reading of it is there, or it was opened there.
+    Differs,
+    Refused(Failure),
+}
+
+struct Sender<'a> {
+    broker: &'a Broker,
+    keys: Alone,
+    person: String,
+}
+
+impl Sender<'_> {
+    /// Shared documents that the broker has not, and workers.
+    async fn shared(
+        &self,
+        docs: Vec<(String, String)>,
+        mut workers: Vec<String>,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let mut missing: Vec<wire::NewDoc> = Vec::new();
+        for (name, content) in docs {
+            let request = wire::ReadDocRequest {
+                caller: self.broker.caller(),
+                name: name.clone(),
+                ..Default::default()
+            };
+            let known = self
+                .broker
+                .ask(async |channel| SwarmClient::new(channel).read_doc(request.clone()).await);
+            match known.await {
+                Ok(known) if known.content == content => {}
+                Ok(_) => report.other_docs.push(name),
+                Err(why) if why.as_reason() == Some(Reason::UnknownDoc) => {
+                    missing.push(wire::NewDoc { name, content });
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        while !missing.is_empty() || !workers.is_empty() {
+            let mut bytes = 0;
+            let fits = |it: &&wire::NewDoc| {
+                bytes += it.content.len();
+                bytes <= CALL_BYTES_MAX
+            };
+            let count = missing.iter().take_while(fits).count();
+            let request = wire::ImportSharedRequest {
+                caller: self.broker.caller(),
+                key: None,
+                person: self.person.clone(),
+                docs: missing.drain(..count).collect(),
+                workers: std::mem::take(&mut workers),
+            };
+            let call = async |channel, key| {
+                let request = wire::ImportSharedRequest { key: Some(key), ..request.clone() };
+                SwarmClient::new(channel).import_shared(request).await
+            };
+            self.broker.tell_under(self.keys.next(), call).await?;
+        }
+        Ok(())
+    }
+
+    async fn issue(&self, parts: Vec<wire::ImportIssueRequest>) -> Outcome {
+        match self.try_issue(parts).await {
+            Ok(outcome) => outcome,
+            Err(why) if why.as_reason() == Some(Reason::IssueExists) => Outcome::Differs,
+            Err(why) => Outcome::Refused(why),
+        }
+    }
+
+    async fn try_issue(&self, parts: Vec<wire::ImportIssueRequest>) -> Result<Outcome, Failure> {
+        let Some(first) = parts.first() else { return Ok(Outcome::Known) };
+        let content = first.content.clone();
+        let issue_id = first.issue_id.clone();
+        let request = wire::GetIssueRequest { caller: self.broker.caller(), issue_id };
+        let known = self
+            .broker
+            .ask(async |channel| SwarmClient::new(channel).get_issue(request.clone()).await);
+        let done = match known.await {
+            Ok(known) => {
+                let known = known.issue.unwrap_or_default();
+                let left = known.imported_parts_left as usize;
+                if known.imported != content || parts.len() < left {
+                    return Ok(Outcome::Differs);
+                }
+                parts.len() - left
+            }
+            Err(why) if why.as_reason() == Some(Reason::UnknownIssue) => 0,
+            Err(why) => return Err(why),
+        };
+        let count = parts.len();
+        for part in parts.into_iter().skip(done) {
+            let request = wire::ImportIssueRequest {
+                caller: self.broker.caller(),
+                person: self.person.clone(),
+                ..part
+            };
+            let call = async |channel, key| {
+                let request = wire::ImportIssueRequest { key: Some(key), ..request.clone() };
+                SwarmClient::new(channel).import_issue(request).await
+            };
+            self.broker.tell_under(self.keys.next(), call).await?;
+        }
+        Ok(match count - done {
+            0 => Outcome::Known,
+            parts if done == 0 => Outcome::New { parts },
+            parts => Outcome::Continued { parts },
+        })
+    }
+}

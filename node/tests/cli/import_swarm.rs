@@ -1,0 +1,180 @@
+//! `tasuki import swarm` against a real broker, with a tree as the original leaves it: whole files,
+//! half-written ones, names that are none, and what only it used.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use tasuki_proto::wire::{self, swarm_client::SwarmClient};
+
+use crate::process::{Process, soon, tasuki};
+
+const ISSUE: &str = "issue_1700000000000_00af";
+
+/// A copy of the tree, to be changed.
+fn tree(place: &Path) -> PathBuf {
+    let to = place.join("tree");
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/swarm_tree"), &to);
+    to
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+async fn import(data: &Path, code: i32, args: &[&str]) -> Value {
+    let mut command = tasuki(data);
+    command.args(["import", "swarm", "--json"]).args(args).arg("--data").arg(data);
+    let output = soon(command.output()).await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    serde_json::from_str(out.lines().next().unwrap_or("null")).unwrap()
+}
+
+fn counts(report: &Value) -> Value {
+    let names = ["issues", "tasks", "submissions", "messages", "docs", "deliveries", "events"];
+    names.iter().map(|name| report[*name].clone()).collect()
+}
+
+fn done(report: &Value) -> Value {
+    ["new", "continued", "known", "calls"].iter().map(|name| report[*name].clone()).collect()
+}
+
+fn all(report: &Value, list: &str, field: &str) -> String {
+    let list = report[list].as_array().unwrap().iter();
+    list.map(|it| it[field].as_str().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn a_tree_of_issues_comes_over_once() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let tree = tree(place.path());
+    // What leads out of it, and what is too large, is not read.
+    fs::write(place.path().join("secret.json"), r#"{"id":"task-6","subject":"secret"}"#).unwrap();
+    let issue = tree.join("issues").join(ISSUE);
+    symlink(place.path().join("secret.json"), issue.join("tasks/task-6.json")).unwrap();
+    symlink(place.path(), tree.join("issues/issue_1700000000002_0001")).unwrap();
+    fs::write(issue.join("docs/huge.md"), "x".repeat(256 * 1024 + 1)).unwrap();
+    let path = tree.to_str().unwrap();
+
+    // Without a broker.
+    let dry = import(&data, 5, &[path, "--dry-run"]).await;
+    assert_eq!(counts(&dry), json!([2, 7, 4, 2, 2, 2, 6]));
+    assert_eq!((&dry["workers"], &dry["shared_docs"]), (&json!(1), &json!(1)));
+    assert_eq!(done(&dry), json!([0, 0, 0, 0]));
+    let skipped = all(&dry, "skipped", "path");
+    for file in [
+        "docs/..hidden.md",
+        "docs/huge.md",
+        "events.jsonl",
+        "issues/issue_1700000000001_dead",
+        "issues/issue_1700000000002_0001",
+        "messages/msg_1700000000710_0003.json",
+        "tasks/task-3.json",
+        "tasks/task-6.json",
+    ] {
+        assert!(skipped.contains(file), "{file} in {skipped}");
+    }
+    let notes = all(&dry, "notes", "note");
+    for note in [
+        "task-2 was in_progress by w_1700000000100_ab12, and is open",
+        "task-5 was blocked",
+        "task-5 has the difficulty \"hard\", and becomes easy",
+        "task-5 has 5000 points, and now 1000",
+        "task-3 could not be read",
+        "sub_1700000000600_0003 was open",
+        "msg_1700000000700_0002 had no reply",
+        "delivery_1700000000900_0002 was in review, and is open",
+        "a part of the review of sub_1700000000200_0001 is of no known kind",
+    ] {
+        assert!(notes.contains(note), "{note} in {notes}");
+    }
+    let changed = dry["changed"].as_object().unwrap();
+    assert_eq!(changed["the worker!"], "the-worker");
+    let old = changed["old project"].as_str().unwrap().to_owned();
+    assert!(old.starts_with("issue_1690000000000_"), "{old}");
+
+    let up = Process::up(&data, "").await;
+    let first = import(&data, 5, &[path]).await;
+    assert_eq!(counts(&first), counts(&dry));
+    assert_eq!(done(&first), json!([2, 0, 0, 2]));
+    assert_eq!((&first["refused"], &first["differ"]), (&json!([]), &json!([])));
+    let again = import(&data, 5, &[path]).await;
+    assert_eq!(done(&again), json!([0, 0, 2, 0]), "the same again adds nothing");
+
+    let mut swarm = SwarmClient::connect(format!("http://{}", up.broker.unwrap())).await.unwrap();
+    let get = |id: &str| wire::GetIssueRequest { issue_id: id.to_owned(), ..Default::default() };
+    let issue_of = swarm.get_issue(get(ISSUE)).await.unwrap().into_inner().issue.unwrap();
+    assert_eq!(issue_of.subject, "Count words faster");
+    assert_eq!(issue_of.status(), wire::IssueStatus::Open);
+    let shipped = swarm.get_issue(get(&old)).await.unwrap().into_inner().issue.unwrap();
+    assert_eq!((shipped.status(), shipped.is_unaccepted), (wire::IssueStatus::Done, false));
+    let task = |number: u32| wire::GetTaskRequest {
+        issue_id: ISSUE.to_owned(),
+        task_id: format!("task-{number}"),
+        ..Default::default()
+    };
+    let read = swarm.get_task(task(1)).await.unwrap().into_inner().task.unwrap();
+    assert_eq!((read.status(), read.points), (wire::TaskStatus::Done, 7));
+    assert_eq!(read.words.as_ref().unwrap().spec.as_ref().unwrap().goal, "one read");
+    assert_eq!(read.words.unwrap().context_task_ids, ["task-2"]);
+    let accepted = read.submission.unwrap();
+    assert_eq!(accepted.words.unwrap().changed_files, ["src/read.rs", "src/link.rs"]);
+    assert_eq!((accepted.completion_score, accepted.submitted_ms), (5, 1_700_000_000_300));
+    assert_eq!(accepted.review.unwrap().details[0].suggestion, "a loop");
+    assert_eq!((read.messages.len(), read.messages[0].reply.as_str()), (1, "Once."));
+    let history = wire::GetHistoryRequest { issue_id: ISSUE.to_owned(), ..Default::default() };
+    let history = swarm.get_history(history).await.unwrap().into_inner().entries;
+    assert!(history.iter().zip(1..).all(|(it, number)| it.number == number));
+    let recalled: Vec<_> = history.iter().filter(|it| it.is_imported).collect();
+    assert_eq!(recalled.len(), 6);
+    assert_eq!((recalled[0].elsewhere_ms, recalled[0].elsewhere_actor.as_str()), (
+        1_700_000_000_000,
+        "lead"
+    ));
+    assert_eq!((recalled[3].kind.as_str(), recalled[3].refs.as_str()), ("question", "src/link.rs"));
+    assert!(!format!("{history:?}").contains("nil"), "{history:?}");
+
+    // What changed there is told, and what is here stays.
+    let file = issue.join("tasks/task-2.json");
+    let text = fs::read_to_string(&file).unwrap().replace("parallel", "threads");
+    fs::write(&file, text).unwrap();
+    fs::write(tree.join("docs/shared/style.md"), "Long sentences.\n").unwrap();
+    fs::write(tree.join("docs/shared/more.md"), "More.\n").unwrap();
+    let changed = import(&data, 5, &[path]).await;
+    assert_eq!(done(&changed), json!([0, 0, 1, 0]));
+    assert_eq!((&changed["differ"], &changed["other_docs"]), (&json!([ISSUE]), &json!(["style"])));
+    let second = swarm.get_task(task(2)).await.unwrap().into_inner().task.unwrap();
+    assert_eq!(second.subject, "Count in parallel");
+    let docs = wire::ListDocsRequest::default();
+    assert_eq!(swarm.list_docs(docs).await.unwrap().into_inner().docs.len(), 2);
+    drop(up);
+}
+
+#[tokio::test]
+async fn what_is_no_tree_is_refused_before_anything_is_sent() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let none = place.path().to_str().unwrap();
+    import(&data, 2, &[none, "--dry-run"]).await;
+    // One below a home is found, and an empty one is nothing to take over.
+    fs::create_dir_all(place.path().join(".swarm-mcp/issues")).unwrap();
+    let empty = import(&data, 0, &[none, "--dry-run"]).await;
+    assert_eq!(counts(&empty), json!([0, 0, 0, 0, 0, 0, 0]));
+}
