@@ -33,6 +33,15 @@ impl Swarm {
             }
             return Err(Rejection::AlreadyDelivered { delivery: open.id });
         }
+        // A model that calls again after its verdict came: nothing was done about the issue since.
+        let newest = issue.delivery.map(|it| &self.deliveries[&it]);
+        if let Some(newest) = newest
+            && newest.content == content
+            && newest.role.as_ref() == draft.by.role()
+            && newest.verdict.as_ref().is_some_and(|it| it.at == issue.updated)
+        {
+            return Ok(draft.repeat(Reply::Delivered(newest.id)));
+        }
         issue.check_done("deliver")?;
         // What was canceled is in nobody's way, but it is no work either.
         if !issue.tasks.iter().any(|it| it.state == TaskState::Done) {

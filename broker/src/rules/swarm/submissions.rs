@@ -17,11 +17,13 @@ impl Swarm {
         let role = draft.role()?;
         let (_, task) = self.open_task(it.issue, it.task)?;
         let content = it.words.content();
-        // A model that calls again after its verdict came: the newest, by the same words.
+        // A model that calls again after its verdict came: the newest, by the same words, of the
+        // claim that it has or was done under.
         if let Some(newest) = task.submissions.last()
             && newest.worker == *role
             && newest.content == content
             && matches!(newest.state, SubmissionState::Approved | SubmissionState::Rejected)
+            && task.claim.as_ref().is_some_and(|claim| claim.claimed <= newest.at)
         {
             return Ok(draft.repeat(Reply::Submitted(newest.id)));
         }

@@ -155,6 +155,7 @@ fn a_delivery_is_accepted_on_evidence() {
             (24, "A accepts +by=ann"),
             (25, "A accepts +by=ann"),
             (26, "A refuses"),
+            (26, "L delivers f1 f2"),
             (27, "L closes"),
             (28, "L closes"),
             (29, "L reopens: more"),
@@ -187,11 +188,62 @@ fn a_delivery_is_accepted_on_evidence() {
           24 A accepts +by=ann: delivery | 1 done
           25 A accepts +by=ann: delivery (as before) | 1 done
           26 A refuses: no: already_reviewed | 1 done
+          26 L delivers f1 f2: delivery (as before) | 1 done
           27 L closes: an issue | done | 1 done
           28 L closes: an issue (as before) | done | 1 done
           29 L reopens: more: an issue | 1 done
           30 L closes: no: not_accepted | 1 done
           31 L closes: enough is enough: an issue | done | 1 done",
+    );
+}
+
+#[test]
+fn the_same_delivery_said_again_is_told_its_verdict_until_something_was_done() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 3"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (5, "W submits 1: done"),
+            (6, "L mints 1 for W 5"),
+            (7, "L approves 1 5"),
+            (8, "L delivers f1 f2"),
+            (9, "A takes"),
+            (10, "A refuses"),
+            (11, "L delivers f1 f2"),
+            (12, "L delivers f1 f2 f3"),
+            (13, "A takes"),
+            (14, "A refuses"),
+            (15, "L resets 1: once more"),
+            (16, "W claims 1"),
+            (17, "W submits 1: done"),
+            (18, "L mints 1 for W 5"),
+            (19, "L approves 1 5"),
+            (20, "L delivers f1 f2 f3"),
+            (21, "L delivers f1 f2 f3"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 3: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+           5 W submits 1: done: submitted | 1 submitted:W
+           6 L mints 1 for W 5: easy → end, 3 points, 0 low | 1 submitted:W
+           7 L approves 1 5: reviewed | 1 done
+           8 L delivers f1 f2: delivery | 1 done
+           9 A takes: token 2 until 3600009 | 1 done
+          10 A refuses: delivery | 1 done
+          11 L delivers f1 f2: delivery (as before) | 1 done
+          12 L delivers f1 f2 f3: delivery | 1 done
+          13 A takes: token 3 until 3600013 | 1 done
+          14 A refuses: delivery | 1 done
+          15 L resets 1: once more: done | 1 ready
+          16 W claims 1: token 4 until 3600016 | 1 in_progress:W
+          17 W submits 1: done: submitted | 1 submitted:W
+          18 L mints 1 for W 5: easy → end, 6 points, 0 low | 1 submitted:W
+          19 L approves 1 5: reviewed | 1 done
+          20 L delivers f1 f2 f3: delivery | 1 done
+          21 L delivers f1 f2 f3: delivery (as before) | 1 done",
     );
 }
 
