@@ -3,23 +3,29 @@
 //! The same text as the MCP prompt of the role; no node has to run for it.
 
 use serde_json::json;
-use tasuki_proto::id::RoleId;
 
 use super::{Failure, Output};
-use crate::mcp;
+use crate::{
+    config::{Role, usual_toolsets},
+    mcp,
+};
 
 /// Print how to play a role, for an agent's first message or its file of rules.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "For example: tasuki prompt A --goal 'Make the tests pass' >> AGENTS.md")]
 pub struct Args {
-    /// The role, such as A
-    role: RoleId,
+    /// The role, such as A or lead; with toolsets of its own as `tasuki node --role` takes them
+    #[arg(value_name = "NAME[=SET,…]")]
+    role: Role,
     /// What the work is for
     #[arg(long, value_name = "TEXT")]
     goal: Option<String>,
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
-    let prompt = mcp::prompt(&args.role, args.goal.as_deref());
-    output.answer(|| json!({ "role": args.role.as_str(), "prompt": prompt }), || prompt.clone())
+    let Role { name, toolsets } = &args.role;
+    let usual = usual_toolsets(name);
+    let toolsets = if toolsets.is_empty() { &usual } else { toolsets };
+    let prompt = mcp::prompt(name, toolsets, args.goal.as_deref());
+    output.answer(|| json!({ "role": name.as_str(), "prompt": prompt }), || prompt.clone())
 }

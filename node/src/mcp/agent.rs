@@ -34,6 +34,7 @@ use super::{
     },
 };
 use crate::{
+    config::ToolsetChoice,
     hooks::Hooks,
     role::{Connected, Overview, Refusal, player::Ended},
 };
@@ -134,6 +135,8 @@ impl Served for Agents {
 impl Agent {
     fn instructions(&self) -> String {
         let role = self.scope.only(&self.host).map(|actions| actions.role());
+        let toolsets = role.map(|role| self.host.toolsets(role)).unwrap_or_default();
+        let role = role.map(|role| (role, &toolsets[..]));
         prompts::instructions(role, &self.host.names(), self.has_loops(), self.has_mail())
     }
 
@@ -145,6 +148,13 @@ impl Agent {
     /// Whether any role of this address has mail.
     fn has_mail(&self) -> bool {
         self.scope.roles(&self.host).into_iter().any(|role| self.host.has_set(role, tools::MAIL))
+    }
+
+    /// The roles of this address that there are prompts for, with their toolsets.
+    fn prompted(&self) -> impl Iterator<Item = (&RoleId, Vec<ToolsetChoice>)> {
+        let roles = self.scope.roles(&self.host).into_iter();
+        let players = roles.map(|role| (role, self.host.toolsets(role)));
+        players.filter(|(_, toolsets)| prompts::has_prompt(toolsets))
     }
 
     /// The roles of this address that take turns.
@@ -331,7 +341,7 @@ impl ServerHandler for Agent {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let mut list = prompts::list(self.players().into_iter());
+        let mut list = prompts::list(self.prompted());
         (list.ttl_ms, list.cache_scope) = fresh(&context);
         Ok(list)
     }
@@ -341,7 +351,7 @@ impl ServerHandler for Agent {
         request: GetPromptRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        prompts::get(self.players().into_iter(), &request).map(Into::into)
+        prompts::get(self.prompted(), &request).map(Into::into)
     }
 
     async fn list_resources(

@@ -38,8 +38,8 @@ async fn an_address_shows_the_prompts_of_its_roles() {
     let message = &got["messages"][0];
     assert_eq!(message["role"], "user");
     let told = message["content"]["text"].as_str().unwrap();
-    let role = "A".parse().unwrap();
-    assert_eq!(told, tasuki_node::mcp::prompt(&role, Some("mend it")));
+    let (role, toolsets) = ("A".parse().unwrap(), ["loop".parse().unwrap()]);
+    assert_eq!(told, tasuki_node::mcp::prompt(&role, &toolsets, Some("mend it")));
     for wrong in [
         json!({ "name": "play_B" }),
         json!({ "name": "play" }),
@@ -112,6 +112,32 @@ async fn a_role_without_the_turn_loop_has_nothing_of_it() {
     assert!(text(&refused).contains("--role A=loop"), "{refused}");
     let shown = both.call("loop_status", json!({ "agent_id": "B" })).await;
     assert_eq!(shown["structuredContent"]["loop"], "main");
+}
+
+/// Whatever a role is called, its toolset says which part it plays.
+#[tokio::test]
+async fn a_role_that_works_on_issues_has_the_prompt_of_its_part() {
+    let toolsets = [("A", vec!["swarm-lead"]), ("B", vec!["mail", "swarm-acceptor"])];
+    let toolsets: BTreeMap<_, Vec<_>> = toolsets
+        .into_iter()
+        .map(|(role, sets)| {
+            (role.parse().unwrap(), sets.iter().map(|set| set.parse().unwrap()).collect())
+        })
+        .collect();
+    let settings = Settings { toolsets, ..Settings::default() };
+    let world = World::with("127.0.0.1:0", Loop::new(), settings).await;
+    for (role, call) in [("A", "createIssue"), ("B", "claimDelivery")] {
+        let mut client = Client::new(world.addr, &format!("/mcp/{role}")).await;
+        let name = format!("play_{role}");
+        assert_eq!(names(&ask(&client, "prompts/list", json!({})).await, "prompts"), [&name[..]]);
+        let got = ask(&client, "prompts/get", json!({ "name": name })).await["result"].clone();
+        let told = got["messages"][0]["content"]["text"].as_str().unwrap();
+        assert!(told.contains(call) && !told.contains("await_my_turn"), "{told}");
+        client.headers.clear();
+        let hello = client.post(&initialize("2025-11-25", "x")).await.answer().await;
+        let told = hello["result"]["instructions"].as_str().unwrap();
+        assert!(told.contains(call) && told.len() < 600, "{told}");
+    }
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ use crate::{
 pub(super) use self::{
     mail::{SET as MAIL, arrived},
     result::refused,
-    swarm::{Claims, told},
+    swarm::{ACCEPTOR, Claims, LEAD, WORKER, told},
     turn_loop::{HANDOVER_WORK, SET as LOOP, Status, awaited},
 };
 

@@ -266,7 +266,7 @@ impl Task {
 }
 
 impl Words {
-    fn new(it: &wire::TaskWords, others: &mut Others) -> Self {
+    pub(super) fn new(it: &wire::TaskWords, others: &mut Others) -> Self {
         Self {
             description: others.text(&it.description),
             spec: it.spec.as_ref().map(|it| Spec::new(it, others)),

@@ -6,12 +6,15 @@
 //!
 //! - [`list`]: which tools there are and who is shown them. [`schemas`]: what clients are told.
 //! - [`caller`]: whose call it is. [`claims`]: which tokens its agent was given.
-//! - [`about`], [`issues`], [`plan`], [`work`], [`docs`], [`locks`]: the tools, by what they are
-//!   about. [`said`]: what callers say.
-//! - [`facts`]: what they answer, field by field. [`waited`]: what waits end with.
+//! - [`about`], [`issues`], [`plan`], [`work`], [`reviews`], [`deliveries`], [`bundle`], [`docs`],
+//!   [`locks`]: the tools, by what they are about. [`said`]: what callers say; [`graph`]: and how
+//!   tasks of a plan name each other.
+//! - [`facts`], [`delivered`]: what they answer, field by field. [`waited`], [`items`]: what waits
+//!   end with. [`next`]: what an agent does about it. [`answer`]: what each answer says besides.
 
 mod about;
 mod answer;
+mod bundle;
 mod caller;
 mod claims;
 mod delivered;
@@ -34,7 +37,11 @@ mod work;
 use rmcp::model::{CallToolResponse, CallToolResult};
 
 use self::caller::{Caller, TIMEOUT};
-pub(in crate::mcp) use self::{claims::Claims, waited::told};
+pub(in crate::mcp) use self::{
+    claims::Claims,
+    list::{ACCEPTOR, LEAD, WORKER},
+    waited::told,
+};
 pub(super) use self::{list::ROWS, schemas::tools};
 use super::{Call, Row, arguments::Arguments, refused};
 use crate::role::Refusal;
@@ -112,6 +119,7 @@ async fn at_once(
         list::REVIEW_DELIVERY => deliveries::review(caller, arguments).await,
         list::GET_DELIVERY => deliveries::get(caller, arguments).await,
         list::LIST_DELIVERIES => deliveries::list(caller, arguments).await,
+        list::BUNDLE => bundle::get(caller, arguments).await,
         list::LIST_OPEN_DELIVERIES => deliveries::list_open(caller).await,
         list::REGISTER_WORKER => work::register(caller).await,
         list::CLAIM_TASK => work::claim(caller, arguments).await,

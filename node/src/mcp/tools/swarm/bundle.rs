@@ -1,0 +1,322 @@
+//! All it takes to judge an issue, in one answer: what it is about, its tasks with what was
+//! submitted and approved, its newest delivery. It is bounded; what does not fit is named, with
+//! how to get it.
+
+use futures::future;
+use rmcp::model::CallToolResult;
+use serde::Serialize;
+use tasuki_proto::{limits::SWARM_PAGE_MAX, wire};
+
+use super::{
+    super::{arguments::Arguments, others::Others},
+    answer::answer,
+    caller::Caller,
+    delivered, facts, said,
+};
+use crate::role::Refusal;
+
+/// The answer's text, in bytes: what a model can read at once with room to work.
+const BUNDLE_BYTES_MAX: usize = 192 * 1024;
+
+/// Tasks that are asked for at a time: a few of the calls that a role may have under way.
+const TASKS_AT_ONCE: usize = 4;
+
+/// How far the text of a part is from the margin at most, in bytes a line.
+const INDENT_BYTES: usize = 6;
+
+#[derive(Debug, Serialize)]
+struct Bundle {
+    issue: facts::Issue,
+    /// The newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery: Option<delivered::Delivery>,
+    tasks: Vec<Line>,
+    tasks_total: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOut>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    id: String,
+    subject: String,
+    stage: &'static str,
+    difficulty: &'static str,
+    points: u32,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    worker_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    words: Option<facts::Words>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    submission: Option<facts::Submission>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct LeftOut {
+    what: String,
+    how: String,
+}
+
+/// What is left of the answer.
+#[derive(Debug)]
+struct Room {
+    bytes: usize,
+    left_out: Vec<LeftOut>,
+}
+
+impl Room {
+    /// Whether this fits, of which `share` bytes may be used.
+    fn take(&mut self, share: usize, part: &impl Serialize) -> bool {
+        let bytes = size(part);
+        let fits = bytes <= share.min(self.bytes);
+        if fits {
+            self.bytes -= bytes;
+        }
+        fits
+    }
+
+    fn leave_out(&mut self, what: impl Into<String>, how: impl Into<String>) {
+        self.left_out.push(LeftOut { what: what.into(), how: how.into() });
+    }
+}
+
+/// Of a part as it stands in the text.
+fn size(part: &impl Serialize) -> usize {
+    let text = serde_json::to_string_pretty(part).unwrap_or_default();
+    text.len() + (text.lines().count() + 1) * INDENT_BYTES
+}
+
+pub(super) async fn get(
+    caller: &Caller<'_>,
+    arguments: Arguments<'_>,
+) -> Result<CallToolResult, Refusal> {
+    let issue_id = said::issue(arguments)?.to_string();
+    let issue = caller
+        .ask(wire::GetIssueRequest { issue_id: issue_id.clone(), ..Default::default() })
+        .await?;
+    let newest = wire::ListDeliveriesRequest {
+        issue_id: issue_id.clone(),
+        limit: 1,
+        ..wire::ListDeliveriesRequest::default()
+    };
+    let newest = caller.ask(newest).await?.deliveries.pop();
+    let delivery = match newest {
+        Some(wire::Delivery { delivery_id, .. }) => {
+            let of = wire::GetDeliveryRequest { delivery_id, ..Default::default() };
+            caller.ask(of).await?.delivery
+        }
+        None => None,
+    };
+    let tasks = wire::ListTasksRequest {
+        issue_id: issue_id.clone(),
+        ascending: true,
+        limit: SWARM_PAGE_MAX,
+        ..wire::ListTasksRequest::default()
+    };
+    let tasks = caller.ask(tasks).await?;
+
+    let mut others = Others::default();
+    let mut room = Room { bytes: BUNDLE_BYTES_MAX, left_out: Vec::new() };
+    let next = delivered::next_of(caller.role(), delivery.as_slice());
+    let now_ms = issue.now_ms;
+    let issue = with_issue(&mut room, issue.issue.unwrap_or_default(), &mut others);
+    let delivery = delivery.map(|it| with_delivery(&mut room, it, &mut others));
+    let mut lines = short(&mut room, &tasks, &mut others);
+    let mut untold = Vec::new();
+    for chunk in lines.chunks_mut(TASKS_AT_ONCE) {
+        let of = |line: &Line| wire::GetTaskRequest {
+            issue_id: issue_id.clone(),
+            task_id: line.id.clone(),
+            ..wire::GetTaskRequest::default()
+        };
+        // Whatever is said of a task is longer than its subject.
+        if room.bytes < INDENT_BYTES {
+            untold.extend(chunk.iter().map(|it| it.id.clone()));
+            continue;
+        }
+        let asked = chunk.iter().map(|line| caller.ask(of(line)));
+        let found = future::join_all(asked).await;
+        for (line, found) in chunk.iter_mut().zip(found) {
+            if !with_words(&mut room, line, found?.task.unwrap_or_default(), &mut others) {
+                untold.push(line.id.clone());
+            }
+        }
+    }
+    if !untold.is_empty() {
+        let what = format!("what was said of {} tasks: {}", untold.len(), untold.join(", "));
+        room.leave_out(what, "getIssueTask with each task_id");
+    }
+    let bundle =
+        Bundle { issue, delivery, tasks: lines, tasks_total: tasks.total, left_out: room.left_out };
+    let docs = "readIssueDoc reads the documents named under issue.docs.".to_owned();
+    Ok(answer(bundle, now_ms, &others, vec![docs, next]))
+}
+
+fn with_issue(room: &mut Room, mut it: wire::Issue, others: &mut Others) -> facts::Issue {
+    let whole = facts::Issue::new(&it, others);
+    if room.take(BUNDLE_BYTES_MAX / 4, &whole) {
+        return whole;
+    }
+    room.leave_out("the issue's description and summary, and which paths belong to it", "getIssue");
+    (it.description, it.summary) = (String::new(), String::new());
+    (it.shared_doc_paths, it.project_doc_paths) = (Vec::new(), Vec::new());
+    let mut brief = facts::Issue::new(&it, others);
+    if !room.take(BUNDLE_BYTES_MAX / 4, &brief) {
+        room.leave_out("the names of the issue's documents", "listIssueDocs");
+        brief.docs = Vec::new();
+        room.take(BUNDLE_BYTES_MAX, &brief);
+    }
+    brief
+}
+
+fn with_delivery(room: &mut Room, it: wire::Delivery, others: &mut Others) -> delivered::Delivery {
+    let whole = delivered::Delivery::new(&it, others);
+    if room.take(BUNDLE_BYTES_MAX / 4, &whole) {
+        return whole;
+    }
+    let how = format!("getDelivery {}", it.delivery_id);
+    room.leave_out("what was said of the delivery, and evidence for it", how);
+    let brief = wire::Delivery {
+        summary: String::new(),
+        refs: String::new(),
+        artifacts: None,
+        test_evidence: None,
+        verification: None,
+        feedback: String::new(),
+        review_refs: String::new(),
+        evidence: Vec::new(),
+        overridden: None,
+        ..it
+    };
+    let brief = delivered::Delivery::new(&brief, others);
+    room.take(BUNDLE_BYTES_MAX, &brief);
+    brief
+}
+
+/// A line for each task, and for those that no room is left for one line in all.
+fn short(room: &mut Room, it: &wire::ListTasksResponse, others: &mut Others) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for task in &it.tasks {
+        let approved = task.submission.as_ref().filter(|it| it.completion_score != 0);
+        let line = Line {
+            id: task.task_id.clone(),
+            subject: others.line(&task.subject),
+            stage: facts::stage(task.stage()),
+            difficulty: facts::difficulty(task.difficulty()),
+            points: task.points,
+            worker_id: task.claimed_by.clone(),
+            words: None,
+            submission: approved.map(|it| facts::Submission::new(it, others)),
+        };
+        if !room.take(BUNDLE_BYTES_MAX, &line) {
+            break;
+        }
+        lines.push(line);
+    }
+    if (lines.len() as u64) < it.total {
+        let others = it.total - lines.len() as u64;
+        let how = format!("listIssueTasks with sort_order asc and offset {}", lines.len());
+        room.leave_out(format!("{others} more tasks"), how);
+    }
+    lines
+}
+
+/// Adds what a task asks for and what was submitted, as much as there is room for.
+fn with_words(room: &mut Room, line: &mut Line, it: wire::Task, others: &mut Others) -> bool {
+    let words = it.words.as_ref().map(|it| facts::Words::new(it, others));
+    let submission = it.submission.filter(|it| it.completion_score != 0);
+    let mut told = Told {
+        words,
+        submission: submission.as_ref().map(|it| facts::Submission::new(it, others)),
+    };
+    let is_whole = room.take(BUNDLE_BYTES_MAX, &told);
+    if !is_whole {
+        let artifacts = told.submission.as_mut().and_then(|it| it.artifacts.as_mut());
+        if let Some(artifacts) = artifacts {
+            (artifacts.diff, artifacts.test_output) = (String::new(), String::new());
+        }
+        if !room.take(BUNDLE_BYTES_MAX, &told) {
+            return false;
+        }
+    }
+    line.words = told.words;
+    line.submission = told.submission.or(line.submission.take());
+    is_whole
+}
+
+#[derive(Debug, Serialize)]
+struct Told {
+    words: Option<facts::Words>,
+    submission: Option<facts::Submission>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(bytes: usize) -> Room {
+        Room { bytes, left_out: Vec::new() }
+    }
+
+    #[test]
+    fn an_issue_that_is_too_long_comes_without_its_words() {
+        let long = wire::Issue {
+            subject: "s".to_owned(),
+            description: "x".repeat(BUNDLE_BYTES_MAX),
+            docs: vec!["a.md".to_owned()],
+            ..wire::Issue::default()
+        };
+        let mut room = room(BUNDLE_BYTES_MAX);
+        let told = with_issue(&mut room, long, &mut Others::default());
+        assert_eq!((&told.subject[..], &told.description[..]), ("s", ""));
+        assert_eq!(told.docs, ["a.md"]);
+        assert_eq!(room.left_out[0].how, "getIssue");
+        assert!(room.bytes < BUNDLE_BYTES_MAX);
+    }
+
+    #[test]
+    fn tasks_for_which_no_room_is_left_are_counted() {
+        let task = |number: u32| wire::Task {
+            task_id: format!("task-{number}"),
+            subject: "s".repeat(1024),
+            ..wire::Task::default()
+        };
+        let tasks = (1..=200).map(task).collect();
+        let found = wire::ListTasksResponse { tasks, total: 1_000, now_ms: 1 };
+        let mut room = room(BUNDLE_BYTES_MAX / 2);
+        let lines = short(&mut room, &found, &mut Others::default());
+        assert!((50..150).contains(&lines.len()), "{}", lines.len());
+        let left_out = &room.left_out[0];
+        assert_eq!(left_out.what, format!("{} more tasks", 1_000 - lines.len()));
+        assert!(left_out.how.contains(&format!("offset {}", lines.len())));
+    }
+
+    #[test]
+    fn a_long_diff_is_left_out_before_the_task_is() {
+        let submission = wire::Submission {
+            completion_score: 5,
+            words: Some(wire::SubmissionWords {
+                summary: "did it".to_owned(),
+                diff: "+".repeat(10_000),
+                ..wire::SubmissionWords::default()
+            }),
+            ..wire::Submission::default()
+        };
+        let task = wire::Task { submission: Some(submission), ..wire::Task::default() };
+        let found = wire::ListTasksResponse {
+            tasks: vec![wire::Task { task_id: "task-1".to_owned(), ..wire::Task::default() }],
+            total: 1,
+            now_ms: 1,
+        };
+        let mut others = Others::default();
+        let mut room = room(5_000);
+        let mut line = short(&mut room, &found, &mut others).remove(0);
+        assert!(!with_words(&mut room, &mut line, task.clone(), &mut others));
+        let artifacts = line.submission.unwrap().artifacts.unwrap();
+        assert_eq!((&artifacts.summary[..], &artifacts.diff[..]), ("did it", ""));
+        room.bytes = 20_000;
+        let mut line = short(&mut room, &found, &mut others).remove(0);
+        assert!(with_words(&mut room, &mut line, task, &mut others));
+        assert_eq!(line.submission.unwrap().artifacts.unwrap().diff.len(), 10_000);
+    }
+}
