@@ -53,7 +53,7 @@ pub(super) struct Asking {
 pub(super) enum About {
     Turn(LoopId),
     Mail { filter: MailFilter, shown: Shown },
-    Swarm(Awaited),
+    Swarm { awaited: Awaited, shown: Shown },
 }
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Asking {
         let what = match &self.about {
             About::Turn(loop_id) => What::Turn(loop_id.clone()),
             About::Mail { filter, .. } => What::Mail(filter.clone()),
-            About::Swarm(awaited) => What::Swarm(awaited.clone()),
+            About::Swarm { awaited, .. } => What::Swarm(awaited.clone()),
         };
         Question { role: self.actions.role().clone(), what }
     }
@@ -101,7 +101,7 @@ impl Asking {
                 let answer = self.actions.mail().await_mail(filter, hold).await?;
                 Ok(Answer::Mail(Box::new(answer)))
             }
-            About::Swarm(awaited) => {
+            About::Swarm { awaited, .. } => {
                 let answer = self.actions.swarm().await_swarm(awaited, hold).await?;
                 Ok(Answer::Swarm(Box::new(answer)))
             }
@@ -110,7 +110,7 @@ impl Asking {
 
     /// Whether a task may stand for it. A lock is taken by the call that waits for its files.
     pub(super) const fn may_be_task(&self) -> bool {
-        !matches!(self.about, About::Swarm(Awaited::Files { .. }))
+        !matches!(self.about, About::Swarm { awaited: Awaited::Files { .. }, .. })
     }
 
     /// Asks without waiting, for as long as the broker is worth waiting for.
@@ -137,7 +137,7 @@ impl Asking {
                 ..Default::default()
             })),
             About::Mail { .. } => mail_answer(Standing::StillWaiting),
-            About::Swarm(_) => swarm_answer(swarm_answer::Standing::StillWaiting),
+            About::Swarm { .. } => swarm_answer(swarm_answer::Standing::StillWaiting),
         }
     }
 
@@ -150,7 +150,7 @@ impl Asking {
                 ..Default::default()
             })),
             About::Mail { .. } => mail_answer(Standing::Superseded),
-            About::Swarm(_) => swarm_answer(swarm_answer::Standing::Superseded),
+            About::Swarm { .. } => swarm_answer(swarm_answer::Standing::Superseded),
         }
     }
 
@@ -159,7 +159,7 @@ impl Asking {
         match &self.about {
             About::Turn(_) => Answer::Turn(Box::default()),
             About::Mail { .. } => mail_answer(Standing::StillWaiting),
-            About::Swarm(_) => swarm_answer(swarm_answer::Standing::StillWaiting),
+            About::Swarm { .. } => swarm_answer(swarm_answer::Standing::StillWaiting),
         }
     }
 
@@ -173,8 +173,8 @@ impl Asking {
         match (answer, &self.about) {
             (Answer::Turn(answer), _) => awaited(&*self.actions, answer),
             (Answer::Mail(answer), _) => arrived(self.actions.role(), answer),
-            (Answer::Swarm(answer), About::Swarm(about)) => {
-                told(self.actions.role(), about, answer)
+            (Answer::Swarm(answer), About::Swarm { awaited, .. }) => {
+                told(self.actions.role(), awaited, answer)
             }
             (Answer::Swarm(_), About::Turn(_) | About::Mail { .. }) => {
                 unreachable!("an answer is to what was asked")
@@ -194,11 +194,12 @@ impl Asking {
                 let (actions, mark) = (Arc::clone(&self.actions), MailMark::Handed);
                 Some(Mark::Mail { actions, message, through, mark, on_its_way: shown.begin() })
             }
-            (About::Swarm(Awaited::Items(issue)), Answer::Swarm(answer)) => {
+            (About::Swarm { awaited: Awaited::Items(issue), shown }, Answer::Swarm(answer)) => {
                 let number = answer.item.as_ref()?.number;
-                Some(Mark::Item { actions: Arc::clone(&self.actions), issue: *issue, number })
+                let (actions, on_its_way) = (Arc::clone(&self.actions), shown.begin());
+                Some(Mark::Item { actions, issue: *issue, number, on_its_way })
             }
-            (About::Turn(_) | About::Mail { .. } | About::Swarm(_), _) => None,
+            (About::Turn(_) | About::Mail { .. } | About::Swarm { .. }, _) => None,
         }
     }
 
@@ -216,7 +217,7 @@ impl Asking {
                 superseded: "A newer filebox_wait_for_message of this role took the place of this \
                              one. There is nothing to do.",
             },
-            About::Swarm(awaited) => swarm_words(awaited),
+            About::Swarm { awaited, .. } => swarm_words(awaited),
         }
     }
 }

@@ -166,8 +166,9 @@ pub trait Swarm: std::fmt::Debug + Send + Sync + 'static {
         hold: Duration,
     ) -> Result<wire::SwarmAnswer, Refusal>;
 
-    /// The lead's agent was told of this item of an issue. Reported in the background.
-    fn mark_item(&self, issue: IssueId, number: u64);
+    /// The lead's agent was told of this item of an issue. Reported in the background; `until` is
+    /// dropped once the broker knows, or will not.
+    fn mark_item(&self, issue: IssueId, number: u64, until: Box<dyn Send + Sync>);
 }
 
 /// Asks one call.

@@ -16,6 +16,7 @@ mod hooks;
 #[allow(dead_code, reason = "shared with the tests of the MCP server, which use more of it")]
 mod http;
 mod instances;
+mod issues;
 mod lifecycle;
 mod mail;
 mod mailstorm;

@@ -401,7 +401,7 @@ impl Swarm for Away {
         Self::refuse()
     }
 
-    fn mark_item(&self, _issue: IssueId, _number: u64) {}
+    fn mark_item(&self, _issue: IssueId, _number: u64, _until: Box<dyn Send + Sync>) {}
 }
 
 /// A server for A and B, until dropped.

@@ -88,7 +88,10 @@ impl Asker<'_> {
                 let shown = self.host.shown.get(role)?.clone();
                 About::Mail { filter: filter.clone(), shown }
             }
-            What::Swarm(awaited) => About::Swarm(awaited.clone()),
+            What::Swarm(awaited) => {
+                let shown = self.host.shown.get(role)?.clone();
+                About::Swarm { awaited: awaited.clone(), shown }
+            }
         };
         Some(Asking { actions: Arc::clone(actions), about })
     }

@@ -62,6 +62,7 @@ pub(in crate::mcp) enum Mark {
         actions: Arc<dyn Actions>,
         issue: IssueId,
         number: u64,
+        on_its_way: OnItsWay,
     },
     /// What of the outbox was refused late.
     Told {
@@ -78,7 +79,9 @@ impl Mark {
                 actions.mail().mark_mail(message, through, mark);
                 drop(on_its_way);
             }
-            Self::Item { actions, issue, number } => actions.swarm().mark_item(issue, number),
+            Self::Item { actions, issue, number, on_its_way } => {
+                actions.swarm().mark_item(issue, number, Box::new(on_its_way));
+            }
             Self::Told { actions, told } => actions.mail().mark_told(told),
         }
     }

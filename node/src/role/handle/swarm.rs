@@ -36,7 +36,7 @@ impl Swarm for Handle {
         self.call(|reply| Msg::AwaitSwarm { awaited, hold, reply, permit }, gone).await
     }
 
-    fn mark_item(&self, issue: IssueId, number: u64) {
+    fn mark_item(&self, issue: IssueId, number: u64, until: Box<dyn Send + Sync>) {
         let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
         let report = beside(move |around| {
             let Surroundings { role, link, .. } = around.clone();
@@ -48,7 +48,7 @@ impl Swarm for Handle {
                 };
                 // What nobody claims to have shown is shown again.
                 drop(link.swarm(&role, request.into_request(), None).await);
-                drop(permit);
+                drop((permit, until));
             });
         });
         let actor = self.actor.borrow().clone();

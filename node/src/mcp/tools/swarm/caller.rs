@@ -19,6 +19,7 @@ use crate::{
         instances::Playing,
         intent,
         question::{About, Asking},
+        shown::Shown,
     },
     role::{
         Actions, Refusal,
@@ -105,9 +106,19 @@ impl<'a> Caller<'a> {
         arguments: Arguments<'_>,
     ) -> Result<CallToolResponse, Refusal> {
         let asked = arguments.seconds(TIMEOUT)?;
-        let about = About::Swarm(awaited);
+        let about = About::Swarm { awaited, shown: self.shown() };
         let asking = Asking { actions: Arc::clone(&self.actions), about };
         wait(self.call, self.playing()?, asking, asked).await
+    }
+
+    /// What of it is on its way to the role's agent.
+    fn shown(&self) -> Shown {
+        self.call.host.shown.get(self.role()).cloned().unwrap_or_default()
+    }
+
+    /// Resolves once the broker knows what the agent was shown so far, or will not soon.
+    pub(super) async fn settled(&self) {
+        self.shown().settled().await;
     }
 
     /// The agent was given a token with what it holds.

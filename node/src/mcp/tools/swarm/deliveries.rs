@@ -28,6 +28,8 @@ pub(super) async fn submit(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
+    // Nothing is delivered by a call that cannot wait.
+    arguments.seconds("timeout_sec")?;
     let request = wire::SubmitDeliveryRequest {
         issue_id: said::issue(arguments)?.to_string(),
         summary: arguments.words("summary", "say what was done")?,

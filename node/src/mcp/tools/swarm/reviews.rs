@@ -21,6 +21,8 @@ pub(super) async fn wait_events(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
     let issue = said::issue(arguments)?;
+    // What the agent was shown a moment ago is not shown again.
+    caller.settled().await;
     caller.wait(Awaited::Items(issue), arguments).await
 }
 
