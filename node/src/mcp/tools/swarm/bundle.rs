@@ -240,7 +240,7 @@ fn with_words(room: &mut Room, line: &mut Line, it: wire::Task, others: &mut Oth
         }
     }
     line.words = told.words;
-    line.submission = told.submission.or(line.submission.take());
+    line.submission = told.submission.or_else(|| line.submission.take());
     is_whole
 }
 

@@ -217,9 +217,9 @@ impl Serialize for Time {
 
 impl Issue {
     pub(super) fn new(it: &wire::Issue, others: &mut Others) -> Self {
-        let known = |(status, count): (&u32, &u64)| {
-            let status = i32::try_from(*status).ok()?;
-            Some((task_status(wire::TaskStatus::try_from(status).ok()?), *count))
+        let counted = |status: wire::TaskStatus| {
+            let number = u32::try_from(i32::from(status)).ok()?;
+            Some((task_status(status), *it.tasks.get(&number)?))
         };
         Self {
             id: it.issue_id.clone(),
@@ -232,7 +232,7 @@ impl Issue {
             docs: others.lines(&it.docs),
             shared_doc_paths: others.lines(&it.shared_doc_paths),
             project_doc_paths: others.lines(&it.project_doc_paths),
-            tasks: it.tasks.iter().filter_map(known).collect(),
+            tasks: TASK_STATUSES.into_iter().filter_map(counted).collect(),
             lease_expires_at_ms: it.lease_expires_ms,
             created_at: Time(it.created_ms),
             updated_at: Time(it.updated_ms),
@@ -407,6 +407,14 @@ impl Message {
         }
     }
 }
+
+const TASK_STATUSES: [wire::TaskStatus; 5] = [
+    wire::TaskStatus::Open,
+    wire::TaskStatus::InProgress,
+    wire::TaskStatus::Blocked,
+    wire::TaskStatus::Done,
+    wire::TaskStatus::Canceled,
+];
 
 pub(super) const fn issue_status(it: wire::IssueStatus) -> &'static str {
     match it {
