@@ -143,10 +143,10 @@ async fn a_tree_of_issues_comes_over_once() {
     assert!(history.iter().zip(1..).all(|(it, number)| it.number == number));
     let recalled: Vec<_> = history.iter().filter(|it| it.is_imported).collect();
     assert_eq!(recalled.len(), 6);
-    assert_eq!((recalled[0].elsewhere_ms, recalled[0].elsewhere_actor.as_str()), (
-        1_700_000_000_000,
-        "lead"
-    ));
+    assert_eq!(
+        (recalled[0].elsewhere_ms, recalled[0].elsewhere_actor.as_str()),
+        (1_700_000_000_000, "lead")
+    );
     assert_eq!((recalled[3].kind.as_str(), recalled[3].refs.as_str()), ("question", "src/link.rs"));
     assert!(!format!("{history:?}").contains("nil"), "{history:?}");
 

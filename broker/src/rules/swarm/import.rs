@@ -8,8 +8,8 @@
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     limits::{
-        DELIVERIES_MAX, ISSUES_MAX, POINTS_MAX, SUBMISSIONS_MAX, TASK_MESSAGES_MAX, TASKS_MAX,
-        WORKERS_MAX,
+        DELIVERIES_MAX, DOCS_MAX, ISSUES_MAX, POINTS_MAX, SUBMISSIONS_MAX, TASK_MESSAGES_MAX,
+        TASKS_MAX, WORKERS_MAX,
     },
     swarm::{DeliveryId, DocName, IssueId, Stamp, SubmissionId, TaskMessageId, TaskNumber},
 };
@@ -403,6 +403,10 @@ impl Place<'_, '_> {
             };
             let is_new = written.insert((doc.task, &doc.name));
             let docs = docs.unwrap_or(&none);
+            let of_place = it.docs.iter().filter(|other| other.task == doc.task).count();
+            if DOCS_MAX < docs.by_name.len() + of_place {
+                return Err(Rejection::TooManyDocs);
+            }
             if !is_new || docs.has(&doc.name) {
                 let text = format!("the document {} comes twice; nothing was taken", doc.name);
                 return Err(Rejection::Invalid(text));
@@ -420,6 +424,10 @@ impl Place<'_, '_> {
             }
             let delivery = Box::new(own.state(issue));
             draft.happened(issue, Happened::DeliveryImported(delivery));
+        }
+        let had = state.map_or(0, |it| it.totals.len());
+        if WORKERS_MAX < had + it.points.len() {
+            return Err(Rejection::TooManyWorkers);
         }
         for (worker, total) in &it.points {
             let (worker, total) = (worker.clone(), *total);

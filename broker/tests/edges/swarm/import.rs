@@ -222,7 +222,7 @@ async fn what_cannot_be_an_issue_is_refused_whole() {
     type Change = fn(&mut wire::ImportIssueRequest);
     let changes: [(&str, Change); 11] = [
         ("part", |it| it.part = 0),
-        ("content", |it| it.content = vec![1].into()),
+        ("content", |it| it.content = vec![1]),
         ("no issue", |it| it.issue = None),
         ("an end", |it| it.end = IssueStatus::Open.into()),
         ("a gap", |it| it.tasks[1].task_id = "task-4".to_owned()),

@@ -89,7 +89,7 @@ impl Whole {
         let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         for (number, part) in (1..).zip(&mut parts) {
             part.issue_id.clone_from(&self.id);
-            part.content = content.clone().into();
+            part.content = content.clone();
             (part.part, part.parts) = (number, count);
         }
         parts

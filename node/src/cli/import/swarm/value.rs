@@ -19,8 +19,8 @@ impl<'a> Fields<'a> {
     }
 
     /// The object of this name, or one without fields.
-    pub(super) fn object(self, name: &str) -> Fields<'a> {
-        Fields(self.get(name).unwrap_or(&Value::Null))
+    pub(super) fn object(self, name: &str) -> Self {
+        Self(self.get(name).unwrap_or(&Value::Null))
     }
 
     /// The first of these that says something.
