@@ -105,7 +105,8 @@ pub struct Settings {
     pub kind: Kind,
     /// Of one command.
     pub limit: Duration,
-    pub memory_mb: u64,
+    /// `None`: no limit. What maps all memory at once, such as sanitizers, does not run with one.
+    pub memory_mb: Option<u64>,
     /// Where checkouts are made; `None`: where temporary files are.
     pub directory: Option<PathBuf>,
 }
@@ -121,7 +122,7 @@ impl Default for Settings {
             has_unix_sockets: false,
             kind: Kind::default(),
             limit: LIMIT,
-            memory_mb: MEMORY_MB,
+            memory_mb: Some(MEMORY_MB),
             directory: None,
         }
     }
@@ -137,7 +138,7 @@ pub struct Policy {
     pub write: Vec<PathBuf>,
     pub is_network_open: bool,
     pub has_unix_sockets: bool,
-    pub memory_bytes: u64,
+    pub memory_bytes: Option<u64>,
 }
 
 impl Policy {
@@ -151,7 +152,7 @@ impl Policy {
             write: write.chain(own.iter().cloned()).collect(),
             is_network_open: settings.is_network_open,
             has_unix_sockets: settings.has_unix_sockets,
-            memory_bytes: settings.memory_mb << 20,
+            memory_bytes: settings.memory_mb.map(|it| it << 20),
         }
     }
 

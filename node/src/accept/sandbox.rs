@@ -34,13 +34,14 @@ pub enum NoSandbox {
 /// Limits on what one process may take up. They hold without a sandbox, too.
 pub fn limit(policy: &Policy) -> Result<(), NoSandbox> {
     let limits = [
-        (Resource::Core, 0),
-        (Resource::Fsize, FILE_BYTES_MAX),
-        (Resource::Nofile, OPEN_FILES_MAX),
-        (Resource::Nproc, PROCESSES_MAX),
+        (Resource::Core, Some(0)),
+        (Resource::Fsize, Some(FILE_BYTES_MAX)),
+        (Resource::Nofile, Some(OPEN_FILES_MAX)),
+        (Resource::Nproc, Some(PROCESSES_MAX)),
         (Resource::Data, policy.memory_bytes),
     ];
     for (resource, most) in limits {
+        let Some(most) = most else { continue };
         let now = getrlimit(resource);
         let least = |it: Option<u64>| Some(it.map_or(most, |it| it.min(most)));
         let new = Rlimit { current: least(now.current), maximum: least(now.maximum) };

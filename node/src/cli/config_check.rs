@@ -12,6 +12,7 @@ use tasuki_proto::id::RoleId;
 
 use super::{Failure, Output, text::line};
 use crate::{
+    accept::policy::{Policy, Settings},
     config::{Config, FILE, Key, Problem, Source, Sourced, Surroundings, duration_text},
     hooks,
 };
@@ -32,8 +33,13 @@ pub(crate) fn run(
     let rows = Key::ALL.map(|key| (key, setting(config, key)));
     let strangers = around.strangers();
     let (found, wrong) = hooks(config);
-    let problems: Vec<Problem> =
-        problems.iter().chain(&config.distrust).cloned().chain(wrong).collect();
+    let problems: Vec<Problem> = problems
+        .iter()
+        .chain(&config.distrust)
+        .chain(&config.accept_distrust)
+        .cloned()
+        .chain(wrong)
+        .collect();
     output.answer(
         || value(config, &rows, &found, &strangers),
         || {
@@ -44,6 +50,7 @@ pub(crate) fn run(
                 out += &format!("{:<14} {}\n", of.bold(), roles.join(" "));
             }
             out += &found.iter().map(Shown::lines).collect::<String>();
+            out += &config.accept.as_ref().map(accept_lines).unwrap_or_default();
             for name in &strangers {
                 out += &format!("\nwarning: {name} is not a setting; it is ignored.\n");
             }
@@ -178,6 +185,37 @@ impl Shown {
     }
 }
 
+/// What others' commands may do here.
+fn accept_lines(it: &Sourced<Settings>) -> String {
+    let settings = &it.value;
+    let allow: Vec<String> = settings.allow.iter().map(|it| format!("`{it}`")).collect();
+    let allow = if allow.is_empty() { "nothing".to_owned() } else { allow.join(", ") };
+    format!(
+        "{:<14} {}  {}\n{:<14} {}\n",
+        "accept".bold(),
+        line(&allow),
+        format!("from {}", it.source).dimmed(),
+        "",
+        format!("of others' commands, in the sandbox {}", sandbox_name(settings)).dimmed()
+    )
+}
+
+fn accept_value(it: &Sourced<Settings>) -> Value {
+    let settings = &it.value;
+    let allow: Vec<String> = settings.allow.iter().map(ToString::to_string).collect();
+    let env: Vec<&str> = settings.env.iter().map(|(name, _)| name.as_str()).collect();
+    json!({
+        "allow": allow, "read": settings.read, "write": settings.write, "env": env,
+        "sandbox": sandbox_name(settings), "timeout_sec": settings.limit.as_secs(),
+        "memory_mb": settings.memory_mb, "directory": settings.directory,
+        "from": it.source.to_string(),
+    })
+}
+
+fn sandbox_name(settings: &Settings) -> String {
+    Policy::of(settings, &[]).name()
+}
+
 fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> Value {
     let mut settings = Map::new();
     for (key, (texts, source)) in rows {
@@ -190,7 +228,8 @@ fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> 
     let groups: BTreeMap<_, _> = config.groups.iter().map(|(it, of)| (it, name(of))).collect();
     json!({
         "file": config.file, "settings": settings, "groups": groups,
-        "hooks": hooks, "unknown_variables": strangers,
+        "hooks": hooks, "accept": config.accept.as_ref().map(accept_value),
+        "unknown_variables": strangers,
     })
 }
 

@@ -73,6 +73,11 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki export --format mbox",
         "tasuki export --format jsonl --broker http://127.0.0.1:1",
         "tasuki config check",
+        "tasuki accept delivery_1795364870531_0003",
+        "tasuki accept delivery_1795364870531_0003 --as acceptor --repository .. --fetch origin \
+         --approve --feedback good --by-hand read --person alice --reason flaky --json",
+        "tasuki accept delivery_1795364870531_0003 --no-run --reject --feedback bad",
+        "tasuki accept --task issue_1795364870531_0000/task-1 --broker http://127.0.0.1:1",
         "tasuki hooks list --json",
         "tasuki hooks retry 00ff01 00ff02",
         "tasuki hooks retry --hook notify",

@@ -111,7 +111,9 @@ fn set(
         "timeout_sec" => {
             settings.limit = Duration::from_secs(number(item, 1, LIMIT_MAX.as_secs())?);
         }
-        "memory_mb" => settings.memory_mb = number(item, 64, MEMORY_MB_MAX)?,
+        "memory_mb" => {
+            settings.memory_mb = Some(number(item, 0, MEMORY_MB_MAX)?).filter(|it| *it != 0);
+        }
         "directory" => settings.directory = Some(path(text(item)?, home)?),
         _ => unreachable!("FIELDS has no other"),
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use super::*;
-use crate::hooks::spec::Action;
+use crate::{accept::policy::Kind, hooks::spec::Action};
 
 fn around(directory: &Path, env: &[(&str, &str)]) -> Surroundings {
     let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -127,8 +127,8 @@ fn every_problem_of_a_file_is_found_with_its_line() {
             "2: `lease` takes a text in quotes, not this integer",
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
              broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
-             mcp_tls_cert, mcp_tls_key, mirror, mirror_root, hook_fail, toolsets, groups, hooks, and of the \
-             broker secure, advertise, tls_cert, tls_key, client_ca",
+             mcp_tls_cert, mcp_tls_key, mirror, mirror_root, hook_fail, toolsets, groups, hooks, accept, \
+             and of the broker secure, advertise, tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
             "4: `broker_listen` is \"7420\"; it takes ADDRESS:PORT, such as 127.0.0.1:7421",
@@ -429,4 +429,126 @@ fn a_file_that_nobody_named_keeps_the_project_in_its_own_directory() {
     write("none");
     let why = load(None, &[]).distrust.unwrap().to_string();
     assert!(why.contains("`mirror_root` is none, which cannot be looked at: "), "{why}");
+}
+
+#[test]
+fn what_may_be_run_again_is_read_with_every_problem() {
+    let place = tempfile::tempdir().unwrap();
+    let data = flag(Key::Data, &place.path().to_string_lossy());
+    let load_file = |content: &str| {
+        fs::write(place.path().join(FILE), content).unwrap();
+        let mut around = around(place.path(), &[]);
+        around.home = Some("/home/u".into());
+        let config = Config::load(data.clone(), None, &around);
+        let shown = |it: &Problem| {
+            let Source::File { line, .. } = &it.at else { panic!("{it}") };
+            format!("{line}: {}", it.message)
+        };
+        config
+            .map(|config| config.accept.unwrap().value)
+            .map_err(|found| found.iter().map(shown).collect::<Vec<_>>())
+    };
+    let load = |accept: &str| load_file(&format!("[accept]\n{accept}\n"));
+    let all = load(
+        "allow = [\"make\", \"cargo test *\"]\nread = [\"~/.cargo\", \"/opt/x\"]\n\
+         write = [\"/c\"]\nenv = [\"CI\", \"CARGO_HOME=~/.cargo\", \"A=\"]\nnetwork = true\n\
+         unix_sockets = true\nsandbox = \"none\"\ntimeout_sec = 5\nmemory_mb = 0\n\
+         directory = \"/var/tmp\"",
+    );
+    let all = all.unwrap();
+    let allow: Vec<String> = all.allow.iter().map(ToString::to_string).collect();
+    assert_eq!(allow, ["make", "cargo test *"]);
+    assert_eq!(all.read, [Path::new("/home/u/.cargo"), Path::new("/opt/x")]);
+    let named = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
+    let env =
+        [named("CI", None), named("CARGO_HOME", Some("/home/u/.cargo")), named("A", Some(""))];
+    assert_eq!(all.env, env);
+    assert!(all.is_network_open && all.has_unix_sockets);
+    assert_eq!((all.kind, all.limit.as_secs(), all.memory_mb), (Kind::None, 5, None));
+    assert_eq!(all.directory, Some("/var/tmp".into()));
+    assert_eq!(load(""), Ok(Settings::default()));
+    for (accept, why) in [
+        (
+            "allw = []",
+            "`accept` has no setting \"allw\"; there are allow, read, write, env, network, \
+                       unix_sockets, sandbox, timeout_sec, memory_mb, directory",
+        ),
+        (
+            "allow = [\"a | b\"]",
+            "`accept` has `allow`, which names \"a | b\", which is no command: \
+                                 `|` joins commands, and there is no shell: quote it if it is \
+                                 meant as it stands",
+        ),
+        (
+            "allow = [\"*\"]",
+            "`accept` has `allow`, which names \"*\", which allows everything; name \
+                             a program before `*`",
+        ),
+        (
+            "read = [\"x\"]",
+            "`accept` has `read`, which names \"x\"; it takes absolute paths below /, \
+                            or such as \"~/.cargo\"",
+        ),
+        (
+            "write = [\"/\"]",
+            "`accept` has `write`, which names \"/\"; it takes absolute paths below \
+                             /, or such as \"~/.cargo\"",
+        ),
+        ("env = [\"1A\"]", "`accept` has `env`, which names \"1A\"; it takes NAME or NAME=VALUE"),
+        ("network = 1", "`accept` has `network`, which takes true or false, not this integer"),
+        (
+            "sandbox = \"x\"",
+            "`accept` has `sandbox`, which is \"x\"; there are \"landlock\" and \
+                             \"none\"",
+        ),
+        ("timeout_sec = 0", "`accept` has `timeout_sec`, which takes a number from 1 to 86400"),
+    ] {
+        assert_eq!(load(accept).unwrap_err(), [format!("2: {why}")], "{accept}");
+    }
+    let no_table = load_file("accept = 1\n").unwrap_err();
+    assert_eq!(no_table, ["1: `accept` takes a table: write [accept] above it"]);
+}
+
+#[test]
+fn what_may_be_run_again_is_the_operators_to_say_wherever_the_command_is_called() {
+    let (place, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let data = flag(Key::Data, &kept.path().to_string_lossy());
+    let load = || Config::load(data.clone(), None, &around(place.path(), &[])).unwrap();
+    let allowed = |config: &Config| {
+        let settings = config.accept.as_ref().map(|it| &it.value);
+        let allow = settings.map(|it| it.allow.iter().map(ToString::to_string).collect());
+        allow.unwrap_or_default()
+    };
+    // Nobody says anything.
+    assert_eq!(load().accept, None);
+    // A repository does, and is not asked; not even whether that makes sense.
+    let theirs = "lease = \"7m\"\n[accept]\nallow = [\"rm *\"]\nread = [\"/\"]\n";
+    fs::write(place.path().join(FILE), theirs).unwrap();
+    let config = load();
+    assert_eq!((config.accept.as_ref(), config.lease.value.as_secs()), (None, 420));
+    let why = config.accept_distrust.unwrap();
+    assert!(why.message.starts_with("`accept` is not taken from a file that happens to be in"));
+    // The operator does, in the file that the repository's hides.
+    fs::write(kept.path().join(FILE), "lease = \"9m\"\n[accept]\nallow = [\"make\"]\n").unwrap();
+    let config = load();
+    assert_eq!(allowed(&config), ["make"]);
+    assert_eq!(config.lease.value.as_secs(), 420, "of all else one file holds");
+    assert!(config.accept_distrust.is_some());
+    // What the repository says about other things does not change that.
+    fs::write(place.path().join(FILE), "lease = \"7m\"\n").unwrap();
+    assert_eq!((allowed(&load()), load().accept_distrust), (vec!["make".to_owned()], None));
+    // A file that was named says all there is.
+    let named = place.path().join(FILE);
+    let config = Config::load(data.clone(), Some(&named), &around(place.path(), &[])).unwrap();
+    assert_eq!(config.accept, None);
+    // What anybody may write to is nobody's word.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let anybody = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(kept.path().join(FILE), anybody).unwrap();
+        let config = load();
+        let why = config.accept_distrust.unwrap().message;
+        assert!(config.accept.is_none() && why.contains("everybody on this machine"), "{why}");
+    }
 }

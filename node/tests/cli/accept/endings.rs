@@ -4,13 +4,14 @@ use std::{fs, path::Path, process::Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
+use tasuki_proto::wire;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     net::unix::pipe,
     process::{Child, Command},
 };
 
-use super::{Office, Said};
+use super::{Office, Said, caller, made};
 use crate::process::soon;
 
 /// What a command says to a test, past everything: a pipe that the operator lets it write to.
@@ -57,12 +58,12 @@ async fn gone(pid: i32) {
 #[ignore = "needs git and landlock"]
 async fn what_a_command_leaves_running_ends_with_it() {
     let (mut office, mut pipe) = telling().await;
-    // In its group, in a session of its own, and twice removed from it.
+    // In its group, in a session of its own, and twice removed from it; one refuses to be asked.
     let script = "sleep 1000 & echo $! > $PIPE\n\
                   setsid sleep 1000 & echo $! > $PIPE\n\
-                  (setsid sh -c 'trap \"\" TERM HUP INT; (sleep 1000 & echo $! > $PIPE); \
-                  echo $$ > $PIPE; while :; do sleep 1000; done' >/dev/null 2>&1 &)\n\
-                  (setsid sh -c 'read x < script.sh; echo up; sleep 1000' &) | read y\n\
+                  (setsid sh -c 'trap \"\" TERM HUP INT; (sleep 1000 & echo $! > $PIPE; : > up1); \
+                  echo $$ > $PIPE; : > up2; while :; do sleep 1000; done' &)\n\
+                  until [ -e up1 ] && [ -e up2 ]; do :; done\n\
                   echo done\n";
     let ran = office.script(0, script).await;
     assert_eq!(ran.output, "done\n");
@@ -124,6 +125,43 @@ async fn a_checkout_that_does_not_want_to_be_removed_is() {
                   mkfifo f; rm -rf .git; chmod 0 .";
     office.script(0, script).await;
     office.check_clean();
+}
+
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn a_claim_is_held_as_long_as_it_runs_and_whoever_loses_it_stops() {
+    const LEASE_MS: u64 = 9_000;
+    let (mut office, mut pipe) = telling().await;
+    let asked = wire::GetSettingsRequest { caller: caller() };
+    let now = made(office.swarm.get_settings(asked).await);
+    let request = wire::SetSettingsRequest {
+        caller: caller(),
+        key: office.key(),
+        person: "alice".into(),
+        settings: Some(wire::SwarmSettings { delivery_claim_ms: LEASE_MS, ..now }),
+    };
+    made(office.swarm.set_settings(request).await);
+    let commit = office.repository.commit(&[("script.sh", ENDLESS)]);
+    let id = office.deliver(&commit, &["sh script.sh"]).await;
+    let accepting = spawn(&office, &id);
+    let pids = [pipe.next().await, pipe.next().await];
+    let first = office.delivery(&id).await.lease_expires_ms;
+    let renewing = async {
+        while office.delivery(&id).await.lease_expires_ms == first {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(renewing).await;
+    // The same role gives a verdict elsewhere: there is no claim left.
+    let args = [&id, "--no-run", "--reject", "--feedback", "too slow"];
+    assert_eq!(office.run(&args).await.code, 0);
+    let said = Said::of(&soon(accepting.wait_with_output()).await.unwrap());
+    assert_eq!(said.code, 1, "{said:?}");
+    for pid in pids {
+        gone(pid.parse().unwrap()).await;
+    }
+    office.check_clean();
+    assert!(office.delivery(&id).await.evidence.is_empty());
 }
 
 fn spawn(office: &Office, id: &str) -> Child {

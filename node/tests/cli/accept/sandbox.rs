@@ -164,6 +164,30 @@ async fn what_the_operator_names_is_open_and_nothing_around_it() {
 }
 
 #[tokio::test]
+#[ignore = "needs git, landlock and a linker"]
+async fn a_crate_is_built_and_tested_in_there() {
+    let mut office = Office::open().await;
+    let cargo = std::path::PathBuf::from(std::env::var_os("CARGO").unwrap());
+    let toolchain = cargo.parent().unwrap().parent().unwrap().display();
+    office.operator(&format!(
+        "allow = [\"cargo test *\"]\nread = [\"{toolchain}\"]\n\
+         env = [\"PATH={toolchain}/bin:/usr/local/bin:/usr/bin:/bin\"]"
+    ));
+    office.repository.commit(&[
+        ("Cargo.toml", "[package]\nname = \"a\"\nversion = \"0.1.0\"\nedition = \"2024\"\n"),
+        (
+            "src/lib.rs",
+            "#[test]\nfn one() {\n    let there = std::thread::spawn(|| 1).join().unwrap();\n    \
+             assert_eq!(there, 1);\n    std::fs::write(\"f\", \"x\").unwrap();\n}\n\
+             #[test]\n#[should_panic]\nfn two() {\n    \
+             std::net::TcpListener::bind(\"127.0.0.1:0\").unwrap();\n}\n",
+        ),
+    ]);
+    let ran = office.tried(0, &["cargo test --offline"]).await.remove(0);
+    assert!(ran.output.contains("test result: ok. 2 passed"), "{}", ran.output);
+}
+
+#[tokio::test]
 #[ignore = "needs git"]
 async fn without_a_sandbox_nothing_runs_unless_the_operator_wants_none() {
     let mut office = Office::open().await;
