@@ -285,6 +285,6 @@ mod tests {
     async fn who_does_not_answer_is_away() {
         let never = std::future::pending::<Result<(), Failure>>();
         let why = within(Duration::ZERO, never).await.unwrap_err();
-        assert_eq!(why.message, "There was no answer within 0 s.");
+        assert_eq!(why.message, "There was no answer within 0s.");
     }
 }
