@@ -4,6 +4,7 @@ use std::{fs, path::PathBuf, process::Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tasuki_proto::wire::{self, swarm_client::SwarmClient};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -227,13 +228,14 @@ task-2 waiting easy 1 after task-1 Show it in the list
         claimed,
         "w1 has task-1 of ISSUE until WHEN (LEN left): Parse the format. Its token is 1.\n"
     );
-    let lock = ["lock", "src/parse.rs", "tests/**", "--repository", "host/us/it", "--as", "w1"];
+    let lock =
+        ["lock", "src/parse.rs", "tests/**", "--repository", "host.example/us/it", "--as", "w1"];
     let locked = shop.says(&[&lock[..], &["--task", &format!("{short}/1")]].concat()).await;
     assert_eq!(locked, "w1 has 2 files locked as LOCK until WHEN (LEN left). Its token is 2.\n");
     assert_eq!(
         shop.says(&["locks"]).await,
         "LOCK HOLDER LEFT FILES
-LOCK w1 LEN src/parse.rs, tests/** in host/us/it, for ISSUE/task-1
+LOCK w1 LEN src/parse.rs, tests/** in host.example/us/it, for ISSUE/task-1
 "
     );
     assert_eq!(
@@ -419,7 +421,7 @@ async fn of_two_who_want_the_same_one_gets_it() {
     );
 
     let lock = |files: &'static [&'static str], who: &'static str| {
-        [&["lock", "--repository", "host/r", "--as", who], files].concat()
+        [&["lock", "--repository", "host.example/us/r", "--as", who], files].concat()
     };
     shop.says(&lock(&["a.rs"], "w1")).await;
     shop.says(&lock(&["z/"], "w2")).await;
@@ -432,7 +434,7 @@ async fn of_two_who_want_the_same_one_gets_it() {
     let held = shop.json(0, &["locks", "--holder", "w1"]).await;
     assert_eq!(held[0]["patterns"], json!(["a.rs"]), "its own earlier lock stays: {held:?}");
     assert_eq!(held.len(), 1);
-    let there = shop.json(0, &["locks", "z/other.rs", "--repository", "host/r"]).await;
+    let there = shop.json(0, &["locks", "z/other.rs", "--repository", "host.example/us/r"]).await;
     assert_eq!(there[0]["holder"], "w2");
     let id = there[0]["lease_id"].as_str().unwrap();
     let why = "w2 is gone";
@@ -480,7 +482,7 @@ async fn programs_get_every_list_in_lines_of_one_shape() {
     let issue = shop.issue_with(2).await;
     let task = format!("{issue}/1");
     shop.says(&["claim", &task, "--as", "w1"]).await;
-    let lock = ["lock", "a", "--repository", "r", "--task", &task, "--as", "w1"];
+    let lock = ["lock", "a", "--repository", "host.example/us/r", "--task", &task, "--as", "w1"];
     shop.says(&lock).await;
     let submission = json!({
         "submission_id": "", "worker": "", "status": "", "submitted_ms": 0, "reviewed_ms": 0,
@@ -576,7 +578,19 @@ async fn what_others_wrote_cannot_act_on_the_terminal() {
     shop.says(&["task", &issue, subject, "--goal", &at, "--as", "lead"]).await;
     let task = format!("{issue}/1");
     shop.says(&["claim", &task, "--as", "w1"]).await;
-    shop.says(&["lock", "src/\u{202e}a", "--repository", "r\u{200b}", "--as", "w1"]).await;
+    let broker = format!("http://{}", shop.up.broker.unwrap());
+    let files = wire::FileSet {
+        repository: "r\u{200b}".to_owned(),
+        patterns: vec!["src/\u{202e}a".to_owned()],
+        is_case_folded: false,
+    };
+    let lock = wire::LockFilesRequest {
+        key: Some(wire::IdempotencyKey { client_id: "other".to_owned(), counter: 1 }),
+        role: "w1".to_owned(),
+        files: Some(files),
+        ..Default::default()
+    };
+    SwarmClient::connect(broker).await.unwrap().lock_files(lock).await.unwrap();
     shop.says(&["ask", &task, &at, "--refs", hostile, "--as", "w1"]).await;
     shop.says(&["answer", &task, &at, "--as", "lead"]).await;
     let submit = ["submit", &task, "--summary", &at, "--file", hostile, "--as", "w1"];
@@ -681,12 +695,8 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
             "no open submission for task 'task-1': nothing waits for a verdict \
              (no_open_submission)",
         ),
-        (
-            2,
-            &["lock", "a", "--as", "w"],
-            "Nothing says which repository the files are in: give --repository ID, the same on \
-             every machine. Nothing was locked or looked at. (usage)",
-        ),
+        (2, &["lock", "../a", "--repository", "host.example/us/r", "--as", "w"], ""),
+        (2, &["locks", "a", "--repository", "none"], ""),
         (
             2,
             &["settings", "lock", "soon"],
@@ -717,6 +727,22 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
         nobody.starts_with("error: Nothing says as which role to act: give --role"),
         "{nobody}"
     );
+}
+
+#[tokio::test]
+async fn files_are_called_from_the_directory_one_is_in() {
+    let shop = Shop::open().await;
+    fs::create_dir(shop.path("src")).unwrap();
+    shop.file("src/a.rs", "");
+    // Without Git a directory is one of its own, so one is named by which the files are called.
+    let root = shop.path("").display().to_string();
+    shop.says(&["lock", "src/", "--repository", &root, "--as", "w1"]).await;
+    let there = shop.json(0, &["locks", "src/a.rs", "--repository", &root]).await;
+    assert_eq!((there.len(), there[0]["holder"].as_str()), (1, Some("w1")), "{there:?}");
+    let all = shop.json(0, &["locks", "--repository", &root]).await;
+    assert_eq!(all, there);
+    let none = shop.says(&["locks", "docs/a.md", "--repository", &root]).await;
+    assert_eq!(none, "Nothing is locked there.\n");
 }
 
 #[tokio::test]

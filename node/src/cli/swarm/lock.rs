@@ -18,13 +18,14 @@ use super::{
 use crate::{
     cli::text::{line, time},
     config::Config,
+    repository::{Repositories, lock_base},
 };
 
 /// Lock files of a repository: nobody else gets them meanwhile.
 ///
-/// All of them are locked or none, and what the role has locked already stays as it is. A path is
-/// relative to the repository's root and stands for all below it; patterns are `*`, `?`, `[a-z]`
-/// within a name and `**` for any number of names.
+/// All of them are locked or none, and what the role has locked already stays as it is. Paths are
+/// relative to the directory, or to the root of a repository that is named; each stands for all
+/// below it. Patterns are `*`, `?`, `[a-z]` within a name and `**` for any number of names.
 #[derive(Debug, clap::Args)]
 pub struct LockArgs {
     #[command(flatten)]
@@ -46,34 +47,29 @@ struct Files {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
     #[command(flatten)]
-    of: Repository,
+    of: InRepository,
 }
 
 /// Which repository.
 #[derive(Debug, clap::Args)]
-struct Repository {
-    /// The repository, called the same on every machine, such as github.com/us/it
-    #[arg(long, value_name = "ID")]
+struct InRepository {
+    /// A directory of the repository, or what it is called everywhere, such as github.com/us/it
+    /// [default: the one of this directory]
+    #[arg(long, value_name = "DIR|NAME")]
     repository: Option<String>,
-    /// Its file system does not tell capitals from small letters
-    #[arg(long)]
-    ignore_case: bool,
 }
 
-impl Repository {
+impl InRepository {
     /// The files that are meant. This is the one place where paths become a `FileSet`.
-    fn set(&self, patterns: &[String]) -> Result<wire::FileSet, Failure> {
-        if self.repository.is_none() && !patterns.is_empty() {
-            return Err(Failure::usage(
-                "Nothing says which repository the files are in: give --repository ID, the same \
-                 on every machine. Nothing was locked or looked at.",
-            ));
+    fn set(&self, files: &[String]) -> Result<wire::FileSet, Failure> {
+        if self.repository.is_none() && files.is_empty() {
+            return Ok(wire::FileSet::default());
         }
-        Ok(wire::FileSet {
-            repository: self.repository.clone().unwrap_or_default(),
-            patterns: patterns.to_vec(),
-            is_case_folded: self.ignore_case,
-        })
+        let here = std::env::current_dir()
+            .map_err(|why| Failure::local(format!("This directory cannot be told: {why}.")))?;
+        let base = lock_base(None, &here, self.repository.as_deref());
+        let named = base.open(&Repositories::default()).and_then(|basis| basis.files(files));
+        named.map_err(|why| Failure::usage(format!("{why}. Nothing was locked or looked at.")))
     }
 }
 
@@ -110,7 +106,7 @@ pub struct ListArgs {
     #[arg(value_name = "FILE")]
     files: Vec<String>,
     #[command(flatten)]
-    of: Repository,
+    of: InRepository,
     /// Only locks of this role
     #[arg(long, value_name = "ROLE")]
     holder: Option<RoleId>,

@@ -6,7 +6,10 @@ use tasuki_proto::wire::{self, DeliveryStatus, IssueStatus, TaskStage, TaskStatu
 use super::words::{
     count, delivery_status, difficulty, issue_status, left, long, spaced, task_stage, tasks_of,
 };
-use crate::cli::text::{line, short, time};
+use crate::{
+    cli::text::{line, short, time},
+    repository::shown,
+};
 
 /// Characters of a subject in a line of a list.
 const SUBJECT_CHARS_MAX: usize = 72;
@@ -142,7 +145,7 @@ pub(super) fn lock_head() -> String {
 pub(super) fn lock(of: &wire::Lock, now_ms: u64) -> String {
     let files = of.files.clone().unwrap_or_default();
     let count = files.patterns.len();
-    let mut names = short(&files.patterns.join(", "), FILES_CHARS_MAX);
+    let mut names = short(&locked(&files), FILES_CHARS_MAX);
     if names.ends_with('…') {
         names = format!("{names} ({count})");
     }
@@ -158,6 +161,11 @@ pub(super) fn lock(of: &wire::Lock, now_ms: u64) -> String {
         left(of.expires_ms, now_ms),
         format!("in {repository}{task}").dimmed(),
     )
+}
+
+/// The files of a lock as people call them.
+pub(super) fn locked(of: &wire::FileSet) -> String {
+    of.patterns.iter().map(|it| shown(it)).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn doc_head() -> String {

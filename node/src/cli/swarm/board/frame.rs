@@ -9,7 +9,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::{
     super::{
-        rows::who,
+        rows::{locked, who},
         words::{count, delivery_status, left, long, spaced, task_stage, tasks_of},
     },
     state::State,
@@ -397,7 +397,7 @@ fn locks(of: &State, width: usize) -> Section {
             gap(),
             lease(it.expires_ms, of.now_ms),
             gap(),
-            cell(&files.patterns.join(", "), width.saturating_sub(fixed), Tone::Plain),
+            cell(&locked(&files), width.saturating_sub(fixed), Tone::Plain),
             gap(),
             cell(&files.repository, 24, Tone::Dim),
         ]
