@@ -185,9 +185,9 @@ fn made_up(schema: &Value) -> Value {
             fields.map(|(name, it)| (name.clone(), named(name, it))).collect::<Map<_, _>>().into()
         }
         "array" => json!([made_up(&schema["items"])]),
-        "integer" => schema["enum"].as_array().map_or(json!(1), |it| it[0].clone()),
+        "integer" => schema["enum"].as_array().map_or_else(|| json!(1), |it| it[0].clone()),
         "boolean" => json!(true),
-        _ => schema["enum"].as_array().map_or(json!("x"), |it| it[0].clone()),
+        _ => schema["enum"].as_array().map_or_else(|| json!("x"), |it| it[0].clone()),
     }
 }
 
