@@ -73,6 +73,14 @@ async fn from_issue_to_next_task(of_lead: Transport, of_worker: Transport) {
     let written = json!({ "issue_id": id, "task_id": task, "name": "notes", "content": "found" });
     assert_eq!(ok(&mut works, "writeTaskDoc", written).await["version"], 1);
 
+    let unlocked = ok(&mut works, "unlock", lease.clone()).await;
+    assert_eq!(unlocked["unlocked"]["lease_id"], locked["lease_id"], "{unlocked}");
+    let (code, text) = no(&mut works, "heartbeat", lease).await;
+    assert_eq!((code.as_str(), text.contains("not found")), ("lease_not_found", true), "{text}");
+    let mut files = of(&id, &task, "worker");
+    files["files"] = json!(["src/b.rs"]);
+    let kept = ok(&mut works, "lockFiles", files).await;
+
     let words = result(&id, &task, "worker", "done");
     let submitted = Under::way(works, "submitIssueTask", words.clone());
     let shown = item(&mut leads, &id, "submission").await;
@@ -93,10 +101,10 @@ async fn from_issue_to_next_task(of_lead: Transport, of_worker: Transport) {
     let same = ok(&mut works, "submitIssueTask", words).await;
     assert_eq!(same["submission"]["id"], submission["id"], "the same result is one submission");
 
-    let unlocked = ok(&mut works, "unlock", lease.clone()).await;
-    assert_eq!(unlocked["unlocked"]["lease_id"], locked["lease_id"], "{unlocked}");
-    let (code, text) = no(&mut works, "heartbeat", lease).await;
-    assert_eq!((code.as_str(), text.contains("not found")), ("lease_not_found", true), "{text}");
+    // What was locked for a task is unlocked with its approval.
+    let late = json!({ "lease_id": kept["lease_id"], "worker_id": "worker" });
+    let (code, text) = no(&mut works, "unlock", late).await;
+    assert!(code == "lease_lost" && text.contains("nothing to unlock"), "{text}");
     let mine = ok(&mut works, "myProfile", json!({})).await;
     assert_eq!(mine["kept_for_you"][0]["next_step_token"], next["next_step_token"], "{mine}");
     let mut claim = of(&id, other, "worker");
@@ -246,6 +254,9 @@ async fn of_two_that_want_the_same_one_gets_it() {
         json!({ "worker_id": other, "files": ["src/z.rs"], "repository": "git.example/b" });
     ok(&mut loser, "lockFiles", other_place).await;
     let mut patient = files(other, &["src/z.rs"]);
+    patient["wait_sec"] = 1.into();
+    let (code, text) = no(&mut loser, "lockFiles", patient.clone()).await;
+    assert!(code == "file_is_locked" && text.contains(name), "{text}");
     patient["wait_sec"] = 50.into();
     let waits = Under::way(loser, "lockFiles", patient);
     let foreign = json!({ "lease_id": held["lease_id"], "worker_id": name });

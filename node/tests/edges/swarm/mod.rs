@@ -81,8 +81,8 @@ pub(crate) async fn issue(lead: &mut Agent, points: &[u32]) -> String {
     let words = json!({ "subject": "Make it fast", "user_issue_doc": doc("wish"),
         "lead_issue_doc": doc("reading") });
     let issue = ok(lead, "createIssue", words).await["id"].as_str().unwrap().to_owned();
-    for points in points {
-        let task = json!({ "issue_id": issue, "subject": format!("worth {points}"),
+    for (number, points) in points.iter().enumerate() {
+        let task = json!({ "issue_id": issue, "subject": format!("part {number}"),
             "difficulty": "easy", "points": points, "spec": spec("faster") });
         let task = ok(lead, "createIssueTask", task).await;
         assert_eq!((&task["status"], &task["points"]), (&json!("open"), &json!(points)), "{task}");

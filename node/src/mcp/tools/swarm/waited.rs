@@ -130,12 +130,12 @@ fn after_review(answer: &SwarmAnswer) -> String {
     match submission.status() {
         SubmissionStatus::Approved => match &submission.next_step {
             Some(next) if !next.task_id.is_empty() => format!(
-                "Approved; unlock what you still hold. Your next task is {}, kept for you: \
+                "Approved, and unlocked what you locked for it. Your next task is {}, kept for you: \
                  claimIssueTask with this next_step_token.",
                 next.task_id
             ),
             Some(_) | None => {
-                "Approved; unlock what you still hold. No task of this issue is kept for you: \
+                "Approved, and unlocked what you locked for it. No task of this issue is kept for you: \
                  waitIssueTasks or waitIssues."
                     .to_owned()
             }
@@ -151,8 +151,8 @@ fn after_review(answer: &SwarmAnswer) -> String {
              wait for."
                 .to_owned()
         }
-        SubmissionStatus::Reset => "The task is no longer yours: stop working on it, unlock its \
-                                    files, and take another with waitIssueTasks."
+        SubmissionStatus::Reset => "The task is no longer yours, nor the files you locked for \
+                                    it: stop working on it and call waitIssueTasks."
             .to_owned(),
         SubmissionStatus::Unspecified | SubmissionStatus::Open => String::new(),
     }

@@ -93,7 +93,7 @@ impl Claimed {
             next_actions: [
                 "Lock what you are about to edit with lockFiles.",
                 "Ask with askIssueTask rather than guess.",
-                "When it is done and tested, submitIssueTask, then unlock.",
+                "When it is done and tested, unlock, then submitIssueTask.",
             ],
         }
     }
