@@ -61,3 +61,21 @@ fn each_client_is_given_what_it_understands() {
     }
     assert!(different.is_empty(), "{different:?}: see {}", came_out.display());
 }
+
+/// A client that allows each tool by its name is given those that its role is shown, no others.
+#[test]
+fn a_role_is_allowed_the_tools_it_is_shown() {
+    let mut out = String::new();
+    for role in ["A", "lead", "worker-1", "acceptor"] {
+        let home = Home::new();
+        home.done(&format!("connect cline --role {role} --allow"));
+        let text = home.read(".cline/data/settings/cline_mcp_settings.json");
+        let file: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let allowed = file["mcpServers"]["tasuki"]["autoApprove"].as_array().unwrap().iter();
+        writeln!(out, "{role}").unwrap();
+        for tool in allowed {
+            writeln!(out, "  {}", tool.as_str().unwrap()).unwrap();
+        }
+    }
+    assert_eq!(out, include_str!("goldens/allowed.golden"), "{out}");
+}
