@@ -260,6 +260,7 @@ pub(super) async fn wait(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
+    said::count(arguments, "limit")?;
     match said::delivery_status(arguments)? {
         DeliveryStatus::Unspecified | DeliveryStatus::Open => {
             caller.wait(Awaited::Deliveries, arguments).await

@@ -128,6 +128,8 @@ pub(super) async fn wait_tasks(
         });
     }
     let issue = said::issue(arguments)?;
+    // One task is offered at a time, however many are asked for.
+    said::count(arguments, "limit")?;
     caller.wait(Awaited::Tasks(issue), arguments).await
 }
 
