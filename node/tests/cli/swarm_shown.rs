@@ -1,0 +1,315 @@
+//! What `tasuki swarm …` shows: its lists, to programs and to people, what others wrote, and why
+//! something cannot be done.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tasuki_proto::wire::{self, swarm_client::SwarmClient};
+
+use super::{PLAN, Shop};
+
+/// What a value is made of: the names of its fields, and the kind of each value.
+fn shape(of: &Value) -> Value {
+    match of {
+        Value::Null => Value::Null,
+        Value::Bool(_) => json!(true),
+        Value::Number(_) => json!(0),
+        Value::String(_) => json!(""),
+        Value::Array(all) => Value::Array(all.first().map(shape).into_iter().collect()),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), shape(value))).collect()
+        }
+    }
+}
+
+#[tokio::test]
+async fn programs_get_every_list_in_lines_of_one_shape() {
+    let shop = Shop::open().await;
+    let issue = shop.issue_with(2).await;
+    let task = format!("{issue}/1");
+    shop.says(&["claim", &task, "--as", "w1"]).await;
+    let lock = ["lock", "a", "--repository", "host.example/us/r", "--task", &task, "--as", "w1"];
+    shop.says(&lock).await;
+    let submission = json!({
+        "submission_id": "", "worker": "", "status": "", "submitted_ms": 0, "reviewed_ms": 0,
+        "reviewed_by": "", "completion_score": 0, "next_step": null,
+    });
+    let task_shape = json!({
+        "issue_id": "", "task_id": "", "subject": "", "difficulty": "", "points": 0, "status": "",
+        "stage": "", "blocked_by": [], "claimed_by": "", "lease_expires_ms": 0, "claim_token": 0,
+        "reserved_for": "", "reserved_until_ms": 0, "reserved_token": "", "submission": submission,
+        "created_ms": 0, "updated_ms": 0,
+    });
+    let issue_shape = json!({
+        "issue_id": "", "subject": "", "lead": "", "status": "", "shared_doc_paths": [],
+        "project_doc_paths": [], "docs": [], "lease_expires_ms": 0, "created_ms": 0,
+        "updated_ms": 0, "description": "", "summary": "", "is_unaccepted": true,
+        "tasks": {"open": 0, "in_progress": 0, "blocked": 0, "done": 0, "canceled": 0},
+    });
+    let worker = json!({
+        "worker": "", "joined_ms": 0, "updated_ms": 0, "node": "", "quiet_ms": 0, "points": [],
+        "claims": [{"issue_id": "", "task_id": "", "lease_expires_ms": 0, "claim_token": 0}],
+    });
+    let lock = json!({
+        "lease_id": "", "holder": "", "repository": "", "patterns": [""], "is_case_folded": true,
+        "issue_id": "", "task_id": "", "acquired_ms": 0, "renewed_ms": 0, "expires_ms": 0,
+        "lock_token": 0,
+    });
+    let doc = json!({
+        "issue_id": "", "task_id": "", "name": "", "version": 0, "size": 0, "written_ms": 0,
+        "written_by": "",
+    });
+    let happened = json!({
+        "number": 0, "type": "", "task_id": "", "role": "", "person": "", "node": "", "token": "",
+        "kind": "", "detail": "", "refs": "", "about": "", "at_ms": 0,
+    });
+    let delivery = json!({
+        "delivery_id": "", "issue_id": "", "status": "", "delivered_by": "", "claimed_by": "",
+        "reviewed_by": "", "delivered_ms": 0, "claimed_ms": 0, "reviewed_ms": 0, "updated_ms": 0,
+        "lease_expires_ms": 0, "claim_token": 0, "overridden": null,
+    });
+    let is = async |args: &[&str], expected: &Value| {
+        let lines = shop.json(0, args).await;
+        assert_eq!(shape(&lines[0]), *expected, "{args:?}");
+    };
+    is(&["workers"], &worker).await;
+    is(&["locks"], &lock).await;
+    shop.says(&["submit", &task, "--summary", "Done.", "--as", "w1"]).await;
+    is(&["issues"], &issue_shape).await;
+    is(&["tasks", &issue], &task_shape).await;
+    let settings = json!({
+        "issue_ttl_ms": 0, "task_claim_ms": 0, "delivery_claim_ms": 0, "reservation_ms": 0,
+        "lock_ms": 0, "heartbeat_ms": 0, "item_again_ms": 0, "max_task_count": 0,
+    });
+    is(&["settings"], &settings).await;
+    is(&["history", &issue], &happened).await;
+    let spec = shop.file("spec", "x");
+    shop.says(&["doc", "write", "spec.md", &spec, "--of", &issue, "--as", "lead"]).await;
+    is(&["doc", "list", &issue], &doc).await;
+    let board = shop.json(0, &["board"]).await.remove(0);
+    let with_doc = json!([""]);
+    assert_eq!(shape(&board["issues"][0]["docs"]), with_doc);
+    assert_eq!(shape(&board["tasks"][0]), task_shape, "what is submitted comes first");
+    assert_eq!(board["tasks_total"], 2);
+
+    let approve = ["--approve", "--score", "1", "--feedback", "Good.", "--as", "lead"];
+    let done = shop.json(0, &[&["review", task.as_str()], &approve[..]].concat()).await.remove(0);
+    let whole = &done["task"];
+    assert_eq!(
+        shape(&whole["submission"]["next_step"]),
+        json!({
+            "token": "", "task_id": "", "difficulty": "", "reserved_until_ms": 0,
+            "worker_total_points": 0, "consecutive_low_scores": 0,
+        })
+    );
+    assert_eq!(whole["submission"]["review"]["feedback"], "Good.");
+    let two = format!("{issue}/2");
+    shop.says(&["claim", &two, "--as", "w1"]).await;
+    shop.says(&["submit", &two, "--summary", "Done.", "--as", "w1"]).await;
+    shop.says(&[&["review", two.as_str()], &approve[..]].concat()).await;
+    let deliver = ["deliver", &issue, "--summary", "s", "--passed", "--as", "lead"];
+    shop.says(&[&deliver[..], &["--steps", "issue-1-test-steps.md"]].concat()).await;
+    is(&["deliveries"], &delivery).await;
+}
+
+#[tokio::test]
+async fn what_others_wrote_cannot_act_on_the_terminal() {
+    let shop = Shop::open().await;
+    let hostile = "red \u{1b}[31malert\u{1b}[0m \u{1b}]0;owned\u{7} \u{202e}evil\u{200b}!";
+    let subject = "sub\u{202e}ject\u{200b} \u{2066}x";
+    let text = shop.file("text", hostile);
+    let at = format!("@{text}");
+    let new = ["new", subject, "--description", &at, "--as", "lead"];
+    let issue = shop.json(0, &new).await[0]["issue"]["issue_id"].as_str().unwrap().to_owned();
+    shop.says(&["task", &issue, subject, "--goal", &at, "--as", "lead"]).await;
+    let task = format!("{issue}/1");
+    shop.says(&["claim", &task, "--as", "w1"]).await;
+    let broker = format!("http://{}", shop.up.broker.unwrap());
+    let files = wire::FileSet {
+        repository: "r\u{200b}".to_owned(),
+        patterns: vec!["src/\u{202e}a".to_owned()],
+        is_case_folded: false,
+    };
+    let lock = wire::LockFilesRequest {
+        key: Some(wire::IdempotencyKey { client_id: "other".to_owned(), counter: 1 }),
+        role: "w1".to_owned(),
+        files: Some(files),
+        ..Default::default()
+    };
+    SwarmClient::connect(broker).await.unwrap().lock_files(lock).await.unwrap();
+    shop.says(&["ask", &task, &at, "--refs", hostile, "--as", "w1"]).await;
+    shop.says(&["answer", &task, &at, "--as", "lead"]).await;
+    let submit = ["submit", &task, "--summary", &at, "--file", hostile, "--as", "w1"];
+    shop.says(&submit).await;
+    shop.says(&["reset", &task, "--reason", &at, "--as", "lead"]).await;
+    shop.says(&["doc", "write", "d.md", &text, "--as", "lead"]).await;
+    for args in [
+        &["issues"][..],
+        &["show", &issue],
+        &["tasks", &issue],
+        &["show", &task],
+        &["history", &issue],
+        &["locks"],
+        &["doc", "read", "d.md"],
+        &["board"],
+    ] {
+        for more in [&[][..], &["--json"]] {
+            let said = shop.run(&[args, more].concat()).await;
+            assert_eq!(said.code, 0, "{args:?}: {said:?}");
+            let is_harmful = |c: char| {
+                (c.is_control() && c != '\n')
+                    || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            };
+            let harmful = said.out.chars().find(|c| is_harmful(*c));
+            assert_eq!(harmful, None, "{args:?} {more:?}: {:?}", said.out);
+        }
+    }
+    let shown = shop.says(&["show", &issue]).await;
+    assert!(shown.starts_with("subject x\n"), "{shown}");
+    assert!(shown.ends_with("description\n    red alert evil!\n"), "{shown}");
+    // Programs get it as it was written.
+    assert_eq!(shop.json(0, &["show", &issue]).await[0]["description"], hostile);
+}
+
+#[tokio::test]
+async fn more_tasks_than_a_page_are_shown_in_order_once() {
+    let shop = Shop::open().await;
+    let issue = shop.issue("Much").await;
+    for count in [200, 51] {
+        let plan: String = (0..count)
+            .map(|it| format!("[[tasks]]\nsubject = \"Do {it}\"\ndifficulty = \"easy\"\n"))
+            .collect();
+        let plan = shop.file("tasks.toml", &plan);
+        shop.says(&["plan", &issue, "--file", &plan, "--as", "lead"]).await;
+    }
+    let tasks = shop.json(0, &["tasks", &issue]).await;
+    let ids: Vec<&str> = tasks.iter().map(|it| it["task_id"].as_str().unwrap()).collect();
+    let expected: Vec<String> = (1..=251).map(|it| format!("task-{it}")).collect();
+    assert_eq!(ids, expected);
+    let some = shop.says(&["tasks", &issue, "--limit", "205"]).await;
+    assert!(some.ends_with("\n205 of 251 tasks are shown.\n"), "{some}");
+    assert_eq!(some.lines().count(), 1 + 205 + 1);
+    let board = shop.says(&["board", "--once"]).await;
+    assert_eq!(board.lines().count(), 24, "{board}");
+    assert!(board.contains("TASKS 251 0 in progress · 0 blocked · 251 open · 0 done\n"), "{board}");
+    assert!(board.contains(" … and "), "{board}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_says_why_and_what_still_holds() {
+    let shop = Shop::open().await;
+    let issue = shop.issue_with(1).await;
+    let (short, task) = (issue.rsplit('_').next().unwrap(), format!("{issue}/1"));
+    let circle = PLAN.replace("goal =", "blocked_by = [\"list\"]\ngoal =") + "name = \"list\"\n";
+    let circle = shop.file("circle.toml", &circle);
+    let place = circle.clone();
+    for (code, args, why) in [
+        (
+            1,
+            &["show", "fffffff"][..],
+            "None of the 1 newest issues has an id that ends with _fffffff; `tasuki swarm issues` \
+             shows them. Nothing changed. (unknown_issue)",
+        ),
+        (
+            1,
+            &["show", &format!("{short}/7")],
+            "task 'task-7' not found in issue 'ISSUE' (unknown_task)",
+        ),
+        (
+            2,
+            &["claim", short, "--as", "w"],
+            "An issue has no claim; its tasks have: give \
+             ISSUE/TASK, or --next ISSUE. Nothing was claimed. (usage)",
+        ),
+        (
+            1,
+            &["plan", short, "--file", &circle, "--as", "lead"],
+            &format!(
+                "{place}: tasks would wait for each other in a circle: parser → list → \
+                      parser. No task was made. (blocked_in_a_circle)"
+            ),
+        ),
+        (
+            2,
+            &["review", &task, "--approve", "--feedback", "f", "--as", "lead"],
+            "Approving takes --score 1, 2 or 5: what the worker earns counts by it. Nothing was \
+             reviewed. (usage)",
+        ),
+        (
+            1,
+            &["review", &task, "--reject", "--feedback", "f", "--as", "lead"],
+            "no open submission for task 'task-1': nothing waits for a verdict \
+             (no_open_submission)",
+        ),
+        (2, &["lock", "../a", "--repository", "host.example/us/r", "--as", "w"], ""),
+        (2, &["locks", "a", "--repository", "none"], ""),
+        (
+            2,
+            &["settings", "lock", "soon"],
+            "lock is \"soon\"; it takes a duration such as LEN, LEN or LEN. No setting was \
+             changed. (usage)",
+        ),
+        (1, &["settings", "lock", "5ms"], ""),
+        (1, &["doc", "read", "none.md"], ""),
+    ] {
+        let said = shop.refusal(code, args).await;
+        if why.is_empty() {
+            assert!(said.starts_with("error: ") && said.ends_with(")\n"), "{args:?}: {said}");
+        } else {
+            assert_eq!(said, format!("error: {why}\n"), "{args:?}");
+        }
+    }
+    shop.says(&["claim", &task, "--as", "w1"]).await;
+    shop.says(&["submit", &task, "--summary", "Done.", "--as", "w1"]).await;
+    let own = ["review", &task, "--approve", "--score", "5", "--feedback", "f", "--as", "w1"];
+    assert_eq!(
+        shop.refusal(1, &own).await,
+        "error: w1 did this work and cannot judge it; another role has to (own_work)\n"
+    );
+    let refused = shop.json(1, &own).await.remove(0);
+    assert_eq!(refused["error"]["code"], "own_work");
+    let nobody = shop.refusal(1, &["claim", &task]).await;
+    assert!(
+        nobody.starts_with("error: Nothing says as which role to act: give --role"),
+        "{nobody}"
+    );
+}
+
+#[tokio::test]
+async fn files_are_called_from_the_directory_one_is_in() {
+    let shop = Shop::open().await;
+    fs::create_dir(shop.path("src")).unwrap();
+    shop.file("src/a.rs", "");
+    // Without Git a directory is one of its own, so one is named by which the files are called.
+    let root = shop.path("").display().to_string();
+    shop.says(&["lock", "src/", "--repository", &root, "--as", "w1"]).await;
+    let there = shop.json(0, &["locks", "src/a.rs", "--repository", &root]).await;
+    assert_eq!((there.len(), there[0]["holder"].as_str()), (1, Some("w1")), "{there:?}");
+    let all = shop.json(0, &["locks", "--repository", &root]).await;
+    assert_eq!(all, there);
+    let none = shop.says(&["locks", "docs/a.md", "--repository", &root]).await;
+    assert_eq!(none, "Nothing is locked there.\n");
+}
+
+#[tokio::test]
+async fn documents_are_kept_byte_for_byte_and_in_versions() {
+    let shop = Shop::open().await;
+    let issue = shop.issue("Docs").await;
+    let text = "all:\n\tmake it\n\n";
+    let (file, copy) = (shop.file("Makefile", text), shop.path("copy"));
+    let write = ["doc", "write", "make.md", &file, "--of", &issue, "--as", "lead"];
+    assert_eq!(shop.says(&write).await, "make is written: version 1, 15 bytes.\n");
+    let again = shop.says(&write).await;
+    assert_eq!(again, "make is written: version 1, 15 bytes. It says what it said before.\n");
+    shop.file("Makefile", "all:\n");
+    assert_eq!(shop.says(&write).await, "make is written: version 2, 5 bytes.\n");
+    let copy = copy.display().to_string();
+    let read = ["doc", "read", "make.md", "--of", &issue];
+    let save = [&read[..], &["--version", "1", "--save", &copy]].concat();
+    shop.says(&save).await;
+    assert_eq!(fs::read_to_string(&copy).unwrap(), text);
+    let said = shop.refusal(5, &save).await;
+    assert!(said.contains("cannot be written"), "what is there stays: {said}");
+    assert_eq!(shop.says(&read).await, "all:\n");
+    assert_eq!(shop.json(0, &["doc", "list"]).await.len(), 0, "it is of the issue alone");
+}
