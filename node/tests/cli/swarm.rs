@@ -396,6 +396,9 @@ async fn what_lapses_or_is_reset_is_open_again_and_its_tokens_are_stale() {
     history.until("issue_task_reset").await;
     let late = ["submit", &two, "--summary", "Late.", "--as", "w1"];
     assert!(shop.refusal(1, &late).await.contains("the claim of w1 on task-2 was reset"));
+    let cancel = ["cancel", &two, "--reason", "Not needed.", "--as", "lead"];
+    assert_eq!(shop.says(&cancel).await, "task-2 of ISSUE is canceled.\n");
+    assert_eq!(shop.json(0, &["show", &two]).await[0]["stage"], "canceled");
     history.end().await;
 }
 

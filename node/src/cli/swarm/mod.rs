@@ -69,7 +69,10 @@ pub enum Command {
     Task(task::Args),
     Review(review::Args),
     Answer(answer::Args),
+    /// Make a task open again, whoever has it
     Reset(reset::Args),
+    /// End a task that is not to be done; what it blocked is free
+    Cancel(reset::Args),
     Deliver(deliver::Args),
     /// End an issue
     Close(close::Args),
@@ -103,7 +106,7 @@ impl Command {
             Self::Task(args) => &args.who.target,
             Self::Review(args) => &args.who.target,
             Self::Answer(args) => &args.who.target,
-            Self::Reset(args) => &args.who.target,
+            Self::Reset(args) | Self::Cancel(args) => &args.who.target,
             Self::Deliver(args) => &args.who.target,
             Self::Close(args) => &args.who.target,
             Self::Reopen(args) => &args.who.target,
@@ -138,7 +141,8 @@ pub(super) async fn run(
         Command::Task(args) => task::run(args, config, output).await,
         Command::Review(args) => review::run(args, config, output).await,
         Command::Answer(args) => answer::run(args, config, output).await,
-        Command::Reset(args) => reset::run(args, config, output).await,
+        Command::Reset(args) => reset::reset(args, config, output).await,
+        Command::Cancel(args) => reset::cancel(args, config, output).await,
         Command::Deliver(args) => deliver::run(args, config, output).await,
         Command::Close(args) => close::close(args, config, output).await,
         Command::Reopen(args) => close::reopen(args, config, output).await,

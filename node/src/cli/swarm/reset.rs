@@ -1,4 +1,4 @@
-//! `tasuki swarm reset`.
+//! `tasuki swarm reset` and `tasuki swarm cancel`.
 
 use serde_json::json;
 use tasuki_proto::wire;
@@ -16,7 +16,7 @@ use crate::{
     config::Config,
 };
 
-/// Make a task open again, whoever has it.
+/// Which task, and why.
 ///
 /// Its claim, reservation, open submission and open questions end, and whoever waits for one of
 /// them is told why.
@@ -33,7 +33,7 @@ pub struct Args {
     pub(super) who: Who,
 }
 
-pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+pub(super) async fn reset(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config)?;
     let ids = args.task.find(&acting).await?;
     let request = wire::ResetTaskRequest {
@@ -51,7 +51,36 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             client(channel).reset_task(request).await
         })
         .await?;
-    let of = done.task.unwrap_or_default();
+    tell(&done, "open", output)
+}
+
+pub(super) async fn cancel(
+    args: Args,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let acting = args.who.acting(config)?;
+    let ids = args.task.find(&acting).await?;
+    let request = wire::CancelTaskRequest {
+        caller: acting.broker.caller(),
+        key: None,
+        role: acting.role.clone(),
+        issue_id: ids.issue,
+        task_id: ids.task,
+        reason: Words::default().read("--reason", &args.reason)?,
+    };
+    let done = acting
+        .broker
+        .tell(async |channel, key| {
+            let request = wire::CancelTaskRequest { key: Some(key), ..request.clone() };
+            client(channel).cancel_task(request).await
+        })
+        .await?;
+    tell(&done, "canceled", output)
+}
+
+fn tell(done: &wire::TaskResponse, state: &str, output: &mut Output) -> Result<(), Failure> {
+    let of = done.task.clone().unwrap_or_default();
     output.answer(
         || {
             json!({
@@ -62,7 +91,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         },
         || {
             let (task, issue) = (line(&of.task_id), line(&of.issue_id));
-            format!("{task} of {issue} is open.{}\n", again(done.repeated))
+            format!("{task} of {issue} is {state}.{}\n", again(done.repeated))
         },
     )
 }
