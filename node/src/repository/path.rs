@@ -140,6 +140,10 @@ fn patterns_below(
         return Err(No::Strange { path: text.to_owned(), why });
     }
     let below = composed(below);
+    // Nobody asks for all files when a name is merely too long.
+    if !below.contains(WILDCARDS) && !below.is_empty() {
+        LockKey::new("", &below, false).map_err(No::Unfit)?;
+    }
     if tail.is_empty() {
         let is_all = below.is_empty();
         let mut pattern = if is_all { ALL.to_owned() } else { literal(&below) };

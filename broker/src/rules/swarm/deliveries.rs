@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tasuki_proto::{
-    id::FencingToken,
+    id::{FencingToken, RoleId},
     limits::{DELIVERIES_MAX, EVIDENCE_MAX, SWARM_LEASE_MS_MAX},
     swarm::{DeliveryId, IssueId},
 };
@@ -87,6 +87,7 @@ impl Swarm {
             return Err(Rejection::DeliveryReviewed { delivery: id, state });
         }
         draft.not_own(it.role.as_ref())?;
+        self.issue(it.issue)?.check_worked(role)?;
         let claim_ms = self.settings.delivery_claim_ms;
         let claim_ms = extend_ms.unwrap_or(claim_ms).max(claim_ms).min(SWARM_LEASE_MS_MAX);
         let (token, lapses) = (draft.make.token(), draft.now.plus_millis(claim_ms));
@@ -140,7 +141,7 @@ impl Swarm {
             return Err(Rejection::TooMuchEvidence);
         }
         let number = number(it.evidence.len());
-        let is_passed = words.runs.iter().all(|run| run.result.is_passed);
+        let is_passed = words.runs.iter().all(|run| run.result.has_ended_well());
         let (issue, delivery) = (it.issue, id);
         draft.keep(Words::Evidence { issue, delivery, number, words: words.clone() });
         let attached = Happened::EvidenceAttached { delivery, number, is_passed, content };
@@ -168,6 +169,10 @@ impl Swarm {
         draft.not_own(delivery.role.as_ref())?;
         delivery.claim_of(draft, it.token)?;
         delivery.check_aligned(&it.words.verification)?;
+        if it.verdict == Verdict::Approved {
+            // A task that was reset or added meanwhile is not in what was delivered.
+            self.issue(delivery.issue)?.check_done("accept")?;
+        }
         if it.verdict == Verdict::Approved
             && it.overridden.is_none()
             && let Some(what) = delivery.failed(&it.words.verification)
@@ -187,6 +192,15 @@ impl Swarm {
 }
 
 impl Issue {
+    /// Whoever did a task of it cannot judge the whole.
+    fn check_worked(&self, role: &RoleId) -> Result<(), Rejection> {
+        let accepted = self.tasks.iter().filter_map(Task::accepted);
+        match accepted.into_iter().any(|it| it.worker == *role) {
+            true => Err(Rejection::OwnWork { role: role.clone() }),
+            false => Ok(()),
+        }
+    }
+
     /// Whether every file that approved work changed is named.
     fn check_files(&self, named: &[String]) -> Result<(), Rejection> {
         let named: BTreeSet<&str> = named.iter().map(String::as_str).collect();
@@ -240,7 +254,7 @@ impl Delivery {
         if let Some(at) = self.evidence.iter().position(|it| !it.is_passed) {
             return Some(format!("what was run again failed (evidence {})", at + 1));
         }
-        let failed = it.doc_results.iter().find(|result| !result.is_passed);
+        let failed = it.doc_results.iter().find(|result| !result.has_ended_well());
         if let Some(CommandResult { command, exit_code, .. }) = failed {
             return Some(format!("'{command}' failed with exit code {exit_code}"));
         }
@@ -260,8 +274,15 @@ impl DeliveryWords {
 
     pub(super) fn is_passed(&self) -> bool {
         let evidence = &self.evidence;
-        let results = evidence.doc_results.iter().all(|it| it.is_passed);
+        let results = evidence.doc_results.iter().all(CommandResult::has_ended_well);
         self.is_test_passed && evidence.is_script_passed && evidence.is_doc_passed && results
+    }
+}
+
+impl CommandResult {
+    /// Whether it passed, also by how it ended: what says otherwise contradicts itself.
+    fn has_ended_well(&self) -> bool {
+        self.is_passed && self.exit_code == 0
     }
 }
 

@@ -122,7 +122,10 @@ impl Swarm {
             }
             DocPlace::Task(issue, task) => {
                 let (_, state) = self.open_task(issue, task)?;
-                if as_claimant {
+                // Whoever lost its claim writes nothing about the task as if it had it.
+                let has_lost =
+                    |role: &RoleId| state.former.as_ref().is_some_and(|it| it.worker == *role);
+                if as_claimant || draft.by.role().is_some_and(has_lost) {
                     state.claim_of(draft.role()?, FencingToken::NONE)?;
                 }
                 draft.happened(issue, Happened::DocWritten { task: Some(task), doc });

@@ -164,7 +164,7 @@ async fn what_failed_is_not_approved_and_nothing_is_not_delivered() {
     let shown = ask(&acceptor, "getIssue", of.clone()).await;
     assert_eq!((&shown["status"], &shown["is_unaccepted"]), (&"done".into(), &true.into()));
     let again = json!({ "issue_id": issue, "summary": "needed after all" });
-    assert_eq!(ask(&lead, "reopenIssue", again).await["status"], "in_progress");
+    assert_eq!(ask(&lead, "reopenIssue", again).await["status"], "open");
     let open = ask(&lead, "listOpenedIssues", json!({})).await;
     assert_eq!((&open["total"], &open["issues"][0]["id"]), (&1.into(), &issue.into()));
 }

@@ -148,6 +148,8 @@ impl Swarm {
             Happened::Lapsed => issue.state = IssueState::Canceled,
             Happened::TaskCreated(it) => {
                 issue.add(Task::made(it, now));
+                // It was not in what was accepted.
+                issue.is_accepted = false;
                 self.tasks += 1;
             }
             Happened::Claimed(it) => self.claimed(now, id, it),
@@ -164,7 +166,10 @@ impl Swarm {
                 });
             }
             Happened::Reviewed(it) => self.reviewed(now, by, id, it),
-            Happened::Reset { task, .. } => self.task_ended(now, id, *task, TaskEnd::Reset),
+            Happened::Reset { task, .. } => {
+                issue.is_accepted = false;
+                self.task_ended(now, id, *task, TaskEnd::Reset);
+            }
             Happened::Canceled { task, .. } => self.task_ended(now, id, *task, TaskEnd::Canceled),
             Happened::MessagePosted(it) => {
                 self.made(it.message.0.tail);

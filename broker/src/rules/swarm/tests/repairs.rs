@@ -424,3 +424,53 @@ fn a_claimant_writes_about_its_own_task() {
           12 W writes 1 notes +claimant: late: no: lease_lost | 1 ready 2 ready",
     );
 }
+
+#[test]
+fn what_was_accepted_is_what_was_delivered() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 3; easy 1"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (5, "W submits 1: one"),
+            (6, "L mints 1 for W 5"),
+            (7, "L approves 1 5"),
+            (8, "L cancels 2: later"),
+            (9, "L delivers f1 f2"),
+            (10, "W takes"),
+            (11, "A takes"),
+            (12, "L resets 1: not yet"),
+            (13, "A accepts"),
+            (14, "W claims 1"),
+            (15, "W submits 1: two"),
+            (16, "L mints 1 for W 5"),
+            (17, "L approves 1 5"),
+            (18, "A accepts"),
+            (19, "L plans easy 1"),
+            (20, "L cancels 3: none"),
+            (21, "L closes"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 3; easy 1: 2 from task-1 | 1 ready 2 ready
+           3 W registers: done | 1 ready 2 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W 2 ready
+           5 W submits 1: one: submitted | 1 submitted:W 2 ready
+           6 L mints 1 for W 5: easy → task-2, 3 points, 0 low | 1 submitted:W 2 reserved:W
+           7 L approves 1 5: reviewed | 1 done 2 reserved:W
+           8 L cancels 2: later: done | 1 done 2 canceled
+           9 L delivers f1 f2: delivery | 1 done 2 canceled
+          10 W takes: no: own_work | 1 done 2 canceled
+          11 A takes: token 3 until 3600011 | 1 done 2 canceled
+          12 L resets 1: not yet: done | 1 ready 2 canceled
+          13 A accepts: no: tasks_not_done | 1 ready 2 canceled
+          14 W claims 1: token 4 until 3600014 | 1 in_progress:W 2 canceled
+          15 W submits 1: two: submitted | 1 submitted:W 2 canceled
+          16 L mints 1 for W 5: easy → end, 6 points, 0 low | 1 submitted:W 2 canceled
+          17 L approves 1 5: reviewed | 1 done 2 canceled
+          18 A accepts: delivery | 1 done 2 canceled
+          19 L plans easy 1: 1 from task-3 | 1 done 2 canceled 3 ready
+          20 L cancels 3: none: done | 1 done 2 canceled 3 canceled
+          21 L closes: no: not_accepted | 1 done 2 canceled 3 canceled",
+    );
+}

@@ -75,7 +75,7 @@ pub(in crate::mcp) fn told(
         tasks,
         submission: submission.map(|it| facts::Submission::new(it, &mut others)),
         message: message.map(|it| facts::Message::new(it, &mut others)),
-        ended_because: answer.ended_because.clone(),
+        ended_because: others.text(&answer.ended_because),
         server_now_ms: answer.now_ms,
         note: is_there.then_some(FRAME),
         stripped: others.stripped,
