@@ -250,7 +250,8 @@ impl Broker {
             Reason::OutcomeUnknown,
             format!(
                 "The command was sent to {} {ATTEMPTS} times and no answer came: it may or may \
-                 not have taken effect. Look before doing it again: `tasuki loop status`, `tasuki mail list outbox`. \
+                 not have taken effect. Look before doing it again: `tasuki loop status`, \
+                 `tasuki mail list outbox`, `tasuki swarm show`. \
                  (key {}/{})",
                 self.url, key.client_id, key.counter
             ),

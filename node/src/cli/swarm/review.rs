@@ -48,7 +48,7 @@ pub struct Args {
     /// It is not: the worker goes on with it
     #[arg(long)]
     reject: bool,
-    /// How well it is done: 1 is poor, 2 is good, 5 is excellent
+    /// How well it is done: 1 is poor, 2 is fair, 5 is good
     #[arg(long, value_name = "1|2|5", value_parser = scores())]
     score: Option<u32>,
     /// What to tell whoever did it

@@ -14,8 +14,8 @@ use crate::{
 
 /// Show how long things last in a workspace, or change it.
 ///
-/// Changing them takes the right to steer. What was granted before keeps its time; open issues count
-/// by the new one at once.
+/// Changing them takes the right to steer. What was granted before keeps its time; a shorter
+/// issue-ttl counts for an open issue from the next thing done to it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "For example: tasuki swarm settings task-claim 2h issue-ttl never")]
 pub struct Args {

@@ -262,7 +262,7 @@ fn artifacts(arguments: Arguments<'_>) -> Result<wire::SubmissionWords, Refusal>
     };
     Ok(wire::SubmissionWords {
         summary: said("summary", "say what you did")?,
-        changed_files: listed("changed_files", "name them; `none` if there are none")?,
+        changed_files: changed(listed("changed_files", "name them; `none` if there are none")?),
         diff: it.text("diff")?.unwrap_or_default(),
         links: it.texts("links")?,
         test_cases: listed("test_cases", "name what you tested")?,
@@ -270,6 +270,11 @@ fn artifacts(arguments: Arguments<'_>) -> Result<wire::SubmissionWords, Refusal>
         test_output: said("test_output", "give the end of what the tests printed")?,
         rerun: said::rerun(it)?,
     })
+}
+
+/// No file is called `none` by whoever was asked to say so.
+fn changed(named: Vec<String>) -> Vec<String> {
+    if named == ["none"] { Vec::new() } else { named }
 }
 
 fn required(field: &str, what: &str) -> Refusal {
