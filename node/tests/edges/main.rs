@@ -30,6 +30,7 @@ mod stored;
 mod storm;
 mod strikes;
 mod swarm;
+mod swarmstorm;
 mod tasks;
 
 /// What the shared module expects of a test binary.

@@ -27,7 +27,7 @@ const HOLD_SECS: u64 = 900;
 const VERSION: &str = "2025-11-25";
 
 #[derive(Clone)]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     /// A connection for each question, under one session.
     Session(Client),
     /// A connection for each question.
@@ -36,7 +36,7 @@ pub(super) enum Wire {
     Shared(Arc<Shared>),
 }
 
-pub(super) struct Shared {
+pub(crate) struct Shared {
     asked: Arc<Asked>,
     reading: JoinHandle<()>,
     writing: Writing,
@@ -110,7 +110,7 @@ impl Shared {
 }
 
 impl Wire {
-    pub(super) async fn open(
+    pub(crate) async fn open(
         transport: Transport,
         role: &str,
         addr: SocketAddr,
@@ -140,7 +140,7 @@ impl Wire {
     }
 
     /// No further answer can come.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::Session(_) | Self::Stateless(..) => false,
             Self::Shared(shared) => shared.asked.with(|it| it.is_none()),
@@ -148,7 +148,7 @@ impl Wire {
     }
 
     /// The result of a tool.
-    pub(super) async fn ask(&self, id: u64, tool: &str, arguments: Value) -> Result<Value, Broken> {
+    pub(crate) async fn ask(&self, id: u64, tool: &str, arguments: Value) -> Result<Value, Broken> {
         let request = call(id, tool, arguments);
         let mut answer = match self {
             Self::Session(client) => post(client, &request, &mut 0).await?,
@@ -172,7 +172,7 @@ impl Wire {
     }
 
     /// Tells that nobody wants the answer any more. Without a session hanging up says it.
-    pub(super) async fn cancel(&self, id: u64) -> Result<(), Broken> {
+    pub(crate) async fn cancel(&self, id: u64) -> Result<(), Broken> {
         let message = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
             "params": { "requestId": id, "reason": "tired of it" } });
         match self {
@@ -187,7 +187,7 @@ impl Wire {
     }
 
     /// Ends a session in good order; elsewhere hanging up does.
-    pub(super) async fn leave(self) -> Result<(), Broken> {
+    pub(crate) async fn leave(self) -> Result<(), Broken> {
         if let Self::Session(client) = self {
             let status = send(&client, "DELETE", "").await?.status;
             assert_eq!(status, 204);

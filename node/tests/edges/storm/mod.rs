@@ -7,7 +7,7 @@
 //!
 //! `TASUKI_ROUNDS` says how many kills (a seventh of it; 20), `TASUKI_SEED` which and when.
 
-mod connection;
+pub(crate) mod connection;
 mod player;
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, pin::pin, sync::Arc};

@@ -69,7 +69,7 @@ impl Under {
     }
 }
 
-fn spec(goal: &str) -> Value {
+pub(crate) fn spec(goal: &str) -> Value {
     json!({ "name": "n", "split_from": "the issue", "split_reason": "none", "impact_scope": "src",
         "goal": goal, "rules": "none", "constraints": "none", "conventions": "none",
         "acceptance": "tests pass" })
