@@ -11,9 +11,10 @@ test: sdk
 	cargo test --workspace --no-fail-fast -- --include-ignored
 
 # The crash, power-cut, damage and storm tests with many more rounds; beside them, waits of 25
-# minutes over each transport, and five minutes of broken networks between machines.
+# minutes over each transport, five minutes of broken networks between machines, and fifty workers
+# on 2,000 tasks.
 soak: sdk
-	TASUKI_ROUNDS=200 TASUKI_CUTS=100 TASUKI_TRIALS=200 TASUKI_WAIT_SECS=1500 \
+	TASUKI_ROUNDS=200 TASUKI_TASKS=2000 TASUKI_CUTS=100 TASUKI_TRIALS=200 TASUKI_WAIT_SECS=1500 \
 		TASUKI_CHAOS_SECS=300 TASUKI_THREADS=10000 \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored
 
