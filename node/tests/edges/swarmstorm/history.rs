@@ -38,7 +38,9 @@ pub(super) struct History {
     pub(super) done: BTreeSet<Task>,
     pub(super) rejected: u64,
     pub(super) lapsed: u64,
-    pub(super) resets: u64,
+    /// Tasks that the lead took from whoever had them, perhaps twice where no answer came: what
+    /// anybody was told of those may be over at any time.
+    pub(super) reset: BTreeSet<Task>,
     pub(super) refused: BTreeMap<String, u64>,
     /// Questions whose answers came.
     pub(super) answered: u64,
@@ -58,6 +60,9 @@ impl History {
 
     /// `what` is `by`'s from then until then.
     pub(super) fn has(&mut self, what: &str, by: &str, from: u64, until: u64, of: &Task) {
+        if self.reset.contains(of) {
+            return;
+        }
         let had = self.had.entry(what.to_owned()).or_default();
         let other = had.iter().find(|it| it.by != by && it.from < until && from < it.until);
         if let Some(other) = other {
@@ -70,12 +75,20 @@ impl History {
         had.push(Had { by: by.to_owned(), from, until, of: of.clone() });
     }
 
-    /// What was had for a task is given back, by one role or, taken by the lead, by all.
-    pub(super) fn ends(&mut self, by: Option<&str>, of: &Task) {
+    /// What was had for a task is given back.
+    pub(super) fn ends(&mut self, by: &str, of: &Task) {
         for had in self.had.values_mut() {
-            had.retain(|it| it.of != *of || by.is_some_and(|by| by != it.by));
+            had.retain(|it| it.of != *of || it.by != by);
         }
         self.had.retain(|_, had| !had.is_empty());
+    }
+
+    /// The lead takes a task from whoever has it.
+    pub(super) fn resets(&mut self, of: &Task) {
+        self.reset.insert(of.clone());
+        for had in self.had.values_mut() {
+            had.retain(|it| it.of != *of);
+        }
     }
 
     /// Files are given back.
@@ -125,7 +138,8 @@ impl History {
 
     pub(super) fn summary(&self) -> String {
         let (approved, submitted) = (self.approved.len(), self.submitted.len());
-        let Self { rejected, lapsed, resets, answered, locked, deaths, again, latest, .. } = self;
+        let resets = self.reset.len();
+        let Self { rejected, lapsed, answered, locked, deaths, again, latest, .. } = self;
         format!(
             "{approved} approved to their workers of {submitted} submitted, {rejected} rejected, \
              {lapsed} claims lapsed, {resets} reset, {locked} locks, {answered} answers, {deaths} \

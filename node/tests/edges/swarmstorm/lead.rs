@@ -156,8 +156,7 @@ impl Lead {
         let worker = text(&submission["worker_id"]);
         if self.player.once_in(25) {
             self.player.game.change(|it| {
-                it.ends(None, task);
-                it.resets += 1;
+                it.resets(task);
                 it.note("lead", format!("resets {} {} of {worker}", task.0, task.1));
             });
             let words = json!({ "issue_id": task.0, "task_id": task.1, "reason": "another way" });
@@ -195,6 +194,11 @@ impl Lead {
     async fn end(&mut self, issue: &str, at: usize) -> Result<(), Not> {
         let of = json!({ "issue_id": issue });
         let shown = self.player.call("getIssue", &of).await?;
+        // Closed in another life, before its answer came.
+        if shown["status"] == "done" {
+            self.player.game.change(|it| it.closed.insert(issue.to_owned()));
+            return Ok(());
+        }
         if shown["tasks"]["done"].as_u64() != Some(self.player.game.tasks_each as u64) {
             return Ok(());
         }

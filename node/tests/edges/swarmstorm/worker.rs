@@ -133,7 +133,7 @@ impl Worker {
     }
 
     fn over(&self, task: &Task) {
-        self.0.game.change(|it| it.ends(Some(&self.0.role), task));
+        self.0.game.change(|it| it.ends(&self.0.role, task));
     }
 
     /// From the claim to the verdict; what comes after it.
@@ -234,7 +234,7 @@ impl Worker {
         loop {
             let role = self.0.role.clone();
             // What it has ends with the approval, which may come before its answer.
-            self.0.game.change(|it| it.ends(Some(&role), &task));
+            self.0.game.change(|it| it.ends(&role, &task));
             let summary = self.0.words();
             let mut words = result(&task.0, &task.1, &role, &summary);
             words["timeout_sec"] = 1.into();
