@@ -15,7 +15,13 @@ const LEASES_MAX: u64 = 2;
 /// Of each list.
 const PAGE: u32 = 200;
 
-pub(super) struct Broker(SwarmClient<Channel>);
+pub(super) struct Broker {
+    swarm: SwarmClient<Channel>,
+    /// Whom each task was given to last, as far as that was seen, under which token.
+    tokens: BTreeMap<Task, (String, u64)>,
+    /// Writes under older ones that were tried.
+    pub(super) stale: u64,
+}
 
 /// What an issue's history says of one task.
 #[derive(Debug, Default)]
@@ -31,15 +37,16 @@ struct Fate {
 impl Broker {
     pub(super) fn new(address: std::net::SocketAddr) -> Self {
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect_lazy();
-        Self(SwarmClient::new(channel).max_decoding_message_size(8 * 1024 * 1024))
+        let swarm = SwarmClient::new(channel).max_decoding_message_size(8 * 1024 * 1024);
+        Self { swarm, tokens: BTreeMap::new(), stale: 0 }
     }
 
     fn swarm(&self) -> SwarmClient<Channel> {
-        self.0.clone()
+        self.swarm.clone()
     }
 
     /// At any moment: a task has one claimant, a file one holder, and no lease lasts for ever.
-    pub(super) async fn look(&self) {
+    pub(super) async fn look(&mut self) {
         let workers = self.swarm().list_workers(wire::ListWorkersRequest::default()).await;
         let Some(workers) = up(workers) else { return };
         let mut claimed = BTreeMap::new();
@@ -61,6 +68,45 @@ impl Broker {
             for file in files.patterns {
                 let other = held.insert((files.repository.clone(), file.clone()), &it.holder);
                 assert!(other.is_none_or(|other| other == it.holder), "{file}: {:?}", locks.locks);
+            }
+        }
+    }
+
+    /// Tokens of a task only grow, and nothing is written under an older one.
+    pub(super) async fn look_at(&mut self, worker: &str) {
+        let request = wire::ListWorkersRequest {
+            role: worker.to_owned(),
+            worker: worker.to_owned(),
+            ..Default::default()
+        };
+        let Some(found) = up(self.swarm().list_workers(request).await) else { return };
+        let claims = found.workers.into_iter().flat_map(|it| it.claims);
+        for it in claims {
+            let task = (it.issue_id, it.task_id);
+            let newest = (worker.to_owned(), it.claim_token);
+            let Some((before, token)) = self.tokens.insert(task.clone(), newest) else { continue };
+            assert!(token <= it.claim_token, "{task:?}: {token}, then {}", it.claim_token);
+            if token == it.claim_token {
+                assert_eq!(before, worker, "{task:?} is two's under one token");
+                continue;
+            }
+            self.stale += 1;
+            let key = wire::IdempotencyKey { client_id: "grave".to_owned(), counter: self.stale };
+            let request = wire::RenewClaimRequest {
+                key: Some(key),
+                role: before.clone(),
+                issue_id: task.0.clone(),
+                task_id: task.1.clone(),
+                claim_token: token,
+                ..Default::default()
+            };
+            match self.swarm().renew_claim(request).await {
+                Ok(it) => panic!("{before} goes on with {task:?} under {token}: {it:?}"),
+                // No longer its own, lapsed, or claimed again by itself; or nobody is there to say.
+                Err(why) => assert!(
+                    matches!(why.code(), Code::PermissionDenied | Code::Aborted) || is_away(&why),
+                    "{why}"
+                ),
             }
         }
     }
@@ -228,10 +274,15 @@ fn up<T>(answer: Result<tonic::Response<T>, Status>) -> Option<T> {
     match answer {
         Ok(it) => Some(it.into_inner()),
         Err(why) => {
-            assert_eq!(why.code(), Code::Unavailable, "{why}");
+            assert!(is_away(&why), "{why}");
             None
         }
     }
+}
+
+/// As after a connection that broke.
+fn is_away(why: &Status) -> bool {
+    matches!(why.code(), Code::Unavailable | Code::Unknown | Code::Cancelled)
 }
 
 fn line(it: &wire::HistoryEntry) -> String {

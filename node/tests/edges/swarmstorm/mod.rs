@@ -68,6 +68,7 @@ struct Game {
     /// Issues and the tasks of each.
     issues: usize,
     tasks_each: usize,
+    workers: usize,
 }
 
 impl Game {
@@ -88,6 +89,8 @@ struct World {
     /// Which nodes are up, for those who play there.
     up: Vec<watch::Sender<bool>>,
     game: Game,
+    /// By whom it is looked on.
+    asked: Broker,
     players: JoinSet<()>,
     /// Deaths of each player.
     deaths: Vec<watch::Sender<u64>>,
@@ -111,12 +114,14 @@ async fn every_task_is_done_once_whoever_is_killed() {
     }
     world.until(usize::MAX).await;
     world.end().await;
+    // On a connection that nothing was killed under.
     let asked = Broker::new(world.broker.broker.unwrap());
     asked.check(&world.game).await;
     soon(asked.until_unlocked()).await;
     let book = Book::open(world.broker.broker.unwrap()).await;
     soon(async { while book.waits().await != 0 {} }).await;
-    anstream::println!("{rounds} kills, {}", world.game.history.borrow().summary());
+    let (stale, told) = (world.asked.stale, world.game.history.borrow().summary());
+    anstream::println!("{rounds} kills, {stale} writes from beyond the grave, {told}");
 }
 
 impl World {
@@ -133,13 +138,14 @@ impl World {
         let each = WORKERS_EACH[usize::from(MANY <= tasks)];
         let issues = if MANY <= tasks { 4 } else { 2 };
         let history = Arc::new(watch::Sender::new(History::default()));
-        let game = Game { history, issues, tasks_each: tasks / issues };
+        let game = Game { history, issues, tasks_each: tasks / issues, workers: NODES * each };
         assert_eq!(game.tasks_each * issues, tasks, "as many tasks for each issue");
         let mut world = Self {
             broker,
             nodes: Vec::new(),
             up: Vec::new(),
             game,
+            asked: Broker::new(address),
             players: JoinSet::new(),
             deaths: Vec::new(),
         };
@@ -181,7 +187,6 @@ impl World {
 
     /// Until so many tasks are done, or all are; what the broker says meanwhile must hold.
     async fn until(&mut self, due: usize) {
-        let asked = Broker::new(self.broker.broker.unwrap());
         let mut history = self.game.history.subscribe();
         while !self.game.is_over() {
             let before = history.borrow_and_update().progress();
@@ -199,7 +204,10 @@ impl World {
             if let Some(why) = ended {
                 self.fail(&why).await;
             }
-            asked.look().await;
+            self.asked.look().await;
+            for worker in 0..self.game.workers {
+                self.asked.look_at(&format!("w{worker}")).await;
+            }
         }
     }
 
@@ -216,7 +224,7 @@ impl World {
     }
 
     async fn fail(&self, why: &str) -> ! {
-        let stuck = Broker::new(self.broker.broker.unwrap()).stuck(&self.game).await;
+        let stuck = self.asked.stuck(&self.game).await;
         panic!("{why}\n{stuck}");
     }
 
