@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use tasuki_broker::rules::swarm::lock::LockKey;
+use tasuki_proto::limits::LOCK_PATH_BYTES_MAX;
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::{
@@ -141,8 +142,9 @@ fn patterns_below(
     }
     let below = composed(below);
     // Nobody asks for all files when a name is merely too long.
-    if !below.contains(WILDCARDS) && !below.is_empty() {
-        LockKey::new("", &below, false).map_err(No::Unfit)?;
+    if LOCK_PATH_BYTES_MAX < below.len() {
+        let why = "it is longer than 1024 bytes";
+        return Err(No::Strange { path: text.to_owned(), why });
     }
     if tail.is_empty() {
         let is_all = below.is_empty();

@@ -263,6 +263,11 @@ fn files_have_one_name_however_they_are_called() {
     ] {
         assert_eq!(place.files("r", base, &[file]), expected, "{base}: {file}");
     }
+    let long = "x".repeat(2_000);
+    for endless in [long.clone(), format!("new/{long}"), format!("{long}/")] {
+        let told = place.files("r", "r", &[&endless]);
+        assert!(told.ends_with("cannot be named: it is longer than 1024 bytes"), "{told}");
+    }
     for out in
         ["..", "../x", "/etc/passwd", "out/etc/passwd", "src/../../x", "out/", "../*", "*/../x"]
     {
