@@ -293,7 +293,7 @@ mod tests {
             ("../a", Remote::Local("../a".into())),
             ("./a:b", Remote::Local("./a:b".into())),
             ("C:\\work\\a", Remote::Local("C:\\work\\a".into())),
-            ("C:/work/a", Remote::Local("C:/work/a".into())),
+            ("C:/code/a", Remote::Local("C:/code/a".into())),
             ("file:///srv/a%20b", Remote::Local("/srv/a b".into())),
             ("gh:tasuki/work", Remote::Short),
             ("git@work:tasuki/work", Remote::Short),
