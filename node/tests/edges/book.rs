@@ -102,7 +102,7 @@ impl Book {
 }
 
 /// What was written, without how far it got: nodes may still report that between two reads.
-fn words(entries: &[wire::MailEntry]) -> Vec<wire::MailEntry> {
-    let bare = |it: &wire::MailEntry| wire::MailEntry { receipts: Vec::new(), ..it.clone() };
+fn words(entries: &[MailEntry]) -> Vec<MailEntry> {
+    let bare = |it: &MailEntry| MailEntry { receipts: Vec::new(), ..it.clone() };
     entries.iter().map(bare).collect()
 }
