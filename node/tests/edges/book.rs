@@ -84,8 +84,9 @@ impl Book {
                 let known = all.entry(listed.message_id.clone());
                 let thread = known
                     .or_insert_with(|| Thread { entries: entries.clone(), boxes: BTreeMap::new() });
-                let (known, read) = (words(&thread.entries), words(&entries));
-                assert_eq!(known, read, "{role} reads {} otherwise", listed.message_id);
+                let later = entries.iter().zip(&mut thread.entries);
+                later.for_each(|(read, known)| known.receipts = later_receipts(known, read));
+                assert_eq!(thread.entries, entries, "{role} reads {} otherwise", listed.message_id);
                 thread.boxes.entry(role.to_owned()).or_default().push(place);
             }
         }
@@ -101,8 +102,17 @@ impl Book {
     }
 }
 
-/// What was written, without how far it got: nodes may still report that between two reads.
-fn words(entries: &[MailEntry]) -> Vec<MailEntry> {
-    let bare = |it: &MailEntry| MailEntry { receipts: Vec::new(), ..it.clone() };
-    entries.iter().map(bare).collect()
+/// How far an entry got, as it was read later: nodes still report that between two reads, and what
+/// they reported once is never taken back.
+fn later_receipts(known: &MailEntry, read: &MailEntry) -> Vec<wire::MailReceipt> {
+    let stages = |it: &wire::MailReceipt| {
+        [it.stored_ms, it.handed_ms, it.seen_ms, it.acted_ms, it.lapsed_ms, it.dead_ms]
+    };
+    assert_eq!(known.receipts.len(), read.receipts.len(), "{known:?} {read:?}");
+    for (earlier, later) in known.receipts.iter().zip(&read.receipts) {
+        assert_eq!(earlier.role, later.role, "{known:?} {read:?}");
+        let mut both = stages(earlier).into_iter().zip(stages(later));
+        assert!(both.all(|(was, is)| was == 0 || was == is), "{known:?} {read:?}");
+    }
+    read.receipts.clone()
 }
