@@ -48,6 +48,8 @@ pub struct File {
     mcp_tls_key: Option<IgnoredAny>,
     mirror: Option<IgnoredAny>,
     mirror_root: Option<IgnoredAny>,
+    hook_fail: Option<IgnoredAny>,
+    accept: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.

@@ -37,7 +37,7 @@ pub const WAITS_PER_STREAM_MAX: usize = 4096;
 /// Entries in one page of a history.
 pub const HISTORY_PAGE_MAX: u32 = 100;
 
-/// Between two heartbeats of a node, in milliseconds.
+/// Between two heartbeats of a node at most, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 10_000;
 
 /// Silence after which a node is taken to be away, in milliseconds: four heartbeats and a half.

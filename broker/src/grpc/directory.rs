@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tasuki_proto::{
     id::{NodeId, RoleId},
-    limits::{HEARTBEAT_MS, LEASE_MS, ROLES_MAX, TOOLSETS_MAX},
+    limits::{LEASE_MS, ROLES_MAX, TOOLSETS_MAX},
     wire::{self, directory_server::Directory},
 };
 use tonic::{Request, Response, Status};
@@ -17,6 +17,11 @@ use crate::{
     },
     workspace::{Executed, Question, View},
 };
+
+/// How often a node of this workspace has to say who is there, in milliseconds.
+fn sign_every_ms(view: &View<'_>) -> u64 {
+    view.workspace.swarm.settings.sign_every_ms()
+}
 
 #[tonic::async_trait]
 impl Directory for Service {
@@ -58,9 +63,10 @@ impl Directory for Service {
         let Reply::Registered { epoch } = reply else {
             unreachable!("a node is registered or refused")
         };
+        let heartbeat_ms = entered.look(sign_every_ms).await?;
         Ok(Response::new(wire::RegisterResponse {
             epoch: epoch.get(),
-            heartbeat_ms: HEARTBEAT_MS,
+            heartbeat_ms,
             sequence: sequence.get(),
         }))
     }
@@ -85,8 +91,9 @@ impl Directory for Service {
             return Err(refuse::invalid("caller.node", &"is missing: only a node has a heartbeat"));
         };
         entered.seen(node, signs).await?;
-        let now = entered.look(|view| view.now).await?;
-        Ok(Response::new(wire::HeartbeatResponse { now_ms: now.as_millis() }))
+        let look = |view: &View<'_>| (view.now.as_millis(), sign_every_ms(view));
+        let (now_ms, heartbeat_ms) = entered.look(look).await?;
+        Ok(Response::new(wire::HeartbeatResponse { now_ms, heartbeat_ms }))
     }
 
     async fn list_roles(

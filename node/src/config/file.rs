@@ -22,6 +22,9 @@ const TOOLSETS: &str = "toolsets";
 /// The table that names several roles at once.
 const GROUPS: &str = "groups";
 
+/// Tables, which have no variable.
+pub(super) const TABLES: [&str; 4] = [TOOLSETS, GROUPS, HOOKS, ACCEPT];
+
 /// Settings of the broker's program alone, which judges them itself.
 pub(super) const OF_THE_BROKER: [&str; 5] =
     ["secure", "advertise", "tls_cert", "tls_key", "client_ca"];
@@ -101,8 +104,9 @@ pub(super) fn parse(
             Err((
                 None,
                 format!(
-                    "is not a setting; there are {}, {TOOLSETS}, {GROUPS}, {HOOKS}, {ACCEPT}, and of the broker {}",
+                    "is not a setting; there are {}, {}, and of the broker {}",
                     names.join(", "),
+                    TABLES.join(", "),
                     OF_THE_BROKER.join(", ")
                 ),
             ))

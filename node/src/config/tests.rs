@@ -552,3 +552,16 @@ fn what_may_be_run_again_is_the_operators_to_say_wherever_the_command_is_called(
         assert!(config.accept.is_none() && why.contains("everybody on this machine"), "{why}");
     }
 }
+
+/// One file serves both, so what one does not look at has to be known to it all the same.
+#[test]
+fn the_broker_takes_a_file_with_any_of_the_nodes_settings() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join(FILE);
+    for name in Key::ALL.map(Key::name).into_iter().chain(file::TABLES) {
+        fs::write(&path, format!("{name} = 1\n")).unwrap();
+        // A value of the broker's own may be wrong, but not its name.
+        let read = tasuki_broker::config::read(Some(&path), None).map_err(|why| why.to_string());
+        assert!(read.as_ref().is_ok() || read.is_err_and(|why| !why.contains("unknown")), "{name}");
+    }
+}

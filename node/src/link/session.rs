@@ -93,10 +93,7 @@ impl Session {
             let (refusal, pause) = match self.register_once().await {
                 Ok(registered) => {
                     self.epoch = registered.epoch.into();
-                    if registered.heartbeat_ms != 0 {
-                        let ms = registered.heartbeat_ms.min(NODE_SILENT_MS_MAX / 3);
-                        self.heartbeat = Duration::from_millis(ms);
-                    }
+                    self.is_told(registered.heartbeat_ms);
                     self.shared.papers.taken();
                     self.shared.enter(Phase::Connected, self.epoch);
                     return;
@@ -144,6 +141,13 @@ impl Session {
         }
     }
 
+    /// How often the broker wants to hear of this node; 0 changes nothing.
+    fn is_told(&mut self, heartbeat_ms: u64) {
+        if heartbeat_ms != 0 {
+            self.heartbeat = Duration::from_millis(heartbeat_ms.min(NODE_SILENT_MS_MAX / 3));
+        }
+    }
+
     /// Sends heartbeats until the registration is stale.
     async fn keep(&mut self) {
         let (mut backoff, mut away) = (Backoff::default(), Backoff::turned_away());
@@ -154,7 +158,8 @@ impl Session {
             };
             let mut directory = self.directory.clone();
             let why = match self.ask(async move { directory.heartbeat(request).await }).await {
-                Ok(_) => {
+                Ok(told) => {
+                    self.is_told(told.heartbeat_ms);
                     backoff.reset();
                     away.reset();
                     self.shared.papers.taken();

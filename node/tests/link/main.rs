@@ -341,6 +341,16 @@ async fn heartbeats_tell_who_is_there() {
     bench.fake.until("B left", move |world| 0 < quiet(world, "B")).await;
 }
 
+/// Leases that are shorter now take signs of life that come sooner.
+#[tokio::test]
+async fn heartbeats_come_as_often_as_the_last_answer_says() {
+    const NEVER_MS: u64 = 60_000;
+    let fake = Fake::new();
+    fake.change(|world| (world.heartbeat_ms, world.next_heartbeat_ms) = (NEVER_MS, 20));
+    let bench = start(fake).await;
+    bench.fake.until("several", |world| 3 <= world.heartbeats.len()).await;
+}
+
 #[tokio::test]
 async fn receipts_are_reported_once_each() {
     let bench = start(Fake::new()).await;

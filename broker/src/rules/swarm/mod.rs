@@ -52,6 +52,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
+    limits::HEARTBEAT_MS,
     swarm::{
         DeliveryId, IssueId, LockId, NextStepId, Stamp, SubmissionId, TaskMessageId, TaskNumber,
     },
@@ -98,7 +99,7 @@ pub struct Settings {
     pub delivery_claim_ms: u64,
     pub reservation_ms: u64,
     pub lock_ms: u64,
-    /// Between two renewals by a node.
+    /// Between two signs of life by a node, at most.
     pub heartbeat_ms: u64,
     /// Until an item that was handed to the lead and not dealt with is shown again.
     pub item_again_ms: u64,
@@ -118,6 +119,15 @@ impl Default for Settings {
             item_again_ms: 300_000,
             max_task_count: 0,
         }
+    }
+}
+
+impl Settings {
+    /// How often a node has to say who is there, so that nothing lapses that is held by presence: a
+    /// third of the shortest lease leaves room for one sign that is lost.
+    pub fn sign_every_ms(&self) -> u64 {
+        let shortest = self.task_claim_ms.min(self.delivery_claim_ms).min(self.lock_ms);
+        HEARTBEAT_MS.min(self.heartbeat_ms).min(shortest / 3)
     }
 }
 

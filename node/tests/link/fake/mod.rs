@@ -71,6 +71,8 @@ pub(crate) struct World {
     pub(crate) strangers: u64,
     /// Between heartbeats, in milliseconds.
     pub(crate) heartbeat_ms: u64,
+    /// The same from the next heartbeat on; 0 says nothing.
+    pub(crate) next_heartbeat_ms: u64,
     pub(crate) mail: Mail,
 }
 
@@ -225,13 +227,14 @@ impl directory_server::Directory for Service {
     ) -> Result<Response<wire::HeartbeatResponse>, Status> {
         let request = request.into_inner();
         self.check(request.caller.clone())?;
-        self.with(|world| {
+        let heartbeat_ms = self.with(|world| {
             world.heartbeats.push_back(request);
             if HEARTBEATS_MAX < world.heartbeats.len() {
                 world.heartbeats.pop_front();
             }
+            world.next_heartbeat_ms
         });
-        Ok(Response::new(wire::HeartbeatResponse::default()))
+        Ok(Response::new(wire::HeartbeatResponse { heartbeat_ms, ..Default::default() }))
     }
 
     async fn list_roles(

@@ -62,3 +62,19 @@ fn what_is_set_counts_for_what_is_open() {
     let short = Settings { lock_ms: 10, ..Settings::default() };
     assert!(set(&mut story, 9, short).starts_with("no: lock_ms is 10"));
 }
+
+#[test]
+fn nodes_are_to_speak_three_times_in_the_shortest_lease() {
+    let usual = Settings::default();
+    for (settings, expected) in [
+        (usual.clone(), 10_000),
+        (Settings { heartbeat_ms: 4_000, ..usual.clone() }, 4_000),
+        (Settings { lock_ms: 6_000, ..usual.clone() }, 2_000),
+        (Settings { task_claim_ms: 3_000, heartbeat_ms: 4_000, ..usual.clone() }, 1_000),
+        (Settings { delivery_claim_ms: 1_000, ..usual.clone() }, 333),
+        // Kept for somebody, and for nobody's presence.
+        (Settings { reservation_ms: 1_000, issue_ttl_ms: 1_000, ..usual }, 10_000),
+    ] {
+        assert_eq!(settings.sign_every_ms(), expected, "{settings:?}");
+    }
+}
