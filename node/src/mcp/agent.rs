@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
+    ErrorData, Peer, RoleServer, ServerHandler,
     model::{
         CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, DiscoverResult,
         GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     address::Address,
+    awake,
     hold::Transport,
     host::{Host, Scope},
     instances::Open,
@@ -248,6 +249,20 @@ impl Agent {
             present.get_or_init(|| actions.connected(&tools::label_as(client, &who)));
         }
     }
+
+    /// A connection whose agent does not answer any more is no sign of life.
+    fn is_asked(&self, peer: Peer<RoleServer>) {
+        let (Link::Connection { line, .. }, Some(actions)) =
+            (&self.link, self.scope.only(&self.host))
+        else {
+            return;
+        };
+        let (gone, actions) = (line.gone.clone(), Arc::clone(actions));
+        tokio::spawn(async move {
+            let asking = awake::ask(peer, |is_answered| actions.answers(is_answered));
+            gone.run_until_cancelled(asking).await;
+        });
+    }
 }
 
 /// Whether a request is of a version that keeps connections or sessions.
@@ -305,6 +320,7 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         self.is_heard(Some(&request.client_info));
+        self.is_asked(context.peer.clone());
         let mut answer = self.negotiate_initialize(&request)?;
         context.peer.set_peer_info(request);
         // Versions that begin so know nothing of extensions that are declared with each request.

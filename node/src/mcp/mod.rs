@@ -26,6 +26,7 @@ pub mod dial;
 
 mod address;
 mod agent;
+mod awake;
 mod hold;
 mod host;
 mod instances;

@@ -201,6 +201,10 @@ impl Actions for Handle {
         self.presence.called(client);
     }
 
+    fn answers(&self, is_answered: bool) {
+        self.presence.answers(is_answered);
+    }
+
     fn connected(&self, client: &str) -> Connected {
         self.presence.called(client);
         let open = self.presence.open();

@@ -137,6 +137,10 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
 
     /// A connection of `client` is open for as long as the guard lives.
     fn connected(&self, client: &str) -> Connected;
+
+    /// Whether whoever is behind an open connection answered when it was asked for a sign of life;
+    /// until it does nothing that is open counts as one.
+    fn answers(&self, is_answered: bool);
 }
 
 /// What can be seen of the workspace by somebody who only looks, and decided about this node's

@@ -20,6 +20,12 @@ impl Presence {
         self.signs().called(clock::now(), client);
     }
 
+    /// Whether the role's agent answered when it was asked for a sign of life.
+    pub fn answers(&self, is_answered: bool) {
+        let mut signs = self.signs();
+        if is_answered { signs.answered(clock::now()) } else { signs.fell_asleep() }
+    }
+
     /// Something of the role's is open until the guard is dropped.
     pub fn open(&self) -> Open {
         self.signs().opened(clock::now());

@@ -71,41 +71,59 @@ impl State {
     }
 }
 
+/// How long what is open counts for somebody who says nothing: a connection may stay open when
+/// whoever opened it is stopped for good, and nothing may be held for ever.
+const OPEN_COUNTS: Duration = Duration::from_secs(12 * 3600);
+
 /// When a role was last heard of.
 #[derive(Debug, Default)]
 pub struct Signs {
     last: Option<Moment>,
     /// Open connections and waits.
     open: u32,
+    /// It was asked for a sign of life and gave none.
+    is_asleep: bool,
     client: String,
 }
 
 impl Signs {
     /// Called by `client`; an empty name changes nothing.
     pub fn called(&mut self, now: Moment, client: &str) {
-        self.last = Some(now);
+        self.answered(now);
         if !client.is_empty() && self.client != client {
             client.clone_into(&mut self.client);
         }
     }
 
-    pub const fn opened(&mut self, now: Moment) {
+    /// It gave a sign of life.
+    pub const fn answered(&mut self, now: Moment) {
         self.last = Some(now);
+        self.is_asleep = false;
+    }
+
+    /// It did not answer: what it has open counts for nothing until it is heard of again.
+    pub const fn fell_asleep(&mut self) {
+        self.is_asleep = true;
+    }
+
+    pub const fn opened(&mut self, now: Moment) {
+        self.answered(now);
         self.open += 1;
     }
 
     pub const fn closed(&mut self, now: Moment) {
-        self.last = Some(now);
+        // What ends by itself says nothing of whoever is asleep.
+        if !self.is_asleep {
+            self.last = Some(now);
+        }
         self.open = self.open.saturating_sub(1);
     }
 
     /// How long ago the last sign of life was; `None`: there was none.
-    pub const fn quiet(&self, now: Moment) -> Option<Duration> {
-        match self.last {
-            Some(_) if 0 < self.open => Some(Duration::ZERO),
-            Some(last) => Some(now.since(last)),
-            None => None,
-        }
+    pub fn quiet(&self, now: Moment) -> Option<Duration> {
+        let silent = now.since(self.last?);
+        let is_there = 0 < self.open && !self.is_asleep && silent < OPEN_COUNTS;
+        Some(if is_there { Duration::ZERO } else { silent })
     }
 
     pub fn client(&self) -> &str {
@@ -123,11 +141,14 @@ mod tests {
         Call,
         Open,
         Close,
+        Sleep,
+        Answer,
     }
 
     #[test]
     fn how_quiet_a_role_is() {
-        use Step::{Call, Close, Open};
+        use Step::{Answer, Call, Close, Open, Sleep};
+        const HOUR: u64 = 3_600_000;
         for (steps, now, quiet) in [
             (vec![], 9, None),
             (vec![(1, Call)], 9, Some(8)),
@@ -135,6 +156,14 @@ mod tests {
             (vec![(1, Open)], 9, Some(0)),
             (vec![(1, Open), (2, Open), (3, Close)], 9, Some(0)),
             (vec![(1, Open), (2, Open), (3, Close), (4, Close)], 9, Some(5)),
+            (vec![(1, Open), (2, Call), (4, Sleep)], 9, Some(7)),
+            (vec![(1, Open), (2, Call), (4, Sleep), (5, Close)], 9, Some(7)),
+            (vec![(1, Open), (4, Sleep), (5, Answer)], 9, Some(0)),
+            (vec![(1, Open), (4, Sleep), (5, Call)], 9, Some(0)),
+            (vec![(1, Open), (4, Sleep), (5, Open)], 9, Some(0)),
+            (vec![(1, Open)], 12 * HOUR, Some(0)),
+            (vec![(1, Open)], 12 * HOUR + 1, Some(12 * 3_600_000)),
+            (vec![(1, Open), (2, Answer)], 12 * HOUR + 1, Some(0)),
         ] {
             let mut signs = Signs::default();
             for (at, step) in steps {
@@ -143,6 +172,8 @@ mod tests {
                     Call => signs.called(at, "c 1"),
                     Open => signs.opened(at),
                     Close => signs.closed(at),
+                    Sleep => signs.fell_asleep(),
+                    Answer => signs.answered(at),
                 }
             }
             let said = signs.quiet(Moment::from_millis(now)).map(|d| d.as_millis());

@@ -360,6 +360,8 @@ impl Actions for Fake {
         self.shared.0.send_modify(|state| state.clients.push(client.to_owned()));
     }
 
+    fn answers(&self, _is_answered: bool) {}
+
     fn connected(&self, _client: &str) -> Connected {
         self.shared.0.send_modify(|state| state.connected += 1);
         let (guard, gone) = Connected::new();
