@@ -185,6 +185,8 @@ pub struct Swarm {
     by_state: [BTreeSet<IssueId>; 3],
     /// Derived: by [`DeliveryState`].
     deliveries_by_state: [BTreeSet<DeliveryId>; 4],
+    /// Derived: the newest issue that was opened here by each role; by a person under `None`.
+    newest: BTreeMap<Option<RoleId>, IssueId>,
 }
 
 /// What a snapshot holds.

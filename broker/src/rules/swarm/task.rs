@@ -26,6 +26,8 @@ pub struct Task {
     pub required_docs: Vec<DocName>,
     /// Of the command that made it.
     pub plan: Hash,
+    /// Who made it; `None` where a person did.
+    pub by: Option<RoleId>,
     pub created: Timestamp,
     pub updated: Timestamp,
     pub claim: Option<Claim>,
@@ -182,6 +184,7 @@ impl Task {
             blocked_by: Vec::new(),
             required_docs: Vec::new(),
             plan: Hash::default(),
+            by: None,
             created,
             updated: created,
             claim: None,

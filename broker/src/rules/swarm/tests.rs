@@ -1,5 +1,6 @@
 //! Stories about an issue: who does what at which moment, and what comes of it.
 
+mod again;
 mod flows;
 mod limits;
 mod repairs;

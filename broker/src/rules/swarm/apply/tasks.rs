@@ -219,13 +219,14 @@ impl Submission {
 }
 
 impl Task {
-    pub(super) fn made(it: &TaskCreated, now: Timestamp) -> Self {
+    pub(super) fn made(it: &TaskCreated, by: &Principal, now: Timestamp) -> Self {
         Self {
             difficulty: it.difficulty,
             points: it.points,
             blocked_by: it.blocked_by.clone(),
             required_docs: it.required_docs.clone(),
             plan: it.plan,
+            by: by.role.clone(),
             ..Self::blank(it.task, it.subject.clone(), now)
         }
     }

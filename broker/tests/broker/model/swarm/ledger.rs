@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tasuki_broker::{
     journal::codec::{decode_words, encode_body, swarm_key},
     rules::{
-        Body, Event, Workspace,
+        Body, Command, Decision, Event, Rejection, Workspace,
         swarm::{
             Answer, Happened, IssueState, MessageState, OfIssue, Question, SubmissionState,
             TaskState, Verdict, Words,
@@ -18,7 +18,7 @@ use tasuki_proto::{
     swarm::{DeliveryId, IssueId, NextStepId, SubmissionId, TaskMessageId, TaskNumber},
 };
 
-use super::role;
+use super::{again::Made, role};
 
 /// Files that the patterns are on, or not.
 const FILES: [&str; 9] =
@@ -82,9 +82,23 @@ pub(in crate::model) struct Ledger {
     ended_messages: BTreeSet<TaskMessageId>,
     open_deliveries: BTreeMap<IssueId, DeliveryId>,
     ended_deliveries: BTreeSet<DeliveryId>,
+    made: Made,
 }
 
 impl Ledger {
+    /// What is decided, before it is applied to what was there.
+    pub(in crate::model) fn judge(
+        &mut self,
+        before: &Workspace,
+        command: &Command,
+        decided: Result<&Decision, &Rejection>,
+    ) {
+        let (Command::Swarm(command), Ok(decision)) = (command, decided) else { return };
+        if decision.answered_by.is_none() {
+            self.made.judge(&before.swarm, command, decision);
+        }
+    }
+
     /// What is written beside the record: each under a key of its own, once.
     pub(in crate::model) fn keep(&mut self, bodies: &[Body]) {
         for body in bodies {

@@ -121,3 +121,23 @@ fn the_bytes_of_what_came_later_are_unchanged() {
     }
     assert_eq!(told, include_str!("../swarm_later.golden.txt"));
 }
+
+/// Its tasks do not say who made them.
+#[test]
+fn an_older_snapshot_is_read() {
+    let digits: Vec<u8> = include_bytes!("../swarm_snapshot_older.golden.txt")
+        .iter()
+        .filter_map(|digit| char::from(*digit).to_digit(16))
+        .map(|digit| u8::try_from(digit).unwrap())
+        .collect();
+    let bytes: Vec<u8> = digits.chunks(2).map(|it| it[0] << 4 | it[1]).collect();
+    let older = decode_snapshot(bytes.into()).unwrap();
+    let mut present = Workspace::default();
+    present.apply(&record());
+    for (older, present) in older.swarm.issues().values().zip(present.swarm.issues().values()) {
+        for (older, mut present) in older.tasks.iter().zip(present.tasks.clone()) {
+            assert_eq!(present.by.take(), Some(role("L")));
+            assert_eq!(*older, present);
+        }
+    }
+}
