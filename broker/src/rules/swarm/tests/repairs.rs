@@ -447,9 +447,16 @@ fn what_was_accepted_is_what_was_delivered() {
             (16, "L mints 1 for W 5"),
             (17, "L approves 1 5"),
             (18, "A accepts"),
-            (19, "L plans easy 1"),
-            (20, "L cancels 3: none"),
-            (21, "L closes"),
+            (19, "A accepts +by=ann"),
+            (20, "L delivers f1 f2"),
+            (21, "A refuses"),
+            (22, "L delivers f1 f2"),
+            (23, "L delivers f1 f2"),
+            (24, "A takes"),
+            (25, "A accepts"),
+            (26, "L plans easy 1"),
+            (27, "L cancels 3: none"),
+            (28, "L closes"),
         ],
         "  1 L opens s: an issue
            2 L plans easy 3; easy 1: 2 from task-1 | 1 ready 2 ready
@@ -468,9 +475,67 @@ fn what_was_accepted_is_what_was_delivered() {
           15 W submits 1: two: submitted | 1 submitted:W 2 canceled
           16 L mints 1 for W 5: easy → end, 6 points, 0 low | 1 submitted:W 2 canceled
           17 L approves 1 5: reviewed | 1 done 2 canceled
-          18 A accepts: delivery | 1 done 2 canceled
-          19 L plans easy 1: 1 from task-3 | 1 done 2 canceled 3 ready
-          20 L cancels 3: none: done | 1 done 2 canceled 3 canceled
-          21 L closes: no: not_accepted | 1 done 2 canceled 3 canceled",
+          18 A accepts: no: delivery_outdated | 1 done 2 canceled
+          19 A accepts +by=ann: no: delivery_outdated | 1 done 2 canceled
+          20 L delivers f1 f2: no: already_delivered | 1 done 2 canceled
+          21 A refuses: delivery | 1 done 2 canceled
+          22 L delivers f1 f2: delivery | 1 done 2 canceled
+          23 L delivers f1 f2: delivery (as before) | 1 done 2 canceled
+          24 A takes: token 5 until 3600024 | 1 done 2 canceled
+          25 A accepts: delivery | 1 done 2 canceled
+          26 L plans easy 1: 1 from task-3 | 1 done 2 canceled 3 ready
+          27 L cancels 3: none: done | 1 done 2 canceled 3 canceled
+          28 L closes: no: not_accepted | 1 done 2 canceled 3 canceled",
+    );
+}
+
+#[test]
+fn what_was_added_or_taken_back_since_is_not_accepted() {
+    let mut story = Story::new();
+    let finish = |number: u32| {
+        let done = ["W claims N", "W submits N: done", "L mints N for W 5", "L approves N 5"];
+        done.map(|line| line.replace('N', &number.to_string()))
+    };
+    for line in ["L opens s", "L plans easy 3; easy 1", "W registers"] {
+        story.step(1, line);
+    }
+    for line in [finish(1), finish(2)].concat() {
+        story.step(2, &line);
+    }
+    // In the same moment, the order of what is made counts.
+    for line in ["L delivers f1 f2 f3", "A takes", "L plans easy 1"] {
+        story.step(2, line);
+    }
+    for line in finish(3) {
+        story.step(2, &line);
+    }
+    story.told.clear();
+    story.step(3, "A accepts");
+    story.step(4, "A refuses");
+    story.step(5, "L delivers f1 f2 f3");
+    story.step(6, "A takes");
+    story.step(7, "L resets 2: wrong");
+    story.step(8, "L cancels 2: wrong");
+    story.step(9, "A accepts +failed +by=ann");
+    story.step(10, "A refuses");
+    story.step(11, "L delivers f1 f2 f3");
+    story.step(12, "A takes");
+    story.step(13, "A accepts");
+    let told: Vec<&str> = story.told.lines().filter_map(|it| it.split(" |").next()).collect();
+    assert_eq!(
+        told,
+        [
+            "  3 A accepts: no: delivery_outdated",
+            "  4 A refuses: delivery",
+            "  5 L delivers f1 f2 f3: delivery",
+            "  6 A takes: token 6 until 3600006",
+            "  7 L resets 2: wrong: done",
+            "  8 L cancels 2: wrong: done",
+            "  9 A accepts +failed +by=ann: no: delivery_outdated",
+            " 10 A refuses: delivery",
+            " 11 L delivers f1 f2 f3: delivery",
+            " 12 A takes: token 7 until 3600012",
+            " 13 A accepts: delivery",
+        ]
     );
 }

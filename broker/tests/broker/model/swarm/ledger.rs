@@ -8,13 +8,14 @@ use tasuki_broker::{
     rules::{
         Body, Command, Decision, Event, Rejection, Workspace,
         swarm::{
-            Answer, Happened, IssueState, MessageState, OfIssue, Question, SubmissionState,
-            TaskState, Verdict, Words,
+            Answer, Ask, Happened, IssueState, MessageState, OfIssue, Question, ReviewDelivery,
+            SubmissionState, Swarm, TaskState, Verdict, Words,
         },
     },
 };
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
+    reason::Reason,
     swarm::{DeliveryId, IssueId, NextStepId, SubmissionId, TaskMessageId, TaskNumber},
 };
 
@@ -83,6 +84,14 @@ pub(in crate::model) struct Ledger {
     open_deliveries: BTreeMap<IssueId, DeliveryId>,
     ended_deliveries: BTreeSet<DeliveryId>,
     made: Made,
+    /// What happened so far.
+    count: u64,
+    /// When each issue was delivered, and when other work of it was accepted last, by that count;
+    /// when what was accepted was taken back last.
+    delivered: BTreeMap<DeliveryId, (u64, Timestamp)>,
+    accepted: BTreeMap<IssueId, u64>,
+    taken_back: BTreeMap<IssueId, Timestamp>,
+    was_accepted: BTreeSet<(IssueId, TaskNumber)>,
 }
 
 impl Ledger {
@@ -93,9 +102,38 @@ impl Ledger {
         command: &Command,
         decided: Result<&Decision, &Rejection>,
     ) {
-        let (Command::Swarm(command), Ok(decision)) = (command, decided) else { return };
-        if decision.answered_by.is_none() {
+        let Command::Swarm(command) = command else { return };
+        if let Ask::ReviewDelivery(it) = &command.ask {
+            self.judge_verdict(&before.swarm, it, decided);
+        }
+        if let Ok(decision) = decided
+            && decision.answered_by.is_none()
+        {
             self.made.judge(&before.swarm, command, decision);
+        }
+    }
+
+    /// What is accepted is what was delivered.
+    fn judge_verdict(
+        &self,
+        swarm: &Swarm,
+        it: &ReviewDelivery,
+        decided: Result<&Decision, &Rejection>,
+    ) {
+        let Some((count, at)) = self.delivered.get(&it.delivery).copied() else { return };
+        let issue = swarm.deliveries()[&it.delivery].issue;
+        let is_redone = self.accepted.get(&issue).is_some_and(|it| count < *it);
+        let taken_back = self.taken_back.get(&issue).copied();
+        let is_refused = match decided {
+            Err(Rejection::Swarm(it)) => it.reason() == Reason::DeliveryOutdated,
+            Err(_) => return,
+            Ok(decision) if decision.is_repeat || it.verdict == Verdict::Rejected => return,
+            Ok(_) => false,
+        };
+        if is_refused {
+            assert!(is_redone || Some(at) < taken_back, "{it:?} was refused for nothing");
+        } else if decided.is_ok() {
+            assert!(!is_redone && taken_back <= Some(at), "{it:?} is not what was delivered");
         }
     }
 
@@ -141,6 +179,7 @@ impl Ledger {
         let key = format!("swarm/{issue}/audit/{audit}");
         assert!(self.bodies.contains(&key), "I7: {key} is not written");
         let at = |task: TaskNumber| (*issue, task);
+        self.count += 1;
         match what {
             Happened::TaskCreated(it) => _ = self.points.insert(at(it.task), it.points),
             Happened::Claimed(it) => {
@@ -157,6 +196,10 @@ impl Ledger {
                 self.end_messages(at(*task));
             }
             Happened::Reset { task, .. } | Happened::Canceled { task, .. } => {
+                let is_canceled = matches!(what, Happened::Canceled { .. });
+                if is_canceled && self.was_accepted.contains(&at(*task)) {
+                    self.taken_back.insert(*issue, now);
+                }
                 self.end_claim(at(*task));
                 self.kept.remove(&at(*task));
                 self.end_submission(at(*task));
@@ -187,6 +230,8 @@ impl Ledger {
                         *until = it.lapses.expect("a reservation lapses");
                     }
                 }
+                self.accepted.insert(*issue, self.count);
+                self.was_accepted.insert(at(it.task));
                 assert!(self.approved.insert(it.submission), "I4: {} twice", it.submission);
                 let worker = self.claims.remove(&at(it.task)).expect("I1: it was claimed");
                 *self.earned.entry((*issue, worker)).or_default() += self.points[&at(it.task)];
@@ -203,6 +248,7 @@ impl Ledger {
                 self.ended_messages.insert(*message);
             }
             Happened::Delivered(it) => {
+                self.delivered.insert(it.delivery, (self.count, now));
                 let other = self.open_deliveries.insert(*issue, it.delivery);
                 assert!(other.is_none(), "one delivery of an issue at a time");
             }
