@@ -17,6 +17,9 @@ use super::{
 };
 use crate::{hash::Hash, rules::rejection::listed};
 
+/// Letters shown of what is called a commit: no commit's hash is longer.
+const COMMIT_LETTERS_MAX: usize = 64;
+
 impl Swarm {
     pub(super) fn decide_deliver(
         &self,
@@ -62,6 +65,7 @@ impl Swarm {
             is_passed: words.is_passed(),
             commands: commands.collect(),
             role: draft.by.role().cloned(),
+            commit: words.commit.clone(),
         };
         draft.keep(Words::Delivery { issue: id, delivery, words: Box::new(words.clone()) });
         draft.happened(id, Happened::Delivered(delivered));
@@ -139,6 +143,15 @@ impl Swarm {
         }
         draft.not_own(it.role.as_ref())?;
         it.claim_of(draft, token)?;
+        if !it.commit.is_empty() && it.commit != words.commit {
+            let text = format!(
+                "evidence.commit is {}, but delivery '{id}' is of commit {}: run it again on that \
+                 one. Nothing was attached",
+                words.commit.chars().take(COMMIT_LETTERS_MAX).collect::<String>(),
+                it.commit
+            );
+            return Err(Rejection::Invalid(text));
+        }
         if EVIDENCE_MAX <= it.evidence.len() {
             return Err(Rejection::TooMuchEvidence);
         }

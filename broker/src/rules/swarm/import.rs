@@ -517,6 +517,7 @@ impl ImportedDelivery {
             issue,
             role: self.role.clone(),
             content: self.words.content(),
+            commit: self.words.commit.clone(),
             is_passed: self.words.is_passed(),
             commands: commands.iter().map(|it| Hash::of(it.as_bytes())).collect(),
             state: match verdict.map(|it| it.verdict) {

@@ -122,6 +122,8 @@ pub struct Delivery {
     /// Who delivered; `None` where a person did.
     pub role: Option<RoleId>,
     pub content: Hash,
+    /// That evidence is of; empty where none is named.
+    pub commit: String,
     pub is_passed: bool,
     /// Of the commands that results are aligned with.
     pub commands: Vec<Hash>,

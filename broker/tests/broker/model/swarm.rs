@@ -31,6 +31,9 @@ use super::{Call, ROLES, call};
 const PATTERNS: [&str; 8] =
     ["a/b.rs", "a", "a/*.rs", "**/b.rs", "c/", "c/d/e.rs", "*/?.rs", "[a-c]/b*"];
 
+/// What is delivered, if it is named, and what is run again.
+const COMMITS: [&str; 3] = ["", "c1", "c2"];
+
 #[derive(Debug, Clone, Copy)]
 enum What {
     CreateIssue,
@@ -334,6 +337,7 @@ pub(super) fn command<'a>(
                 summary: format!("d{}", n % 2),
                 is_test_passed: true,
                 changed_files: (0..4).map(|at| format!("f{at}")).collect(),
+                commit: COMMITS[usize::from(n / 8) % 2].to_owned(),
                 evidence,
                 ..DeliveryWords::default()
             };
@@ -342,7 +346,8 @@ pub(super) fn command<'a>(
         What::ClaimDelivery => Ask::ClaimDelivery { delivery: delivery()?, extend_ms: None },
         What::Evidence => {
             let runs = vec![Run { result: result(n % 2 == 0), ..Run::default() }];
-            let words = EvidenceWords { commit: "c".to_owned(), runs, ..Default::default() };
+            let commit = COMMITS[1 + usize::from(n / 4) % 2].to_owned();
+            let words = EvidenceWords { commit, runs, ..Default::default() };
             Ask::AttachEvidence { delivery: delivery()?, token, words }
         }
         What::Verdict => {

@@ -222,6 +222,7 @@ impl Swarm {
                     issue: id,
                     role: it.role.clone(),
                     content: it.content,
+                    commit: it.commit.clone(),
                     is_passed: it.is_passed,
                     commands: it.commands.clone(),
                     state: DeliveryState::Open,

@@ -539,3 +539,37 @@ fn what_was_added_or_taken_back_since_is_not_accepted() {
         ]
     );
 }
+
+#[test]
+fn evidence_is_of_the_commit_that_was_delivered() {
+    let mut story = Story::new();
+    let done = ["L opens s", "L plans easy 1", "W registers", "W claims 1", "W submits 1: one"];
+    for line in done.into_iter().chain(["L mints 1 for W 5", "L approves 1 5"]) {
+        story.step(1, line);
+    }
+    story.told.clear();
+    story.step(2, "L delivers f1 +of=12ab");
+    story.step(3, "A takes");
+    story.step(4, "A runs again +of=12");
+    story.step(5, "A runs again +failed +of=34cd");
+    story.step(6, "A runs again +of=12ab");
+    let id = story.delivery();
+    let no = |commit: &str| {
+        format!(
+            "A runs again {commit}, but delivery '{id}' is of commit 12ab: run it again on that \
+             one. Nothing was attached | 1 done\n"
+        )
+    };
+    assert_eq!(
+        story.told,
+        format!(
+            "  2 L delivers f1 +of=12ab: delivery | 1 done\n  \
+             3 A takes: token 2 until 3600003 | 1 done\n  \
+             4 {}  \
+             5 {}  \
+             6 A runs again +of=12ab: evidence 1 | 1 done\n",
+            no("+of=12: no: evidence.commit is 12"),
+            no("+failed +of=34cd: no: evidence.commit is 34cd"),
+        )
+    );
+}

@@ -91,6 +91,7 @@ pub(in crate::model) struct Ledger {
     delivered: BTreeMap<DeliveryId, (u64, Timestamp)>,
     accepted: BTreeMap<IssueId, u64>,
     taken_back: BTreeMap<IssueId, Timestamp>,
+    commits: BTreeMap<DeliveryId, String>,
     was_accepted: BTreeSet<(IssueId, TaskNumber)>,
 }
 
@@ -105,6 +106,10 @@ impl Ledger {
         let Command::Swarm(command) = command else { return };
         if let Ask::ReviewDelivery(it) = &command.ask {
             self.judge_verdict(&before.swarm, it, decided);
+        }
+        if let (Ask::AttachEvidence { delivery, words, .. }, Ok(_)) = (&command.ask, decided) {
+            let named = &self.commits[delivery];
+            assert!(named.is_empty() || *named == words.commit, "{delivery} is of {named}");
         }
         if let Ok(decision) = decided
             && decision.answered_by.is_none()
@@ -248,6 +253,7 @@ impl Ledger {
                 self.ended_messages.insert(*message);
             }
             Happened::Delivered(it) => {
+                self.commits.insert(it.delivery, it.commit.clone());
                 self.delivered.insert(it.delivery, (self.count, now));
                 let other = self.open_deliveries.insert(*issue, it.delivery);
                 assert!(other.is_none(), "one delivery of an issue at a time");
