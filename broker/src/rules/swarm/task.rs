@@ -227,6 +227,18 @@ impl Task {
         self.state == TaskState::Open && self.undone_blockers == 0 && self.reservation.is_none()
     }
 
+    /// Whether it is free to be claimed, but for a reservation, as soon as that other one is done,
+    /// which is not.
+    pub fn is_free_after(&self, other: TaskNumber) -> bool {
+        let waits = usize::from(self.blocked_by.contains(&other));
+        self.state == TaskState::Open && self.undone_blockers == waits
+    }
+
+    /// Whether a worker was told that it is kept for it, and may claim it.
+    pub fn is_given(&self) -> bool {
+        self.undone_blockers == 0 && self.reservation.as_ref().is_some_and(|it| it.is_attached)
+    }
+
     pub fn blocks(&self) -> &[TaskNumber] {
         &self.blocks
     }

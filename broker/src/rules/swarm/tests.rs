@@ -2,6 +2,7 @@
 
 mod again;
 mod flows;
+mod freed;
 mod limits;
 mod repairs;
 mod scoring;

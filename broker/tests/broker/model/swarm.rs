@@ -2,6 +2,7 @@
 //! it, judged by what happened and nothing else.
 
 mod again;
+mod led;
 mod ledger;
 
 use proptest::prelude::*;

@@ -124,7 +124,8 @@ impl Swarm {
         let Some(reserved) = &it.reserved else { return };
         self.grant(reserved.token);
         self.change_task(id, reserved.task, |task| {
-            assert!(task.is_ready(), "I5: {} is kept twice", reserved.task);
+            assert!(task.reservation.is_none(), "I5: {} is kept twice", reserved.task);
+            assert!(task.is_free_after(it.task), "I5: {} waits for others", reserved.task);
             task.reservation = Some(Reservation {
                 next_step: it.next_step,
                 worker: it.worker.clone(),

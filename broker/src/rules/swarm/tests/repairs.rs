@@ -340,9 +340,9 @@ fn a_canceled_task_is_in_nobodys_way() {
            6 W locks a +for=1: locked, token 2 until 120006 | 1 in_progress:W 2 waiting 3 ready 4 ready
            7 W asks 1: which way?: said | 1 blocked:W 2 waiting 3 ready 4 ready
            8 W submits 1: half: submitted | 1 blocked:W 2 waiting 3 ready 4 ready
-           9 L mints 1 for W 5: easy → task-4, 1 points, 0 low | 1 blocked:W 2 waiting 3 ready 4 reserved:W
-          10 V claims 2: no: task_blocked | 1 blocked:W 2 waiting 3 ready 4 reserved:W
-          11 L cancels 1:  : no: say why task-1 is not to be done; nothing changed | 1 blocked:W 2 waiting 3 ready 4 reserved:W
+           9 L mints 1 for W 5: easy → task-3, 1 points, 0 low | 1 blocked:W 2 waiting 3 reserved:W 4 ready
+          10 V claims 2: no: task_blocked | 1 blocked:W 2 waiting 3 reserved:W 4 ready
+          11 L cancels 1:  : no: say why task-1 is not to be done; nothing changed | 1 blocked:W 2 waiting 3 reserved:W 4 ready
           12 L cancels 1: not wanted: done | 1 canceled 2 ready 3 ready 4 ready
           13 L cancels 1: not wanted: done (as before) | 1 canceled 2 ready 3 ready 4 ready
           14 V locks a: locked, token 4 until 120014 | 1 canceled 2 ready 3 ready 4 ready

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tasuki_broker::{
     journal::codec::{decode_words, encode_body, swarm_key},
     rules::{
-        Body, Command, Decision, Event, Rejection, Workspace,
+        Body, Command, Decision, Event, Rejection, Reply, Workspace,
         swarm::{
-            Answer, Ask, Happened, IssueState, MessageState, OfIssue, Question, ReviewDelivery,
-            SubmissionState, Swarm, TaskState, Verdict, Words,
+            self, Answer, Ask, Happened, IssueState, MessageState, OfIssue, Question,
+            ReviewDelivery, SubmissionState, Swarm, TaskState, Verdict, Words,
         },
     },
 };
@@ -19,7 +19,7 @@ use tasuki_proto::{
     swarm::{DeliveryId, IssueId, NextStepId, SubmissionId, TaskMessageId, TaskNumber},
 };
 
-use super::{again::Made, role};
+use super::{again::Made, led, role};
 
 /// Files that the patterns are on, or not.
 const FILES: [&str; 9] =
@@ -114,6 +114,11 @@ impl Ledger {
         if let Ok(decision) = decided
             && decision.answered_by.is_none()
         {
+            if let (Ask::MintNextStep(it), Reply::Swarm(reply)) = (&command.ask, &decision.reply)
+                && let swarm::Reply::NextStep(told) = reply
+            {
+                led::judge(&before.swarm, it, told, decision.is_repeat);
+            }
             self.made.judge(&before.swarm, command, decision);
         }
     }
@@ -160,7 +165,7 @@ impl Ledger {
 
     /// Takes in what is about to be applied.
     pub(in crate::model) fn take(&mut self, now: Timestamp, event: &Event) {
-        use tasuki_broker::rules::swarm::Event as It;
+        use swarm::Event as It;
         let Event::Swarm(event) = event else { return };
         let OfIssue { issue, audit, what } = match event {
             It::Issue(it) => it,
@@ -171,7 +176,7 @@ impl Ledger {
             | It::Unlocked(_)
             | It::ItemsHanded { .. } => return,
             It::LeaseRenewed(it) => {
-                if let tasuki_broker::rules::swarm::Held::Reservation(issue, task) = it.held
+                if let swarm::Held::Reservation(issue, task) = it.held
                     && let Some(kept) = self.kept.get_mut(&(issue, task))
                 {
                     kept.1 = it.lapses;
@@ -378,7 +383,7 @@ impl Ledger {
 }
 
 /// I8: following what blocks a task never comes back to it.
-fn check_circles(issue: &tasuki_broker::rules::swarm::Issue, start: TaskNumber) {
+fn check_circles(issue: &swarm::Issue, start: TaskNumber) {
     let mut seen = BTreeSet::new();
     let mut open = issue.tasks[start.index()].blocked_by.clone();
     while let Some(next) = open.pop() {
