@@ -20,7 +20,6 @@ pub(super) struct Made {
 }
 
 impl Made {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else makes something")]
     pub(super) fn judge(&mut self, swarm: &Swarm, command: &Command, decision: &Decision) {
         let AnyReply::Swarm(reply) = &decision.reply else { return };
         let by = command.by.role().cloned();

@@ -26,7 +26,7 @@ pub(super) fn judge(swarm: &Swarm, it: &MintNextStep, told: &NextStep, is_repeat
     let among = easier.rev().map(of).find(|it| !it.is_empty());
     if is_repeat {
         let is_there = |number: TaskNumber| is_free(&&issue.tasks[number.index()]);
-        return assert!(told.task.map_or(among.is_none(), is_there), "{told:?} again");
+        return assert!(told.task.map_or_else(|| among.is_none(), is_there), "{told:?} again");
     }
     let chosen = among.map(|free| match told.points {
         100.. => free[0],
