@@ -168,6 +168,8 @@ reasons! {
     DeliveryAlreadyClaimed "delivery_already_claimed" FailedPrecondition true false;
     /// Evidence failed, so the delivery cannot be approved.
     EvidenceFailed      "evidence_failed"    FailedPrecondition false false;
+    /// Tasks were done anew since the delivery was made, so it cannot be approved.
+    DeliveryOutdated    "delivery_outdated"  FailedPrecondition false false;
     /// Records asked for are no longer kept.
     Compacted           "compacted"          OutOfRange         false false;
     /// The reader fell behind and resumes after the last sequence it saw.

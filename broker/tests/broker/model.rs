@@ -341,6 +341,7 @@ impl World {
         let before = self.workspace.clone();
         let decided = self.workspace.decide(now, &self.context, &request);
         assert_eq!(before, self.workspace, "W4: deciding changed something");
+        self.swarm.judge(&before, &request.command, decided.as_ref());
         let decision = match decided {
             Ok(decision) => decision,
             Err(rejection) => return self.check_refusal(&request, &rejection),

@@ -164,6 +164,7 @@ impl Failure {
             | Reason::FilesMissing
             | Reason::DeliveryAlreadyClaimed
             | Reason::EvidenceFailed
+            | Reason::DeliveryOutdated
             | Reason::Compacted
             | Reason::Lagged
             | Reason::Damaged => Self::Refused(Refusal { reason, message }),

@@ -254,7 +254,7 @@ w1 no node 0 ISSUE/task-1 (LEN left)
     assert_eq!(
         shop.says(&[&review[..], &["--approve", "--score", "5"]].concat()).await,
         "task-1 is approved.
-Next for w1: no task is kept for it; the worker has 3 points.
+Next for w1: task-2, kept until WHEN (LEN left); the worker has 3 points.
 "
     );
     assert_eq!(shop.says(&["locks"]).await, "Nothing is locked there.\n", "its task ended");
@@ -262,7 +262,7 @@ Next for w1: no task is kept for it; the worker has 3 points.
     assert_eq!(again[0]["repeated"], true);
     assert_eq!(
         shop.says(&["claim", "--next", short, "--as", "w1"]).await,
-        "w1 has task-2 of ISSUE until WHEN (LEN left): Show it in the list. Its token is 3.\n"
+        "w1 has task-2 of ISSUE until WHEN (LEN left): Show it in the list. Its token is 4.\n"
     );
     let submit = ["submit", &format!("{short}/2"), "--as", "w1", "--file", "src/list.rs"];
     shop.says(&[&submit[..], &["--summary", "First try."]].concat()).await;
@@ -295,7 +295,7 @@ Next for w1: no task is kept for it; the worker has 3 points.
     assert_eq!(whole["artifacts"]["changed_files"], json!(["src/list.rs", "src/parse.rs"]));
     assert_eq!(
         shop.says(&["claim", delivery, "--as", "qa"]).await,
-        "qa has DELIVERY until WHEN (LEN left). Its token is 4.\n"
+        "qa has DELIVERY until WHEN (LEN left). Its token is 5.\n"
     );
     let close = ["close", short, "--as", "lead"];
     assert_eq!(

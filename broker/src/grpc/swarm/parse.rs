@@ -219,8 +219,24 @@ fn commands(field: &str, count: usize) -> Result<(), Status> {
     Ok(())
 }
 
+/// A commit that others are to find: one place in one history, or none is named.
+fn commit(commit: &str) -> Result<(), Status> {
+    let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
+    let is_full = matches!(commit.len(), 40 | 64) && commit.bytes().all(is_digit);
+    if is_full || commit.is_empty() {
+        return Ok(());
+    }
+    let shown: String = commit.chars().take(80).collect();
+    let why = format!(
+        "is {shown:?}, which is no commit's full hash: 40 or 64 digits from 0 to f, as `git \
+         rev-parse HEAD` says it. Nothing changed"
+    );
+    Err(invalid("rerun.commit", &why))
+}
+
 pub(super) fn artifacts(it: Option<wire::SubmissionWords>) -> Result<Artifacts, Status> {
     let it = artifacts_words(it.ok_or_else(|| invalid("artifacts", &"are required"))?)?;
+    commit(&it.commit)?;
     Ok(Artifacts { summary: said("artifacts.summary", it.summary)?, ..it })
 }
 
@@ -319,6 +335,7 @@ pub(super) fn delivery(it: wire::SubmitDeliveryRequest) -> Result<DeliveryWords,
         return Err(invalid("test_evidence.doc_path", &why));
     }
     let words = delivery_words(it)?;
+    commit(&words.commit)?;
     Ok(DeliveryWords { summary: said("summary", words.summary)?, ..words })
 }
 

@@ -5,16 +5,20 @@ use std::collections::BTreeSet;
 use tasuki_proto::{
     id::{FencingToken, RoleId},
     limits::{DELIVERIES_MAX, EVIDENCE_MAX, SWARM_LEASE_MS_MAX},
-    swarm::{DeliveryId, IssueId},
+    swarm::{DeliveryId, IssueId, TaskNumber},
 };
 
 use super::{
     Delivered, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, Event, Happened, Held,
-    Issue, LeaseRenewed, Rejection, Reply, ReviewDelivery, Swarm, Task, TaskState, Verdict, Words,
+    Issue, LeaseRenewed, Rejection, Reply, ReviewDelivery, Submission, SubmissionState, Swarm,
+    Task, TaskState, Verdict, Words,
     check::{AGAIN, Draft, check_token},
     words::{CommandResult, DeliveryWords, EvidenceWords, TestEvidence, Verification},
 };
 use crate::{hash::Hash, rules::rejection::listed};
+
+/// Letters shown of what is called a commit: no commit's hash is longer.
+const COMMIT_LETTERS_MAX: usize = 64;
 
 impl Swarm {
     pub(super) fn decide_deliver(
@@ -28,7 +32,7 @@ impl Swarm {
         if let Some(open) =
             issue.delivery.map(|it| &self.deliveries[&it]).filter(|it| it.state.is_open())
         {
-            if open.content == content {
+            if open.content == content && issue.changed_since(open).is_empty() {
                 return Ok(draft.repeat(Reply::Delivered(open.id)));
             }
             return Err(Rejection::AlreadyDelivered { delivery: open.id });
@@ -39,6 +43,7 @@ impl Swarm {
             && newest.content == content
             && newest.role.as_ref() == draft.by.role()
             && newest.verdict.as_ref().is_some_and(|it| it.at == issue.updated)
+            && issue.changed_since(newest).is_empty()
         {
             return Ok(draft.repeat(Reply::Delivered(newest.id)));
         }
@@ -60,6 +65,7 @@ impl Swarm {
             is_passed: words.is_passed(),
             commands: commands.collect(),
             role: draft.by.role().cloned(),
+            commit: words.commit.clone(),
         };
         draft.keep(Words::Delivery { issue: id, delivery, words: Box::new(words.clone()) });
         draft.happened(id, Happened::Delivered(delivered));
@@ -137,6 +143,15 @@ impl Swarm {
         }
         draft.not_own(it.role.as_ref())?;
         it.claim_of(draft, token)?;
+        if !it.commit.is_empty() && it.commit != words.commit {
+            let text = format!(
+                "evidence.commit is {}, but delivery '{id}' is of commit {}: run it again on that \
+                 one. Nothing was attached",
+                words.commit.chars().take(COMMIT_LETTERS_MAX).collect::<String>(),
+                it.commit
+            );
+            return Err(Rejection::Invalid(text));
+        }
         if EVIDENCE_MAX <= it.evidence.len() {
             return Err(Rejection::TooMuchEvidence);
         }
@@ -170,8 +185,16 @@ impl Swarm {
         delivery.claim_of(draft, it.token)?;
         delivery.check_aligned(&it.words.verification)?;
         if it.verdict == Verdict::Approved {
-            // A task that was reset or added meanwhile is not in what was delivered.
-            self.issue(delivery.issue)?.check_done("accept")?;
+            // A task that was reset or added meanwhile is not in what was delivered, also once it
+            // is done.
+            let issue = self.issue(delivery.issue)?;
+            issue.check_done("accept")?;
+            let changed = issue.changed_since(delivery);
+            if !changed.is_empty() {
+                let changed: Vec<String> = changed.iter().map(ToString::to_string).collect();
+                let tasks = listed(changed.iter().map(String::as_str));
+                return Err(Rejection::DeliveryOutdated { delivery: id, tasks });
+            }
         }
         if it.verdict == Verdict::Approved
             && it.overridden.is_none()
@@ -199,6 +222,21 @@ impl Issue {
             true => Err(Rejection::OwnWork { role: role.clone() }),
             false => Ok(()),
         }
+    }
+
+    /// Tasks of which other work is accepted than when this was delivered, or none any more.
+    fn changed_since(&self, delivery: &Delivery) -> Vec<TaskNumber> {
+        // Of what came from elsewhere, only the times are known to be in order.
+        let is_after = |it: &Submission| (delivery.at, delivery.id.0) < (it.at, it.id.0);
+        let is_changed = |task: &&Task| match task.state {
+            TaskState::Done => task.accepted().is_some_and(is_after),
+            TaskState::Canceled => {
+                let was_accepted = |it: &Submission| it.state == SubmissionState::Approved;
+                delivery.at < task.updated && task.submissions.iter().any(was_accepted)
+            }
+            TaskState::Open | TaskState::InProgress | TaskState::Blocked => false,
+        };
+        self.tasks.iter().filter(is_changed).map(|it| it.number).collect()
     }
 
     /// Whether every file that approved work changed is named.

@@ -231,6 +231,8 @@ pub struct Delivered {
     pub commands: Vec<Hash>,
     /// Who delivered; `None` where a person did.
     pub role: Option<RoleId>,
+    /// That evidence is of; empty where none is named.
+    pub commit: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

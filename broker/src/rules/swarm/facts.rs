@@ -104,10 +104,7 @@ impl Issue {
 
     /// Workers whose review told them of a task that is kept for them.
     pub fn bearers(&self) -> BTreeSet<&RoleId> {
-        let is_told = |number: &TaskNumber| {
-            self.tasks[number.index()].reservation.as_ref().is_some_and(|it| it.is_attached)
-        };
-        let told = self.reserved.iter().filter(|(number, _)| is_told(number));
+        let told = self.reserved.iter().filter(|(number, _)| self.tasks[number.index()].is_given());
         told.map(|(_, worker)| worker).collect()
     }
 

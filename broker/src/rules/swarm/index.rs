@@ -40,6 +40,9 @@ impl Swarm {
                 restored.messages.extend(task.messages.iter().map(|it| (it.id, place)));
             }
             restored.by_state[issue.state as usize].insert(issue.id);
+            if issue.import.is_none() {
+                restored.note_newest(&issue);
+            }
             let is_there = |it: DeliveryId| restored.deliveries.contains_key(&it);
             if !issue.delivery.is_none_or(is_there) {
                 return Err("an issue's delivery");
@@ -72,6 +75,12 @@ impl Swarm {
         let is_idle = issue.state == IssueState::Open && !is_delivered && !issue.is_worked_on();
         let lease = issue.lease.filter(|_| is_idle)?;
         Some((lease.lapses, Held::Issue(issue.id)))
+    }
+
+    /// That this issue was opened here.
+    pub(super) fn note_newest(&mut self, issue: &Issue) {
+        let newest = self.newest.entry(issue.lead.clone()).or_insert(issue.id);
+        *newest = issue.id.max(*newest);
     }
 
     /// Changes a task, and sees to it that it is found where it belongs.
@@ -135,6 +144,7 @@ impl Issue {
             self.tasks[at].undone_blockers = undone.count();
         }
         for at in 0..count {
+            self.newest.insert(self.tasks[at].by.clone(), self.tasks[at].number);
             self.index(self.tasks[at].number);
         }
         for (number, item) in &self.items {
@@ -165,6 +175,7 @@ impl Issue {
                 other.blocks.push(number);
             }
         }
+        self.newest.insert(task.by.clone(), number);
         self.tasks.push(task);
         self.index(number);
     }

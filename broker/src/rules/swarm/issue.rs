@@ -55,6 +55,8 @@ pub struct Issue {
     pub(super) choice: [Ranked<Choice>; 3],
     /// Derived: tasks that are claimed by a worker, or were when they were done.
     pub(super) by_worker: BTreeMap<RoleId, BTreeSet<TaskNumber>>,
+    /// Derived: the newest task that was made by each role; by a person under `None`.
+    pub(super) newest: BTreeMap<Option<RoleId>, TaskNumber>,
     /// Derived: reserved tasks.
     pub(super) reserved: BTreeMap<TaskNumber, RoleId>,
     /// Derived: items that were never handed.
@@ -120,6 +122,8 @@ pub struct Delivery {
     /// Who delivered; `None` where a person did.
     pub role: Option<RoleId>,
     pub content: Hash,
+    /// That evidence is of; empty where none is named.
+    pub commit: String,
     pub is_passed: bool,
     /// Of the commands that results are aligned with.
     pub commands: Vec<Hash>,
@@ -204,6 +208,7 @@ impl Issue {
             ready: BTreeSet::new(),
             choice: Default::default(),
             by_worker: BTreeMap::new(),
+            newest: BTreeMap::new(),
             reserved: BTreeMap::new(),
             unhanded: BTreeSet::new(),
             handed: BTreeSet::new(),

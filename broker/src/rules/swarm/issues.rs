@@ -21,14 +21,14 @@ impl Swarm {
         it: &CreateIssue,
     ) -> Result<Reply, Rejection> {
         let content = it.content();
-        // A model that calls again after a time-out: the newest, and nothing came of it yet.
-        if let Some((id, newest)) = self.issues.last_key_value()
+        // A model that calls again after a time-out: its own newest, and nothing came of it yet.
+        let newest = self.newest.get(&draft.by.role().cloned()).map(|id| &self.issues[id]);
+        if let Some(newest) = newest
             && newest.content == content
-            && newest.lead.as_ref() == draft.by.role()
             && newest.state == IssueState::Open
             && newest.tasks.is_empty()
         {
-            return Ok(draft.repeat(Reply::Issue(*id)));
+            return Ok(draft.repeat(Reply::Issue(newest.id)));
         }
         if ISSUES_MAX <= self.issues.len() {
             return Err(Rejection::TooManyIssues);

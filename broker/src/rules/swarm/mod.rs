@@ -13,7 +13,8 @@
 //! - **I2** No two locks of different holders are on the same file.
 //! - **I3** Fencing tokens strictly increase: each grant has a higher one than all before.
 //! - **I4** A submission adds points once: when it is approved.
-//! - **I5** A reserved task is claimed by the bearer of its next step, or it goes back.
+//! - **I5** A task is reserved only if it is ready, or is once the submission is approved that it
+//!   was chosen for. It is claimed by the bearer of that next step, or it goes back.
 //! - **I6** A question, a submission or a delivery that ended says so to whoever waits for it.
 //! - **I7** The audit of an issue is numbered from 1 without gaps, and nothing of it is changed.
 //! - **I8** No task is blocked by itself, however far around.
@@ -195,6 +196,8 @@ pub struct Swarm {
     by_state: [BTreeSet<IssueId>; 3],
     /// Derived: by [`DeliveryState`].
     deliveries_by_state: [BTreeSet<DeliveryId>; 4],
+    /// Derived: the newest issue that was opened here by each role; by a person under `None`.
+    newest: BTreeMap<Option<RoleId>, IssueId>,
 }
 
 /// What a snapshot holds.

@@ -1,14 +1,15 @@
 //! What a worker does next: which task its points lead to, and keeping that one for it.
 //!
 //! A next step belongs to one submission and one worker. It is chosen by what the worker will have
-//! earned once that submission is approved; asking again gives the same as long as the task it
-//! leads to is kept.
+//! earned once that submission is approved, among the tasks that are free then: also those that
+//! wait for nothing but the submitted one. Asking again gives the same as long as the task it leads
+//! to is kept and will be free.
 
 use tasuki_proto::{id::RoleId, swarm::TaskNumber};
 
 use super::{
     Difficulty, Happened, Issue, MintNextStep, Minted, NextStep, NextStepMinted, Rejection, Reply,
-    Reserved, Score, Swarm, Task, Total, check::Draft,
+    Reserved, Score, Swarm, Task, Total, check::Draft, issue::Choice,
 };
 
 /// Points from which on tasks are medium, and from which on they are hard.
@@ -39,16 +40,18 @@ impl Swarm {
         };
         let same = before.filter(|minted| minted.score == it.score);
         if let Some(minted) = same
-            && let Some(kept) = minted.task.and_then(|number| issue.kept(number, minted))
+            && let Some(number) = minted.task
+            && let Some(kept) = issue.kept(number, minted)
             && draft.now < kept.lease.lapses
+            && issue.tasks[number.index()].is_free_after(it.task)
         {
             let lapses = kept.lease.lapses;
             return Ok(draft.repeat(answer(minted.next_step, minted.task, Some(lapses))));
         }
         // What was kept goes back, and may be chosen again.
-        let freed =
+        let kept =
             before.and_then(|minted| minted.task.filter(|it| issue.kept(*it, minted).is_some()));
-        let pick = issue.pick(difficulty, total.points, freed);
+        let pick = issue.pick(difficulty, total.points, &issue.freed(task, kept));
         if let Some(minted) = same
             && minted.task.is_none()
             && pick.is_none()
@@ -116,34 +119,32 @@ impl Issue {
         reservation.filter(|it| it.next_step == minted.next_step)
     }
 
+    /// Tasks to choose from once this one is done, and not before: those that wait for nothing
+    /// else, and the one that was kept so far.
+    fn freed(&self, reviewed: &Task, kept: Option<TaskNumber>) -> Vec<&Task> {
+        let task = |number: &TaskNumber| &self.tasks[number.index()];
+        let waiting = reviewed.blocks().iter().map(task).filter(|it| it.reservation.is_none());
+        let freed = waiting.chain(kept.as_ref().map(task));
+        freed.filter(|it| it.is_free_after(reviewed.number)).collect()
+    }
+
     /// A task to do next, of this difficulty or, where there is none, an easier one; never a
-    /// harder one. `freed` counts as not reserved.
-    fn pick(
-        &self,
-        difficulty: Difficulty,
-        points: u32,
-        freed: Option<TaskNumber>,
-    ) -> Option<TaskNumber> {
-        let freed = freed.map(|number| &self.tasks[number.index()]);
+    /// harder one. `freed` are there as well.
+    fn pick(&self, difficulty: Difficulty, points: u32, freed: &[&Task]) -> Option<TaskNumber> {
         let levels = Difficulty::ALL.iter().rev().filter(|it| **it <= difficulty);
         levels.into_iter().find_map(|level| {
-            let freed = freed.filter(|it| it.difficulty == *level).map(Task::choice);
+            let freed = freed.iter().filter(|it| it.difficulty == *level);
+            let mut freed: Vec<Choice> = freed.map(|it| it.choice()).collect();
+            freed.sort_unstable();
             let set = self.choice(*level);
-            let len = set.len() + usize::from(freed.is_some());
+            let len = set.len() + freed.len();
             let at = match points {
                 _ if len == 0 => return None,
                 BEST_POINTS.. => 0,
                 FOCUS_POINTS..MIDDLE_POINTS => len - 1,
                 _ => len / 2,
             };
-            let Some(freed) = freed else { return set.at(at).map(|it| it.task) };
-            let before = set.before(&freed);
-            let chosen = match at.cmp(&before) {
-                std::cmp::Ordering::Less => set.at(at),
-                std::cmp::Ordering::Equal => Some(&freed),
-                std::cmp::Ordering::Greater => set.at(at - 1),
-            };
-            chosen.map(|it| it.task)
+            set.at_with(&freed, at).map(|it| it.task)
         })
     }
 }

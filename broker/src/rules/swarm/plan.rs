@@ -1,6 +1,7 @@
 //! How tasks are made: several at once, all or none, and none blocked by itself (I8).
 
 use tasuki_proto::{
+    id::RoleId,
     limits::{BLOCKERS_MAX, POINTS_MAX, TASKS_MAX, TASKS_PER_CALL_MAX},
     swarm::TaskNumber,
 };
@@ -20,7 +21,8 @@ impl Swarm {
         let issue = self.open_issue(it.issue)?;
         it.check()?;
         let plan = it.content();
-        if let Some(reply) = issue.planned_before(plan, it.tasks.len()) {
+        let by = draft.by.role();
+        if let Some(reply) = issue.planned_before(by, plan, it.tasks.len()) {
             return Ok(draft.repeat(reply));
         }
         let max = self.settings.max_task_count;
@@ -98,16 +100,18 @@ impl Issue {
         TaskNumber(number)
     }
 
-    /// The answer to a plan that was carried out last, if nothing came of it yet.
-    fn planned_before(&self, plan: Hash, count: usize) -> Option<Reply> {
-        let at = self.tasks.len().checked_sub(count)?;
-        let newest = &self.tasks[at..];
+    /// The answer to the plan that was carried out last for whoever asks, if nothing came of it
+    /// yet.
+    fn planned_before(&self, by: Option<&RoleId>, plan: Hash, count: usize) -> Option<Reply> {
+        // The tasks of one call follow each other.
+        let after = self.newest.get(&by.cloned())?.index() + 1;
+        let newest = &self.tasks[after.checked_sub(count)?..after];
         let is_untouched = |task: &super::Task| {
-            task.plan == plan && task.state == TaskState::Open && task.created == task.updated
+            let is_same = task.plan == plan && task.by.as_ref() == by;
+            is_same && task.state == TaskState::Open && task.created == task.updated
         };
-        // One more of the same plan before them is another call's.
-        let is_same = !newest.is_empty() && newest.iter().all(is_untouched);
         let count = u32::try_from(count).ok()?;
+        let is_same = newest.iter().all(is_untouched);
         is_same.then(|| Reply::Tasks { first: newest[0].number, count })
     }
 }

@@ -43,6 +43,14 @@ impl<T: Ord> Ranked<T> {
         earlier + self.chunks[at].partition_point(|it| it < value)
     }
 
+    /// What has so many before it where these are there as well: in order, and none of them is
+    /// there already.
+    pub(super) fn at_with<'a>(&'a self, more: &'a [T], place: usize) -> Option<&'a T> {
+        let place_of = |one: &T| self.before(one) + more.partition_point(|it| it < one);
+        let before = more.partition_point(|one| place_of(one) < place);
+        more.get(before).filter(|one| place_of(one) == place).or_else(|| self.at(place - before))
+    }
+
     /// If it is not there yet.
     pub(super) fn insert(&mut self, value: T) {
         let Some(at) = self.chunk_of(&value) else {
@@ -157,6 +165,27 @@ mod tests {
             ranked.remove(&number);
         }
         assert_eq!(ranked, Ranked::default());
+    }
+
+    #[test]
+    fn what_would_be_there_is_at_its_place() {
+        const BELOW: u64 = 3_000;
+        for (count, more_count) in [(0, 0), (0, 7), (1, 1), (5, 0), (700, 3), (40, 600)] {
+            let all: BTreeSet<u64> = numbers(BELOW).take(count + more_count).collect();
+            // Every other one, until one side has enough.
+            let (mut ranked, mut more) = (Ranked::default(), Vec::new());
+            for (place, number) in all.iter().enumerate() {
+                if more.len() < more_count && (place % 2 == 0 || count <= ranked.len()) {
+                    more.push(*number);
+                } else {
+                    ranked.insert(*number);
+                }
+            }
+            for (place, number) in all.iter().enumerate() {
+                assert_eq!(ranked.at_with(&more, place), Some(number), "{count} {more_count}");
+            }
+            assert_eq!(ranked.at_with(&more, all.len()), None);
+        }
     }
 
     #[test]

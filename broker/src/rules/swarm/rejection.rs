@@ -112,6 +112,11 @@ pub enum Rejection {
          that by name and reason"
     )]
     EvidenceFailed { delivery: DeliveryId, what: String },
+    #[error(
+        "what was done for {tasks} changed since delivery '{delivery}' was made, so it cannot be \
+         approved, whoever overrides; reject it, and the issue can be delivered anew. Nothing changed"
+    )]
+    DeliveryOutdated { delivery: DeliveryId, tasks: String },
     #[error("max_task_count exceeded: {max}; nothing was made")]
     MaxTaskCount { max: u32 },
     #[error("this workspace has {ISSUES_MAX} issues, which is the limit")]
@@ -182,6 +187,7 @@ impl Rejection {
             Self::FilesMissing { .. } => Reason::FilesMissing,
             Self::DeliveryAlreadyClaimed { .. } => Reason::DeliveryAlreadyClaimed,
             Self::EvidenceFailed { .. } => Reason::EvidenceFailed,
+            Self::DeliveryOutdated { .. } => Reason::DeliveryOutdated,
             Self::MaxTaskCount { .. }
             | Self::TooManyIssues
             | Self::TooManyTasks

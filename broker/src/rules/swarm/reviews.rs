@@ -47,6 +47,11 @@ impl Swarm {
                     let kept = issue.kept(number, minted);
                     kept.filter(|kept| draft.now < kept.lease.lapses)
                         .ok_or_else(|| invalid("its task is not reserved any more"))?;
+                    if !issue.tasks[number.index()].is_free_after(it.task) {
+                        let why = "its task waits for others again, which were reset; ask for the \
+                                   next step again";
+                        return Err(invalid(why));
+                    }
                     lapses = Some(draft.now.plus_millis(self.settings.reservation_ms));
                 }
                 next_step = Some(shown);

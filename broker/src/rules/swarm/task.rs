@@ -26,6 +26,8 @@ pub struct Task {
     pub required_docs: Vec<DocName>,
     /// Of the command that made it.
     pub plan: Hash,
+    /// Who made it; `None` where a person did.
+    pub by: Option<RoleId>,
     pub created: Timestamp,
     pub updated: Timestamp,
     pub claim: Option<Claim>,
@@ -182,6 +184,7 @@ impl Task {
             blocked_by: Vec::new(),
             required_docs: Vec::new(),
             plan: Hash::default(),
+            by: None,
             created,
             updated: created,
             claim: None,
@@ -222,6 +225,18 @@ impl Task {
     /// Whether a worker that no next step is for may claim it.
     pub fn is_ready(&self) -> bool {
         self.state == TaskState::Open && self.undone_blockers == 0 && self.reservation.is_none()
+    }
+
+    /// Whether it is free to be claimed, but for a reservation, as soon as that other one is done,
+    /// which is not.
+    pub fn is_free_after(&self, other: TaskNumber) -> bool {
+        let waits = usize::from(self.blocked_by.contains(&other));
+        self.state == TaskState::Open && self.undone_blockers == waits
+    }
+
+    /// Whether a worker was told that it is kept for it, and may claim it.
+    pub fn is_given(&self) -> bool {
+        self.undone_blockers == 0 && self.reservation.as_ref().is_some_and(|it| it.is_attached)
     }
 
     pub fn blocks(&self) -> &[TaskNumber] {

@@ -1,6 +1,8 @@
 //! Stories about an issue: who does what at which moment, and what comes of it.
 
+mod again;
 mod flows;
+mod freed;
 mod limits;
 mod repairs;
 mod scoring;
@@ -80,7 +82,7 @@ impl Story {
     /// `L opens s`, `L plans easy 3; focus 5 <1 <#0`, `W registers`, `W claims 1`,
     /// `W claims 1 +step`, `W renews 1 +token=1`, `W submits 1: words`, `L mints 1 for W 5`,
     /// `L approves 1 5`, `L rejects 1 5`, `L resets 1: why`, `L cancels 1: why`, `W asks 1: what`, `W tells 1: what`,
-    /// `L replies 1: so`, `L is handed`, `L delivers f1 f2`, `A takes`, `A runs again +failed`,
+    /// `L replies 1: so`, `L is handed`, `L delivers f1 f2 +of=c`, `A takes`, `A runs again +failed +of=c`,
     /// `A accepts +failed +by=ann`, `A refuses`, `L closes: why`, `L reopens`, `W writes 1 name`,
     /// `W locks a b* +for=1`, `W keeps`, `W unlocks`, `L forces`, `time`, `W is there`, `restart`.
     fn command(&self, line: &str) -> Option<Command> {
@@ -184,14 +186,17 @@ impl Story {
                 message: None,
                 words: said(),
             }),
-            "delivers" => Ask::SubmitDelivery {
-                issue: issue(),
-                words: Box::new(delivered(&words[2..], text, !has("failed"))),
-            },
+            "delivers" => {
+                let commit = option("of=").unwrap_or_default().to_owned();
+                let words = delivered(&words[2..], text, !has("failed"));
+                let words = Box::new(DeliveryWords { commit, ..words });
+                Ask::SubmitDelivery { issue: issue(), words }
+            }
             "takes" => Ask::ClaimDelivery { delivery: self.delivery(), extend_ms: None },
             "runs" => {
                 let runs = vec![Run { result: result(!has("failed")), ..Run::default() }];
-                let words = EvidenceWords { commit: "c".to_owned(), runs, ..Default::default() };
+                let commit = option("of=").unwrap_or("c").to_owned();
+                let words = EvidenceWords { commit, runs, ..Default::default() };
                 Ask::AttachEvidence { delivery: self.delivery(), token, words }
             }
             "accepts" => judge(Verdict::Approved),

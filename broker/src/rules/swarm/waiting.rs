@@ -177,8 +177,9 @@ impl Issue {
         if self.state != IssueState::Open {
             return None;
         }
-        let is_given =
-            |(_, kept): &(_, &super::Reservation)| kept.is_attached && now < kept.lease.lapses;
+        let is_given = |(number, kept): &(TaskNumber, &super::Reservation)| {
+            self.tasks[number.index()].is_given() && now < kept.lease.lapses
+        };
         let kept = self.reserved_for(role).find(is_given).map(|(number, _)| number);
         kept.or_else(|| self.ready().find(|number| is_free(*number)))
     }

@@ -1,7 +1,5 @@
 //! Tasks that are canceled, and leases whose holder stays away while the broker comes and goes.
 
-use std::time::Duration;
-
 use tasuki_proto::wire::{self, TaskStatus, swarm_question::Ask};
 
 use super::{Desk, employ, files, office};
@@ -78,22 +76,18 @@ async fn restarts_in_a_row_give_one_lease_of_grace() {
     let (mut broker, [mut lead, mut worker]) = office(data.path(), ["lead", "worker"]).await;
     employ(&mut worker).await;
     let id = lead.issue(&[1]).await;
-    let settings = lead.get_settings(wire::GetSettingsRequest::default()).await.unwrap();
-    let settings = wire::SwarmSettings { task_claim_ms: 1000, lock_ms: 1000, ..settings };
-    let set = wire::SetSettingsRequest {
-        caller: caller("w"),
-        key: key("person", 1),
-        person: "somebody".to_owned(),
-        settings: Some(settings),
-    };
-    lead.swarm.set_settings(set).await.unwrap();
+    shorten(&mut lead).await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (_other, [mut watcher, mut holder]) = office(elsewhere.path(), ["lead", "worker"]).await;
+    shorten(&mut watcher).await;
     let lock = wire::LockFilesRequest { files: files(&["a"]), ..Default::default() };
-    let locked = worker.lock_files(lock).await.unwrap();
-    let claimed = worker.claim(&id, "task-1", "").await.unwrap();
+    worker.lock_files(lock.clone()).await.unwrap();
+    worker.claim(&id, "task-1", "").await.unwrap();
     broker.kill().await;
-    // Both run out while it is down: that is what they have a grace for.
-    let left_ms = claimed.lease_expires_ms - locked.now_ms;
-    tokio::time::sleep(Duration::from_millis(left_ms)).await;
+    // Both run out while it is down: that is what they have a grace for. At another broker, what
+    // was locked later for as long has lapsed.
+    holder.lock_files(lock).await.unwrap();
+    watcher.wait(Ask::Files(files(&["a"]).unwrap())).await;
     let mut graced: Option<Held> = None;
     for _ in 0..3 {
         let (started, address) = Process::served(data.path()).await;
@@ -114,6 +108,19 @@ async fn restarts_in_a_row_give_one_lease_of_grace() {
     assert!(lead.wait(Ask::Files(files(&["a"]).unwrap())).await.locks.is_empty());
     let free = lead.wait(Ask::TasksOf(id)).await;
     assert_eq!(free.tasks[0].task_id, "task-1");
+}
+
+/// Claims and locks that last no longer than they may.
+async fn shorten(desk: &mut Desk) {
+    let settings = desk.get_settings(wire::GetSettingsRequest::default()).await.unwrap();
+    let settings = wire::SwarmSettings { task_claim_ms: 1000, lock_ms: 1000, ..settings };
+    let set = wire::SetSettingsRequest {
+        caller: caller("w"),
+        key: key("person", 1),
+        person: "somebody".to_owned(),
+        settings: Some(settings),
+    };
+    desk.swarm.set_settings(set).await.unwrap();
 }
 
 /// Until when the claim and the lock are held, if they are, once the broker has looked at leases.

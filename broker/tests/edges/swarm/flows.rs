@@ -181,6 +181,9 @@ async fn a_question_blocks_its_task_until_its_asker_is_answered() {
     assert_eq!((told.reply.as_str(), told.replied_by.as_str()), ("left", "lead"));
 }
 
+/// What is delivered.
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
 fn delivery(issue: &str, files: &[&str]) -> wire::SubmitDeliveryRequest {
     wire::SubmitDeliveryRequest {
         issue_id: issue.to_owned(),
@@ -196,6 +199,7 @@ fn delivery(issue: &str, files: &[&str]) -> wire::SubmitDeliveryRequest {
             doc_commands: vec!["make".to_owned()],
             doc_results: vec![ran("make", true)],
             doc_passed: true,
+            rerun: Some(wire::Rerun { commit: COMMIT.to_owned(), ..Default::default() }),
             ..Default::default()
         }),
         ..Default::default()
@@ -273,7 +277,7 @@ async fn a_delivery_is_accepted_on_evidence_and_its_issue_closed() {
     assert_eq!(reason(&second), "delivery_already_claimed");
 
     let evidence = wire::Evidence {
-        commit: "0123".to_owned(),
+        commit: COMMIT.to_owned(),
         commands: vec![wire::CommandEvidence {
             command: "make test".to_owned(),
             output_hash: vec![7; 32],
@@ -286,12 +290,18 @@ async fn a_delivery_is_accepted_on_evidence_and_its_issue_closed() {
     let attach = wire::AttachEvidenceRequest {
         delivery_id: delivered.delivery_id.clone(),
         claim_token: claimed.claim_token,
-        evidence: Some(evidence),
+        evidence: Some(evidence.clone()),
         ..Default::default()
     };
+    let other_commit = COMMIT.replace('0', "1");
+    let elsewhere = wire::Evidence { commit: other_commit.clone(), ..evidence };
+    let elsewhere = wire::AttachEvidenceRequest { evidence: Some(elsewhere), ..attach.clone() };
+    let why = acceptor.attach_evidence(elsewhere).await.unwrap_err();
+    assert_eq!(reason(&why), "invalid_argument");
+    assert!(why.message().contains(COMMIT) && why.message().contains(&other_commit), "{why}");
     let attached = acceptor.attach_evidence(attach).await.unwrap().delivery.unwrap();
     let run = &attached.evidence[0];
-    assert!(run.has_passed && run.commit == "0123" && run.by == "acceptor" && run.at_ms != 0);
+    assert!(run.has_passed && run.commit == COMMIT && run.by == "acceptor" && run.at_ms != 0);
     assert_eq!(run.commands[0].sandbox, "landlock");
     assert_eq!(
         (run.commands[0].output_hash.as_slice(), run.commands[0].output_tail.as_str()),

@@ -45,7 +45,28 @@ async fn malformed_calls_are_refused_with_the_field_that_is_wrong() {
     all.push(("artifacts", said(worker.submit_task(submit.clone()).await)));
     let words = Some(wire::SubmissionWords::default());
     let submit = wire::SubmitTaskRequest { words, ..submit };
-    all.push(("artifacts.summary", said(worker.submit_task(submit).await)));
+    all.push(("artifacts.summary", said(worker.submit_task(submit.clone()).await)));
+    let full = "0123456789abcdef0123456789abcdef01234567";
+    for commit in ["HEAD", "0123456", &full.to_uppercase(), &full[1..], &format!("{full} ")] {
+        let rerun = Some(wire::Rerun { commit: commit.to_owned(), commands: Vec::new() });
+        let summary = "done".to_owned();
+        let words = wire::SubmissionWords { summary, rerun: rerun.clone(), ..Default::default() };
+        let submit = wire::SubmitTaskRequest { words: Some(words), ..submit.clone() };
+        all.push(("rerun.commit", said(worker.submit_task(submit).await)));
+        let evidence = wire::TestEvidence {
+            doc_path: "issue-1-test-steps.md".to_owned(),
+            rerun,
+            ..Default::default()
+        };
+        let deliver = wire::SubmitDeliveryRequest {
+            issue_id: id.clone(),
+            summary: "done".to_owned(),
+            artifacts: Some(wire::DeliveryArtifacts::default()),
+            test_evidence: Some(evidence),
+            ..Default::default()
+        };
+        all.push(("rerun.commit", said(lead.submit_delivery(deliver).await)));
+    }
     worker.submit(&task, "done").await.unwrap();
 
     all.push(("completion_score", said(lead.review_task(verdict(&task, "", 3)).await)));

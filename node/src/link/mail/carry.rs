@@ -305,6 +305,7 @@ fn may_be_taken_later(reason: Reason) -> bool {
         | Reason::FilesMissing
         | Reason::DeliveryAlreadyClaimed
         | Reason::EvidenceFailed
+        | Reason::DeliveryOutdated
         | Reason::Compacted
         | Reason::Damaged => false,
     }

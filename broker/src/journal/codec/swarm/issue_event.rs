@@ -124,6 +124,7 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
             is_passed: it.is_passed,
             commands: it.commands.iter().map(|it| it.to_bytes()).collect(),
             role: text(it.role.as_ref()),
+            commit: it.commit.clone(),
         }),
         Happened::DeliveryClaimed { delivery, role, token, lapses } => {
             Kind::DeliveryClaimed(stored::SwarmDeliveryClaimed {
@@ -286,6 +287,7 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             is_passed: it.is_passed,
             commands: it.commands.iter().map(|it| hash("command", it)).collect::<Result<_, _>>()?,
             role: optional("role", &it.role)?,
+            commit: it.commit,
         }),
         Kind::DeliveryClaimed(it) => Happened::DeliveryClaimed {
             delivery: delivery(&it.delivery)?,

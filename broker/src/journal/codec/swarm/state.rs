@@ -212,6 +212,7 @@ pub(super) fn encode_task(it: &Task) -> swarm_state::Task {
         blocked_by: numbers(&it.blocked_by),
         required_docs: texts(&it.required_docs),
         plan: it.plan.to_bytes(),
+        by: text(it.by.as_ref()),
         created_ms: it.created.as_millis(),
         updated_ms: it.updated.as_millis(),
         claim: it.claim.as_ref().map(|it| swarm_state::Claim {
@@ -267,6 +268,7 @@ pub(super) fn decode_task(number: TaskNumber, it: swarm_state::Task) -> Result<T
     task.blocked_by = tasks(&it.blocked_by)?;
     task.required_docs = doc_names(&it.required_docs)?;
     task.plan = hash("plan", &it.plan)?;
+    task.by = optional("by", &it.by)?;
     task.updated = at(it.updated_ms);
     task.claim = claim.transpose()?;
     task.former = former.transpose()?;
@@ -368,6 +370,7 @@ pub(super) fn encode_delivery(it: &Delivery) -> swarm_state::Delivery {
         issue: stamp_bytes(it.issue.0),
         role: text(it.role.as_ref()),
         content: it.content.to_bytes(),
+        commit: it.commit.clone(),
         is_passed: it.is_passed,
         commands: it.commands.iter().map(|it| it.to_bytes()).collect(),
         state: it.state.code(),
@@ -426,6 +429,7 @@ pub(super) fn decode_delivery(it: swarm_state::Delivery) -> Result<Delivery, Cod
         issue: IssueId(stamp("issue", &it.issue)?),
         role: optional("role", &it.role)?,
         content: hash("content", &it.content)?,
+        commit: it.commit,
         is_passed: it.is_passed,
         commands: it.commands.iter().map(|it| hash("command", it)).collect::<Result<_, _>>()?,
         state: named("state of a delivery", DeliveryState::of_code(it.state))?,

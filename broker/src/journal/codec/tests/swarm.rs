@@ -124,6 +124,7 @@ fn delivered(tail: u32) -> Happened {
         is_passed: true,
         commands: vec![Hash([11; 16])],
         role: Some(role("L")),
+        commit: String::new(),
     })
 }
 

@@ -88,6 +88,7 @@ impl Swarm {
             self.made(id.0.tail);
             let mut issue = Issue::opened(id, subject.clone(), by.role.clone(), now);
             (issue.content, issue.paths_content) = (*content, *paths);
+            self.note_newest(&issue);
             let other = self.issues.insert(id, issue);
             assert!(other.is_none(), "I7: {id} was made before");
             self.by_state[IssueState::Open as usize].insert(id);
@@ -147,7 +148,7 @@ impl Swarm {
             }
             Happened::Lapsed => issue.state = IssueState::Canceled,
             Happened::TaskCreated(it) => {
-                issue.add(Task::made(it, now));
+                issue.add(Task::made(it, by, now));
                 // It was not in what was accepted.
                 issue.is_accepted = false;
                 self.tasks += 1;
@@ -221,6 +222,7 @@ impl Swarm {
                     issue: id,
                     role: it.role.clone(),
                     content: it.content,
+                    commit: it.commit.clone(),
                     is_passed: it.is_passed,
                     commands: it.commands.clone(),
                     state: DeliveryState::Open,

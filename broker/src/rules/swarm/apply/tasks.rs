@@ -124,7 +124,8 @@ impl Swarm {
         let Some(reserved) = &it.reserved else { return };
         self.grant(reserved.token);
         self.change_task(id, reserved.task, |task| {
-            assert!(task.is_ready(), "I5: {} is kept twice", reserved.task);
+            assert!(task.reservation.is_none(), "I5: {} is kept twice", reserved.task);
+            assert!(task.is_free_after(it.task), "I5: {} waits for others", reserved.task);
             task.reservation = Some(Reservation {
                 next_step: it.next_step,
                 worker: it.worker.clone(),
@@ -219,13 +220,14 @@ impl Submission {
 }
 
 impl Task {
-    pub(super) fn made(it: &TaskCreated, now: Timestamp) -> Self {
+    pub(super) fn made(it: &TaskCreated, by: &Principal, now: Timestamp) -> Self {
         Self {
             difficulty: it.difficulty,
             points: it.points,
             blocked_by: it.blocked_by.clone(),
             required_docs: it.required_docs.clone(),
             plan: it.plan,
+            by: by.role.clone(),
             ..Self::blank(it.task, it.subject.clone(), now)
         }
     }

@@ -349,9 +349,9 @@ fn tasks_wait_for_those_they_are_blocked_by() {
            8 W claims 1: no: task_blocked | 1 waiting 2 ready 3 waiting
            9 W claims 2: token 1 until 3600009 | 1 waiting 2 in_progress:W 3 waiting
           10 W submits 2: done: submitted | 1 waiting 2 submitted:W 3 waiting
-          11 L mints 2 for W 5: easy → end, 1 points, 0 low | 1 waiting 2 submitted:W 3 waiting
-          12 L approves 2 5: reviewed | 1 ready 2 done 3 waiting
-          13 W claims 1: token 2 until 3600013 | 1 in_progress:W 2 done 3 waiting
+          11 L mints 2 for W 5: easy → task-1, 1 points, 0 low | 1 waiting:W 2 submitted:W 3 waiting
+          12 L approves 2 5: reviewed | 1 reserved:W 2 done 3 waiting
+          13 W claims 1: token 3 until 3600013 | 1 in_progress:W 2 done 3 waiting
           14 L resets 2: not so: done | 1 in_progress:W 2 ready 3 waiting
           15 W claims 3: no: task_blocked | 1 in_progress:W 2 ready 3 waiting",
     );

@@ -340,9 +340,9 @@ fn a_canceled_task_is_in_nobodys_way() {
            6 W locks a +for=1: locked, token 2 until 120006 | 1 in_progress:W 2 waiting 3 ready 4 ready
            7 W asks 1: which way?: said | 1 blocked:W 2 waiting 3 ready 4 ready
            8 W submits 1: half: submitted | 1 blocked:W 2 waiting 3 ready 4 ready
-           9 L mints 1 for W 5: easy → task-4, 1 points, 0 low | 1 blocked:W 2 waiting 3 ready 4 reserved:W
-          10 V claims 2: no: task_blocked | 1 blocked:W 2 waiting 3 ready 4 reserved:W
-          11 L cancels 1:  : no: say why task-1 is not to be done; nothing changed | 1 blocked:W 2 waiting 3 ready 4 reserved:W
+           9 L mints 1 for W 5: easy → task-3, 1 points, 0 low | 1 blocked:W 2 waiting 3 reserved:W 4 ready
+          10 V claims 2: no: task_blocked | 1 blocked:W 2 waiting 3 reserved:W 4 ready
+          11 L cancels 1:  : no: say why task-1 is not to be done; nothing changed | 1 blocked:W 2 waiting 3 reserved:W 4 ready
           12 L cancels 1: not wanted: done | 1 canceled 2 ready 3 ready 4 ready
           13 L cancels 1: not wanted: done (as before) | 1 canceled 2 ready 3 ready 4 ready
           14 V locks a: locked, token 4 until 120014 | 1 canceled 2 ready 3 ready 4 ready
@@ -447,9 +447,16 @@ fn what_was_accepted_is_what_was_delivered() {
             (16, "L mints 1 for W 5"),
             (17, "L approves 1 5"),
             (18, "A accepts"),
-            (19, "L plans easy 1"),
-            (20, "L cancels 3: none"),
-            (21, "L closes"),
+            (19, "A accepts +by=ann"),
+            (20, "L delivers f1 f2"),
+            (21, "A refuses"),
+            (22, "L delivers f1 f2"),
+            (23, "L delivers f1 f2"),
+            (24, "A takes"),
+            (25, "A accepts"),
+            (26, "L plans easy 1"),
+            (27, "L cancels 3: none"),
+            (28, "L closes"),
         ],
         "  1 L opens s: an issue
            2 L plans easy 3; easy 1: 2 from task-1 | 1 ready 2 ready
@@ -468,9 +475,101 @@ fn what_was_accepted_is_what_was_delivered() {
           15 W submits 1: two: submitted | 1 submitted:W 2 canceled
           16 L mints 1 for W 5: easy → end, 6 points, 0 low | 1 submitted:W 2 canceled
           17 L approves 1 5: reviewed | 1 done 2 canceled
-          18 A accepts: delivery | 1 done 2 canceled
-          19 L plans easy 1: 1 from task-3 | 1 done 2 canceled 3 ready
-          20 L cancels 3: none: done | 1 done 2 canceled 3 canceled
-          21 L closes: no: not_accepted | 1 done 2 canceled 3 canceled",
+          18 A accepts: no: delivery_outdated | 1 done 2 canceled
+          19 A accepts +by=ann: no: delivery_outdated | 1 done 2 canceled
+          20 L delivers f1 f2: no: already_delivered | 1 done 2 canceled
+          21 A refuses: delivery | 1 done 2 canceled
+          22 L delivers f1 f2: delivery | 1 done 2 canceled
+          23 L delivers f1 f2: delivery (as before) | 1 done 2 canceled
+          24 A takes: token 5 until 3600024 | 1 done 2 canceled
+          25 A accepts: delivery | 1 done 2 canceled
+          26 L plans easy 1: 1 from task-3 | 1 done 2 canceled 3 ready
+          27 L cancels 3: none: done | 1 done 2 canceled 3 canceled
+          28 L closes: no: not_accepted | 1 done 2 canceled 3 canceled",
+    );
+}
+
+#[test]
+fn what_was_added_or_taken_back_since_is_not_accepted() {
+    let mut story = Story::new();
+    let finish = |number: u32| {
+        let done = ["W claims N", "W submits N: done", "L mints N for W 5", "L approves N 5"];
+        done.map(|line| line.replace('N', &number.to_string()))
+    };
+    for line in ["L opens s", "L plans easy 3; easy 1", "W registers"] {
+        story.step(1, line);
+    }
+    for line in [finish(1), finish(2)].concat() {
+        story.step(2, &line);
+    }
+    // In the same moment, the order of what is made counts.
+    for line in ["L delivers f1 f2 f3", "A takes", "L plans easy 1"] {
+        story.step(2, line);
+    }
+    for line in finish(3) {
+        story.step(2, &line);
+    }
+    story.told.clear();
+    story.step(3, "A accepts");
+    story.step(4, "A refuses");
+    story.step(5, "L delivers f1 f2 f3");
+    story.step(6, "A takes");
+    story.step(7, "L resets 2: wrong");
+    story.step(8, "L cancels 2: wrong");
+    story.step(9, "A accepts +failed +by=ann");
+    story.step(10, "A refuses");
+    story.step(11, "L delivers f1 f2 f3");
+    story.step(12, "A takes");
+    story.step(13, "A accepts");
+    let told: Vec<&str> = story.told.lines().filter_map(|it| it.split(" |").next()).collect();
+    assert_eq!(
+        told,
+        [
+            "  3 A accepts: no: delivery_outdated",
+            "  4 A refuses: delivery",
+            "  5 L delivers f1 f2 f3: delivery",
+            "  6 A takes: token 6 until 3600006",
+            "  7 L resets 2: wrong: done",
+            "  8 L cancels 2: wrong: done",
+            "  9 A accepts +failed +by=ann: no: delivery_outdated",
+            " 10 A refuses: delivery",
+            " 11 L delivers f1 f2 f3: delivery",
+            " 12 A takes: token 7 until 3600012",
+            " 13 A accepts: delivery",
+        ]
+    );
+}
+
+#[test]
+fn evidence_is_of_the_commit_that_was_delivered() {
+    let mut story = Story::new();
+    let done = ["L opens s", "L plans easy 1", "W registers", "W claims 1", "W submits 1: one"];
+    for line in done.into_iter().chain(["L mints 1 for W 5", "L approves 1 5"]) {
+        story.step(1, line);
+    }
+    story.told.clear();
+    story.step(2, "L delivers f1 +of=12ab");
+    story.step(3, "A takes");
+    story.step(4, "A runs again +of=12");
+    story.step(5, "A runs again +failed +of=34cd");
+    story.step(6, "A runs again +of=12ab");
+    let id = story.delivery();
+    let no = |commit: &str| {
+        format!(
+            "A runs again {commit}, but delivery '{id}' is of commit 12ab: run it again on that \
+             one. Nothing was attached | 1 done\n"
+        )
+    };
+    assert_eq!(
+        story.told,
+        format!(
+            "  2 L delivers f1 +of=12ab: delivery | 1 done\n  \
+             3 A takes: token 2 until 3600003 | 1 done\n  \
+             4 {}  \
+             5 {}  \
+             6 A runs again +of=12ab: evidence 1 | 1 done\n",
+            no("+of=12: no: evidence.commit is 12"),
+            no("+failed +of=34cd: no: evidence.commit is 34cd"),
+        )
     );
 }

@@ -77,6 +77,13 @@ fn points_and_scores_lead_to_a_task() {
         ),
         // What waits for others is passed over.
         (100, 0, 5, "focus 9 <#2; focus 1", Focus, Some(3)),
+        (100, 0, 5, "focus 9 <#0 <#2; focus 1", Focus, Some(3)),
+        // What waits for nothing but this one is free then.
+        (100, 0, 5, "focus 9 <#0; focus 1", Focus, Some(2)),
+        (30, 0, 5, "focus 9; focus 1 <#0", Focus, Some(3)),
+        (50, 0, 5, "focus 9 <#0; focus 5; focus 7 <#0; focus 1", Focus, Some(3)),
+        (50, 0, 5, "focus 9 <#0; focus 5; focus 7 <#0; focus 1 <#0; focus 6", Focus, Some(6)),
+        (30, 0, 5, "medium 1 <#0; focus 1 <#1", Focus, Some(2)),
     ] {
         let told = led(points, low, score, tasks);
         assert_eq!(told, (difficulty, task), "{points} points, {low} low, score {score}: {tasks}");

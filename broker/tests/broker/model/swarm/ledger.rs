@@ -6,19 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use tasuki_broker::{
     journal::codec::{decode_words, encode_body, swarm_key},
     rules::{
-        Body, Event, Workspace,
+        Body, Command, Decision, Event, Rejection, Reply, Workspace,
         swarm::{
-            Answer, Happened, IssueState, MessageState, OfIssue, Question, SubmissionState,
-            TaskState, Verdict, Words,
+            self, Answer, Ask, Happened, IssueState, MessageState, OfIssue, Question,
+            ReviewDelivery, SubmissionState, Swarm, TaskState, Verdict, Words,
         },
     },
 };
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
+    reason::Reason,
     swarm::{DeliveryId, IssueId, NextStepId, SubmissionId, TaskMessageId, TaskNumber},
 };
 
-use super::role;
+use super::{again::Made, led, role};
 
 /// Files that the patterns are on, or not.
 const FILES: [&str; 9] =
@@ -82,9 +83,70 @@ pub(in crate::model) struct Ledger {
     ended_messages: BTreeSet<TaskMessageId>,
     open_deliveries: BTreeMap<IssueId, DeliveryId>,
     ended_deliveries: BTreeSet<DeliveryId>,
+    made: Made,
+    /// What happened so far.
+    count: u64,
+    /// When each issue was delivered, and when other work of it was accepted last, by that count;
+    /// when what was accepted was taken back last.
+    delivered: BTreeMap<DeliveryId, (u64, Timestamp)>,
+    accepted: BTreeMap<IssueId, u64>,
+    taken_back: BTreeMap<IssueId, Timestamp>,
+    commits: BTreeMap<DeliveryId, String>,
+    was_accepted: BTreeSet<(IssueId, TaskNumber)>,
 }
 
 impl Ledger {
+    /// What is decided, before it is applied to what was there.
+    pub(in crate::model) fn judge(
+        &mut self,
+        before: &Workspace,
+        command: &Command,
+        decided: Result<&Decision, &Rejection>,
+    ) {
+        let Command::Swarm(command) = command else { return };
+        if let Ask::ReviewDelivery(it) = &command.ask {
+            self.judge_verdict(&before.swarm, it, decided);
+        }
+        if let (Ask::AttachEvidence { delivery, words, .. }, Ok(_)) = (&command.ask, decided) {
+            let named = &self.commits[delivery];
+            assert!(named.is_empty() || *named == words.commit, "{delivery} is of {named}");
+        }
+        if let Ok(decision) = decided
+            && decision.answered_by.is_none()
+        {
+            if let (Ask::MintNextStep(it), Reply::Swarm(reply)) = (&command.ask, &decision.reply)
+                && let swarm::Reply::NextStep(told) = reply
+            {
+                led::judge(&before.swarm, it, told, decision.is_repeat);
+            }
+            self.made.judge(&before.swarm, command, decision);
+        }
+    }
+
+    /// What is accepted is what was delivered.
+    fn judge_verdict(
+        &self,
+        swarm: &Swarm,
+        it: &ReviewDelivery,
+        decided: Result<&Decision, &Rejection>,
+    ) {
+        let Some((count, at)) = self.delivered.get(&it.delivery).copied() else { return };
+        let issue = swarm.deliveries()[&it.delivery].issue;
+        let is_redone = self.accepted.get(&issue).is_some_and(|it| count < *it);
+        let taken_back = self.taken_back.get(&issue).copied();
+        let is_refused = match decided {
+            Err(Rejection::Swarm(it)) => it.reason() == Reason::DeliveryOutdated,
+            Err(_) => return,
+            Ok(decision) if decision.is_repeat || it.verdict == Verdict::Rejected => return,
+            Ok(_) => false,
+        };
+        if is_refused {
+            assert!(is_redone || Some(at) < taken_back, "{it:?} was refused for nothing");
+        } else if decided.is_ok() {
+            assert!(!is_redone && taken_back <= Some(at), "{it:?} is not what was delivered");
+        }
+    }
+
     /// What is written beside the record: each under a key of its own, once.
     pub(in crate::model) fn keep(&mut self, bodies: &[Body]) {
         for body in bodies {
@@ -103,7 +165,7 @@ impl Ledger {
 
     /// Takes in what is about to be applied.
     pub(in crate::model) fn take(&mut self, now: Timestamp, event: &Event) {
-        use tasuki_broker::rules::swarm::Event as It;
+        use swarm::Event as It;
         let Event::Swarm(event) = event else { return };
         let OfIssue { issue, audit, what } = match event {
             It::Issue(it) => it,
@@ -114,7 +176,7 @@ impl Ledger {
             | It::Unlocked(_)
             | It::ItemsHanded { .. } => return,
             It::LeaseRenewed(it) => {
-                if let tasuki_broker::rules::swarm::Held::Reservation(issue, task) = it.held
+                if let swarm::Held::Reservation(issue, task) = it.held
                     && let Some(kept) = self.kept.get_mut(&(issue, task))
                 {
                     kept.1 = it.lapses;
@@ -127,6 +189,7 @@ impl Ledger {
         let key = format!("swarm/{issue}/audit/{audit}");
         assert!(self.bodies.contains(&key), "I7: {key} is not written");
         let at = |task: TaskNumber| (*issue, task);
+        self.count += 1;
         match what {
             Happened::TaskCreated(it) => _ = self.points.insert(at(it.task), it.points),
             Happened::Claimed(it) => {
@@ -143,6 +206,10 @@ impl Ledger {
                 self.end_messages(at(*task));
             }
             Happened::Reset { task, .. } | Happened::Canceled { task, .. } => {
+                let is_canceled = matches!(what, Happened::Canceled { .. });
+                if is_canceled && self.was_accepted.contains(&at(*task)) {
+                    self.taken_back.insert(*issue, now);
+                }
                 self.end_claim(at(*task));
                 self.kept.remove(&at(*task));
                 self.end_submission(at(*task));
@@ -173,6 +240,8 @@ impl Ledger {
                         *until = it.lapses.expect("a reservation lapses");
                     }
                 }
+                self.accepted.insert(*issue, self.count);
+                self.was_accepted.insert(at(it.task));
                 assert!(self.approved.insert(it.submission), "I4: {} twice", it.submission);
                 let worker = self.claims.remove(&at(it.task)).expect("I1: it was claimed");
                 *self.earned.entry((*issue, worker)).or_default() += self.points[&at(it.task)];
@@ -189,6 +258,8 @@ impl Ledger {
                 self.ended_messages.insert(*message);
             }
             Happened::Delivered(it) => {
+                self.commits.insert(it.delivery, it.commit.clone());
+                self.delivered.insert(it.delivery, (self.count, now));
                 let other = self.open_deliveries.insert(*issue, it.delivery);
                 assert!(other.is_none(), "one delivery of an issue at a time");
             }
@@ -312,7 +383,7 @@ impl Ledger {
 }
 
 /// I8: following what blocks a task never comes back to it.
-fn check_circles(issue: &tasuki_broker::rules::swarm::Issue, start: TaskNumber) {
+fn check_circles(issue: &swarm::Issue, start: TaskNumber) {
     let mut seen = BTreeSet::new();
     let mut open = issue.tasks[start.index()].blocked_by.clone();
     while let Some(next) = open.pop() {

@@ -23,6 +23,17 @@ fn later() -> Record {
     Record { events: numbered(1, all).map(Event::Swarm).collect(), ..record() }
 }
 
+/// A delivery that names the commit that evidence is of.
+fn named() -> Record {
+    let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
+    let Happened::Delivered(delivered) = delivered(5) else { panic!("nothing delivered") };
+    let all = vec![
+        Happened::Created { subject: "s".to_owned(), content, paths },
+        Happened::Delivered(Delivered { commit: "c".repeat(40), ..delivered }),
+    ];
+    Record { events: numbered(1, all).map(Event::Swarm).collect(), ..record() }
+}
+
 /// An issue that came from elsewhere.
 fn elsewhere() -> Record {
     let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
@@ -71,6 +82,7 @@ fn elsewhere() -> Record {
             issue: IssueId(stamp(21)),
             role: None,
             content,
+            commit: String::new(),
             is_passed: true,
             commands: vec![content],
             state: swarm::DeliveryState::Open,
@@ -110,7 +122,7 @@ fn elsewhere() -> Record {
 #[test]
 fn the_bytes_of_what_came_later_are_unchanged() {
     let mut told = String::new();
-    for record in [later(), elsewhere()] {
+    for record in [later(), elsewhere(), named()] {
         let stored = encode_record(&record, &[3; 16]);
         assert_eq!(decode_record(stored.clone()).unwrap(), record);
         let mut state = Workspace::default();
@@ -120,4 +132,24 @@ fn the_bytes_of_what_came_later_are_unchanged() {
         told += &format!("{}\n{}\n", hex(&stored), hex(&snapshot));
     }
     assert_eq!(told, include_str!("../swarm_later.golden.txt"));
+}
+
+/// Its tasks do not say who made them.
+#[test]
+fn an_older_snapshot_is_read() {
+    let digits: Vec<u8> = include_bytes!("../swarm_snapshot_older.golden.txt")
+        .iter()
+        .filter_map(|digit| char::from(*digit).to_digit(16))
+        .map(|digit| u8::try_from(digit).unwrap())
+        .collect();
+    let bytes: Vec<u8> = digits.chunks(2).map(|it| it[0] << 4 | it[1]).collect();
+    let older = decode_snapshot(bytes.into()).unwrap();
+    let mut present = Workspace::default();
+    present.apply(&record());
+    for (older, present) in older.swarm.issues().values().zip(present.swarm.issues().values()) {
+        for (older, mut present) in older.tasks.iter().zip(present.tasks.clone()) {
+            assert_eq!(present.by.take(), Some(role("L")));
+            assert_eq!(*older, present);
+        }
+    }
 }

@@ -1,0 +1,50 @@
+//! Who asks for an issue or for tasks again, in the same words and under no key, is given those
+//! that are there, as long as nothing came of them; whatever others made meanwhile.
+
+use std::collections::BTreeMap;
+
+use tasuki_broker::rules::{
+    Decision, Reply as AnyReply,
+    swarm::{Ask, Command, CreateIssue, CreateTasks, IssueState, Reply, Swarm, Task, TaskState},
+};
+use tasuki_proto::{
+    id::RoleId,
+    swarm::{IssueId, TaskNumber},
+};
+
+/// What each role made last, persons as one, and how it asked for that.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    issues: BTreeMap<Option<RoleId>, (CreateIssue, IssueId)>,
+    tasks: BTreeMap<(IssueId, Option<RoleId>), (CreateTasks, TaskNumber, u32)>,
+}
+
+impl Made {
+    pub(super) fn judge(&mut self, swarm: &Swarm, command: &Command, decision: &Decision) {
+        let AnyReply::Swarm(reply) = &decision.reply else { return };
+        let by = command.by.role().cloned();
+        let (told, due) = match (&command.ask, reply) {
+            (Ask::CreateIssue(it), Reply::Issue(id)) => {
+                let before = self.issues.insert(by, (it.clone(), *id));
+                let due = before.filter(|(asked, id)| {
+                    let issue = &swarm.issues()[id];
+                    asked == it && issue.state == IssueState::Open && issue.tasks.is_empty()
+                });
+                (reply, due.map(|(_, id)| Reply::Issue(id)))
+            }
+            (Ask::CreateTasks(it), Reply::Tasks { first, count }) => {
+                let before = self.tasks.insert((it.issue, by), (it.clone(), *first, *count));
+                let is_untouched =
+                    |task: &Task| task.state == TaskState::Open && task.created == task.updated;
+                let due = before.filter(|(asked, first, count)| {
+                    let made = &swarm.issues()[&it.issue].tasks[first.index()..][..*count as usize];
+                    asked == it && made.iter().all(is_untouched)
+                });
+                (reply, due.map(|(_, first, count)| Reply::Tasks { first, count }))
+            }
+            _ => return,
+        };
+        assert_eq!(decision.is_repeat, due.is_some(), "{command:?} is answered {told:?}");
+        assert!(due.is_none_or(|due| due == *told), "{command:?} is answered {told:?}");
+    }
+}
