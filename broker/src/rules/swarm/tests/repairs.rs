@@ -194,6 +194,28 @@ fn whoever_lost_a_lock_is_told_so() {
 }
 
 #[test]
+fn a_lock_is_given_back_once_however_often_it_is_said() {
+    check(
+        &[
+            (1, "W locks a"),
+            (2, "W unlocks"),
+            (3, "W unlocks"),
+            (4, "V unlocks"),
+            (5, "W keeps"),
+            (6, "restart"),
+            (7, "W unlocks"),
+        ],
+        "  1 W locks a: locked, token 1 until 120001
+           2 W unlocks: done
+           3 W unlocks: done (as before)
+           4 V unlocks: no: lease_not_found
+           5 W keeps: no: lease_not_found
+           6 restart: so
+           7 W unlocks: done (as before)",
+    );
+}
+
+#[test]
 fn what_the_lead_is_shown_comes_in_order_and_again_while_it_is_not_dealt_with() {
     let mut story = Story::new();
     for line in ["L opens s", "L plans easy 1; easy 1", "W registers", "W claims 1", "W claims 2"] {
