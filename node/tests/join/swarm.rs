@@ -113,12 +113,13 @@ async fn who_joined_to_work_works_and_does_not_lead() {
     let issue = lead.does("createIssue", opened()).await["id"].clone();
     let issue = json!({ "issue_id": issue });
     let of = with(lead.does("createIssueTask", with(task(), &issue)).await, &issue)["id"].clone();
-    let of = with(json!({ "task_id": of, "worker_id": "worker" }), &issue);
+    let of = with(json!({ "task_id": of }), &issue);
+    let own = with(json!({ "worker_id": "worker" }), &of);
     worker.does("registerWorker", json!({})).await;
     assert_eq!(worker.does("waitIssueTasks", issue.clone()).await["status"], "there");
-    worker.does("claimIssueTask", of.clone()).await;
+    worker.does("claimIssueTask", own.clone()).await;
     let files = json!({ "files": ["src/a.rs"] });
-    let lock = worker.does("lockFiles", with(files, &of)).await;
+    let lock = worker.does("lockFiles", with(files, &own)).await;
     let lock = json!({ "lease_id": lock["lease_id"], "worker_id": "worker" });
     let unlocked = worker.does("unlock", lock.clone()).await;
     assert_eq!(unlocked["unlocked"]["files"], json!(["src/a.rs"]), "{unlocked}");
@@ -126,13 +127,13 @@ async fn who_joined_to_work_works_and_does_not_lead() {
     assert_eq!((&again["repeated"], &again["unlocked"]["files"]), (&json!(true), &json!([])));
     let result = json!({ "timeout_sec": 0, "artifacts": { "summary": "done", "test_output": "ok",
         "changed_files": ["src/a.rs"], "test_cases": ["all"], "test_result": "passed" } });
-    let result = with(result, &of);
+    let result = with(result, &own);
     let submitted = worker.does("submitIssueTask", result.clone()).await;
     assert_eq!(submitted["status"], "still_waiting", "{submitted}");
     let item = lead.does("waitIssueTaskEvents", issue.clone()).await;
     assert_eq!(item["item"]["submission"]["id"], submitted["submission_id"], "{item}");
 
-    let next = with(json!({ "completion_score": 5 }), &of);
+    let next = with(json!({ "completion_score": 5 }), &own);
     let reason = with(json!({ "reason": "mine" }), &of);
     for (tool, words) in [
         ("createIssue", opened()),

@@ -207,6 +207,7 @@ fn named(name: &str, schema: &Value) -> Value {
         "sort_order" => "desc".into(),
         "doc_path" => "issue-x-test-steps.md".into(),
         "blocked_by" => json!([]),
+        "commit" => "ab".repeat(20).into(),
         "repository" => "git.example/a".into(),
         _ => made_up(schema),
     }

@@ -170,10 +170,16 @@ fn is_by_name(row: &Row) -> bool {
     !matches!(row.name, list::GET_WORKER | list::NEXT_STEP | list::LIST_LOCKS)
 }
 
-/// Whether the argument `name` of this tool, listed or not, says who calls.
-pub(in crate::mcp::tools) fn names_caller(tool: &str, name: &str) -> bool {
-    let row = list::ROWS.iter().find(|row| row.name == tool);
-    matches!(name, WORKER | OWNER) && row.is_some_and(is_by_name)
+/// Whether a tool takes this argument, though clients are not told of it.
+pub(in crate::mcp::tools) fn takes(tool: &str, argument: &str) -> bool {
+    match argument {
+        WORKER | OWNER => list::ROWS.iter().any(|row| row.name == tool && is_by_name(row)),
+        TIMEOUT => matches!(
+            tool,
+            list::WAIT_EVENTS | list::SELECT_INBOX | list::NEXT_SIGNAL | list::STEP_INBOX
+        ),
+        _ => false,
+    }
 }
 
 fn no_set(row: &Row) -> Refusal {

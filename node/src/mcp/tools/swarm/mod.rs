@@ -37,7 +37,7 @@ mod work;
 use rmcp::model::{CallToolResponse, CallToolResult};
 
 use self::caller::{Caller, TIMEOUT};
-pub(super) use self::{caller::names_caller, list::ROWS, schemas::tools};
+pub(super) use self::{caller::takes, list::ROWS, schemas::tools};
 pub(in crate::mcp) use self::{
     claims::Claims,
     list::{ACCEPTOR, LEAD, WORKER},
