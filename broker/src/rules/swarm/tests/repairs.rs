@@ -195,24 +195,23 @@ fn whoever_lost_a_lock_is_told_so() {
 
 #[test]
 fn a_lock_is_given_back_once_however_often_it_is_said() {
-    check(
-        &[
-            (1, "W locks a"),
-            (2, "W unlocks"),
-            (3, "W unlocks"),
-            (4, "V unlocks"),
-            (5, "W keeps"),
-            (6, "restart"),
-            (7, "W unlocks"),
-        ],
-        "  1 W locks a: locked, token 1 until 120001
-           2 W unlocks: done
-           3 W unlocks: done (as before)
-           4 V unlocks: no: lease_not_found
-           5 W keeps: no: lease_not_found
-           6 restart: so
-           7 W unlocks: done (as before)",
-    );
+    let mut story = Story::new();
+    story.step(1, "W locks a");
+    let lock = story.lock();
+    let mut unlock = |at, who| {
+        let ask = Ask::Unlock { lock, token: FencingToken::NONE };
+        let command = Command { by: Actor::Role(role(who)), ask };
+        story.execute(Timestamp::from_millis(at), AnyCommand::Swarm(command))
+    };
+    assert_eq!(unlock(2, "W"), "done");
+    assert_eq!(unlock(3, "W"), "done (as before)");
+    assert_eq!(unlock(4, "V"), "no: lease_not_found");
+    story.step(5, "restart");
+    story.step(6, "V locks a");
+    let ask = Ask::Unlock { lock, token: FencingToken::NONE };
+    let command = Command { by: Actor::Role(role("W")), ask };
+    let said = story.execute(Timestamp::from_millis(7), AnyCommand::Swarm(command));
+    assert_eq!(said, "done (as before)");
 }
 
 #[test]
