@@ -216,5 +216,11 @@ pub const SWARM_WORDS_BYTES_MAX: usize = 1024 * 1024;
 pub const SWARM_PAGE_MAX: u32 = 200;
 pub const SWARM_PAGE: u32 = 50;
 
+/// References beside a text, in bytes.
+pub const REFS_BYTES_MAX: usize = 16 * 1024;
+
+/// Why an issue, a task or a claim ends or begins again, in bytes. It is kept inside the record.
+pub const WHY_BYTES_MAX: usize = 16 * 1024;
+
 /// Documents written with an issue.
 pub const NEW_DOCS_MAX: usize = 64;

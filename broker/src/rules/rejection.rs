@@ -225,6 +225,9 @@ impl Rejection {
 pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const NAMES_MAX: usize = 20;
     let mut names: Vec<&str> = names.take(NAMES_MAX + 1).collect();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
     let more = NAMES_MAX < names.len();
     names.truncate(NAMES_MAX);
     let mut text = names.join(", ");

@@ -341,7 +341,7 @@ pub fn outcome_unknown(why: &str) -> Refusal {
     Refusal {
         reason: Reason::OutcomeUnknown,
         message: format!(
-            "The broker got this and its answer is lost ({why}): it may or may not have taken \
+            "The broker may have got this, and no answer came ({why}): it may or may not have taken \
              effect. Look at the state, or call again with the same words: that is carried out \
              at most once."
         ),

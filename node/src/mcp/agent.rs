@@ -5,12 +5,13 @@ use std::sync::{Arc, OnceLock};
 use rmcp::{
     ErrorData, Peer, RoleServer, ServerHandler,
     model::{
-        CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, DiscoverResult,
-        GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
-        InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-        SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
+        CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest,
+        CustomResult, DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
+        GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
+        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+        PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+        ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+        UnsubscribeRequestParams, UpdateTaskParams,
     },
     service::{RequestContext, SubscriptionContext},
     transport::streamable_http_server::session::SessionRestoreMarker,
@@ -24,6 +25,7 @@ use super::{
     hold::Transport,
     host::{Host, Scope},
     instances::Open,
+    malformed,
     notices::{self, Client, Doors, Notices},
     prompts, resources,
     tasks::Asker,
@@ -503,6 +505,14 @@ impl ServerHandler for Agent {
             // Or may no longer have it. Its stream is broken off, so it is not told here.
             () = self.revoked(&context) => Err(ErrorData::internal_error("cancelled", None)),
         }
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(malformed::refuse(request))
     }
 
     async fn get_task(

@@ -31,6 +31,7 @@ mod hold;
 mod host;
 mod instances;
 mod intent;
+mod malformed;
 mod notices;
 mod prompts;
 mod question;

@@ -269,7 +269,7 @@ fn swarm_answer(standing: swarm_answer::Standing) -> Answer {
 }
 
 /// Whether a refusal says nothing about the question, only that it got no answer for now.
-fn is_silence(reason: Reason) -> bool {
+pub(super) fn is_silence(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::Unavailable | Reason::Overloaded | Reason::OutcomeUnknown | Reason::StaleEpoch

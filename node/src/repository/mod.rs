@@ -31,6 +31,7 @@ pub use self::{
     base::{Base, Basis, lock_base},
     git::NoAnswer,
     pattern::{literal, shown},
+    place::is_bare,
 };
 use self::{place::Place, remote::Remote};
 

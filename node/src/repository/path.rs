@@ -12,7 +12,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use super::{
     No, Repository,
     pattern::{WILDCARDS, literal, without_classes},
-    place,
+    place::{self, Astray},
 };
 
 /// All of a repository.
@@ -92,22 +92,35 @@ pub(super) fn patterns(
         let why = "it has a `\\` in it; write `/` between directories";
         return Err(No::Strange { path: text.clone(), why });
     }
-    let outside =
-        || No::Outside { path: text.clone(), root: repository.root().display().to_string() };
     let is_last_kept = tail.is_empty() && !is_below;
-    let real = place::resolved(&path, is_last_kept).ok_or_else(outside)?;
-    let below = repository.below(&real, is_last_kept, text)?.ok_or_else(outside)?;
+    let below = below(repository, &path, is_last_kept, text)?;
     patterns_below(&below, &tail, is_below, text)
 }
 
 /// The pattern that is on this very file, whatever its name looks like. Looks at the disk.
 pub(super) fn of_file(repository: &Repository, file: &Path) -> Result<String, No> {
     let text = file.to_string_lossy().into_owned();
-    let outside =
-        || No::Outside { path: text.clone(), root: repository.root().display().to_string() };
-    let real = place::resolved(file, true).ok_or_else(outside)?;
-    let below = repository.below(&real, true, &text)?.ok_or_else(outside)?;
+    let below = below(repository, file, true, &text)?;
     Ok(if below.is_empty() { ALL.to_owned() } else { literal(&composed(&below)) })
+}
+
+/// What a path, which was said as `text`, is called in the repository.
+fn below(
+    repository: &Repository,
+    path: &Path,
+    is_last_kept: bool,
+    text: &str,
+) -> Result<String, No> {
+    let outside =
+        || No::Outside { path: text.to_owned(), root: repository.root().display().to_string() };
+    let real = place::resolved(path, is_last_kept).map_err(|astray| match astray {
+        Astray::Above => outside(),
+        Astray::Link => No::Strange {
+            path: text.to_owned(),
+            why: "a link on the way leads nowhere, or round in a circle",
+        },
+    })?;
+    repository.below(&real, is_last_kept, text)?.ok_or_else(outside)
 }
 
 /// The same in a repository that is not on this machine, or not known where: `text` is relative to

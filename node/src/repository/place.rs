@@ -9,6 +9,9 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+/// What a repository has at its top, wherever that is.
+const HEAD: &str = "HEAD";
+
 /// What marks the root of a work tree: a directory, or a file that says where that is.
 const GIT: &str = ".git";
 
@@ -35,10 +38,18 @@ pub(super) fn at(directory: &Path) -> Option<Place> {
     let kind = fs::metadata(&mark).ok()?;
     let own = if kind.is_dir() { mark } else { linked(&mark, "gitdir:")? };
     // An empty directory of that name is no repository.
-    own.join("HEAD").symlink_metadata().ok()?;
+    own.join(HEAD).symlink_metadata().ok()?;
     let common = linked(&own.join("commondir"), "").unwrap_or(own);
     let common = canonical(&common).ok()?;
     Some(Place { root: directory.to_owned(), common })
+}
+
+/// Whether a directory is in a repository that has no work tree, so that nobody edits files there.
+pub fn is_bare(directory: &Path) -> bool {
+    let is_top = |it: &Path| {
+        it.join(HEAD).is_file() && it.join("objects").is_dir() && it.join("refs").is_dir()
+    };
+    around(directory).is_none() && directory.ancestors().any(is_top)
 }
 
 /// The path in a small file, from where that file is.
@@ -163,11 +174,19 @@ pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     Ok(plain.unwrap_or(real))
 }
 
+/// Why a path leads nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Astray {
+    /// `..` leads out of the file system.
+    Above,
+    /// Where a link on the way leads nobody can say.
+    Link,
+}
+
 /// A path without links and `..`, as far as it is there; what is not there follows as it was said.
-/// `None`: `..` leads out of the file system.
 ///
 /// The last part is not followed where it is a link and `is_last_kept`: then the link is meant.
-pub(super) fn resolved(path: &Path, is_last_kept: bool) -> Option<PathBuf> {
+pub(super) fn resolved(path: &Path, is_last_kept: bool) -> Result<PathBuf, Astray> {
     let mut real = PathBuf::new();
     let mut parts = path.components().peekable();
     let mut is_there = true;
@@ -177,7 +196,7 @@ pub(super) fn resolved(path: &Path, is_last_kept: bool) -> Option<PathBuf> {
             Component::CurDir => {}
             Component::ParentDir => {
                 if !real.pop() {
-                    return None;
+                    return Err(Astray::Above);
                 }
             }
             Component::Normal(name) => {
@@ -187,8 +206,7 @@ pub(super) fn resolved(path: &Path, is_last_kept: bool) -> Option<PathBuf> {
                     match real.symlink_metadata() {
                         Ok(meta) if meta.is_symlink() => match canonical(&real) {
                             Ok(to) => real = to,
-                            // Where it leads nobody can say.
-                            Err(_) => return None,
+                            Err(_) => return Err(Astray::Link),
                         },
                         Ok(_) => {}
                         Err(_) => is_there = false,
@@ -197,7 +215,7 @@ pub(super) fn resolved(path: &Path, is_last_kept: bool) -> Option<PathBuf> {
             }
         }
     }
-    Some(real)
+    Ok(real)
 }
 
 #[cfg(test)]
@@ -255,6 +273,7 @@ mod tests {
         link("a/b", "l");
         link("a/b/f", "g");
         link("nowhere", "n");
+        link("round", "round");
         for (path, is_last_kept, real) in [
             ("l/f", true, Some("a/b/f")),
             ("l/../b/f", true, Some("a/b/f")),
@@ -264,11 +283,14 @@ mod tests {
             ("l", false, Some("a/b")),
             ("n", true, Some("n")),
             ("n/x", true, None),
+            ("round", true, Some("round")),
+            ("round", false, None),
+            ("round/x", true, None),
             ("./new/./x", true, Some("new/x")),
         ] {
             let found = resolved(&root.join(path), is_last_kept);
-            assert_eq!(found, real.map(|it| root.join(it)), "{path}");
+            assert_eq!(found, real.map(|it| root.join(it)).ok_or(Astray::Link), "{path}");
         }
-        assert_eq!(resolved(Path::new("/../../x"), true), None);
+        assert_eq!(resolved(Path::new("/../../x"), true), Err(Astray::Above));
     }
 }

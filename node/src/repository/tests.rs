@@ -344,3 +344,30 @@ fn what_git_names_is_a_pattern_for_each() {
     let names = Repository::named_by_git(b"a b\0new\nline\0\"q\"\0x[1]\0e\xcc\x81\0bad\xff\0");
     assert_eq!(names, ["a b", "new\nline", "\"q\"", "x[[]1]/", "\u{e9}", "bad?/"]);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_no_way_out() {
+    let place = Place::new();
+    fs::create_dir(place.at("a")).unwrap();
+    std::os::unix::fs::symlink("round", place.at("a/round")).unwrap();
+    assert_eq!(place.files("a", "a", &["round"]), "round");
+    assert_eq!(
+        place.files("a", "a", &["round/x"]),
+        "\"round/x\" cannot be named: a link on the way leads nowhere, or round in a circle"
+    );
+}
+
+#[test]
+fn a_repository_without_a_work_tree_is_one() {
+    let place = Place::new();
+    for at in ["bare/objects", "bare/refs/heads", "tree/.git/objects", "tree/.git/refs", "none"] {
+        fs::create_dir_all(place.at(at)).unwrap();
+    }
+    for at in ["bare/HEAD", "tree/.git/HEAD"] {
+        fs::write(place.at(at), "ref: refs/heads/main\n").unwrap();
+    }
+    let is_so = |at: &str| is_bare(&place.at(at));
+    assert!(is_so("bare") && is_so("bare/refs/heads"));
+    assert!(!is_so("tree") && !is_so("none"));
+}

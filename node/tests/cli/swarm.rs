@@ -435,7 +435,7 @@ async fn of_two_who_want_the_same_one_gets_it() {
         refused.starts_with("error: file 'z/deep.rs' locked by 'w2' (task: , for "),
         "{refused}"
     );
-    assert!(refused.ends_with(" ms more); nothing was locked (file_is_locked)\n"), "{refused}");
+    assert!(refused.ends_with(" LEN more); nothing was locked (file_is_locked)\n"), "{refused}");
     let held = shop.json(0, &["locks", "--holder", "w1"]).await;
     assert_eq!(held[0]["patterns"], json!(["a.rs"]), "its own earlier lock stays: {held:?}");
     assert_eq!(held.len(), 1);

@@ -12,5 +12,6 @@ mod refusals;
 mod relay;
 mod secrets;
 mod story;
+mod swarm;
 mod tokens;
 mod world;

@@ -207,6 +207,7 @@ fn named(name: &str, schema: &Value) -> Value {
         "sort_order" => "desc".into(),
         "doc_path" => "issue-x-test-steps.md".into(),
         "blocked_by" => json!([]),
+        "commit" => "ab".repeat(20).into(),
         "repository" => "git.example/a".into(),
         _ => made_up(schema),
     }
@@ -318,4 +319,68 @@ async fn what_is_too_large_is_refused_by_its_size() {
     let none = json!({ "issue_id": "tomorrow", "task_id": "task-1", "worker_id": "A" });
     let (code, said) = refusal(&client.call("claimIssueTask", none).await).unwrap();
     assert!(code == "unknown_issue" && said.contains("issue_id"), "{said}");
+}
+
+#[tokio::test]
+async fn each_text_is_refused_by_its_own_limit() {
+    let world = world("swarm-lead").await;
+    let client = Client::new(world.addr, "/mcp/A").await;
+    let large = "x".repeat(1024 * 1024);
+    let doc = json!({ "name": "n", "content": "c" });
+    let issue = json!({ "user_issue_doc": doc, "lead_issue_doc": doc, "subject": large });
+    let of = json!({ "issue_id": "issue_1_0001", "task_id": "task-1", "reason": large });
+    let refs = json!({ "issue_id": "issue_1_0001", "task_id": "task-1", "content": "c",
+        "refs": large });
+    let force = json!({ "lease_id": "l_1_0001", "reason": large });
+    for (tool, words, limit) in [
+        ("createIssue", issue, 1024),
+        ("resetIssueTask", of, 16 * 1024),
+        ("replyIssueTaskMessage", refs, 16 * 1024),
+        ("forceUnlock", force, 1024),
+    ] {
+        let (code, said) = refusal(&client.call(tool, words).await).unwrap();
+        assert_eq!(code, "too_large", "{said}");
+        assert!(said.contains(&format!("the limit is {limit}.")), "{tool}: {said}");
+    }
+}
+
+/// Some clients add arguments of their own: they are no reason to refuse, and not passed over.
+#[tokio::test]
+async fn what_a_tool_does_not_have_is_said_beside_its_answer() {
+    let world = world("swarm-lead").await;
+    let client = Client::new(world.addr, "/mcp/A").await;
+    let words = json!({ "issue_id": "issue_1_0001", "session_id": "s", "wait_for_previous": true,
+        "rerun": {} });
+    let told = client.call("closeIssue", words).await;
+    assert_eq!(told["structuredContent"]["error"]["code"], "unavailable", "{told}");
+    let ignored = &told["structuredContent"]["ignored_arguments"];
+    assert_eq!(*ignored, json!(["rerun", "wait_for_previous"]), "{told}");
+    let said = told["content"][1]["text"].as_str().unwrap();
+    assert!(said.contains("no argument \"rerun\", \"wait_for_previous\":"), "{said}");
+    let told = client.call("closeIssue", json!({ "issue_id": "issue_1_0001" })).await;
+    assert!(told["structuredContent"].get("ignored_arguments").is_none(), "{told}");
+    assert_eq!(told["content"].as_array().unwrap().len(), 1, "{told}");
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_object_are_a_malformed_call() {
+    let world = world("swarm-lead").await;
+    let client = Client::new(world.addr, "/mcp/A").await;
+    let asked = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    for (method, params, code, words) in [
+        (
+            "tools/call",
+            json!({ "name": "closeIssue", "arguments": "x" }),
+            -32602,
+            "`arguments` must be an object of the tool's arguments by their names, not a text",
+        ),
+        ("tools/call", json!({ "arguments": {} }), -32602, "`params` are not what tools/call"),
+        ("prompts/get", json!({ "name": 7 }), -32602, "`params` are not what prompts/get"),
+        ("tools/other", json!({}), -32601, "tools/other"),
+    ] {
+        let answer = client.post(&asked(method, params)).await.answer().await;
+        assert_eq!(answer["error"]["code"], code, "{answer}");
+        let said = answer["error"]["message"].as_str().unwrap();
+        assert!(said.starts_with(words), "{said}");
+    }
 }

@@ -6,8 +6,8 @@ use prost::Message;
 use tasuki_proto::{
     limits::{
         BLOCKERS_MAX, CHANGED_FILES_MAX, COMMANDS_MAX, DOC_BYTES_MAX, FILES_BYTES_MAX,
-        LOCK_FILES_MAX, SUBJECT_BYTES_MAX, SWARM_PAGE, SWARM_PAGE_MAX, SWARM_WORDS_BYTES_MAX,
-        TEXT_BYTES_MAX,
+        LOCK_FILES_MAX, REFS_BYTES_MAX, SUBJECT_BYTES_MAX, SWARM_PAGE, SWARM_PAGE_MAX,
+        SWARM_WORDS_BYTES_MAX, TEXT_BYTES_MAX, WHY_BYTES_MAX,
     },
     reason::Reason,
     swarm::{DocName, NextStepId, TaskNumber},
@@ -31,12 +31,6 @@ use crate::rules::swarm::{
 
 /// Paths of documents that belong to an issue, in bytes.
 const DOC_PATHS_BYTES_MAX: usize = 64 * 1024;
-
-/// References beside a text, in bytes.
-const REFS_BYTES_MAX: usize = 16 * 1024;
-
-/// Why something ends or begins again, in bytes. It is kept inside the record.
-const WHY_BYTES_MAX: usize = 16 * 1024;
 
 /// A hash's bytes.
 const HASH_BYTES: usize = 32;

@@ -22,7 +22,7 @@ impl Swarm {
             settings: parts.settings,
             workers: parts.workers,
             shared_docs: parts.shared_docs,
-            locks: Locks::restored(parts.locks, parts.ended_locks),
+            locks: Locks::restored(parts.locks, parts.ended_locks, parts.given_back),
             token: parts.token,
             next_tail: parts.next_tail,
             ..Self::default()

@@ -211,6 +211,8 @@ pub struct Parts {
     pub locks: Vec<lock::Lock>,
     /// Locks that ended lately, oldest first.
     pub ended_locks: Vec<LockId>,
+    /// Locks that were given back lately, oldest first.
+    pub given_back: Vec<(LockId, RoleId)>,
     pub token: FencingToken,
     pub next_tail: u32,
 }

@@ -58,7 +58,8 @@ pub enum Rejection {
     )]
     TaskDone { task: TaskNumber },
     #[error(
-        "task '{task}' is reserved for another worker, for {left_ms} ms more; take another one"
+        "task '{task}' is reserved for another worker, for {left} more; take another one",
+        left = seconds(*left_ms)
     )]
     TaskReserved { task: TaskNumber, left_ms: u64 },
     #[error("task '{task}' waits for others to be done first: {blockers}; take another one")]
@@ -82,8 +83,8 @@ pub enum Rejection {
     #[error("lease '{lock}' not found")]
     LeaseNotFound { lock: LockId },
     #[error(
-        "file '{file}' locked by '{holder}' (task: {task}, for {left_ms} ms more); nothing was \
-         locked"
+        "file '{file}' locked by '{holder}' (task: {task}, for {left} more); nothing was locked",
+        left = seconds(*left_ms)
     )]
     FileIsLocked { file: String, holder: RoleId, task: String, left_ms: u64 },
     #[error("no open submission for task '{task}': nothing waits for a verdict")]
@@ -201,4 +202,9 @@ impl Rejection {
             | Self::TooManyPatterns => Reason::Overloaded,
         }
     }
+}
+
+/// As people say it, and never nothing.
+fn seconds(ms: u64) -> String {
+    format!("{} s", ms.div_ceil(1000))
 }

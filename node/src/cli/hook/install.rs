@@ -27,7 +27,7 @@ use crate::{
     clock,
     config::{Config, HookFail, Source},
     edit_guard::Client,
-    repository::Repository,
+    repository::{self, Repository},
 };
 
 /// A hook that can be installed.
@@ -100,10 +100,15 @@ fn meant(which: &WhichArgs) -> Result<Meant, Failure> {
 impl Meant {
     fn script(&self) -> Result<script::Place, Failure> {
         let Some((hooks, _)) = &self.hooks else {
-            return Err(Failure::usage(format!(
-                "{} is in no Git repository, so there are no commits to refuse.",
-                self.root.display()
-            )));
+            let root = self.root.display();
+            let why = match repository::is_bare(&self.root) {
+                true => {
+                    "is in a bare Git repository: nobody commits there, and hooks of this \
+                         kind are for clones of it."
+                }
+                false => "is in no Git repository, so there are no commits to refuse.",
+            };
+            return Err(Failure::usage(format!("{root} {why}")));
         };
         Ok(script::Place::of(hooks))
     }

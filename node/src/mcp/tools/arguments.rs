@@ -20,11 +20,18 @@ pub(super) struct Arguments<'a> {
     fields: &'a JsonObject,
     /// The field whose value these are; empty: they are the call's own.
     within: &'static str,
+    /// How long a text may be, in bytes.
+    text_max: usize,
 }
 
 impl<'a> Arguments<'a> {
     pub(super) fn new(arguments: &'a JsonObject) -> Self {
-        Self { fields: arguments, within: "" }
+        Self { fields: arguments, within: "", text_max: TEXT_BYTES_MAX }
+    }
+
+    /// The same for a text that may have so many bytes.
+    pub(super) const fn at_most(self, text_max: usize) -> Self {
+        Self { text_max, ..self }
     }
 
     /// The field as a refusal names it.
@@ -39,7 +46,7 @@ impl<'a> Arguments<'a> {
     pub(super) fn object(self, field: &'static str) -> Result<Option<Self>, Refusal> {
         match self.get(field) {
             None => Ok(None),
-            Some(Value::Object(fields)) => Ok(Some(Self { fields, within: field })),
+            Some(Value::Object(fields)) => Ok(Some(Self { within: field, ..Self::new(fields) })),
             Some(other) => Err(misfit(&self.at(field), "an object", other)),
         }
     }
@@ -57,7 +64,7 @@ impl<'a> Arguments<'a> {
             Some(other) => return Err(misfit(&self.at(field), "a list of objects", other)),
         };
         let object = |item: &'a Value| match item {
-            Value::Object(fields) => Ok(Self { fields, within: field }),
+            Value::Object(fields) => Ok(Self { within: field, ..Self::new(fields) }),
             Value::Null
             | Value::Bool(_)
             | Value::Number(_)
@@ -163,13 +170,14 @@ impl<'a> Arguments<'a> {
     pub(super) fn text(self, field: &str) -> Result<Option<String>, Refusal> {
         match self.get(field) {
             None => Ok(None),
-            Some(Value::String(text)) if TEXT_BYTES_MAX < text.len() => Err(Refusal {
+            Some(Value::String(text)) if self.text_max < text.len() => Err(Refusal {
                 reason: Reason::TooLarge,
                 message: format!(
-                    "`{}` is {} bytes long; the limit is {TEXT_BYTES_MAX}. Nothing was taken. Shorten \
-                     it, or put it in a file and name the file.",
+                    "`{}` is {} bytes long; the limit is {}. Nothing was taken. Shorten it, or put \
+                     it in a file and name the file.",
                     self.at(field),
-                    text.len()
+                    text.len(),
+                    self.text_max
                 ),
             }),
             Some(Value::String(text)) => Ok(Some(text.clone())),

@@ -5,6 +5,7 @@
 //! for refusals too, which would hide them from the model.
 
 mod arguments;
+mod ignored;
 mod mail;
 mod others;
 mod result;
@@ -22,7 +23,7 @@ use rmcp::{
 use tasuki_proto::{id::RoleId, reason::Reason, visible::is_visible};
 use tokio_util::sync::CancellationToken;
 
-use self::arguments::Arguments;
+use self::{arguments::Arguments, ignored::Ignored};
 use super::{
     hold::{self, Transport},
     host::{Host, Scope},
@@ -275,19 +276,25 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
     {
         return None;
     }
+    let mut response = carry_out(row, &call).await?;
+    Ignored::of(row.name, &call.arguments).tell(&mut response);
+    Some(response)
+}
+
+async fn carry_out(row: &Row, call: &Call<'_>) -> Option<CallToolResponse> {
     let arguments = Arguments::new(&call.arguments);
-    let done: Result<CallToolResult, Refusal> = match name {
-        turn_loop::AWAIT_MY_TURN => match turn_loop::await_my_turn(&call, arguments).await {
+    let done: Result<CallToolResult, Refusal> = match row.name {
+        turn_loop::AWAIT_MY_TURN => match turn_loop::await_my_turn(call, arguments).await {
             Ok(CallToolResponse::Complete(result)) => Ok(result),
             Ok(task) => return Some(task),
             Err(refusal) => Err(refusal),
         },
-        HANDOVER_WORK => turn_loop::handover_work(&call, arguments).await,
-        turn_loop::LOOP_STATUS => turn_loop::loop_status(&call, arguments).await,
+        HANDOVER_WORK => turn_loop::handover_work(call, arguments).await,
+        turn_loop::LOOP_STATUS => turn_loop::loop_status(call, arguments).await,
         _ => {
             let done = match row.is_in(MAIL) {
-                true => mail::call(name, &call, arguments).await?,
-                false => swarm::call(row, &call, arguments).await?,
+                true => mail::call(row.name, call, arguments).await?,
+                false => swarm::call(row, call, arguments).await?,
             };
             let refused = |refusal| CallToolResponse::Complete(refused(&refusal));
             return Some(done.unwrap_or_else(refused));

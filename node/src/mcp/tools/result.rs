@@ -29,6 +29,14 @@ pub(super) fn add(result: &mut CallToolResult, text: impl Into<String>) {
     result.content.push(ContentBlock::text(text.into()));
 }
 
+/// The same also for programs, as a field beside the answer's own.
+pub(super) fn remark(result: &mut CallToolResult, field: &str, fact: Value, text: String) {
+    if let Some(Value::Object(facts)) = &mut result.structured_content {
+        facts.insert(field.to_owned(), fact);
+    }
+    add(result, text);
+}
+
 /// A refusal is something to read and act on, so it is a result, not a protocol error.
 pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
     let mut result = CallToolResult::error(vec![ContentBlock::text(refusal.message.clone())]);

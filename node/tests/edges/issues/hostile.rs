@@ -81,7 +81,7 @@ async fn words_of_others_are_shown_as_words() {
     let mut submission = super::result(&issue, "task-1");
     submission["artifacts"] = json!({
         "summary": BAD, "changed_files": [BAD], "diff": BAD, "links": [BAD], "test_cases": [BAD],
-        "test_result": BAD, "test_output": BAD, "commands": [BAD],
+        "test_result": BAD, "test_output": BAD, "commit": "ab".repeat(20), "commands": [BAD],
     });
     ask(&worker, "submitIssueTask", submission.clone()).await;
     shown(&lead, "waitIssueTaskEvents", of.clone()).await;
@@ -105,6 +105,7 @@ async fn words_of_others_are_shown_as_words() {
     for field in ["test_output", "known_risks"] {
         delivery["artifacts"][field] = BAD.into();
     }
+    delivery["test_evidence"]["commit"] = "ab".repeat(20).into();
     for field in ["script_path", "script_cmd", "script_result"] {
         delivery["test_evidence"][field] = BAD.into();
     }

@@ -75,6 +75,11 @@ async fn from_issue_to_next_task(of_lead: Transport, of_worker: Transport) {
 
     let unlocked = ok(&mut works, "unlock", lease.clone()).await;
     assert_eq!(unlocked["unlocked"]["lease_id"], locked["lease_id"], "{unlocked}");
+    let again = ok(&mut works, "unlock", lease.clone()).await;
+    assert_eq!(again["unlocked"]["lease_id"], locked["lease_id"], "{again}");
+    assert_eq!((&again["repeated"], &again["unlocked"]["files"]), (&json!(true), &json!([])));
+    let never = json!({ "lease_id": "l_1_0000", "worker_id": "worker" });
+    assert_eq!(no(&mut works, "unlock", never).await.0, "lease_not_found");
     let (code, text) = no(&mut works, "heartbeat", lease).await;
     assert_eq!((code.as_str(), text.contains("not found")), ("lease_not_found", true), "{text}");
     let mut files = of(&id, &task, "worker");
@@ -242,7 +247,7 @@ async fn of_two_that_want_the_same_one_gets_it() {
     let (code, text) =
         no(&mut loser, "lockFiles", files(other, &["src/a.rs", "src/b.rs", "src/*"])).await;
     assert_eq!(code, "file_is_locked", "{text}");
-    assert!(text.contains(&format!("locked by '{name}'")) && text.contains("ms more"), "{text}");
+    assert!(text.contains(&format!("locked by '{name}'")) && text.contains(" s more"), "{text}");
     let listed = ok(&mut loser, "listLocks", json!({ "repository": "git.example/shop" })).await;
     let kept = listed["locks"].as_array().unwrap().iter().map(|it| it["lease_id"].clone());
     let kept: Vec<Value> = kept.collect();

@@ -36,6 +36,10 @@ pub(in crate::journal::codec) fn encode_state(it: &Swarm) -> Option<stored::Swar
         role: role.to_string(),
         joined_ms: it.joined.as_millis(),
     };
+    let given_back = |(lock, role): &(LockId, RoleId)| swarm_state::GivenBack {
+        lock: stamp_bytes(lock.0),
+        role: role.to_string(),
+    };
     Some(stored::SwarmState {
         settings: Some(encode_settings(&it.settings)),
         workers: it.workers.iter().map(worker).collect(),
@@ -44,6 +48,7 @@ pub(in crate::journal::codec) fn encode_state(it: &Swarm) -> Option<stored::Swar
         deliveries: it.deliveries().values().map(encode_delivery).collect(),
         locks: it.locks.iter().map(encode_lock).collect(),
         ended_locks: it.locks.ended().map(|it| stamp_bytes(it.0)).collect(),
+        given_back: it.locks.given_back().map(given_back).collect(),
         token: it.token().get(),
         next_tail: it.next_tail(),
     })
@@ -57,6 +62,9 @@ pub(in crate::journal::codec) fn decode_state(
     for worker in &it.workers {
         workers.insert(id("role", &worker.role)?, Worker { joined: at(worker.joined_ms) });
     }
+    let given_back = |it: swarm_state::GivenBack| -> Result<_, CodecError> {
+        Ok((LockId(stamp("lock", &it.lock)?), id("role", &it.role)?))
+    };
     let ended = it.ended_locks.iter().map(|it| stamp("lock", it).map(LockId));
     let parts = Parts {
         settings: decode_settings(&it.settings.ok_or(CodecError::Unknown("settings"))?),
@@ -66,6 +74,7 @@ pub(in crate::journal::codec) fn decode_state(
         deliveries: it.deliveries.into_iter().map(decode_delivery).collect::<Result<_, _>>()?,
         locks: it.locks.into_iter().map(decode_lock).collect::<Result<_, _>>()?,
         ended_locks: ended.collect::<Result<_, _>>()?,
+        given_back: it.given_back.into_iter().map(given_back).collect::<Result<_, _>>()?,
         token: token(it.token),
         next_tail: it.next_tail,
     };

@@ -27,12 +27,17 @@ use super::{
 /// Locks that ended and are still known, so that their holders are told that they lost them.
 const ENDED_MAX: usize = 1024;
 
+/// Locks that were given back and are still known, so that saying it again does no harm.
+const GIVEN_BACK_MAX: usize = 1024;
+
 /// All locks of a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Locks {
     by_id: BTreeMap<LockId, Lock>,
     /// Ended without their holders' doing, oldest first.
     ended: VecDeque<LockId>,
+    /// Given back by whoever had them, oldest first.
+    given_back: VecDeque<(LockId, RoleId)>,
     /// Derived.
     index: Index,
     /// Derived.
@@ -71,8 +76,13 @@ pub struct Conflict {
 
 impl Locks {
     /// From what a snapshot held.
-    pub(super) fn restored(locks: Vec<Lock>, ended: Vec<LockId>) -> Self {
-        let mut restored = Self { ended: ended.into(), ..Self::default() };
+    pub(super) fn restored(
+        locks: Vec<Lock>,
+        ended: Vec<LockId>,
+        given_back: Vec<(LockId, RoleId)>,
+    ) -> Self {
+        let (ended, given_back) = (ended.into(), given_back.into());
+        let mut restored = Self { ended, given_back, ..Self::default() };
         for lock in locks {
             restored.insert(lock);
         }
@@ -90,6 +100,11 @@ impl Locks {
     /// Ended without their holders' doing, oldest first.
     pub fn ended(&self) -> impl Iterator<Item = LockId> {
         self.ended.iter().copied()
+    }
+
+    /// Given back by whoever had them, oldest first.
+    pub fn given_back(&self) -> impl Iterator<Item = &(LockId, RoleId)> {
+        self.given_back.iter()
     }
 
     /// Those of one role.
@@ -151,7 +166,12 @@ impl Locks {
             self.by_task.remove(&(issue, task, id));
         }
         self.by_role.remove(&(lock.role.clone(), id));
-        if *why != WhyUnlocked::Unlocked {
+        if *why == WhyUnlocked::Unlocked {
+            self.given_back.push_back((id, lock.role.clone()));
+            if GIVEN_BACK_MAX < self.given_back.len() {
+                self.given_back.pop_front();
+            }
+        } else {
             self.ended.push_back(id);
             if ENDED_MAX < self.ended.len() {
                 self.ended.pop_front();
@@ -255,7 +275,12 @@ impl Swarm {
         id: LockId,
         token: FencingToken,
     ) -> Result<(), Rejection> {
-        self.locks.held(id, draft.role()?, token)?;
+        let role = draft.role()?;
+        if self.locks.given_back.iter().any(|(lock, by)| *lock == id && by == role) {
+            draft.repeat(());
+            return Ok(());
+        }
+        self.locks.held(id, role, token)?;
         draft.push(Event::Unlocked(Unlocked { lock: id, why: WhyUnlocked::Unlocked }));
         Ok(())
     }

@@ -194,6 +194,27 @@ fn whoever_lost_a_lock_is_told_so() {
 }
 
 #[test]
+fn a_lock_is_given_back_once_however_often_it_is_said() {
+    let mut story = Story::new();
+    story.step(1, "W locks a");
+    let lock = story.lock();
+    let mut unlock = |at, who| {
+        let ask = Ask::Unlock { lock, token: FencingToken::NONE };
+        let command = Command { by: Actor::Role(role(who)), ask };
+        story.execute(Timestamp::from_millis(at), AnyCommand::Swarm(command))
+    };
+    assert_eq!(unlock(2, "W"), "done");
+    assert_eq!(unlock(3, "W"), "done (as before)");
+    assert_eq!(unlock(4, "V"), "no: lease_not_found");
+    story.step(5, "restart");
+    story.step(6, "V locks a");
+    let ask = Ask::Unlock { lock, token: FencingToken::NONE };
+    let command = Command { by: Actor::Role(role("W")), ask };
+    let said = story.execute(Timestamp::from_millis(7), AnyCommand::Swarm(command));
+    assert_eq!(said, "done (as before)");
+}
+
+#[test]
 fn what_the_lead_is_shown_comes_in_order_and_again_while_it_is_not_dealt_with() {
     let mut story = Story::new();
     for line in ["L opens s", "L plans easy 1; easy 1", "W registers", "W claims 1", "W claims 2"] {

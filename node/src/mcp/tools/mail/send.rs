@@ -148,7 +148,8 @@ fn receivers(
 /// One line, as the head of a thread has room for.
 fn subject(arguments: Arguments<'_>) -> Result<String, Refusal> {
     const FIELD: &str = "title";
-    let title = arguments.words(FIELD, "say what it is about")?;
+    // As one line it may be short enough.
+    let title = arguments.at_most(usize::MAX).words(FIELD, "say what it is about")?;
     let subject = title.split(['\r', '\n']).map(str::trim).filter(|it| !it.is_empty());
     let subject = subject.collect::<Vec<_>>().join(" ");
     if SUBJECT_BYTES_MAX < subject.len() {

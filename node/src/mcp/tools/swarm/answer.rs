@@ -15,12 +15,18 @@ use super::{
 struct Answer<T> {
     #[serde(flatten)]
     what: T,
-    server_now_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_now_ms: Option<u64>,
     note: &'static str,
     #[serde(skip_serializing_if = "is_nothing")]
     stripped: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     next_actions: Vec<String>,
+}
+
+/// The broker's time; `None`: the node answered by itself.
+pub(super) fn known(now_ms: u64) -> Option<u64> {
+    (now_ms != 0).then_some(now_ms)
 }
 
 /// `what` with the broker's time, what was taken out of others' words, and what to do next.
@@ -31,7 +37,7 @@ pub(super) fn answer(
     next_actions: Vec<String>,
 ) -> CallToolResult {
     let stripped = others.stripped;
-    shown(&Answer { what, server_now_ms: now_ms, note: FRAME, stripped, next_actions })
+    shown(&Answer { what, server_now_ms: known(now_ms), note: FRAME, stripped, next_actions })
 }
 
 /// A list's place among all there is of it.

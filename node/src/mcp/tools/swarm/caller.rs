@@ -3,22 +3,26 @@
 //! A call is for the role of its connection. Where an address speaks for several roles, it is for
 //! the only one of them that has the tool, or for the worker that the call names.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
 use rmcp::model::CallToolResponse;
 use tasuki_proto::{id::RoleId, reason::Reason};
 
-use super::super::{
-    Call, Row,
-    arguments::{Arguments, invalid},
-    label,
-    waiting::wait,
+use super::{
+    super::{
+        Call, Row,
+        arguments::{Arguments, invalid},
+        label,
+        waiting::wait,
+    },
+    list,
+    waited::unanswered,
 };
 use crate::{
     mcp::{
         instances::Playing,
         intent,
-        question::{About, Asking},
+        question::{About, Asking, is_silence},
         shown::Shown,
     },
     role::{
@@ -50,12 +54,7 @@ impl<'a> Caller<'a> {
         let has_tool = |role: &RoleId| row.sets.iter().any(|it| host.has_set(role, it.set));
         let mut able = call.scope.roles(host);
         able.retain(|role| has_tool(role) && call.only.is_none_or(|only| only == *role));
-        // Elsewhere these say whom a question is about.
-        let names_caller = !matches!(
-            row.name,
-            super::list::GET_WORKER | super::list::NEXT_STEP | super::list::LIST_LOCKS
-        );
-        let named = match names_caller {
+        let named = match is_by_name(row) {
             true => arguments.name(WORKER)?.or(arguments.name(OWNER)?),
             false => None,
         };
@@ -111,6 +110,27 @@ impl<'a> Caller<'a> {
         wait(self.call, self.playing()?, asking, asked).await
     }
 
+    /// Waits for what comes of something that the broker has under the name `stored`: that it is
+    /// there is told also where nothing else can be.
+    pub(super) async fn wait_for_stored(
+        &self,
+        stored: &impl Display,
+        awaited: Awaited,
+        arguments: Arguments<'_>,
+    ) -> Result<CallToolResponse, Refusal> {
+        match self.wait(awaited.clone(), arguments).await {
+            Err(refusal) if is_silence(refusal.reason) => {
+                let told = unanswered(self.role(), &awaited, &refusal);
+                Ok(CallToolResponse::Complete(told))
+            }
+            Err(refusal) => {
+                let message = format!("It is stored as {stored}. {}", refusal.message);
+                Err(Refusal { message, ..refusal })
+            }
+            waited => waited,
+        }
+    }
+
     /// What of it is on its way to the role's agent.
     fn shown(&self) -> Shown {
         self.call.host.shown.get(self.role()).cloned().unwrap_or_default()
@@ -142,6 +162,23 @@ impl<'a> Caller<'a> {
             self.actions.called(&self.call.client_label());
         }
         swarm::call(self.swarm(), request, None).await
+    }
+}
+
+/// Whether who calls a tool may be named. Elsewhere these say whom a question is about.
+fn is_by_name(row: &Row) -> bool {
+    !matches!(row.name, list::GET_WORKER | list::NEXT_STEP | list::LIST_LOCKS)
+}
+
+/// Whether a tool takes this argument, though clients are not told of it.
+pub(in crate::mcp::tools) fn takes(tool: &str, argument: &str) -> bool {
+    match argument {
+        WORKER | OWNER => list::ROWS.iter().any(|row| row.name == tool && is_by_name(row)),
+        TIMEOUT => matches!(
+            tool,
+            list::WAIT_EVENTS | list::SELECT_INBOX | list::NEXT_SIGNAL | list::STEP_INBOX
+        ),
+        _ => false,
     }
 }
 

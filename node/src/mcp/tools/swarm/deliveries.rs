@@ -33,7 +33,7 @@ pub(super) async fn submit(
     let request = wire::SubmitDeliveryRequest {
         issue_id: said::issue(arguments)?.to_string(),
         summary: arguments.words("summary", "say what was done")?,
-        refs: arguments.text("refs")?.unwrap_or_default(),
+        refs: said::refs(arguments)?,
         artifacts: Some(artifacts(arguments)?),
         test_evidence: Some(test_evidence(arguments)?),
         ..wire::SubmitDeliveryRequest::default()
@@ -43,7 +43,7 @@ pub(super) async fn submit(
         reason: Reason::OutcomeUnknown,
         message: format!("The broker names the delivery {delivery:?}, which {why}."),
     })?;
-    caller.wait(Awaited::Verdict(delivery), arguments).await
+    caller.wait_for_stored(&delivery, Awaited::Verdict(delivery), arguments).await
 }
 
 fn artifacts(arguments: Arguments<'_>) -> Result<wire::DeliveryArtifacts, Refusal> {
@@ -182,7 +182,7 @@ pub(super) async fn review(
         delivery_id: delivery_id.clone(),
         is_approved,
         feedback: arguments.text("feedback")?.unwrap_or_default(),
-        refs: arguments.text("refs")?.unwrap_or_default(),
+        refs: said::refs(arguments)?,
         verification: Some(verification),
         ..wire::ReviewDeliveryRequest::default()
     };
@@ -303,7 +303,7 @@ mod tests {
             "script_path": "test.sh", "script_cmd": "sh test.sh", "script_passed": true,
             "script_result": "ok", "doc_path": "issue-x-test-steps.md", "doc_commands": ["make"],
             "doc_results": [{ "command": "make", "passed": "true", "exit_code": -1, "output": "" }],
-            "doc_passed": true, "commit": "abc", "commands": ["make"],
+            "doc_passed": true, "commit": "AB".repeat(20), "commands": ["make"],
         })
     }
 
@@ -317,7 +317,10 @@ mod tests {
         let fields = json!({ "test_evidence": evidence() }).as_object().cloned().unwrap();
         let it = test_evidence(Arguments::new(&fields)).unwrap();
         assert_eq!((it.doc_results[0].exit_code, it.doc_results[0].has_passed), (-1, true));
-        assert_eq!(it.rerun.unwrap().commands, ["make"]);
+        assert_eq!(
+            it.rerun.unwrap(),
+            wire::Rerun { commit: "ab".repeat(20), commands: vec!["make".to_owned()] }
+        );
     }
 
     #[test]
@@ -330,6 +333,13 @@ mod tests {
             let mut it = evidence();
             it.as_object_mut().unwrap().remove(field);
             assert!(refused(it).contains(words), "{field}");
+        }
+        for commit in ["abc", "HEAD", &"g".repeat(40), &"a".repeat(41)] {
+            let mut it = evidence();
+            it["commit"] = commit.into();
+            let words = "`test_evidence.commit` must be the full commit (40 hex digits: git \
+                         rev-parse HEAD)";
+            assert!(refused(it).starts_with(words), "{commit}");
         }
         let mut it = evidence();
         it["doc_results"][0]["exit_code"] = json!(1e12);

@@ -33,7 +33,7 @@ pub(super) async fn create(
         docs.push(doc(other)?);
     }
     let request = wire::CreateIssueRequest {
-        subject: arguments.words("subject", "say what it is about")?,
+        subject: said::subject(arguments)?,
         description: arguments.text("description")?.unwrap_or_default(),
         shared_doc_paths: arguments.texts(SHARED)?,
         project_doc_paths: arguments.texts(PROJECT)?,
@@ -48,7 +48,7 @@ const PROJECT: &str = "project_doc_paths";
 
 fn doc(it: Arguments<'_>) -> Result<wire::NewDoc, Refusal> {
     Ok(wire::NewDoc {
-        name: it.words("name", "say what it is called")?,
+        name: it.name("name")?.ok_or_else(|| missing(&it.at("name"), "say what it is called"))?,
         content: it.text("content")?.unwrap_or_default(),
     })
 }
@@ -98,7 +98,7 @@ pub(super) async fn close(
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::CloseIssueRequest {
         issue_id: said::issue(arguments)?.to_string(),
-        summary: arguments.text("summary")?.unwrap_or_default(),
+        summary: said::why(arguments, "summary")?,
         ..wire::CloseIssueRequest::default()
     };
     let closed = caller.tell(request).await?;
@@ -116,7 +116,7 @@ pub(super) async fn reopen(
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ReopenIssueRequest {
         issue_id: said::issue(arguments)?.to_string(),
-        summary: arguments.text("summary")?.unwrap_or_default(),
+        summary: said::why(arguments, "summary")?,
         ..wire::ReopenIssueRequest::default()
     };
     let next =

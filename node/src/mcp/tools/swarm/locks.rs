@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rmcp::model::CallToolResult;
 use serde::Serialize;
-use tasuki_proto::{reason::Reason, wire};
+use tasuki_proto::{limits::REASON_BYTES_MAX, reason::Reason, wire};
 
 use super::{
     super::{
@@ -43,7 +43,9 @@ const SHOWN_MAX: u32 = 200;
 #[derive(Debug, Serialize)]
 pub(super) struct Lock {
     lease_id: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     owner: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     repository: String,
     files: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -206,6 +208,9 @@ pub(super) async fn heartbeat(
 #[derive(Debug, Serialize)]
 struct Unlocked {
     unlocked: Lock,
+    /// It had been given back before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    repeated: bool,
 }
 
 pub(super) async fn unlock(
@@ -238,7 +243,9 @@ pub(super) async fn force(
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ForceUnlockRequest {
         lease_id: said::required(arguments, LEASE)?,
-        reason: arguments.words("reason", "say why; its holder is told")?,
+        reason: arguments
+            .at_most(REASON_BYTES_MAX)
+            .words("reason", "say why; its holder is told")?,
         ..wire::ForceUnlockRequest::default()
     };
     Ok(unlocked(caller.tell(request).await?))
@@ -247,7 +254,7 @@ pub(super) async fn force(
 fn unlocked(it: wire::UnlockResponse) -> CallToolResult {
     let mut others = Others::default();
     let lock = Lock::new(&it.lock.unwrap_or_default(), &mut others);
-    super::super::result::shown(&Unlocked { unlocked: lock })
+    super::super::result::shown(&Unlocked { unlocked: lock, repeated: it.repeated })
 }
 
 #[derive(Debug, Serialize)]

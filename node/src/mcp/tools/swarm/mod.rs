@@ -37,12 +37,12 @@ mod work;
 use rmcp::model::{CallToolResponse, CallToolResult};
 
 use self::caller::{Caller, TIMEOUT};
+pub(super) use self::{caller::takes, list::ROWS, schemas::tools};
 pub(in crate::mcp) use self::{
     claims::Claims,
     list::{ACCEPTOR, LEAD, WORKER},
     waited::told,
 };
-pub(super) use self::{list::ROWS, schemas::tools};
 use super::{Call, Row, arguments::Arguments, refused};
 use crate::role::Refusal;
 

@@ -87,7 +87,7 @@ pub(super) async fn plan(
 fn new_task(it: Arguments<'_>) -> Result<wire::NewTask, Refusal> {
     let spec = it.required_object("spec", "say what is to be done, and how to see that it is")?;
     Ok(wire::NewTask {
-        subject: it.words("subject", "say what it is about")?,
+        subject: said::subject(it)?,
         difficulty: said::difficulty(it)?.into(),
         points: said::count(it, "points")?,
         words: Some(wire::TaskWords {
@@ -148,7 +148,7 @@ pub(super) async fn reset(
     let request = wire::ResetTaskRequest {
         issue_id: said::issue(arguments)?.to_string(),
         task_id: said::required(arguments, said::TASK)?,
-        reason: arguments.text("reason")?.unwrap_or_default(),
+        reason: said::why(arguments, "reason")?,
         ..wire::ResetTaskRequest::default()
     };
     let reset = caller.tell(request).await?;

@@ -204,7 +204,7 @@ pub(super) async fn reply(
         task_id: said::required(arguments, said::TASK)?,
         message_id: arguments.name("message_id")?.unwrap_or_default(),
         content: arguments.words("content", "say what the worker is to know")?,
-        refs: arguments.text("refs")?.unwrap_or_default(),
+        refs: said::refs(arguments)?,
         ..wire::ReplyMessageRequest::default()
     };
     let replied = caller.tell(request).await?;

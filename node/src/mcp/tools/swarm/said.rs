@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use tasuki_proto::{
+    limits::{REFS_BYTES_MAX, SUBJECT_BYTES_MAX, WHY_BYTES_MAX},
     reason::Reason,
     swarm::{IssueId, NotAnId},
     wire,
@@ -14,6 +15,9 @@ use crate::role::Refusal;
 pub(super) const ISSUE: &str = "issue_id";
 pub(super) const TASK: &str = "task_id";
 pub(super) const STATUS: &str = "status";
+
+/// Digits of a commit's name in full, in repositories of SHA-1 and of SHA-256.
+const HASH_DIGITS: [usize; 2] = [40, 64];
 
 /// An issue's id: one that is none is an issue that nobody has.
 pub(super) fn issue(arguments: Arguments<'_>) -> Result<IssueId, Refusal> {
@@ -153,6 +157,21 @@ pub(super) fn order(arguments: Arguments<'_>) -> Result<(wire::SortBy, bool), Re
     }
 }
 
+/// The line that lists show.
+pub(super) fn subject(arguments: Arguments<'_>) -> Result<String, Refusal> {
+    arguments.at_most(SUBJECT_BYTES_MAX).words("subject", "say what it is about")
+}
+
+/// References beside a text.
+pub(super) fn refs(arguments: Arguments<'_>) -> Result<String, Refusal> {
+    Ok(arguments.at_most(REFS_BYTES_MAX).text("refs")?.unwrap_or_default())
+}
+
+/// Why something ends or begins again.
+pub(super) fn why(arguments: Arguments<'_>, field: &str) -> Result<String, Refusal> {
+    Ok(arguments.at_most(WHY_BYTES_MAX).text(field)?.unwrap_or_default())
+}
+
 /// A word in small letters, if it is there.
 pub(super) fn word(arguments: Arguments<'_>, field: &str) -> Result<Option<String>, Refusal> {
     Ok(arguments.name(field)?.map(|it| it.to_lowercase()))
@@ -183,10 +202,22 @@ pub(super) fn of(list: &str, place: usize, why: Refusal) -> Refusal {
 
 /// What can be run again to see for oneself, if anything is said of it.
 pub(super) fn rerun(arguments: Arguments<'_>) -> Result<Option<wire::Rerun>, Refusal> {
-    let commit = arguments.name("commit")?.unwrap_or_default();
+    let commit = commit(arguments)?.unwrap_or_default();
     let commands = arguments.texts("commands")?;
     let is_there = !commit.is_empty() || !commands.is_empty();
     Ok(is_there.then_some(wire::Rerun { commit, commands }))
+}
+
+/// Its name in full: a short one, or a branch, may mean another commit elsewhere or later.
+fn commit(arguments: Arguments<'_>) -> Result<Option<String>, Refusal> {
+    const FIELD: &str = "commit";
+    let Some(commit) = arguments.name(FIELD)? else { return Ok(None) };
+    let is_full = HASH_DIGITS.contains(&commit.len());
+    if !is_full || !commit.bytes().all(|it| it.is_ascii_hexdigit()) {
+        let why = "must be the full commit (40 hex digits: git rev-parse HEAD)";
+        return Err(invalid(&arguments.at(FIELD), &why));
+    }
+    Ok(Some(commit.to_ascii_lowercase()))
 }
 
 /// A word in small letters.

@@ -10,18 +10,24 @@ use tasuki_proto::{
 use super::{
     super::{
         others::{FRAME, Others},
-        result::shown,
+        result::{remark, shown},
     },
+    answer::known,
     delivered,
     facts::{self, is_nothing},
     items,
 };
-use crate::role::swarm::Awaited;
+use crate::role::{Refusal, swarm::Awaited};
 
 /// What was waited for, or how the wait ended without it.
 #[derive(Debug, Serialize)]
 struct Waited {
     status: &'static str,
+    /// What was submitted or asked, known also where nothing of it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    submission_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_id: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     issues: Vec<facts::Issue>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -33,7 +39,8 @@ struct Waited {
     /// What it ended with in place of what was waited for.
     #[serde(skip_serializing_if = "String::is_empty")]
     ended_because: String,
-    server_now_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_now_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -59,6 +66,8 @@ pub(in crate::mcp) fn told(
     let standing = answer.standing();
     let is_there = standing == Standing::There;
     let mut others = Others::default();
+    let submission_id = if let Awaited::Review(id) = awaited { Some(id.to_string()) } else { None };
+    let message_id = if let Awaited::Reply(id) = awaited { Some(id.to_string()) } else { None };
     let issues = answer.issues.iter().take(limit);
     let issues = issues.map(|it| facts::Issue::new(it, &mut others)).collect();
     let tasks = answer.tasks.iter().map(|it| facts::Task::new(it, &mut others)).collect();
@@ -71,16 +80,26 @@ pub(in crate::mcp) fn told(
             Standing::Unspecified | Standing::StillWaiting => "still_waiting",
             Standing::Superseded => "superseded",
         },
+        submission_id,
+        message_id,
         issues,
         tasks,
         submission: submission.map(|it| facts::Submission::new(it, &mut others)),
         message: message.map(|it| facts::Message::new(it, &mut others)),
         ended_because: others.text(&answer.ended_because),
-        server_now_ms: answer.now_ms,
+        server_now_ms: known(answer.now_ms),
         note: is_there.then_some(FRAME),
         stripped: others.stripped,
         next_actions: next(role, awaited, answer),
     })
+}
+
+/// The end of a wait for what comes of something that is stored, of which nothing could be asked.
+pub(super) fn unanswered(role: &RoleId, awaited: &Awaited, why: &Refusal) -> CallToolResult {
+    let mut result = told(role, awaited, &SwarmAnswer::default());
+    let words = format!("What you said is stored; what came of it is not known: {}", why.message);
+    remark(&mut result, "unanswered", why.message.as_str().into(), words);
+    result
 }
 
 /// What the agent does now.
@@ -170,5 +189,49 @@ fn after_reply(answer: &SwarmAnswer) -> String {
             "No reply will come. Look with getIssueTask whether the task is still yours.".to_owned()
         }
         Some(MessageStatus::Unspecified | MessageStatus::Open) | None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tasuki_proto::reason::Reason;
+
+    use super::*;
+
+    fn facts(result: &CallToolResult) -> &serde_json::Value {
+        result.structured_content.as_ref().unwrap()
+    }
+
+    /// The broker is away, or says nothing for as long as the call was held.
+    #[test]
+    fn what_is_stored_is_named_where_nothing_else_is_known() {
+        let role = "w".parse().unwrap();
+        let silence = SwarmAnswer::default();
+        let review = Awaited::Review("sub_1_0000".parse().unwrap());
+        let result = told(&role, &review, &silence);
+        let shown = facts(&result);
+        assert_eq!(
+            (&shown["status"], &shown["submission_id"]),
+            (&"still_waiting".into(), &"sub_1_0000".into())
+        );
+        assert!(shown.get("server_now_ms").is_none() && shown.get("message_id").is_none());
+        let reply = Awaited::Reply("msg_1_0000".parse().unwrap());
+        let result = told(&role, &reply, &silence);
+        assert_eq!(facts(&result)["message_id"], "msg_1_0000");
+
+        let why = Refusal { reason: Reason::Unavailable, message: "Nobody there.".to_owned() };
+        let verdict = Awaited::Verdict("delivery_1_0000".parse().unwrap());
+        for (awaited, field) in [(review, "submission_id"), (verdict, "delivery_id")] {
+            let result = unanswered(&role, &awaited, &why);
+            let shown = facts(&result);
+            assert!(shown[field].is_string(), "{shown}");
+            assert_eq!(
+                (&shown["unanswered"], &shown["status"]),
+                (&"Nobody there.".into(), &"still_waiting".into())
+            );
+            assert!(shown.get("server_now_ms").is_none(), "{shown}");
+            let words = serde_json::to_string(&result.content).unwrap();
+            assert!(words.contains("is stored; what came of it is not known: Nobody"), "{words}");
+        }
     }
 }

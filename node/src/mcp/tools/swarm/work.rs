@@ -150,8 +150,12 @@ impl Of {
     }
 
     /// A refusal because the claim is over, with what ended it: a call that comes late learns here
-    /// what its wait would have told.
+    /// what its wait would have told. One that nothing is known of, with how to find out.
     async fn with_why(&self, caller: &Caller<'_>, refusal: Refusal) -> Refusal {
+        if refusal.reason == Reason::OutcomeUnknown {
+            let message = format!("{} getIssueTask shows whether it is there.", refusal.message);
+            return Refusal { message, ..refusal };
+        }
         let is_over = matches!(refusal.reason, Reason::NotClaimant | Reason::LeaseLost);
         if !is_over {
             return refusal;
@@ -235,7 +239,7 @@ pub(super) async fn submit(
         Err(refusal) => return Err(of.with_why(caller, refusal).await),
     };
     let submission: SubmissionId = submitted.parse().map_err(|_| unreadable())?;
-    caller.wait(Awaited::Review(submission), arguments).await
+    caller.wait_for_stored(&submission, Awaited::Review(submission), arguments).await
 }
 
 /// The broker's id of what was taken cannot be read.
@@ -296,7 +300,7 @@ fn message(
         task_id: of.task.clone(),
         kind: kind.to_owned(),
         content: arguments.words("content", "say it")?,
-        refs: arguments.text("refs")?.unwrap_or_default(),
+        refs: said::refs(arguments)?,
         claim_token: of.token(caller),
         ..wire::PostMessageRequest::default()
     })
@@ -320,7 +324,7 @@ pub(super) async fn ask(
         Err(refusal) => return Err(of.with_why(caller, refusal).await),
     };
     let message: TaskMessageId = asked.parse().map_err(|_| unreadable())?;
-    caller.wait(Awaited::Reply(message), arguments).await
+    caller.wait_for_stored(&message, Awaited::Reply(message), arguments).await
 }
 
 pub(super) async fn post(
@@ -382,10 +386,10 @@ mod tests {
         assert!(read(Value::Null).unwrap_err().starts_with("artifacts.summary is required"));
         assert!(read(json!("x")).unwrap_err().starts_with("`artifacts` must be an object"));
         let mut again = whole;
-        again["commit"] = "abc".into();
+        again["commit"] = "ab".repeat(20).into();
         again["commands"] = json!(["make test"]);
         let rerun = read(again).unwrap().rerun.unwrap();
-        assert_eq!((rerun.commit, rerun.commands), ("abc".into(), vec!["make test".into()]));
+        assert_eq!((rerun.commit, rerun.commands), ("ab".repeat(20), vec!["make test".into()]));
     }
 
     #[test]
