@@ -1,8 +1,14 @@
 //! As which role a command acts, where it does not say so itself.
 
-use tasuki_proto::{id::RoleId, reason::Reason};
+use std::collections::BTreeSet;
 
-use super::Failure;
+use tasuki_proto::{
+    id::RoleId,
+    reason::Reason,
+    wire::{self, mailbox_client::MailboxClient},
+};
+
+use super::{Failure, broker::Broker, text::line};
 use crate::{
     config::{Config, Source, Surroundings},
     filebox,
@@ -18,6 +24,9 @@ pub(super) struct Unsaid {
     pub(super) shown_by: &'static str,
 }
 
+/// Names of other roles that are told with a refusal: more are not read.
+const NAMES_MAX: usize = 20;
+
 /// The role that was given, else the usual one of this place.
 pub(super) fn role(
     given: Option<&RoleId>,
@@ -31,6 +40,45 @@ pub(super) fn role(
             usual(config, &Surroundings::of_process(), running, unsaid)
         }
     }
+}
+
+/// The roles that have a mailbox, that a node hosts or that a loop names. `None`: whoever asks may
+/// not see them, and is judged by what else is asked for.
+pub(super) async fn known(broker: &Broker) -> Result<Option<BTreeSet<String>>, Failure> {
+    let request = wire::ListMailboxesRequest { caller: broker.caller() };
+    let ask = async |channel| MailboxClient::new(channel).list_mailboxes(request.clone()).await;
+    match broker.ask(ask).await {
+        Ok(all) => Ok(Some(all.mailboxes.into_iter().map(|it| it.role).collect())),
+        Err(why) if why.as_reason() == Some(Reason::RightForbidden) => Ok(None),
+        Err(why) => Err(why),
+    }
+}
+
+/// What is said of a role that is none of those. `not` says what it is not and what was not done,
+/// `next` what to do if the name is right.
+pub(super) fn unknown(
+    broker: &Broker,
+    role: &str,
+    known: &BTreeSet<String>,
+    not: &str,
+    next: &str,
+) -> Failure {
+    let workspace = broker.workspace();
+    let mut names: Vec<_> = known.iter().take(NAMES_MAX).map(|it| line(it)).collect();
+    if NAMES_MAX < known.len() {
+        names.push(format!("and {} more", known.len() - NAMES_MAX));
+    }
+    let known = match names.as_slice() {
+        [] => "It knows none yet".to_owned(),
+        names => format!("It knows {}", names.join(", ")),
+    };
+    Failure::reason(
+        Reason::UnknownRole,
+        format!(
+            "Workspace {workspace} knows no role {role}: {not}. {known}. If the name is right, \
+             start a node with that role, or {next}."
+        ),
+    )
 }
 
 /// What was set counts before what surrounds the command, and that before what happens to run.

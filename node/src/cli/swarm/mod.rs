@@ -10,9 +10,11 @@
 
 mod answer;
 mod ask;
+mod awaited;
 mod board;
 mod claim;
 mod close;
+mod commit;
 mod deliver;
 mod deliveries;
 mod doc;
@@ -20,10 +22,12 @@ mod graph;
 mod history;
 mod issues;
 mod json;
+mod known;
 mod lock;
 mod names;
 mod new;
 mod pages;
+mod paths;
 mod plan;
 mod renew;
 mod reset;
@@ -48,9 +52,10 @@ const HELP: &str = "\
 An issue is called by its id, or by the last part of that: issue_1700000000000_00af, 00af.
 A task is called ISSUE/task-3 or ISSUE/3, a delivery and a lock by their ids.
 
-A lead:      new, plan or task, then review, answer and reset, then deliver and close
-A worker:    claim, lock, ask, submit, unlock
-An acceptor: claim and review, both with a delivery
+A lead:      new, plan or task, then review, answer, reset and cancel, then deliver and close;
+             paths, reopen
+A worker:    claim, lock, ask, submit, unlock, renew
+An acceptor: claim and review, both with a delivery, or `tasuki accept`
 Everybody:   board, issues, tasks, show, history, workers, locks, deliveries, doc, settings";
 
 /// See and steer issues: what is to be done, who does it, what came of it.
@@ -65,6 +70,7 @@ pub enum Command {
     Workers(workers::Args),
     Deliveries(deliveries::Args),
     New(new::Args),
+    Paths(paths::Args),
     Plan(plan::Args),
     Task(task::Args),
     Review(review::Args),
@@ -102,6 +108,7 @@ impl Command {
             Self::Workers(args) => &args.who.target,
             Self::Deliveries(args) => &args.who.target,
             Self::New(args) => &args.who.target,
+            Self::Paths(args) => &args.who.target,
             Self::Plan(args) => &args.who.target,
             Self::Task(args) => &args.who.target,
             Self::Review(args) => &args.who.target,
@@ -137,6 +144,7 @@ pub(super) async fn run(
         Command::Workers(args) => workers::run(args, config, output).await,
         Command::Deliveries(args) => deliveries::run(args, config, output).await,
         Command::New(args) => new::run(args, config, output).await,
+        Command::Paths(args) => paths::run(args, config, output).await,
         Command::Plan(args) => plan::run(args, config, output).await,
         Command::Task(args) => task::run(args, config, output).await,
         Command::Review(args) => review::run(args, config, output).await,

@@ -1,0 +1,33 @@
+//! Whether a workspace knows who is to lead an issue: a name mistyped is a lead who never hears of
+//! it.
+
+use tasuki_proto::wire;
+
+use super::{
+    Failure,
+    pages::PAGE,
+    who::{Acting, client},
+};
+use crate::cli::acting;
+
+/// Whether the role is one that mail knows, or works on issues or leads one of the newest.
+pub(super) async fn check(acting: &Acting) -> Result<(), Failure> {
+    let Acting { broker, role } = acting;
+    let Some(mut known) = acting::known(broker).await? else { return Ok(()) };
+    if known.contains(role) {
+        return Ok(());
+    }
+    let workers = wire::ListWorkersRequest { caller: broker.caller(), ..Default::default() };
+    let ask = async |channel| client(channel).list_workers(workers.clone()).await;
+    known.extend(broker.ask(ask).await?.workers.into_iter().map(|it| it.worker));
+    let issues =
+        wire::ListIssuesRequest { caller: broker.caller(), limit: PAGE, ..Default::default() };
+    let ask = async |channel| client(channel).list_issues(issues.clone()).await;
+    known.extend(broker.ask(ask).await?.issues.into_iter().map(|it| it.lead));
+    if known.contains(role) {
+        return Ok(());
+    }
+    let not = "it has no mailbox, no node hosts it, no loop names it, and it neither works on an \
+               issue nor leads one. No issue was opened";
+    Err(acting::unknown(broker, role, &known, not, "open it with --new-role"))
+}
