@@ -10,6 +10,7 @@
 
 mod answer;
 mod ask;
+pub(super) mod at;
 mod awaited;
 mod board;
 mod claim;
@@ -39,7 +40,7 @@ mod submit;
 mod task;
 mod tasks;
 mod verdict;
-mod who;
+pub(super) mod who;
 mod whole;
 mod words;
 mod workers;

@@ -7,7 +7,9 @@ use tasuki_broker::config::duration;
 use tasuki_proto::wire;
 
 use super::{
-    Failure, Output, json as as_json,
+    Failure, Output,
+    at::At,
+    json as as_json,
     names::What,
     who::{Who, client},
     words::left,
@@ -84,22 +86,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             (what, value, of.lease_expires_ms, done.now_ms)
         }
         What::Delivery(id) => {
-            let (delivery_id, claim_token) = (id.to_string(), args.token);
-            let request = wire::RenewDeliveryRequest {
-                caller,
-                key: None,
-                role,
-                delivery_id,
-                claim_token,
-                for_ms,
-            };
-            let done = acting
-                .broker
-                .tell(async |channel, key| {
-                    let request = wire::RenewDeliveryRequest { key: Some(key), ..request.clone() };
-                    client(channel).renew_delivery(request).await
-                })
-                .await?;
+            let at = At { acting: &acting, delivery: id.to_string() };
+            let done = at.renew(args.token, for_ms).await?;
             let of = done.delivery.unwrap_or_default();
             let value = json!({"delivery": as_json::delivery(&of), "sequence": done.sequence});
             (of.delivery_id, value, of.lease_expires_ms, done.now_ms)
