@@ -49,8 +49,8 @@ pub struct Args {
     /// Try what was last submitted for a task instead; nothing is claimed or attached
     #[arg(long, value_name = "ISSUE/TASK", value_parser = task, conflicts_with_all = ["verdict", "no_run"])]
     task: Option<(IssueId, TaskNumber)>,
-    /// Who accepts [default: the only role in the settings, else `current_agent` of `.filebox`,
-    /// else the only role of the running node]
+    /// Who accepts [default: TASUKI_ROLE, else the only role in the settings, else
+    /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
     /// Where the commit is

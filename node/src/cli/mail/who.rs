@@ -28,8 +28,8 @@ const WHOSE: Unsaid = Unsaid {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
-    /// Whose mail [default: the only role in the settings, else `current_agent` of `.filebox`,
-    /// else the only role of the running node]
+    /// Whose mail [default: TASUKI_ROLE, else the only role in the settings, else
+    /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleId>,
     #[command(flatten)]

@@ -20,8 +20,8 @@ const WHO: Unsaid = Unsaid {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
-    /// As which role [default: the only role in the settings, else `current_agent` of `.filebox`,
-    /// else the only role of the running node]
+    /// As which role [default: TASUKI_ROLE, else the only role in the settings, else
+    /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
     #[command(flatten)]
