@@ -6,6 +6,8 @@ mod named;
 mod shown;
 #[path = "swarm_waits.rs"]
 mod waits;
+#[path = "swarm_walk.rs"]
+mod walk;
 
 use std::{fs, path::PathBuf, process::Stdio};
 

@@ -10,12 +10,7 @@ mod words;
 
 use std::path::PathBuf;
 
-use tasuki_proto::{
-    id::RoleId,
-    reason::Reason,
-    swarm::{DeliveryId, IssueId, TaskNumber},
-    wire,
-};
+use tasuki_proto::{id::RoleId, reason::Reason, swarm::DeliveryId, wire};
 
 use super::{
     Exit, Failure, Output, Target,
@@ -23,7 +18,9 @@ use super::{
     broker::Broker,
     swarm::{
         at::{self, At, Overriding},
-        who::{Acting, client},
+        names::TaskName,
+        show::task_of,
+        who::Acting,
     },
 };
 use crate::config::Config;
@@ -47,8 +44,8 @@ pub struct Args {
     #[arg(value_name = "DELIVERY")]
     delivery: Option<DeliveryId>,
     /// Try what was last submitted for a task instead; nothing is claimed or attached
-    #[arg(long, value_name = "ISSUE/TASK", value_parser = task, conflicts_with_all = ["verdict", "no_run"])]
-    task: Option<(IssueId, TaskNumber)>,
+    #[arg(long, value_name = "ISSUE/TASK", conflicts_with_all = ["verdict", "no_run"])]
+    task: Option<TaskName>,
     /// Who accepts [default: TASUKI_ROLE, else the only role in the settings, else
     /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
@@ -81,18 +78,11 @@ pub struct Args {
     pub(super) target: Target,
 }
 
-fn task(text: &str) -> Result<(IssueId, TaskNumber), String> {
-    let Some((issue, task)) = text.split_once('/') else {
-        return Err("it takes an issue and a task, such as issue_…/task-1".to_owned());
-    };
-    let issue = issue.parse().map_err(|why| format!("{why}"))?;
-    Ok((issue, task.parse().map_err(|why| format!("{why}"))?))
-}
-
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let broker = Broker::new(config);
-    if let Some((issue, task)) = args.task {
-        return try_submission(&args, issue, task, &broker, config, output).await;
+    if let Some(task) = &args.task {
+        let role = args.role.as_ref().map(ToString::to_string).unwrap_or_default();
+        return try_submission(&args, task, &Acting { broker, role }, config, output).await;
     }
     let delivery = args.delivery.ok_or_else(|| Failure::usage("Name a delivery."))?;
     let role = acting::role(args.role.as_ref(), config, WHO)?;
@@ -134,22 +124,16 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 /// The same of a submission, of which nothing is kept.
 async fn try_submission(
     args: &Args,
-    issue: IssueId,
-    task: TaskNumber,
-    broker: &Broker,
+    task: &TaskName,
+    acting: &Acting,
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let request = wire::GetTaskRequest {
-        caller: broker.caller(),
-        role: args.role.as_ref().map(ToString::to_string).unwrap_or_default(),
-        issue_id: issue.to_string(),
-        task_id: task.to_string(),
-    };
-    let found = broker.ask(async |channel| client(channel).get_task(request.clone()).await).await?;
-    let submission = found.task.unwrap_or_default().submission;
+    let ids = task.find(acting).await?;
+    let submission = task_of(acting, &ids).await?.task.unwrap_or_default().submission;
     let submission = submission.ok_or_else(|| {
-        let text = format!("Nothing was submitted for {task} of {issue}, so nothing was run.");
+        let text =
+            format!("Nothing was submitted for {} of {}, so nothing was run.", ids.task, ids.issue);
         Failure::reason(Reason::NoOpenSubmission, text)
     })?;
     let rerun = submission.words.unwrap_or_default().rerun.unwrap_or_default();

@@ -8,11 +8,21 @@ use super::{
     pages::PAGE,
     who::{Acting, client},
 };
-use crate::cli::acting;
+use crate::{cli::acting, config::Config, paths::NodeFile};
 
-/// Whether the role is one that mail knows, or works on issues or leads one of the newest.
-pub(super) async fn check(acting: &Acting) -> Result<(), Failure> {
+/// Whether the role is one of this machine's node's, or that mail knows, or works on issues or leads
+/// one of the newest.
+pub(super) async fn check(acting: &Acting, config: &Config) -> Result<(), Failure> {
     let Acting { broker, role } = acting;
+    // The broker hears of a node's roles a moment after it began.
+    let is_here = |it: &NodeFile| {
+        it.broker == broker.url
+            && it.workspace == broker.workspace().as_str()
+            && it.roles.contains(role)
+    };
+    if NodeFile::read(&config.data.value).is_some_and(|it| is_here(&it)) {
+        return Ok(());
+    }
     let Some(mut known) = acting::known(broker).await? else { return Ok(()) };
     if known.contains(role) {
         return Ok(());

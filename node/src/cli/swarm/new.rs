@@ -86,7 +86,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         docs,
     };
     if !args.new_role {
-        known::check(&acting).await?;
+        known::check(&acting, config).await?;
     }
     let done = acting
         .broker

@@ -54,7 +54,10 @@ pub(super) async fn issue_of(acting: &Acting, issue: &str) -> Result<wire::Issue
     acting.broker.ask(async |channel| client(channel).get_issue(request.clone()).await).await
 }
 
-pub(super) async fn task_of(acting: &Acting, ids: &TaskIds) -> Result<wire::TaskResponse, Failure> {
+pub(in crate::cli) async fn task_of(
+    acting: &Acting,
+    ids: &TaskIds,
+) -> Result<wire::TaskResponse, Failure> {
     let request = wire::GetTaskRequest {
         caller: acting.broker.caller(),
         role: acting.role.clone(),
