@@ -62,10 +62,8 @@ impl Wait {
             } => answer?,
         };
         output.answer(|| value(&answer), || text(&answer))?;
-        match end(&answer) {
-            Exit::Ok => Ok(()),
-            exit => Err(Failure::told(exit)),
-        }
+        let exit = end(&answer);
+        if exit == Exit::Ok { Ok(()) } else { Err(Failure::told(exit)) }
     }
 }
 

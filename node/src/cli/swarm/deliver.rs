@@ -167,7 +167,9 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 fn standing(of: &wire::Delivery) -> String {
     match of.status() {
         DeliveryStatus::Open | DeliveryStatus::Unspecified => "waits for an acceptor".to_owned(),
-        status => format!("is {}", spaced(&delivery_status(status), " ")),
+        status @ (DeliveryStatus::InReview
+        | DeliveryStatus::Approved
+        | DeliveryStatus::Rejected) => format!("is {}", spaced(&delivery_status(status), " ")),
     }
 }
 
