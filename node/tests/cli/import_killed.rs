@@ -137,9 +137,9 @@ async fn all_of(swarm: &mut SwarmClient<Channel>, workspace: &str) -> String {
         let mut issue = swarm.get_issue(request).await.unwrap().into_inner().issue.unwrap();
         (issue.updated_ms, issue.lease_expires_ms) = (0, 0);
         assert_eq!(issue.imported_parts_left, 0, "{issue_id}");
-        let tasks = std::mem::take(&mut issue.tasks);
+        let tasks = BTreeMap::from_iter(std::mem::take(&mut issue.tasks));
         let count: u64 = tasks.values().sum();
-        writeln!(all, "{issue:?} {:?}", BTreeMap::from_iter(tasks)).unwrap();
+        writeln!(all, "{issue:?} {tasks:?}").unwrap();
         for number in 1..=count {
             let request = wire::GetTaskRequest {
                 caller: caller(),
