@@ -8,6 +8,8 @@
 mod accept;
 #[path = "cli/hook.rs"]
 mod hook;
+#[path = "cli/import_killed.rs"]
+mod import_killed;
 #[path = "cli/import_swarm.rs"]
 mod import_swarm;
 #[path = "cli/mail.rs"]

@@ -1,10 +1,16 @@
 //! As which role a command acts, where it does not say so itself.
 
-use tasuki_proto::{id::RoleId, reason::Reason};
+use std::collections::BTreeSet;
 
-use super::Failure;
+use tasuki_proto::{
+    id::RoleId,
+    reason::Reason,
+    wire::{self, mailbox_client::MailboxClient},
+};
+
+use super::{Failure, broker::Broker, text::line};
 use crate::{
-    config::{Config, Source, Surroundings},
+    config::{Config, ROLE_VARIABLE, Source, Surroundings},
     filebox,
     paths::NodeFile,
 };
@@ -18,49 +24,128 @@ pub(super) struct Unsaid {
     pub(super) shown_by: &'static str,
 }
 
+/// Names of other roles that are told with a refusal: more are not read.
+const NAMES_MAX: usize = 20;
+
+/// What says who it is, where a command does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Here {
+    /// As the variable has it, which is for one agent's shell.
+    pub(super) told: Option<RoleId>,
+    /// In the settings.
+    set: Vec<RoleId>,
+    /// Of the running node. `None`: there is none in this workspace.
+    hosted: Option<Vec<RoleId>>,
+}
+
+impl Here {
+    /// Says why it cannot be told, where somebody said something that is no role.
+    pub(super) fn look(config: &Config, around: &Surroundings) -> Result<Self, String> {
+        let running = NodeFile::read(&config.data.value);
+        Self::with(config, around, running)
+    }
+
+    fn with(
+        config: &Config,
+        around: &Surroundings,
+        running: Option<NodeFile>,
+    ) -> Result<Self, String> {
+        let told = around.env.get(ROLE_VARIABLE).filter(|it| !it.is_empty());
+        let told = told.map(|name| {
+            name.parse().map_err(|why| format!("{ROLE_VARIABLE} is {name:?}, which {why}"))
+        });
+        let set = match config.roles.source {
+            Source::Default => Vec::new(),
+            Source::Filebox(_) | Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
+                config.roles.value.iter().map(|role| role.name.clone()).collect()
+            }
+        };
+        let hosted = running.filter(|it| it.workspace == config.workspace.value.as_str());
+        let hosted = hosted.map(|it| it.roles.iter().filter_map(|it| it.parse().ok()).collect());
+        Ok(Self { told: told.transpose()?, set, hosted })
+    }
+
+    #[cfg(test)]
+    pub(super) fn hosting(told: Option<RoleId>, hosted: &[RoleId]) -> Self {
+        Self { told, set: Vec::new(), hosted: Some(hosted.to_vec()) }
+    }
+
+    /// The roles of this machine: those of the running node, else those in the settings.
+    pub(super) fn all(&self) -> &[RoleId] {
+        self.hosted.as_ref().unwrap_or(&self.set)
+    }
+}
+
 /// The role that was given, else the usual one of this place.
 pub(super) fn role(
     given: Option<&RoleId>,
     config: &Config,
     unsaid: Unsaid,
 ) -> Result<RoleId, Failure> {
-    match given {
-        Some(role) => Ok(role.clone()),
-        None => {
-            let running = NodeFile::read(&config.data.value);
-            usual(config, &Surroundings::of_process(), running, unsaid)
-        }
+    if let Some(role) = given {
+        return Ok(role.clone());
+    }
+    let around = Surroundings::of_process();
+    let here = Here::look(config, &around).map_err(|why| Failure::usage(format!("{why}.")))?;
+    usual(here, &around, unsaid)
+}
+
+/// The roles that have a mailbox, that a node hosts or that a loop names. `None`: whoever asks may
+/// not see them, and is judged by what else is asked for.
+pub(super) async fn known(broker: &Broker) -> Result<Option<BTreeSet<String>>, Failure> {
+    let request = wire::ListMailboxesRequest { caller: broker.caller() };
+    let ask = async |channel| MailboxClient::new(channel).list_mailboxes(request.clone()).await;
+    match broker.ask(ask).await {
+        Ok(all) => Ok(Some(all.mailboxes.into_iter().map(|it| it.role).collect())),
+        Err(why) if why.as_reason() == Some(Reason::RightForbidden) => Ok(None),
+        Err(why) => Err(why),
     }
 }
 
-/// What was set counts before what surrounds the command, and that before what happens to run.
-fn usual(
-    config: &Config,
-    around: &Surroundings,
-    running: Option<NodeFile>,
-    unsaid: Unsaid,
-) -> Result<RoleId, Failure> {
-    let set: Vec<RoleId> = match config.roles.source {
-        Source::Default | Source::Filebox(_) => Vec::new(),
-        Source::File { .. } | Source::Env(_) | Source::Flag(_) => {
-            config.roles.value.iter().map(|role| role.name.clone()).collect()
-        }
+/// What is said of a role that is none of those. `not` says what it is not and what was not done,
+/// `next` what to do if the name is right.
+pub(super) fn unknown(
+    broker: &Broker,
+    role: &str,
+    known: &BTreeSet<String>,
+    not: &str,
+    next: &str,
+) -> Failure {
+    let workspace = broker.workspace();
+    let mut names: Vec<_> = known.iter().take(NAMES_MAX).map(|it| line(it)).collect();
+    if NAMES_MAX < known.len() {
+        names.push(format!("and {} more", known.len() - NAMES_MAX));
+    }
+    let known = match names.as_slice() {
+        [] => "It knows none yet".to_owned(),
+        names => format!("It knows {}", names.join(", ")),
     };
-    if let [one] = set.as_slice() {
+    Failure::reason(
+        Reason::UnknownRole,
+        format!(
+            "Workspace {workspace} knows no role {role}: {not}. {known}. If the name is right, \
+             start a node with that role, or {next}."
+        ),
+    )
+}
+
+/// What was said counts before what was set, that before what surrounds the command, and that
+/// before what happens to run.
+fn usual(here: Here, around: &Surroundings, unsaid: Unsaid) -> Result<RoleId, Failure> {
+    if let Some(role) = here.told {
+        return Ok(role);
+    }
+    if let [one] = here.set.as_slice() {
         return Ok(one.clone());
     }
     let found = filebox::current_agent(&around.directory, around.home.as_deref());
     if let Some(role) = found.map_err(|why| Failure::usage(why.to_string()))? {
         return Ok(role);
     }
-    let hosted = running.filter(|node| node.workspace == config.workspace.value.as_str());
-    let hosted: Vec<RoleId> =
-        hosted.iter().flat_map(|node| &node.roles).filter_map(|it| it.parse().ok()).collect();
-    if let [one] = hosted.as_slice() {
-        return Ok(one.clone());
-    }
-    let names = if hosted.is_empty() { set } else { hosted };
-    let names: Vec<&str> = names.iter().map(RoleId::as_str).collect();
+    let names: Vec<&str> = match here.all() {
+        [one] => return Ok(one.clone()),
+        all => all.iter().map(RoleId::as_str).collect(),
+    };
     let choice = match names.as_slice() {
         [] => unsaid.shown_by.to_owned(),
         names => format!("here there are {}", names.join(", ")),
@@ -78,16 +163,16 @@ mod tests {
     fn who_one_is_follows_from_settings_then_place_then_node() {
         let place = tempfile::tempdir().unwrap();
         let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around =
+        let mut around =
             Surroundings { env: env.into(), directory: place.path().to_owned(), home: None };
         let unsaid = Unsaid { asked: "who it is", shown_by: "`x` shows them" };
-        let said = |roles: &str, hosted: &[&str]| {
+        let said_in = |around: &Surroundings, roles: &str, hosted: &[&str]| {
             let mut layer = Layer::new();
             if !roles.is_empty() {
                 let texts = roles.split(' ').map(str::to_owned).collect();
                 layer.insert(Key::Roles, Raw { source: Source::Env("TASUKI_ROLES"), texts });
             }
-            let config = Config::load(layer, None, &around).unwrap();
+            let config = Config::load(layer, None, around).unwrap();
             let node = NodeFile {
                 pid: 1,
                 mcp: String::new(),
@@ -97,11 +182,15 @@ mod tests {
                 workspace: "default".into(),
                 roles: hosted.iter().map(|it| (*it).to_owned()).collect(),
             };
-            match usual(&config, &around, (!hosted.is_empty()).then_some(node), unsaid) {
+            let running = (!hosted.is_empty()).then_some(node);
+            let here = Here::with(&config, around, running);
+            let here = here.map_err(|why| Failure::usage(format!("{why}.")));
+            match here.and_then(|here| usual(here, around, unsaid)) {
                 Ok(role) => role.to_string(),
                 Err(failure) => format!("{}: {}", failure.code(), failure.message),
             }
         };
+        let said = |roles: &str, hosted: &[&str]| said_in(&around, roles, hosted);
         let no = "role_required: Nothing says who it is: give --role NAME; ";
         assert_eq!(said("qa", &["x"]), "qa");
         assert_eq!(said("", &["x"]), "x");
@@ -114,5 +203,11 @@ mod tests {
         assert_eq!(said("", &["x"]), "pm");
         assert_eq!(said("qa dev", &["x", "y"]), "pm");
         assert_eq!(said("qa", &["x"]), "qa");
+        for (told, expected) in [("dev", "dev"), ("", "qa")] {
+            around.env.insert(ROLE_VARIABLE.to_owned(), told.to_owned());
+            assert_eq!(said_in(&around, "qa", &["x"]), expected);
+        }
+        around.env.insert(ROLE_VARIABLE.to_owned(), "no role".to_owned());
+        assert!(said_in(&around, "qa", &[]).starts_with("usage: TASUKI_ROLE is \"no role\", "));
     }
 }

@@ -28,6 +28,8 @@ pub enum Exit {
     Nothing = 7,
     /// A command of others that was run again failed.
     Failed = 8,
+    /// What was submitted or delivered was rejected.
+    Rejected = 9,
 }
 
 /// The same for `--help`.
@@ -42,6 +44,7 @@ Exit codes:
   6  whoever answers is not the broker that was joined, or TLS fails; nothing was sent
   7  what was waited for did not come
   8  a command that was run again failed
+  9  what was submitted or delivered was rejected (--wait)
 
 Settings come from flags, else from TASUKI_* variables, else from tasuki.toml;
 `tasuki config check` shows them all and where each came from.
@@ -204,5 +207,6 @@ mod tests {
         assert_eq!(Failure::untrusted("no").exit() as u8, 6);
         assert_eq!(Failure::told(Exit::Nothing).exit() as u8, 7);
         assert_eq!(Failure::told(Exit::Failed).exit() as u8, 8);
+        assert_eq!(Failure::told(Exit::Rejected).exit() as u8, 9);
     }
 }

@@ -48,6 +48,7 @@ mod take_over;
 mod text;
 mod token;
 pub mod up;
+mod waiting;
 mod watch;
 
 use std::{path::PathBuf, process::ExitCode};

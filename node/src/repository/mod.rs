@@ -226,6 +226,22 @@ impl Identity {
     }
 }
 
+/// The full hash of the commit that `name` is in a directory: `HEAD`, a branch, the beginning of a
+/// hash. `None`: there is no such one, or there are several.
+///
+/// # Errors
+/// Says why it cannot be told, where the directory is in no repository, say.
+pub fn commit(directory: &Path, name: &str) -> Result<Option<String>, NoAnswer> {
+    // No name of Git's begins so: it would be an option.
+    if name.starts_with('-') {
+        return Ok(None);
+    }
+    let commit = format!("{name}^{{commit}}");
+    let answer = git::ask_of_commit(directory, &["rev-parse", "--quiet", "--verify", &commit])?;
+    let hash = String::from_utf8_lossy(&answer).trim().to_owned();
+    Ok(Some(hash).filter(|it| !it.is_empty()))
+}
+
 /// Tells long names apart by all of each.
 fn shortened(name: &str) -> String {
     let readable = name.floor_char_boundary(READABLE_BYTES);

@@ -12,10 +12,10 @@ use tasuki_proto::wire::{self, swarm_client::SwarmClient};
 
 use crate::process::{Process, soon, tasuki};
 
-const ISSUE: &str = "issue_1700000000000_00af";
+pub(super) const ISSUE: &str = "issue_1700000000000_00af";
 
 /// A copy of the tree, to be changed.
-fn tree(place: &Path) -> PathBuf {
+pub(super) fn tree(place: &Path) -> PathBuf {
     let to = place.join("tree");
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/swarm_tree"), &to);
     to
@@ -34,7 +34,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-async fn import(data: &Path, code: i32, args: &[&str]) -> Value {
+pub(super) async fn import(data: &Path, code: i32, args: &[&str]) -> Value {
     let mut command = tasuki(data);
     command.args(["import", "swarm", "--json"]).args(args).arg("--data").arg(data);
     let output = soon(command.output()).await.unwrap();
@@ -49,7 +49,7 @@ fn counts(report: &Value) -> Value {
     names.iter().map(|name| report[*name].clone()).collect()
 }
 
-fn done(report: &Value) -> Value {
+pub(super) fn done(report: &Value) -> Value {
     ["new", "continued", "known", "calls"].iter().map(|name| report[*name].clone()).collect()
 }
 

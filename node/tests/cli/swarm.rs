@@ -1,7 +1,13 @@
 //! `tasuki swarm …` against a real broker: what people do with it, from an issue to its end.
 
+#[path = "swarm_named.rs"]
+mod named;
 #[path = "swarm_shown.rs"]
 mod shown;
+#[path = "swarm_waits.rs"]
+mod waits;
+#[path = "swarm_walk.rs"]
+mod walk;
 
 use std::{fs, path::PathBuf, process::Stdio};
 
@@ -32,7 +38,7 @@ impl Shop {
         let place = tempfile::tempdir().unwrap();
         let data = place.path().join("data");
         fs::create_dir(&data).unwrap();
-        let up = Process::up(&data, "").await;
+        let up = Process::up(&data, "--role lead --role qa").await;
         Self { place, up }
     }
 

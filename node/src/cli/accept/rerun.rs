@@ -6,7 +6,7 @@ use tasuki_proto::{reason::Reason, wire};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{At, Claimed, Failure, Output, plan, plan::Plan};
+use super::{Claimed, Failure, Output, plan, plan::Plan};
 use crate::{
     accept::{
         checkout::{self, Hash, Place},
@@ -15,7 +15,7 @@ use crate::{
         run::{Lost, Runner},
     },
     beside::on_disk,
-    cli::{stopped, text::line},
+    cli::{stopped, swarm::at::At, text::line},
 };
 
 /// A claim is renewed so often in the time it is good for.
@@ -50,7 +50,7 @@ pub(super) fn stopping() -> CancellationToken {
 
 /// Runs everything, and keeps the claim meanwhile.
 pub(super) async fn claimed(
-    at: &At,
+    at: &At<'_>,
     claimed: &Claimed,
     plan: &Plan,
     stop: &CancellationToken,
@@ -70,11 +70,11 @@ pub(super) async fn claimed(
 }
 
 /// Renews the claim as long as it is there.
-async fn keep(at: &At, claimed: &Claimed) -> Result<Infallible, Failure> {
+async fn keep(at: &At<'_>, claimed: &Claimed) -> Result<Infallible, Failure> {
     let pause = Duration::from_millis((claimed.lease_ms / RENEWALS).max(RENEW_MS_MIN));
     loop {
         sleep(pause).await;
-        let Err(why) = at.renew(claimed.delivery.claim_token).await else { continue };
+        let Err(why) = at.renew(claimed.delivery.claim_token, 0).await else { continue };
         match why.as_reason() {
             Some(Reason::Unavailable | Reason::OutcomeUnknown | Reason::Overloaded) => {}
             Some(_) | None => return Err(why),

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use tasuki_proto::wire;
 
-use super::{Args, At, Failure, client};
-use crate::cli::text::line;
+use super::{Args, Failure};
+use crate::cli::{
+    swarm::at::{At, Verdict},
+    text::line,
+};
 
 /// Said of a step that nobody ran again.
 const NOT_RUN: &str = "was not run again";
@@ -18,12 +21,12 @@ const SHOWN_MAX: usize = 20;
 
 /// Gives it, and answers with the delivery as it is then.
 pub(super) async fn give(
-    at: &At,
+    at: &At<'_>,
     args: &Args,
     delivery: &wire::Delivery,
 ) -> Result<wire::Delivery, Failure> {
     let (verification, open) = verification(delivery, args.by_hand.as_deref());
-    if args.approve && args.person.is_none() && !open.is_empty() {
+    if args.approve && args.overriding.despite.is_none() && !open.is_empty() {
         let shown: Vec<String> = open.iter().take(SHOWN_MAX).map(|it| line(it)).collect();
         let more = open.len().saturating_sub(SHOWN_MAX);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
@@ -33,28 +36,16 @@ pub(super) async fn give(
             shown.join(", ")
         )));
     }
-    let overridden = args.person.as_ref().map(|person| wire::Override {
-        person: person.to_string(),
-        reason: args.reason.clone().unwrap_or_default(),
-    });
-    let request = wire::ReviewDeliveryRequest {
-        caller: at.broker.caller(),
-        key: None,
-        role: at.role.to_string(),
-        delivery_id: at.delivery.to_string(),
-        // The broker tells it to the claimant; it refuses whoever has none.
-        claim_token: at.claim().await?.delivery.claim_token,
+    let verdict = Verdict {
         is_approved: args.approve,
         feedback: args.feedback.clone().unwrap_or_default(),
         refs: String::new(),
-        verification: Some(verification),
-        r#override: overridden,
+        verification,
+        overriding: args.overriding.read()?,
     };
-    let tell = async |channel, key| {
-        let request = wire::ReviewDeliveryRequest { key: Some(key), ..request.clone() };
-        client(channel).review_delivery(request).await
-    };
-    Ok(at.broker.tell(tell).await?.delivery.unwrap_or_default())
+    // The broker tells the token to the claimant; it refuses whoever has none.
+    let claim_token = at.claim().await?.delivery.unwrap_or_default().claim_token;
+    Ok(at.judge(claim_token, verdict).await?.delivery.unwrap_or_default())
 }
 
 /// What was seen of each step, and the steps of which nothing was.

@@ -9,7 +9,10 @@ use tasuki_proto::wire;
 use super::{Failure, Output, plan::Plan, rerun::Ran};
 use crate::{
     accept::report::{self, TAIL_BYTES_MAX},
-    cli::text::{block, line},
+    cli::{
+        swarm::at,
+        text::{block, line},
+    },
 };
 
 /// Of a failed command's output, shown to people: its last lines.
@@ -114,7 +117,7 @@ fn text(ran: &Ran, of: &Of<'_>) -> String {
             "Attached to {} as evidence {}. {}",
             line(&of.delivery_id),
             of.evidence.len(),
-            judged(it).trim_end()
+            at::judged(it)
         ),
         Of::Delivery { of, verdict: None } => {
             let id = line(&of.delivery_id);
@@ -133,14 +136,6 @@ fn text(ran: &Ran, of: &Of<'_>) -> String {
 }
 
 /// What a verdict made of the delivery.
-pub(super) fn judged(it: &wire::Delivery) -> String {
-    let by = it.overridden.as_ref().map(|it| {
-        format!(", in spite of failed evidence, by {}: {}", line(&it.person), line(&it.reason))
-    });
-    let name = verdict_name(it).bold().to_string();
-    format!("{} is {name}{}.\n", line(&it.delivery_id), by.unwrap_or_default())
-}
-
 pub(super) fn judged_json(it: &wire::Delivery) -> Value {
     let overridden = it.overridden.as_ref();
     let overridden = overridden.map(|it| json!({"person": it.person, "reason": it.reason}));

@@ -1,7 +1,4 @@
 //! `tasuki mail wait`.
-//!
-//! One call is answered within seconds, so a long wait is many calls; mail that comes between two
-//! is shown by the next. A broker that goes away meanwhile is waited for as well.
 
 use std::time::Duration;
 
@@ -13,23 +10,15 @@ use tasuki_proto::{
     reason::Reason,
     wire::{self, MailMark, mail_answer::Standing},
 };
-use tokio::time::sleep;
 
 use super::{
     Failure, Output, json as as_json, kinds, show,
     who::{Mail, Who, client},
 };
 use crate::{
-    cli::{Exit, stopped},
-    clock::{self, Moment},
+    cli::{Exit, stopped, waiting::Waiting},
     config::Config,
 };
-
-/// How long one call is held: an answer to any call is missed after ten seconds.
-const HOLD: Duration = Duration::from_secs(8);
-
-/// Before a broker that went away is asked again.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Wait for unseen mail and print it: an urgent thread first, then the oldest.
 ///
@@ -63,51 +52,19 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         () = stopped() => return Err(Failure::told(Exit::Nothing)),
         answer = async {
             mail.check_known().await?;
-            answer(&args, &mail, output).await
+            let is_waiting = |it: &wire::MailAnswer| it.standing() == Standing::StillWaiting;
+            let ask = async |hold_ms| ask(&args, &mail, hold_ms).await;
+            Waiting::new(args.timeout).answer(output, ask, is_waiting).await
         } => answer?,
     };
     tell(&args, &mail, answer, output).await
 }
 
-async fn answer(
-    args: &Args,
-    mail: &Mail,
-    output: &mut Output,
-) -> Result<wire::MailAnswer, Failure> {
-    let until = args.timeout.map(|timeout| clock::now().after(timeout));
-    let left = |until: Moment| until.since(clock::now());
-    let (mut was_there, mut is_away) = (false, false);
-    loop {
-        let rest = until.map_or(HOLD, left).min(HOLD);
-        match ask(args, mail, rest).await {
-            Ok(answer) => {
-                (was_there, is_away) = (true, false);
-                let is_over = until.is_some_and(|until| left(until).is_zero());
-                if is_over || answer.standing() != Standing::StillWaiting {
-                    return Ok(answer);
-                }
-            }
-            // A first call that fails is a mistake to tell; a later one is weather.
-            Err(failure) if was_there && failure.is_retryable() => {
-                if until.is_some_and(|until| left(until).is_zero()) {
-                    return Err(failure);
-                }
-                if !is_away {
-                    output.note(&format!("{} It is asked again.", failure.message));
-                    is_away = true;
-                }
-                sleep(until.map_or(PAUSE, left).min(PAUSE)).await;
-            }
-            Err(failure) => return Err(failure),
-        }
-    }
-}
-
-async fn ask(args: &Args, mail: &Mail, hold: Duration) -> Result<wire::MailAnswer, Failure> {
+async fn ask(args: &Args, mail: &Mail, hold_ms: u64) -> Result<wire::MailAnswer, Failure> {
     let request = wire::AwaitMailRequest {
         caller: mail.broker.caller(),
         role: mail.role.to_string(),
-        hold_ms: u64::try_from(hold.as_millis()).unwrap_or(0),
+        hold_ms,
         r#type: args.kind.map(|it| it.to_string()).unwrap_or_default(),
         sender: args.from.as_ref().map(ToString::to_string).unwrap_or_default(),
         mark: MailMark::None.into(),

@@ -3,7 +3,6 @@
 use tasuki_broker::dial::Channel;
 use tasuki_proto::{
     id::RoleId,
-    reason::Reason,
     wire::{self, MailMark, mailbox_client::MailboxClient},
 };
 
@@ -13,7 +12,6 @@ use crate::{
         acting::{self, Unsaid},
         broker::Broker,
         sealing::{Asking, Opening},
-        text::line,
     },
     config::Config,
     private::{
@@ -21,9 +19,6 @@ use crate::{
         finding::{Own, own::Limits},
     },
 };
-
-/// Names of other roles that are told with a refusal: more are not read.
-const NAMES_MAX: usize = 20;
 
 /// What is said where nothing says as which role to act.
 const WHOSE: Unsaid = Unsaid {
@@ -33,8 +28,8 @@ const WHOSE: Unsaid = Unsaid {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
-    /// Whose mail [default: the only role in the settings, else `current_agent` of `.filebox`,
-    /// else the only role of the running node]
+    /// Whose mail [default: TASUKI_ROLE, else the only role in the settings, else
+    /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleId>,
     #[command(flatten)]
@@ -67,35 +62,15 @@ impl Who {
 impl Mail {
     /// Whether the workspace knows the role.
     pub(super) async fn check_known(&self) -> Result<(), Failure> {
-        let request = wire::ListMailboxesRequest { caller: self.broker.caller() };
-        let all =
-            self.broker.ask(async |channel| client(channel).list_mailboxes(request.clone()).await);
-        let all = match all.await {
-            Ok(all) => all.mailboxes,
-            // Whoever may not see whose there are is judged by what is asked for.
-            Err(why) if why.as_reason() == Some(Reason::RightForbidden) => return Ok(()),
-            Err(why) => return Err(why),
-        };
-        let (role, workspace) = (&self.role, self.broker.workspace());
-        if all.iter().any(|it| it.role == role.as_str()) {
+        let role = self.role.as_str();
+        let Some(known) = acting::known(&self.broker).await? else { return Ok(()) };
+        if known.contains(role) {
             return Ok(());
         }
-        let mut names: Vec<_> = all.iter().take(NAMES_MAX).map(|it| line(&it.role)).collect();
-        if NAMES_MAX < all.len() {
-            names.push(format!("and {} more", all.len() - NAMES_MAX));
-        }
-        let known = match names.as_slice() {
-            [] => "It knows none yet".to_owned(),
-            names => format!("It knows {}", names.join(", ")),
-        };
-        Err(Failure::reason(
-            Reason::UnknownRole,
-            format!(
-                "Workspace {workspace} knows no role {role}: it has no mailbox, no node hosts it \
-                 and no loop names it. Nothing was sent or changed. {known}. If the name is right, \
-                 start a node with that role, or send as it with `tasuki mail send --new-role`."
-            ),
-        ))
+        let not = "it has no mailbox, no node hosts it and no loop names it. Nothing was sent or \
+                   changed";
+        let next = "send as it with `tasuki mail send --new-role`";
+        Err(acting::unknown(&self.broker, role, &known, not, next))
     }
 
     /// A page of a thread; marks nothing.

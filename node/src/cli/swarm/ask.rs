@@ -2,10 +2,12 @@
 
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
-use tasuki_proto::wire;
+use tasuki_proto::wire::{self, swarm_question::Ask};
 
 use super::{
-    Failure, Output, again, json as as_json,
+    Failure, Output, again,
+    awaited::{self, Wait},
+    json as as_json,
     names::TaskName,
     who::{Who, client},
 };
@@ -17,12 +19,15 @@ use crate::{
     config::Config,
 };
 
+/// Kinds of messages that wait for an answer.
+const ANSWERED: [&str; 2] = ["question", "blocker"];
+
 /// Ask the lead about a claimed task, or tell something.
 ///
-/// A question and a blocker block the task until they are answered; `tasuki swarm show` has the
-/// answer.
+/// A question and a blocker block the task until they are answered; --wait prints the answer, and
+/// `tasuki swarm show` has it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, after_long_help = format!("{}\n\n{HELP}", awaited::HELP))]
 pub struct Args {
     /// Which task
     #[arg(value_name = "ISSUE/TASK")]
@@ -42,10 +47,19 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     token: u64,
     #[command(flatten)]
+    wait: Wait,
+    #[command(flatten)]
     pub(super) who: Who,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    if args.wait.wait && !ANSWERED.contains(&args.kind.as_str()) {
+        return Err(Failure::usage(format!(
+            "--wait is for a question or a blocker: nobody has to answer what is {:?}. Nothing was \
+             said.",
+            args.kind
+        )));
+    }
     let acting = args.who.acting(config)?;
     let ids = args.task.find(&acting).await?;
     let request = wire::PostMessageRequest {
@@ -66,7 +80,9 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             client(channel).post_message(request).await
         })
         .await?;
-    told(&done, "is told to the lead", output)
+    let id = done.message.as_ref().map(|it| it.message_id.clone()).unwrap_or_default();
+    let told = |output: &mut Output| told(&done, "is told to the lead", output);
+    args.wait.behind(&acting, output, Ask::Message(id), told).await
 }
 
 /// What a message came to.

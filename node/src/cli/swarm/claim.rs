@@ -7,7 +7,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Output, again, json as as_json,
+    Failure, Output, again,
+    at::At,
+    json as as_json,
     names::{IssueName, TaskIds, What},
     pages::PAGE,
     tasks,
@@ -177,20 +179,7 @@ fn told(done: &wire::TaskResponse, output: &mut Output) -> Result<(), Failure> {
 }
 
 async fn delivery(acting: &Acting, id: &str, output: &mut Output) -> Result<(), Failure> {
-    let request = wire::ClaimDeliveryRequest {
-        caller: acting.broker.caller(),
-        key: None,
-        role: acting.role.clone(),
-        delivery_id: id.to_owned(),
-        for_ms: 0,
-    };
-    let done = acting
-        .broker
-        .tell(async |channel, key| {
-            let request = wire::ClaimDeliveryRequest { key: Some(key), ..request.clone() };
-            client(channel).claim_delivery(request).await
-        })
-        .await?;
+    let done = At { acting, delivery: id.to_owned() }.claim().await?;
     let of = done.delivery.unwrap_or_default();
     output.answer(
         || {

@@ -3,15 +3,19 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use tasuki_proto::wire::{self, SubmissionStatus, TaskStage};
+use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, swarm_question::Ask};
 
 use super::{
-    Failure, Output, again, json as as_json,
+    Failure, Output, again,
+    awaited::{self, Wait},
+    commit::Rerun,
+    json as as_json,
     names::{IssueName, TaskIds},
     pages::{PAGE, offset},
     show::task_of,
     tasks,
     who::{Acting, Who, client},
+    words::{delivery_status, spaced},
 };
 use crate::{
     cli::{
@@ -26,7 +30,7 @@ use crate::{
 /// All its tasks have to be done. Every file that approved work changed is named, unless --file
 /// says which; the tests' outcome is said with --passed or --failed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, after_long_help = format!("{}\n\n{HELP}", awaited::HELP))]
 #[command(group = clap::ArgGroup::new("outcome").required(true).args(["passed", "failed"]))]
 pub struct Args {
     /// Which issue
@@ -71,12 +75,10 @@ pub struct Args {
     /// What may go wrong
     #[arg(long, value_name = "TEXT")]
     risks: Option<String>,
-    /// The commit to run tests on again, by its full hash
-    #[arg(long, value_name = "HASH")]
-    commit: Option<String>,
-    /// A command to run again there; repeat for each
-    #[arg(long, value_name = "COMMAND", requires = "commit")]
-    command: Vec<String>,
+    #[command(flatten)]
+    rerun: Rerun,
+    #[command(flatten)]
+    wait: Wait,
     #[command(flatten)]
     pub(super) who: Who,
 }
@@ -120,7 +122,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         doc_commands: args.step.iter().map(|it| it.command.clone()).collect(),
         doc_passed: args.passed && args.step.iter().all(|it| it.has_passed),
         doc_results: args.step,
-        rerun: args.commit.map(|commit| wire::Rerun { commit, commands: args.command }),
+        rerun: args.rerun.named(output)?,
     };
     let issue_id = args.issue.find(&acting).await?;
     let changed_files =
@@ -143,19 +145,32 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         })
         .await?;
     let of = done.delivery.unwrap_or_default();
-    output.answer(
-        || {
-            json!({
-                "delivery": as_json::delivery(&of),
-                "repeated": done.repeated,
-                "sequence": done.sequence,
-            })
-        },
-        || {
-            let (id, issue) = (line(&of.delivery_id), line(&of.issue_id));
-            format!("{id} of {issue} waits for an acceptor.{}\n", again(done.repeated))
-        },
-    )
+    let told = |output: &mut Output| {
+        output.answer(
+            || {
+                json!({
+                    "delivery": as_json::delivery(&of),
+                    "repeated": done.repeated,
+                    "sequence": done.sequence,
+                })
+            },
+            || {
+                let (id, issue) = (line(&of.delivery_id), line(&of.issue_id));
+                format!("{id} of {issue} {}.{}\n", standing(&of), again(done.repeated))
+            },
+        )
+    };
+    args.wait.behind(&acting, output, Ask::Delivery(of.delivery_id.clone()), told).await
+}
+
+/// How it is with a delivery: one that was made before may have been judged.
+fn standing(of: &wire::Delivery) -> String {
+    match of.status() {
+        DeliveryStatus::Open | DeliveryStatus::Unspecified => "waits for an acceptor".to_owned(),
+        status @ (DeliveryStatus::InReview
+        | DeliveryStatus::Approved
+        | DeliveryStatus::Rejected) => format!("is {}", spaced(&delivery_status(status), " ")),
+    }
 }
 
 /// The files that the approved submissions of an issue changed.

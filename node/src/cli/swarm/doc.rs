@@ -68,8 +68,11 @@ pub struct WriteArgs {
 /// With --json each document is a line of its own.
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
-    /// Whose [default: of all issues]
+    /// Whose they are [default: of all issues]
     #[arg(value_name = "ISSUE[/TASK]")]
+    whose: Option<What>,
+    /// The same, as `read` and `write` take it
+    #[arg(long, value_name = "ISSUE[/TASK]", conflicts_with = "whose")]
     of: Option<What>,
     #[command(flatten)]
     who: Looker,
@@ -211,7 +214,7 @@ async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<()
     let acting = args.who.looking(config);
     let request = wire::ListDocsRequest {
         caller: acting.broker.caller(),
-        place: Some(place(&acting, args.of.as_ref()).await?),
+        place: Some(place(&acting, args.of.or(args.whose).as_ref()).await?),
     };
     let docs = acting
         .broker

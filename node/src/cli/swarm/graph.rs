@@ -16,7 +16,7 @@ pub(super) const HELP: &str = r#"The file is TOML, or JSON of the same shape:
   [[tasks]]
   name = "parser"                  # what other tasks of the file call it; may be left out
   subject = "Parse the new format"
-  difficulty = "medium"            # easy, medium or focus
+  difficulty = "medium"            # easy, medium or focus; medium unless it says otherwise
   points = 3                       # 1 unless it says otherwise
   goal = "Every file of the corpus is read"
   acceptance = "`make corpus` passes"
@@ -36,10 +36,11 @@ struct Plan {
     tasks: Vec<Entry>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Level {
     Easy,
+    #[default]
     Medium,
     Focus,
 }
@@ -51,6 +52,7 @@ struct Entry {
     #[serde(default)]
     name: String,
     subject: String,
+    #[serde(default)]
     difficulty: Level,
     #[serde(default = "one")]
     points: u32,
@@ -272,6 +274,12 @@ mod tests {
             )
         };
         line.split(' ').map(entry).collect()
+    }
+
+    #[test]
+    fn a_task_is_of_medium_difficulty_and_one_point_unless_it_says_otherwise() {
+        let tasks = read("f", "[[tasks]]\nsubject = \"Parse\"\n").unwrap();
+        assert_eq!((tasks[0].difficulty(), tasks[0].points), (wire::Difficulty::Medium, 1));
     }
 
     #[test]

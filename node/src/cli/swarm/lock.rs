@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tasuki_broker::config::duration;
 use tasuki_proto::{id::RoleId, swarm::LockId, wire};
 
 use super::{
     Failure, Output, again, json as as_json,
     names::TaskName,
     pages::{self, Page, Wanted},
-    renew::asked_ms,
+    renew::{asked_ms, lasting},
     rows,
     who::{Looker, Who, client},
     words::left,
@@ -34,7 +33,7 @@ pub struct LockArgs {
     #[arg(long, value_name = "ISSUE/TASK")]
     task: Option<TaskName>,
     /// For how long [default: as the settings say]
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
     lasts: Option<Duration>,
     #[command(flatten)]
     pub(super) who: Who,

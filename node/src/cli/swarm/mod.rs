@@ -10,9 +10,12 @@
 
 mod answer;
 mod ask;
+pub(super) mod at;
+mod awaited;
 mod board;
 mod claim;
 mod close;
+mod commit;
 mod deliver;
 mod deliveries;
 mod doc;
@@ -20,22 +23,24 @@ mod graph;
 mod history;
 mod issues;
 mod json;
+mod known;
 mod lock;
-mod names;
+pub(super) mod names;
 mod new;
 mod pages;
+mod paths;
 mod plan;
 mod renew;
 mod reset;
 mod review;
 mod rows;
 mod settings;
-mod show;
+pub(super) mod show;
 mod submit;
 mod task;
 mod tasks;
 mod verdict;
-mod who;
+pub(super) mod who;
 mod whole;
 mod words;
 mod workers;
@@ -48,9 +53,10 @@ const HELP: &str = "\
 An issue is called by its id, or by the last part of that: issue_1700000000000_00af, 00af.
 A task is called ISSUE/task-3 or ISSUE/3, a delivery and a lock by their ids.
 
-A lead:      new, plan or task, then review, answer and reset, then deliver and close
-A worker:    claim, lock, ask, submit, unlock
-An acceptor: claim and review, both with a delivery
+A lead:      new, plan or task, then review, answer, reset and cancel, then deliver and close;
+             paths, reopen
+A worker:    claim, lock, ask, submit, unlock, renew
+An acceptor: claim and review, both with a delivery, or `tasuki accept`
 Everybody:   board, issues, tasks, show, history, workers, locks, deliveries, doc, settings";
 
 /// See and steer issues: what is to be done, who does it, what came of it.
@@ -65,6 +71,7 @@ pub enum Command {
     Workers(workers::Args),
     Deliveries(deliveries::Args),
     New(new::Args),
+    Paths(paths::Args),
     Plan(plan::Args),
     Task(task::Args),
     Review(review::Args),
@@ -102,6 +109,7 @@ impl Command {
             Self::Workers(args) => &args.who.target,
             Self::Deliveries(args) => &args.who.target,
             Self::New(args) => &args.who.target,
+            Self::Paths(args) => &args.who.target,
             Self::Plan(args) => &args.who.target,
             Self::Task(args) => &args.who.target,
             Self::Review(args) => &args.who.target,
@@ -137,19 +145,20 @@ pub(super) async fn run(
         Command::Workers(args) => workers::run(args, config, output).await,
         Command::Deliveries(args) => deliveries::run(args, config, output).await,
         Command::New(args) => new::run(args, config, output).await,
+        Command::Paths(args) => paths::run(args, config, output).await,
         Command::Plan(args) => plan::run(args, config, output).await,
         Command::Task(args) => task::run(args, config, output).await,
         Command::Review(args) => review::run(args, config, output).await,
         Command::Answer(args) => answer::run(args, config, output).await,
         Command::Reset(args) => reset::reset(args, config, output).await,
         Command::Cancel(args) => reset::cancel(args, config, output).await,
-        Command::Deliver(args) => deliver::run(args, config, output).await,
+        Command::Deliver(args) => Box::pin(deliver::run(args, config, output)).await,
         Command::Close(args) => close::close(args, config, output).await,
         Command::Reopen(args) => close::reopen(args, config, output).await,
         Command::Claim(args) => claim::run(args, config, output).await,
         Command::Renew(args) => renew::run(args, config, output).await,
-        Command::Submit(args) => submit::run(args, config, output).await,
-        Command::Ask(args) => ask::run(args, config, output).await,
+        Command::Submit(args) => Box::pin(submit::run(args, config, output)).await,
+        Command::Ask(args) => Box::pin(ask::run(args, config, output)).await,
         Command::Lock(args) => lock::lock(args, config, output).await,
         Command::Unlock(args) => lock::unlock(args, config, output).await,
         Command::Locks(args) => lock::list(args, config, output).await,

@@ -33,7 +33,7 @@ pub(super) enum IssueName {
 
 /// A task as it was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TaskName {
+pub(in crate::cli) struct TaskName {
     pub(super) issue: IssueName,
     pub(super) task: TaskNumber,
 }
@@ -49,9 +49,9 @@ pub(super) enum What {
 
 /// A task, by the ids the broker knows.
 #[derive(Debug, Clone)]
-pub(super) struct TaskIds {
-    pub(super) issue: String,
-    pub(super) task: String,
+pub(in crate::cli) struct TaskIds {
+    pub(in crate::cli) issue: String,
+    pub(in crate::cli) task: String,
 }
 
 impl FromStr for IssueName {
@@ -153,7 +153,7 @@ impl IssueName {
 }
 
 impl TaskName {
-    pub(super) async fn find(&self, acting: &Acting) -> Result<TaskIds, Failure> {
+    pub(in crate::cli) async fn find(&self, acting: &Acting) -> Result<TaskIds, Failure> {
         let issue = self.issue.find(acting).await?;
         Ok(TaskIds { issue, task: self.task.to_string() })
     }

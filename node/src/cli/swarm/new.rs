@@ -8,7 +8,7 @@ use tasuki_proto::wire;
 use super::{
     Failure, Output, again,
     doc::content,
-    json as as_json,
+    json as as_json, known,
     who::{Who, client},
 };
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 };
 
 /// Open an issue; whoever opens it is its lead.
+///
+/// The lead is a role that the workspace knows, since nobody else would ever hear of what happens
+/// to the issue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -32,14 +35,24 @@ pub struct Args {
     /// A document of the issue, read from a file; repeat for each
     #[arg(long, value_name = "NAME=FILE", value_parser = named_file)]
     doc: Vec<(String, String)>,
-    /// A document that all issues share, to be read first; repeat for each
-    #[arg(long, value_name = "NAME")]
-    shared_doc: Vec<String>,
-    /// A file of the project, to be read first; repeat for each
-    #[arg(long, value_name = "PATH")]
-    project_doc: Vec<String>,
+    #[command(flatten)]
+    before: Docs,
+    /// Open it though the workspace knows no such role
+    #[arg(long)]
+    new_role: bool,
     #[command(flatten)]
     pub(super) who: Who,
+}
+
+/// What is to be read first.
+#[derive(Debug, clap::Args)]
+pub(super) struct Docs {
+    /// A document that all issues share, to be read first; repeat for each
+    #[arg(long, value_name = "NAME")]
+    pub(super) shared_doc: Vec<String>,
+    /// A file of the project, to be read first; repeat for each
+    #[arg(long, value_name = "PATH")]
+    pub(super) project_doc: Vec<String>,
 }
 
 fn named_file(text: &str) -> Result<(String, String), String> {
@@ -68,10 +81,13 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         role: acting.role.clone(),
         subject: args.subject,
         description,
-        shared_doc_paths: args.shared_doc,
-        project_doc_paths: args.project_doc,
+        shared_doc_paths: args.before.shared_doc,
+        project_doc_paths: args.before.project_doc,
         docs,
     };
+    if !args.new_role {
+        known::check(&acting, config).await?;
+    }
     let done = acting
         .broker
         .tell(async |channel, key| {

@@ -33,14 +33,14 @@ pub struct Args {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config)?;
     let place = args.file.display().to_string();
-    let text = if place == "-" {
-        bounded("--file", "standard input", io::stdin().lock())?
+    let tasks = if place == "-" {
+        let place = "standard input";
+        graph::read(place, &bounded("--file", place, io::stdin().lock())?)?
     } else {
         let file = File::open(&args.file)
             .map_err(|why| Failure::usage(format!("--file: {place} cannot be opened: {why}.")))?;
-        bounded("--file", &place, file)?
+        graph::read(&place, &bounded("--file", &place, file)?)?
     };
-    let tasks = graph::read(&place, &text)?;
     let issue = args.issue.find(&acting).await?;
     create(&acting, issue, tasks, output).await
 }

@@ -7,7 +7,9 @@ use tasuki_broker::config::duration;
 use tasuki_proto::wire;
 
 use super::{
-    Failure, Output, json as as_json,
+    Failure, Output,
+    at::At,
+    json as as_json,
     names::What,
     who::{Who, client},
     words::left,
@@ -26,7 +28,7 @@ pub struct Args {
     #[arg(value_name = "ISSUE[/TASK]|DELIVERY|LOCK")]
     what: What,
     /// For how long [default: as the settings say]
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
     lasts: Option<Duration>,
     /// The token of the claim or lock: refused if it is not the present one
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
@@ -38,6 +40,16 @@ pub struct Args {
 /// What a length of time is on the wire; 0 is as the settings say.
 pub(super) fn asked_ms(lasts: Option<Duration>) -> u64 {
     lasts.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX).max(1))
+}
+
+/// A time for which something is held.
+pub(super) fn lasting(text: &str) -> Result<Duration, String> {
+    let lasts = duration(text)?;
+    // What is over at once would be said to be had.
+    if lasts.is_zero() {
+        return Err(format!("is {text:?}; it takes a time that is not over at once, such as 2m"));
+    }
+    Ok(lasts)
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
@@ -84,22 +96,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             (what, value, of.lease_expires_ms, done.now_ms)
         }
         What::Delivery(id) => {
-            let (delivery_id, claim_token) = (id.to_string(), args.token);
-            let request = wire::RenewDeliveryRequest {
-                caller,
-                key: None,
-                role,
-                delivery_id,
-                claim_token,
-                for_ms,
-            };
-            let done = acting
-                .broker
-                .tell(async |channel, key| {
-                    let request = wire::RenewDeliveryRequest { key: Some(key), ..request.clone() };
-                    client(channel).renew_delivery(request).await
-                })
-                .await?;
+            let at = At { acting: &acting, delivery: id.to_string() };
+            let done = at.renew(args.token, for_ms).await?;
             let of = done.delivery.unwrap_or_default();
             let value = json!({"delivery": as_json::delivery(&of), "sequence": done.sequence});
             (of.delivery_id, value, of.lease_expires_ms, done.now_ms)

@@ -33,8 +33,10 @@ const SCORE_REJECTED: u32 = 1;
 /// Say what is thought of a submission, or of a delivery.
 ///
 /// Of a task: approving it takes a score and keeps the worker's next task for it. Of a delivery,
-/// which is claimed before: approving says that its script and every step of its document were
-/// gone through and passed, but for those named with --script-failed and --failed-step.
+/// which is claimed before: this is for what was checked by hand; approving says that its script and
+/// every step of its document were gone through and passed, but for those named with
+/// --script-failed and --failed-step. Where a delivery names a commit and commands, `tasuki accept`
+/// runs them again, attaches what came of it, and judges by that.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 #[command(group = clap::ArgGroup::new("judged").required(true).args(["approve", "reject"]))]
@@ -45,22 +47,22 @@ pub struct Args {
     /// It is done
     #[arg(long)]
     approve: bool,
-    /// It is not: the worker goes on with it
+    /// It is not: the worker goes on with its task, the lead with a delivery
     #[arg(long)]
     reject: bool,
-    /// How well it is done: 1 is poor, 2 is fair, 5 is good
+    /// Of a task: how well it is done: 1 is poor, 2 is fair, 5 is good
     #[arg(long, value_name = "1|2|5", value_parser = scores())]
     score: Option<u32>,
     /// What to tell whoever did it
     #[arg(long, value_name = "TEXT")]
     feedback: String,
-    /// Which submission [default: the open one]
+    /// Of a task: which submission [default: the open one]
     #[arg(long, value_name = "ID")]
     submission: Option<tasuki_proto::swarm::SubmissionId>,
     /// What was looked at; repeat for each [default: the submission]
     #[arg(long = "ref", value_name = "TEXT")]
     refs: Vec<String>,
-    /// Something that was found; repeat for each [default: the feedback]
+    /// Of a task: something that was found; repeat for each [default: the feedback]
     #[arg(long, value_name = "DIMENSION/SEVERITY[@FILE[:LINES]]=TEXT", value_parser = finding)]
     finding: Vec<wire::FeedbackDetail>,
     #[command(flatten)]

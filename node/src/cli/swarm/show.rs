@@ -3,7 +3,9 @@
 use tasuki_proto::wire::{self, TaskStage};
 
 use super::{
-    Failure, Output, json,
+    Failure, Output,
+    at::At,
+    json,
     names::{TaskIds, What},
     who::{Acting, Looker, client},
     whole,
@@ -36,7 +38,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             output.answer(|| json::task(&of), || whole::task(&of, &blockers, told.now_ms))
         }
         What::Delivery(id) => {
-            let told = delivery_of(&acting, &id.to_string()).await?;
+            let told = At { acting: &acting, delivery: id.to_string() }.get().await?;
             let of = told.delivery.unwrap_or_default();
             output.answer(|| json::delivery(&of), || whole::delivery(&of, told.now_ms))
         }
@@ -52,7 +54,10 @@ pub(super) async fn issue_of(acting: &Acting, issue: &str) -> Result<wire::Issue
     acting.broker.ask(async |channel| client(channel).get_issue(request.clone()).await).await
 }
 
-pub(super) async fn task_of(acting: &Acting, ids: &TaskIds) -> Result<wire::TaskResponse, Failure> {
+pub(in crate::cli) async fn task_of(
+    acting: &Acting,
+    ids: &TaskIds,
+) -> Result<wire::TaskResponse, Failure> {
     let request = wire::GetTaskRequest {
         caller: acting.broker.caller(),
         role: acting.role.clone(),
@@ -60,18 +65,6 @@ pub(super) async fn task_of(acting: &Acting, ids: &TaskIds) -> Result<wire::Task
         task_id: ids.task.clone(),
     };
     acting.broker.ask(async |channel| client(channel).get_task(request.clone()).await).await
-}
-
-pub(super) async fn delivery_of(
-    acting: &Acting,
-    delivery: &str,
-) -> Result<wire::DeliveryResponse, Failure> {
-    let request = wire::GetDeliveryRequest {
-        caller: acting.broker.caller(),
-        role: acting.role.clone(),
-        delivery_id: delivery.to_owned(),
-    };
-    acting.broker.ask(async |channel| client(channel).get_delivery(request.clone()).await).await
 }
 
 /// The tasks that have to be done before, each with how far it is. They are few: what may block

@@ -1,12 +1,16 @@
 //! `tasuki swarm submit`.
 
 use serde_json::json;
-use tasuki_proto::wire;
+use tasuki_proto::wire::{self, SubmissionStatus, swarm_question::Ask};
 
 use super::{
-    Failure, Output, again, json as as_json,
+    Failure, Output, again,
+    awaited::{self, Wait},
+    commit::Rerun,
+    json as as_json,
     names::TaskName,
     who::{Who, client},
+    words::submission_status,
 };
 use crate::{
     cli::{
@@ -21,7 +25,7 @@ use crate::{
 /// The claim does not run out while the lead has it. The same again is the same submission; another
 /// one takes its place.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, after_long_help = format!("{}\n\n{HELP}", awaited::HELP))]
 pub struct Args {
     /// Which task
     #[arg(value_name = "ISSUE/TASK")]
@@ -47,15 +51,13 @@ pub struct Args {
     /// Where to see more; repeat for each
     #[arg(long, value_name = "URL")]
     link: Vec<String>,
-    /// The commit to run tests on again, by its full hash
-    #[arg(long, value_name = "HASH")]
-    commit: Option<String>,
-    /// A command to run again there; repeat for each
-    #[arg(long, value_name = "COMMAND", requires = "commit")]
-    command: Vec<String>,
+    #[command(flatten)]
+    rerun: Rerun,
     /// The token of the claim: refused if it is not the present one
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     token: u64,
+    #[command(flatten)]
+    wait: Wait,
     #[command(flatten)]
     pub(super) who: Who,
 }
@@ -72,7 +74,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         test_cases: args.case,
         test_result: args.result.unwrap_or_default(),
         test_output: words.read_if("--test-output", args.test_output.as_deref())?,
-        rerun: args.commit.map(|commit| wire::Rerun { commit, commands: args.command }),
+        rerun: args.rerun.named(output)?,
     };
     let request = wire::SubmitTaskRequest {
         caller: acting.broker.caller(),
@@ -90,18 +92,31 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             client(channel).submit_task(request).await
         })
         .await?;
-    output.answer(
-        || {
-            json!({
-                "submission_id": done.submission_id,
-                "task": done.task.as_ref().map(as_json::task),
-                "repeated": done.repeated,
-                "sequence": done.sequence,
-            })
-        },
-        || {
-            let (id, task) = (line(&done.submission_id), line(&request.task_id));
-            format!("{id} of {task} waits for its review.{}\n", again(done.repeated))
-        },
-    )
+    let told = |output: &mut Output| {
+        output.answer(
+            || {
+                json!({
+                    "submission_id": done.submission_id,
+                    "task": done.task.as_ref().map(as_json::task),
+                    "repeated": done.repeated,
+                    "sequence": done.sequence,
+                })
+            },
+            || {
+                let (id, task) = (line(&done.submission_id), line(&request.task_id));
+                format!("{id} of {task} {}.{}\n", standing(&done), again(done.repeated))
+            },
+        )
+    };
+    args.wait.behind(&acting, output, Ask::Submission(done.submission_id.clone()), told).await
+}
+
+/// How it is with a submission: one that was made before may have been judged.
+fn standing(done: &wire::SubmitTaskResponse) -> String {
+    let newest = done.task.as_ref().and_then(|it| it.submission.as_ref());
+    let judged = newest.filter(|it| it.submission_id == done.submission_id);
+    match judged.map(wire::Submission::status) {
+        None | Some(SubmissionStatus::Open) => "waits for its review".to_owned(),
+        Some(status) => format!("is {}", submission_status(status)),
+    }
 }

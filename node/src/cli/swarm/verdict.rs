@@ -1,14 +1,14 @@
 //! What an acceptor thinks of a delivery.
 
 use serde_json::json;
-use tasuki_proto::{id::PersonId, wire};
+use tasuki_proto::wire;
 
 use super::{
-    Failure, Output, again, json as as_json,
-    show::delivery_of,
-    who::{Acting, client},
+    Failure, Output, again,
+    at::{self, At, Overriding, Verdict},
+    json as as_json,
+    who::Acting,
 };
-use crate::cli::{loops, text::line};
 
 /// What was checked by hand.
 #[derive(Debug, clap::Args)]
@@ -19,12 +19,8 @@ pub(super) struct Checked {
     /// Of a delivery: this step of its document failed, counted from 1; repeat for each
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     failed_step: Vec<u64>,
-    /// Of a delivery: approve it though evidence failed, and why; takes the right to steer
-    #[arg(long, value_name = "REASON", requires = "approve")]
-    despite: Option<String>,
-    /// Who overrides the evidence [default: $USER, else the number of the user]
-    #[arg(long, value_name = "NAME", requires = "despite")]
-    by: Option<PersonId>,
+    #[command(flatten)]
+    overriding: Overriding,
     /// The token of the claim of a delivery: refused if it is not the present one
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     token: u64,
@@ -35,7 +31,7 @@ impl Checked {
     pub(super) fn is_said(&self) -> bool {
         self.script_failed
             || !self.failed_step.is_empty()
-            || self.despite.is_some()
+            || self.overriding.despite.is_some()
             || self.token != 0
     }
 }
@@ -55,35 +51,17 @@ pub(super) async fn run(
     checked: Checked,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let known = delivery_of(acting, id).await?.delivery.unwrap_or_default();
+    let at = At { acting, delivery: id.to_owned() };
+    let known = at.get().await?.delivery.unwrap_or_default();
     let commands = known.test_evidence.unwrap_or_default().doc_commands;
-    let verification = verification(&checked, &commands)?;
-    let r#override = match checked.despite {
-        None => None,
-        Some(reason) => {
-            let person = loops::person(checked.by)?.to_string();
-            Some(wire::Override { person, reason })
-        }
-    };
-    let request = wire::ReviewDeliveryRequest {
-        caller: acting.broker.caller(),
-        key: None,
-        role: acting.role.clone(),
-        delivery_id: id.to_owned(),
-        claim_token: checked.token,
+    let verdict = Verdict {
         is_approved: judged.is_approved,
         feedback: judged.feedback,
         refs: judged.refs,
-        verification: Some(verification),
-        r#override,
+        verification: verification(&checked, &commands)?,
+        overriding: checked.overriding.read()?,
     };
-    let done = acting
-        .broker
-        .tell(async |channel, key| {
-            let request = wire::ReviewDeliveryRequest { key: Some(key), ..request.clone() };
-            client(channel).review_delivery(request).await
-        })
-        .await?;
+    let done = at.judge(checked.token, verdict).await?;
     let of = done.delivery.unwrap_or_default();
     output.answer(
         || {
@@ -94,8 +72,12 @@ pub(super) async fn run(
             })
         },
         || {
-            let how = if judged.is_approved { "approved" } else { "rejected" };
-            format!("{} is {how}.{}\n", line(&of.delivery_id), again(done.repeated))
+            format!(
+                "{}{}
+",
+                at::judged(&of),
+                again(done.repeated)
+            )
         },
     )
 }

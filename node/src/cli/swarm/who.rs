@@ -20,8 +20,8 @@ const WHO: Unsaid = Unsaid {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
-    /// As which role [default: the only role in the settings, else `current_agent` of `.filebox`,
-    /// else the only role of the running node]
+    /// As which role [default: TASUKI_ROLE, else the only role in the settings, else
+    /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
     #[command(flatten)]
@@ -40,10 +40,10 @@ pub(super) struct Looker {
 
 /// A role at the broker.
 #[derive(Debug)]
-pub(super) struct Acting {
-    pub(super) broker: Broker,
+pub(in crate::cli) struct Acting {
+    pub(in crate::cli) broker: Broker,
     /// Empty: nobody in particular looks.
-    pub(super) role: String,
+    pub(in crate::cli) role: String,
 }
 
 impl Who {
@@ -60,6 +60,6 @@ impl Looker {
     }
 }
 
-pub(super) fn client(channel: Channel) -> SwarmClient<Channel> {
+pub(in crate::cli) fn client(channel: Channel) -> SwarmClient<Channel> {
     SwarmClient::new(channel)
 }

@@ -178,6 +178,14 @@ fn submission(out: &mut Sheet, of: &wire::Submission, now_ms: u64) {
     out.text("summary", &words.summary);
     out.text("diff", &words.diff);
     out.text("test output", &words.test_output);
+    review(out, of);
+    if let Some(of) = &of.next_step {
+        out.row("next step", &next_step(of, now_ms));
+    }
+}
+
+/// What is thought of a submission.
+fn review(out: &mut Sheet, of: &wire::Submission) {
     if of.reviewed_ms != 0 {
         let by = match of.reviewed_by.as_str() {
             "" => String::new(),
@@ -205,9 +213,38 @@ fn submission(out: &mut Sheet, of: &wire::Submission, now_ms: u64) {
             out.text("suggestion", &it.suggestion);
         }
     }
+}
+
+/// A verdict that was waited for.
+pub(super) fn judged_submission(of: &wire::Submission, now_ms: u64) -> String {
+    let status = submission_status(of.status());
+    let mut out = Sheet(format!("{} is {status}.\n", line(&of.submission_id)));
+    review(&mut out, of);
     if let Some(of) = &of.next_step {
         out.row("next step", &next_step(of, now_ms));
     }
+    out.0
+}
+
+/// The same on a delivery.
+pub(super) fn judged_delivery(of: &wire::Delivery) -> String {
+    let status = delivery_status(of.status());
+    let mut out = Sheet(format!("{} is {status}.\n", line(&of.delivery_id)));
+    out.row("reviewed", &format!("{} by {}", time(of.reviewed_ms), line(&of.reviewed_by)));
+    if let Some(it) = &of.overridden {
+        out.row("overridden", &format!("by {}: {}", line(&it.person), line(&it.reason)));
+    }
+    verdict(&mut out, of);
+    out.0
+}
+
+/// An answer that was waited for.
+pub(super) fn answered(of: &wire::TaskMessage) -> String {
+    let (id, by) = (line(&of.message_id), line(&of.replied_by));
+    let mut out = Sheet(format!("{id} is answered by {by}.\n"));
+    out.0.push_str(&indented(&of.reply, INDENT, width()));
+    out.row("refs", &line(&of.reply_refs));
+    out.0
 }
 
 /// What a worker is to do next, in a line.
@@ -287,16 +324,21 @@ pub(super) fn delivery(of: &wire::Delivery, now_ms: u64) -> String {
     for it in &of.evidence {
         run_again(&mut out, it);
     }
+    verdict(&mut out, of);
+    out.0
+}
+
+/// What is thought of a delivery, and what was looked at for that.
+fn verdict(out: &mut Sheet, of: &wire::Delivery) {
     if let Some(it) = &of.verification {
         out.part("verification");
         out.row("script", &outcome(it.script_passed));
         out.text("said", &it.script_result);
         out.row("steps", &outcome(it.doc_passed));
-        results(&mut out, &it.doc_results);
+        results(out, &it.doc_results);
     }
     out.text("feedback", &of.feedback);
     out.row("refs", &line(&of.review_refs));
-    out.0
 }
 
 fn results(out: &mut Sheet, of: &[wire::CommandResult]) {

@@ -4,6 +4,7 @@ mod checkout;
 mod delivery;
 mod endings;
 mod sandbox;
+mod user;
 
 use std::{
     fs,
@@ -213,7 +214,8 @@ impl Office {
     /// Submits these commands at the newest commit, and tries them.
     async fn tried(&mut self, code: i32, commands: &[&str]) -> Vec<Ran> {
         self.submit(&self.repository.head(), commands).await;
-        let task = format!("{}/task-1", self.issue);
+        // As `tasuki swarm` calls it.
+        let task = format!("{}/1", self.issue.rsplit('_').next().unwrap());
         let told = self.json(code, &["--task", &task]).await;
         assert_eq!(told["passed"], code == 0, "{told}");
         told["commands"].as_array().unwrap().iter().map(Ran::of).collect()

@@ -1,0 +1,150 @@
+//! One delivery, and the role that has to do with it: every call about it, for `tasuki swarm` and
+//! `tasuki accept` alike.
+
+use owo_colors::OwoColorize as _;
+use tasuki_proto::{id::PersonId, wire};
+
+use super::{
+    Failure,
+    who::{Acting, client},
+    words::{delivery_status, spaced},
+};
+use crate::cli::{loops, text::line};
+
+/// A delivery as one role has to do with it.
+#[derive(Debug)]
+pub(in crate::cli) struct At<'a> {
+    pub(in crate::cli) acting: &'a Acting,
+    pub(in crate::cli) delivery: String,
+}
+
+/// What is thought of a delivery.
+#[derive(Debug)]
+pub(in crate::cli) struct Verdict {
+    pub(in crate::cli) is_approved: bool,
+    pub(in crate::cli) feedback: String,
+    pub(in crate::cli) refs: String,
+    pub(in crate::cli) verification: wire::Verification,
+    pub(in crate::cli) overriding: Option<wire::Override>,
+}
+
+/// A person's word against evidence that failed.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Overriding {
+    /// Of a delivery: approve it though evidence failed, and why; takes the right to steer
+    #[arg(long, visible_alias = "reason", value_name = "REASON", requires = "approve")]
+    pub(in crate::cli) despite: Option<String>,
+    /// Who overrides the evidence [default: $USER, else the number of the user]
+    #[arg(long, visible_alias = "person", value_name = "NAME", requires = "despite")]
+    by: Option<PersonId>,
+}
+
+impl Overriding {
+    pub(in crate::cli) fn read(&self) -> Result<Option<wire::Override>, Failure> {
+        let Some(reason) = self.despite.clone() else { return Ok(None) };
+        let person = loops::person(self.by.clone())?.to_string();
+        Ok(Some(wire::Override { person, reason }))
+    }
+}
+
+impl At<'_> {
+    pub(in crate::cli) async fn get(&self) -> Result<wire::DeliveryResponse, Failure> {
+        let request = wire::GetDeliveryRequest {
+            caller: self.acting.broker.caller(),
+            role: self.acting.role.clone(),
+            delivery_id: self.delivery.clone(),
+        };
+        let ask = async |channel| client(channel).get_delivery(request.clone()).await;
+        self.acting.broker.ask(ask).await
+    }
+
+    /// Claims it, or goes on with the claim that the role has.
+    pub(in crate::cli) async fn claim(&self) -> Result<wire::DeliveryResponse, Failure> {
+        let request = wire::ClaimDeliveryRequest {
+            caller: self.acting.broker.caller(),
+            key: None,
+            role: self.acting.role.clone(),
+            delivery_id: self.delivery.clone(),
+            for_ms: 0,
+        };
+        let tell = async |channel, key| {
+            let request = wire::ClaimDeliveryRequest { key: Some(key), ..request.clone() };
+            client(channel).claim_delivery(request).await
+        };
+        self.acting.broker.tell(tell).await
+    }
+
+    /// `for_ms` is from now; 0: as the settings say.
+    pub(in crate::cli) async fn renew(
+        &self,
+        claim_token: u64,
+        for_ms: u64,
+    ) -> Result<wire::DeliveryResponse, Failure> {
+        let request = wire::RenewDeliveryRequest {
+            caller: self.acting.broker.caller(),
+            key: None,
+            role: self.acting.role.clone(),
+            delivery_id: self.delivery.clone(),
+            claim_token,
+            for_ms,
+        };
+        let tell = async |channel, key| {
+            let request = wire::RenewDeliveryRequest { key: Some(key), ..request.clone() };
+            client(channel).renew_delivery(request).await
+        };
+        self.acting.broker.tell(tell).await
+    }
+
+    pub(in crate::cli) async fn attach(
+        &self,
+        claim_token: u64,
+        evidence: wire::Evidence,
+    ) -> Result<wire::DeliveryResponse, Failure> {
+        let request = wire::AttachEvidenceRequest {
+            caller: self.acting.broker.caller(),
+            key: None,
+            role: self.acting.role.clone(),
+            delivery_id: self.delivery.clone(),
+            claim_token,
+            evidence: Some(evidence),
+        };
+        let tell = async |channel, key| {
+            let request = wire::AttachEvidenceRequest { key: Some(key), ..request.clone() };
+            client(channel).attach_evidence(request).await
+        };
+        self.acting.broker.tell(tell).await
+    }
+
+    pub(in crate::cli) async fn judge(
+        &self,
+        claim_token: u64,
+        verdict: Verdict,
+    ) -> Result<wire::DeliveryResponse, Failure> {
+        let request = wire::ReviewDeliveryRequest {
+            caller: self.acting.broker.caller(),
+            key: None,
+            role: self.acting.role.clone(),
+            delivery_id: self.delivery.clone(),
+            claim_token,
+            is_approved: verdict.is_approved,
+            feedback: verdict.feedback,
+            refs: verdict.refs,
+            verification: Some(verdict.verification),
+            r#override: verdict.overriding,
+        };
+        let tell = async |channel, key| {
+            let request = wire::ReviewDeliveryRequest { key: Some(key), ..request.clone() };
+            client(channel).review_delivery(request).await
+        };
+        self.acting.broker.tell(tell).await
+    }
+}
+
+/// What a verdict made of a delivery, in a sentence.
+pub(in crate::cli) fn judged(of: &wire::Delivery) -> String {
+    let by = of.overridden.as_ref().map(|it| {
+        format!(", in spite of failed evidence, by {}: {}", line(&it.person), line(&it.reason))
+    });
+    let status = spaced(&delivery_status(of.status()), " ");
+    format!("{} is {}{}.", line(&of.delivery_id), status.bold(), by.unwrap_or_default())
+}

@@ -1,0 +1,160 @@
+//! What is named on a command line of `tasuki swarm`: roles that nobody knows, commits by other
+//! names than their hash, what is to be read first.
+
+use std::{fs, path::Path};
+
+use serde_json::json;
+use tokio::process::Command;
+
+use super::{Said, Shop};
+use crate::process::soon;
+
+#[tokio::test]
+async fn a_lead_that_nobody_knows_is_refused_with_those_that_are_known() {
+    let shop = Shop::open().await;
+    let new = ["new", "Work", "--as", "laed"];
+    assert_eq!(
+        shop.refusal(1, &new).await,
+        "error: Workspace default knows no role laed: it has no mailbox, no node hosts it, no loop \
+         names it, and it neither works on an issue nor leads one. No issue was opened. It knows \
+         lead, qa. If the name is right, start a node with that role, or open it with --new-role. \
+         (unknown_role)\n"
+    );
+    assert!(shop.json(0, &["issues"]).await.is_empty());
+    shop.says(&[&new[..], &["--new-role"]].concat()).await;
+    // Who leads an issue is known, and so is who works on one.
+    shop.says(&["new", "More work", "--as", "laed"]).await;
+    let issue = shop.issue_with(1).await;
+    shop.says(&["claim", &format!("{issue}/1"), "--as", "w1"]).await;
+    shop.says(&["new", "A worker's own", "--as", "w1"]).await;
+}
+
+#[tokio::test]
+async fn what_is_to_be_read_first_is_said_anew() {
+    let shop = Shop::open().await;
+    let new = ["new", "Work", "--shared-doc", "style.md", "--project-doc", "a.md", "--as", "lead"];
+    let issue = shop.json(0, &new).await.remove(0);
+    let issue = issue["issue"]["issue_id"].as_str().unwrap().to_owned();
+    let paths = async |more: &[&str]| {
+        let args = [&["paths", &issue, "--as", "lead"], more].concat();
+        let of = shop.json(0, &args).await.remove(0);
+        json!([of["issue"]["shared_doc_paths"], of["issue"]["project_doc_paths"]])
+    };
+    let two = ["--project-doc", "b.md", "--project-doc", "c.md"];
+    assert_eq!(paths(&two).await, json!([["style.md"], ["b.md", "c.md"]]));
+    assert_eq!(paths(&["--no-shared-docs"]).await, json!([[], ["b.md", "c.md"]]));
+    assert_eq!(paths(&["--shared-doc", "x.md", "--no-project-docs"]).await, json!([["x.md"], []]));
+    let said = shop.says(&["paths", &issue, "--project-doc", "d.md", "--as", "lead"]).await;
+    assert_eq!(said, "ISSUE names what is to be read first: Work.\n");
+    let none = shop.run(&["paths", &issue, "--as", "lead"]).await;
+    assert_eq!(none.code, 2, "{none:?}");
+}
+
+#[tokio::test]
+async fn what_would_be_over_at_once_is_not_held() {
+    let shop = Shop::open().await;
+    let lock = ["lock", "a.rs", "--repository", "host.example/us/it", "--as", "w1", "--for"];
+    for time in ["0", "0s"] {
+        let said = shop.run(&[&lock[..], &[time]].concat()).await;
+        assert!(said.code == 2 && said.err.contains("not over at once"), "{said:?}");
+    }
+    assert!(shop.json(0, &["locks"]).await.is_empty());
+}
+
+pub(super) fn git(at: &Path, args: &[&str]) -> String {
+    let mut git = std::process::Command::new("git");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("GIT_") {
+            git.env_remove(name);
+        }
+    }
+    git.args([
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@host.example",
+        "-c",
+        "commit.gpgSign=false",
+    ]);
+    let output = git.args(args).current_dir(at).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+async fn at(place: &Path, mut command: Command) -> Said {
+    command.current_dir(place).env("GIT_CEILING_DIRECTORIES", place.parent().unwrap());
+    let output = soon(command.output()).await.unwrap();
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs git"]
+async fn a_commit_is_submitted_and_delivered_by_its_full_hash() {
+    let shop = Shop::open().await;
+    let issue = shop.issue_with(1).await;
+    let task = format!("{issue}/1");
+    let (here, nowhere) = (shop.path("clone"), shop.path("nowhere"));
+    fs::create_dir(&here).unwrap();
+    fs::create_dir(&nowhere).unwrap();
+    git(&here, &["init", "-q", "-b", "main"]);
+    git(&here, &["commit", "-q", "--allow-empty", "-m", "one"]);
+    let first = git(&here, &["rev-parse", "HEAD"]);
+    git(&here, &["commit", "-q", "--allow-empty", "-m", "two"]);
+    git(&here, &["tag", "-a", "v1", "-m", "v1"]);
+    let second = git(&here, &["rev-parse", "HEAD"]);
+    // A work tree has a HEAD of its own.
+    let tree = shop.path("tree");
+    git(&here, &["worktree", "add", "-q", "--detach", tree.to_str().unwrap(), &first]);
+
+    shop.says(&["claim", &task, "--as", "w1"]).await;
+    let submit = |commit: &str| {
+        let args = ["submit", &task, "--summary", commit, "--commit", commit, "--as", "w1"];
+        shop.command(&args)
+    };
+    let named = async || {
+        let of = shop.json(0, &["show", &task]).await.remove(0);
+        of["submission"]["words"]["rerun"]["commit"].as_str().unwrap().to_owned()
+    };
+    for (place, name, hash) in [
+        (&here, "HEAD", &second),
+        (&here, "main~1", &first),
+        (&here, &first[..9], &first),
+        (&here, "v1", &second),
+        (&tree, "HEAD", &first),
+    ] {
+        let said = at(place, submit(name)).await;
+        assert_eq!((said.code, said.err), (0, format!("{name} is commit {hash}.\n")));
+        assert_eq!(&named().await, hash, "{name}");
+    }
+    // A full one is asked of nobody.
+    let said = at(&nowhere, submit(&second)).await;
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    for (place, name) in
+        [(&nowhere, "HEAD"), (&here, "no-branch"), (&here, "HEAD:x"), (&here, "--all")]
+    {
+        let commit = format!("--commit={name}");
+        let args = ["submit", &task, "--summary", "No.", &commit, "--as", "w1"];
+        let said = at(place, shop.command(&args)).await;
+        assert_eq!(said.code, 2, "{name}: {said:?}");
+        let begins = format!("error: --commit {name:?} cannot be looked up: ");
+        let ends = "Give the full hash, which `git rev-parse HEAD` prints in the repository. \
+                    Nothing was sent. (usage)\n";
+        assert!(said.err.starts_with(&begins) && said.err.ends_with(ends), "{name}: {said:?}");
+    }
+    assert_eq!(named().await, second);
+
+    let approve = ["--approve", "--score", "5", "--feedback", "Good.", "--as", "lead"];
+    shop.says(&[&["review", &task], &approve[..]].concat()).await;
+    let deliver = ["deliver", &issue, "--summary", "All.", "--passed", "--as", "lead", "--json"];
+    let more = ["--steps", "docs/issue-1-test-steps.md", "--step", "make", "--file", "a.rs"];
+    let rerun = ["--commit", "main", "--command", "make"];
+    let said = at(&here, shop.command(&[&deliver[..], &more, &rerun].concat())).await;
+    assert_eq!((said.code, said.err), (0, format!("main is commit {second}.\n")), "{}", said.out);
+    let delivery = shop.json(0, &["deliveries"]).await.remove(0);
+    let delivery = shop.json(0, &["show", delivery["delivery_id"].as_str().unwrap()]).await;
+    assert_eq!(delivery[0]["test_evidence"]["rerun"]["commit"], second);
+}

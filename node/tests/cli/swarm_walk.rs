@@ -1,0 +1,58 @@
+//! The walk through `tasuki swarm` in `docs/swarm.md`, typed as it stands there.
+
+use std::{fs, path::Path};
+
+use super::{Shop, named::git};
+use crate::process::soon;
+
+/// What stands for an issue and for a delivery in the text.
+const ISSUE: &str = "00af";
+const DELIVERY: &str = "delivery_1700000000000_00b2";
+
+/// Each command of the section, on one line.
+fn commands(section: &str) -> Vec<String> {
+    let blocks = section.split("```sh\n").skip(1).map(|it| it.split("```").next().unwrap());
+    let lines = blocks
+        .flat_map(|it| it.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>());
+    lines.collect()
+}
+
+#[tokio::test]
+#[ignore = "needs git"]
+async fn every_command_of_the_walk_through_works_as_it_stands_there() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/swarm.md");
+    let page = fs::read_to_string(page).unwrap();
+    let section = page.split("\n## Commands\n").nth(1).unwrap();
+    let tasks = section.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+
+    let shop = Shop::open().await;
+    let here = shop.path("project");
+    fs::create_dir_all(here.join("src")).unwrap();
+    fs::write(here.join("tasks.toml"), tasks).unwrap();
+    fs::write(here.join("spec.md"), "# Durations\n").unwrap();
+    git(&here, &["init", "-q"]);
+    git(&here, &["commit", "-q", "--allow-empty", "-m", "one"]);
+    let commands = commands(section);
+    assert!(20 < commands.len(), "{commands:?}");
+    for command in commands {
+        let id = async |list: &str, field: &str| {
+            let of = shop.json(0, &[list]).await;
+            of.first().map_or(String::new(), |it| it[field].as_str().unwrap().to_owned())
+        };
+        let (issue, delivery) =
+            (id("issues", "issue_id").await, id("deliveries", "delivery_id").await);
+        let short = issue.rsplit('_').next().unwrap();
+        let typed = command.replace(DELIVERY, &delivery).replace(ISSUE, short);
+        let tasuki = typed.replacen("tasuki ", "\"$0\" ", 1);
+        assert_ne!(tasuki, typed, "{typed}");
+        let mut shell = tokio::process::Command::new("sh");
+        shell.args(["-c", &tasuki, env!("CARGO_BIN_EXE_tasuki")]).current_dir(&here);
+        shell.env("TASUKI_DATA", &shop.up.data).env("USER", "alice").kill_on_drop(true);
+        let output = soon(shell.stdin(std::process::Stdio::null()).output()).await.unwrap();
+        assert!(output.status.success(), "{typed}: {output:?}");
+        assert!(!output.stdout.is_empty(), "{typed}: {output:?}");
+    }
+    let issues = shop.json(0, &["issues"]).await;
+    assert_eq!(issues[0]["status"], "done");
+    assert_eq!(issues[0]["is_unaccepted"], false);
+}
