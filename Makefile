@@ -24,7 +24,7 @@ bench:
 	cargo run --release -p tasuki-examples --example load
 
 # Real agent CLIs against a scripted model, without a network: installs them (2 GB), takes half
-# an hour, writes the table in docs/clients.md. ARGS="--only codex --wait 5" tries one quickly.
+# an hour, writes the tables in docs/clients.md. ARGS="--only codex --wait 5" tries one quickly.
 clients:
 	./scripts/clients-setup.sh
 	cargo build -p tasuki-node -p tasuki-examples --bins --example clients

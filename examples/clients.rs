@@ -1,9 +1,10 @@
 //! Real agent CLIs, connected to a real node, against a scripted model.
 //!
 //! `make clients` installs them below `target/clients` and runs this where no network is to be
-//! reached. Each plays B over each transport: it is killed while it waits, started again, waits
-//! longer than it would by itself, and finishes; Claude Code also in a terminal, where it has to
-//! be woken from idleness. Ends with 1 when one of them did not work.
+//! reached. Each plays B of the turn loop and a worker of an issue over each transport: it is
+//! killed while it waits, started again, waits longer than it would by itself, and finishes; Claude
+//! Code plays B also in a terminal, where it has to be woken from idleness. Ends with 1 when one of
+//! them did not work.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -13,7 +14,7 @@ use tasuki_examples::{
     Result,
     clients::{
         client::{Client, Transport},
-        play::{Plan, Seen, Way, play},
+        play::{Plan, Play, Seen, Way, play},
         table,
     },
 };
@@ -34,6 +35,9 @@ struct Cli {
     /// Only these transports
     #[arg(long, value_enum, value_delimiter = ',')]
     transport: Vec<Transport>,
+    /// Only B of the turn loop, or only a worker
+    #[arg(long, value_enum)]
+    play: Option<Play>,
     /// Only from the command line, or only in a terminal
     #[arg(long, value_enum)]
     way: Option<Which>,
@@ -56,8 +60,12 @@ enum Which {
 
 impl Cli {
     fn plans(&self) -> Vec<Plan> {
+        /// The others' terminals begin no turn by themselves, and a worker needs none.
+        const TERMINALS: [(Client, Play); 1] = [(Client::ClaudeCode, Play::Turns)];
         let is_meant = |plan: &Plan| {
-            (self.only.is_empty() || self.only.contains(&plan.client))
+            (plan.way == Way::Alone || TERMINALS.contains(&(plan.client, plan.play)))
+                && self.play.is_none_or(|play| plan.play == play)
+                && (self.only.is_empty() || self.only.contains(&plan.client))
                 && (self.transport.is_empty() || self.transport.contains(&plan.transport))
                 && self.way.is_none_or(|way| match way {
                     Which::Alone => plan.way == Way::Alone,
@@ -66,16 +74,17 @@ impl Cli {
         };
         let mut plans = Vec::new();
         for client in Client::value_variants() {
-            for way in [Way::Alone, Way::Terminal] {
-                for transport in Transport::value_variants() {
-                    let secs = client.own_limit_secs(*transport) + BEYOND_SECS;
-                    let wait = Duration::from_secs(self.wait.unwrap_or(secs));
-                    plans.push(Plan { client: *client, transport: *transport, way, wait });
+            for play in Play::value_variants() {
+                for way in [Way::Alone, Way::Terminal] {
+                    for transport in Transport::value_variants() {
+                        let secs = client.own_limit_secs(*transport) + BEYOND_SECS;
+                        let wait = Duration::from_secs(self.wait.unwrap_or(secs));
+                        let (client, play, transport) = (*client, *play, *transport);
+                        plans.push(Plan { client, transport, play, way, wait });
+                    }
                 }
             }
         }
-        // The others' terminals begin no turn by themselves.
-        plans.retain(|it| it.way == Way::Alone || it.client == Client::ClaudeCode);
         plans.retain(is_meant);
         plans
     }
@@ -90,7 +99,7 @@ async fn main() -> Result<ExitCode> {
     let starting = Arc::new(Semaphore::new(STARTING_MAX));
     let mut playing = JoinSet::new();
     for plan in cli.plans() {
-        println!("{:<28} waits {} s", plan.name(), plan.wait.as_secs());
+        println!("{:<32} waits {} s", plan.name(), plan.wait.as_secs());
         let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
         playing.spawn(async move { play(plan, &place, &runs, &starting).await });
     }
@@ -102,7 +111,7 @@ async fn main() -> Result<ExitCode> {
         working += usize::from(seen.failure.is_none());
         // A short try says nothing about how long a client can wait.
         if let (Some(page), None) = (&cli.page, cli.wait) {
-            table::write(page, &[table::row(&seen)])?;
+            table::write(page, &seen)?;
         }
     }
     println!("\n{working} of {all} work; logs in {}", runs.display());
@@ -112,10 +121,10 @@ async fn main() -> Result<ExitCode> {
 fn report(seen: &Seen) {
     let name = seen.plan.name();
     match &seen.failure {
-        None => println!("{name:<28} works: {}", table::row(seen)[5..].join("; ")),
-        Some(why) => println!("{name:<28} FAILED: {why}"),
+        None => println!("{name:<32} works: {}", table::row(seen)[5..].join("; ")),
+        Some(why) => println!("{name:<32} FAILED: {why}"),
     }
     for error in &seen.errors {
-        println!("{name:<28} its model was told: {error}");
+        println!("{name:<32} its model was told: {error}");
     }
 }

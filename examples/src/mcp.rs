@@ -239,6 +239,23 @@ impl Agent {
     }
 }
 
+/// What a server tells at an address that is for programs, such as `/status` of a node.
+///
+/// # Errors
+/// When nobody answers there, or not in JSON.
+pub async fn get(uri: &str) -> Result<Value> {
+    let uri: Uri = uri.parse()?;
+    let host = uri.authority().ok_or("an address without a host")?.as_str();
+    let request = Request::get(uri.path()).header(HOST, host).body(String::new())?;
+    let response = connect(&uri).await?.send_request(request).await?;
+    let mut body = response.into_body();
+    let mut read = Vec::new();
+    while let Some(chunk) = chunk(&mut body).await? {
+        read.extend_from_slice(&chunk);
+    }
+    Ok(serde_json::from_slice(&read)?)
+}
+
 async fn connect(uri: &Uri) -> Result<SendRequest<String>> {
     let stream = TcpStream::connect(uri.authority().ok_or("an address without a host")?.as_str());
     let stream = stream.await?;

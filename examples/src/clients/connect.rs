@@ -7,20 +7,19 @@ use tokio::time::timeout;
 use super::{
     client::{Client, Transport},
     home::Home,
-    script::ROLE,
 };
 use crate::Result;
 
 /// For the command to end.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 
-/// Runs `tasuki connect`; what it says is among the logs.
+/// Runs `tasuki connect` for this role; what it says is among the logs.
 ///
 /// # Errors
 /// When it refuses.
-pub async fn connect(client: Client, transport: Transport, home: &Home) -> Result<()> {
+pub async fn connect(client: Client, transport: Transport, role: &str, home: &Home) -> Result<()> {
     let mut command = home.tasuki()?;
-    command.args(["connect", client.name(), "--role", ROLE, "--transport", transport.name()]);
+    command.args(["connect", client.name(), "--role", role, "--transport", transport.name()]);
     command.arg("--allow").stdin(Stdio::null()).kill_on_drop(true);
     let said = timeout(CONNECT_WITHIN, command.output()).await;
     let said =

@@ -1,12 +1,14 @@
-//! Real agent CLIs against a scripted model: each is connected to a real node, plays B, waits
-//! longer than it would by itself, and finishes.
+//! Real agent CLIs against a scripted model: each is connected to a real node, plays B of the turn
+//! loop or a worker of an issue, waits longer than it would by itself, and finishes.
 //!
 //! What is real: broker, node, the CLIs, their configuration, the wire. What is not: the model.
 //! Each run has a home, data and ports of its own; nothing here knows how to reach a network.
 
+pub mod agent_a;
 pub mod client;
 pub mod connect;
 pub mod home;
+pub mod lead;
 pub mod model;
 pub mod play;
 pub mod running;

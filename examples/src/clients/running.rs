@@ -8,7 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::home::Home;
+use super::{client::Client, home::Home, stage::Stage};
 use crate::Result;
 
 /// A client at work, in a process group of its own. Killed when dropped.
@@ -31,6 +31,15 @@ impl Running {
             .kill_on_drop(true);
         let child = command.spawn();
         Ok(Self { child: child.map_err(|e| format!("{:?}: {e}", command.as_std().get_program()))? })
+    }
+
+    /// Starts a client with a prompt.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn work(client: Client, stage: &Stage, prompt: &str) -> Result<Self> {
+        let home = &stage.ground.home;
+        Self::start(client.work(home, stage.model.url(), prompt), home)
     }
 
     /// How it ended, if it does within this time.

@@ -1,10 +1,7 @@
-//! What stands around a client in one run: broker and node, the scripted model, and A, who
-//! works from here.
+//! What stands around a client in one run: broker and node, and the scripted model.
 
 use std::{path::Path, time::Duration};
 
-use serde_json::{Value, json};
-use tasuki_proto::wire::{self, turn_loop_client::TurnLoopClient};
 use tokio::time::{Instant, timeout};
 
 use super::{
@@ -13,127 +10,104 @@ use super::{
     home::Home,
     model::{Asked, Model},
     running::Running,
-    script::{Heard, Move, ROLE, Told, done},
+    script::{Call, Heard, Move, Part, WAITING},
 };
-use crate::{Result, mcp::Agent, process::Process};
+use crate::{
+    Result,
+    mcp::{self, Agent},
+    process::Process,
+};
 
-/// For a client to start and ask for its turn: some compile themselves first, several at once.
+/// For a client to start and make its first call: some compile themselves first, several at once.
 pub const START_WITHIN: Duration = Duration::from_secs(240);
 
-/// For a turn to be played once it was handed over.
-pub const TURN_WITHIN: Duration = Duration::from_secs(120);
+/// For a client to do something once it was told of it.
+pub const DONE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Between two looks at the same state.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// Broker and node, before anybody works there.
+#[derive(Debug)]
+pub struct Ground {
+    pub home: Home,
+    node: Process,
+    /// Where the node serves MCP.
+    mcp: String,
+}
+
+impl Ground {
+    /// Starts them, for these roles.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub async fn lay(folder: &Path, place: &Path, roles: &[&str]) -> Result<Self> {
+        let home = Home::new(folder, place)?;
+        let mut up = home.tasuki()?;
+        // The only leases of turns here are those of agents that wait for hours.
+        up.args(["up", "--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0"]);
+        up.args(["--lease", "8h"]).args(roles.iter().flat_map(|role| ["--role", role]));
+        up.env("RUST_LOG", "info").stderr(home.log("node.log")?);
+        let node = Process::start(up, "broker gRPC").await?;
+        let mcp = node.url_of("MCP").ok_or("`tasuki up` did not say where it serves MCP")?;
+        Ok(Self { mcp: mcp.to_owned(), home, node })
+    }
+
+    /// Somebody who works from here.
+    ///
+    /// # Errors
+    /// When the node has no such role.
+    pub async fn agent(&self, role: &str) -> Result<Agent> {
+        Agent::connect(&format!("{}/mcp/{role}", self.mcp), "example").await
+    }
+
+    /// Of the broker.
+    pub fn broker(&self) -> &str {
+        self.node.url()
+    }
+}
+
 #[derive(Debug)]
 pub struct Stage {
-    pub home: Home,
+    pub ground: Ground,
     pub model: Model,
-    node: Process,
-    a: Agent,
-    /// What A handed over and B had to hand over, in order: summaries.
-    expected: Vec<String>,
+    /// That the client plays.
+    role: &'static str,
 }
 
 impl Stage {
-    /// Sets everything up, connects the client, and lets A begin.
+    /// Connects the client, whose model plays this part as this role.
     ///
     /// # Errors
-    /// When something does not start, or the client cannot be connected.
+    /// When the client cannot be set up or connected.
     pub async fn set(
+        ground: Ground,
         client: Client,
         transport: Transport,
-        folder: &Path,
-        place: &Path,
+        role: &'static str,
+        part: Box<dyn Part>,
     ) -> Result<Self> {
-        let home = Home::new(folder, place)?;
-        let model = Model::start(&folder.join("model")).await?;
-        let mut up = home.tasuki()?;
-        // The only leases here are those of agents that wait for hours.
-        up.args(["up", "--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0"]);
-        up.args(["--lease", "8h"]).env("RUST_LOG", "info").stderr(home.log("node.log")?);
-        let node = Process::start(up, "broker gRPC").await?;
-        let url = node.url_of("MCP").ok_or("`tasuki up` did not say where it serves MCP")?;
-        client.settle(&home, model.url())?;
-        if let Some(command) = client.settling(&home, model.url()) {
-            let mut settling = Running::start(command, &home)?;
+        let home = &ground.home;
+        let model = Model::start(&home.folder.join("model"), part).await?;
+        client.settle(home, model.url())?;
+        if let Some(command) = client.settling(home, model.url()) {
+            let mut settling = Running::start(command, home)?;
             match settling.ended_within(START_WITHIN).await? {
                 Some(status) if status.success() => {}
                 ended => return Err(format!("it could not be set up: {ended:?}").into()),
             }
         }
-        connect(client, transport, &home).await?;
-        let a = Agent::connect(&format!("{url}/mcp/A"), "example").await?;
-        let mut it = Self { home, model, node, a, expected: Vec::new() };
-        it.a_gets_its_turn("").await?;
-        Ok(it)
+        connect(client, transport, role, home).await?;
+        Ok(Self { ground, model, role })
     }
 
-    /// A waits for its turn, which has to come with this summary.
-    ///
-    /// # Errors
-    /// When it comes with another, or not.
-    async fn a_gets_its_turn(&mut self, summary: &str) -> Result<()> {
-        let until = Instant::now() + TURN_WITHIN;
-        while Instant::now() < until {
-            let asked = json!({ "agent_id": "A", "timeout_sec": 20 });
-            let told = self.a.call_until_answered("await_my_turn", &asked).await?.json()?;
-            if told["can_start"] == true {
-                let said = told["summary"].as_str().unwrap_or_default();
-                let is_right = said == summary;
-                return is_right
-                    .then_some(())
-                    .ok_or_else(|| format!("B was to say {summary:?} and said {said:?}").into());
-            }
-        }
-        Err(format!("{ROLE} did not hand over within {TURN_WITHIN:?}").into())
-    }
-
-    /// A hands over to B, to do this.
-    ///
-    /// # Errors
-    /// When it is refused.
-    pub async fn a_hands_over(&mut self, step: &str) -> Result<()> {
-        self.hand_over(&format!("prepared {step}"), step, false).await?;
-        self.expected.push(done(step));
-        Ok(())
-    }
-
-    /// B plays the turn that A just handed over: once, and with the right words.
-    ///
-    /// # Errors
-    /// When it does not.
-    pub async fn b_plays(&mut self, step: &str) -> Result<()> {
-        self.a_gets_its_turn(&done(step)).await
-    }
-
-    /// A ends the loop.
-    ///
-    /// # Errors
-    /// When it is refused.
-    pub async fn a_completes(&mut self) -> Result<()> {
-        self.hand_over("all of it", "nothing", true).await
-    }
-
-    async fn hand_over(&mut self, summary: &str, next: &str, is_complete: bool) -> Result<()> {
-        self.expected.push(summary.to_owned());
-        let handover = json!({
-            "current_agent_id": "A",
-            "work_summary": summary,
-            "next_instruction": next,
-            "is_task_complete": is_complete,
-        });
-        let said = self.a.call_until_answered("handover_work", &handover).await?;
-        if said.is_error { Err(said.text.into()) } else { Ok(()) }
-    }
-
-    /// Until the client's call is parked at the broker.
+    /// Until the client has made this call, and it is held.
     ///
     /// # Errors
     /// When it ends before, or does not call.
-    pub async fn b_waits(&mut self, running: &mut Running) -> Result<()> {
+    pub async fn waits(&self, running: &mut Running, call: Call) -> Result<()> {
         let until = Instant::now() + START_WITHIN;
+        let call = Move::Call(call);
         while Instant::now() < until {
             if let Some(status) = running.ended_within(LOOK_EVERY).await? {
                 let asked = self.model.asked();
@@ -142,19 +116,19 @@ impl Stage {
                 return Err(format!("it ended with {status} before it waited{why}").into());
             }
             let asked = self.model.asked();
-            let is_called = asked.borrow().last().is_some_and(|it| it.answered == Move::Await);
-            if is_called && self.is_b_parked().await? {
+            let is_called = asked.borrow().last().is_some_and(|it| it.answered == call);
+            if is_called && self.is_held().await? {
                 return Ok(());
             }
         }
-        Err(format!("it did not wait for its turn within {START_WITHIN:?}").into())
+        Err(format!("it did not make the call that waits within {START_WITHIN:?}").into())
     }
 
-    async fn is_b_parked(&mut self) -> Result<bool> {
-        let asked = json!({ "agent_id": "A" });
-        let status = self.a.call_until_answered("loop_status", &asked).await?;
-        let waiting = &status.structured["waiting"];
-        Ok(waiting.as_array().is_some_and(|all| all.contains(&Value::from(ROLE))))
+    /// Whether the node holds a call of the client's role.
+    async fn is_held(&self) -> Result<bool> {
+        let status = mcp::get(&format!("{}/status", self.ground.mcp)).await?;
+        let roles = status["roles"].as_array().map_or(&[][..], Vec::as_slice);
+        Ok(roles.iter().any(|it| it["role"] == self.role && it["waits"] != 0))
     }
 
     /// Until the model was asked something that is so.
@@ -180,9 +154,7 @@ impl Stage {
     /// # Errors
     /// When it does not within this time.
     pub async fn falls_idle(&self, times: usize, within: Duration) -> Result<()> {
-        let is_idle = |it: &&Asked| {
-            it.told == Some(Told::InBackground) && matches!(it.answered, Move::Say(_))
-        };
+        let is_idle = |it: &&Asked| it.answered == Move::Say(WAITING);
         let mut asked = self.model.asked();
         let came = asked.wait_for(|asked| times <= asked.iter().filter(is_idle).count());
         let came = timeout(within, came).await;
@@ -190,26 +162,11 @@ impl Stage {
         Ok(())
     }
 
-    /// Every handover is in the broker's history once, in order, and nothing else.
-    ///
-    /// # Errors
-    /// When a turn was lost or played twice.
-    pub async fn check_history(&self) -> Result<()> {
-        let mut turns = TurnLoopClient::connect(self.node.url().to_owned()).await?;
-        let history = turns.history(wire::HistoryRequest::default()).await?.into_inner();
-        let said: Vec<&str> = history.entries.iter().map(|it| it.summary.as_str()).collect();
-        if said == self.expected {
-            Ok(())
-        } else {
-            Err(format!("the history is {said:?}, not {:?}", self.expected).into())
-        }
-    }
-
     /// Ends broker and node in good order.
     ///
     /// # Errors
     /// When they do not end well.
     pub async fn strike(self) -> Result<()> {
-        self.node.stop().await
+        self.ground.node.stop().await
     }
 }

@@ -1,30 +1,64 @@
-//! What was seen, as rows of the table in `docs/clients.md`.
+//! What was seen, as rows of the tables in `docs/clients.md`, one for each play.
 //!
-//! The table stands between two marks and is all of the page that a run writes. A run replaces
+//! A table stands between two marks and is all of the page that a run writes. A run replaces
 //! the rows of what it ran and keeps the others, each with its own date.
 
 use std::{fs, path::Path, time::Duration};
 
 use super::{
     client::{Client, Transport},
-    play::{Seen, Way, Woken},
+    play::{Play, Seen, Way, Woken},
 };
 use crate::Result;
 
-const BEGIN: &str = "<!-- table: written by `make clients` -->";
 const END: &str = "<!-- end of table -->";
 
-const HEAD: [&str; 9] = [
-    "client",
-    "reached by",
-    "version, date",
-    "works",
-    "gives up by itself after",
-    "longest wait tried",
-    "model calls meanwhile",
-    "how it is woken",
-    "killed while it waits",
-];
+const CELLS: usize = 9;
+
+/// One of the page's tables.
+struct Table {
+    begin: &'static str,
+    head: [&'static str; CELLS],
+}
+
+const TURNS: Table = Table {
+    begin: "<!-- table: written by `make clients` -->",
+    head: [
+        "client",
+        "reached by",
+        "version, date",
+        "works",
+        "gives up by itself after",
+        "longest wait tried",
+        "model calls meanwhile",
+        "how it is woken",
+        "killed while it waits",
+    ],
+};
+
+const WORK: Table = Table {
+    begin: "<!-- table of workers: written by `make clients` -->",
+    head: [
+        "client",
+        "reached by",
+        "version, date",
+        "works",
+        "gives up by itself after",
+        "longest wait for a verdict",
+        "model calls meanwhile",
+        "how it is woken",
+        "killed while it waits for a task",
+    ],
+};
+
+impl Play {
+    const fn table(self) -> &'static Table {
+        match self {
+            Self::Turns => &TURNS,
+            Self::Work => &WORK,
+        }
+    }
+}
 
 /// So many cells say which row it is.
 const KEY_CELLS: usize = 2;
@@ -66,10 +100,10 @@ pub fn row(seen: &Seen) -> Row {
             };
             format!("{how}, after {} ms", it.woken_after.as_millis())
         }),
-        match plan.way {
-            Way::Terminal => nothing(),
-            Way::Alone if seen.is_resumed => "gets its turn when started again".to_owned(),
-            Way::Alone => nothing(),
+        match plan.play {
+            Play::Turns if seen.is_resumed => "gets its turn when started again".to_owned(),
+            Play::Work if seen.is_resumed => "gets its task when started again".to_owned(),
+            Play::Turns | Play::Work => nothing(),
         },
     ]
 }
@@ -97,46 +131,48 @@ fn cell(text: &str) -> String {
     line.chars().take(CHARS_MAX).collect()
 }
 
-/// Puts rows into the page at `path`.
+/// Puts what was seen into the page at `path`.
 ///
 /// # Errors
 /// When there is no such page, or it has no marks.
-pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
+pub fn write(path: &Path, seen: &Seen) -> Result<()> {
     let page = fs::read_to_string(path)?;
-    Ok(fs::write(path, put(&page, rows)?)?)
+    Ok(fs::write(path, seen.plan.play.table().put(&page, &[row(seen)])?)?)
 }
 
-fn put(page: &str, rows: &[Row]) -> Result<String> {
-    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
-        let (old, after) = rest.split_once(END)?;
-        Some((before, old, after))
-    });
-    let (before, old, after) = parts.ok_or("the page has no marks for the table")?;
-    let mut all: Vec<Row> = old.lines().filter_map(parse).collect();
-    for row in rows {
-        match all.iter_mut().find(|it| it[..KEY_CELLS] == row[..KEY_CELLS]) {
-            Some(old) => old.clone_from(row),
-            None => all.push(row.clone()),
+impl Table {
+    fn put(&self, page: &str, rows: &[Row]) -> Result<String> {
+        let parts = page.split_once(self.begin).and_then(|(before, rest)| {
+            let (old, after) = rest.split_once(END)?;
+            Some((before, old, after))
+        });
+        let (before, old, after) = parts.ok_or("the page has no marks for the table")?;
+        let mut all: Vec<Row> = old.lines().filter_map(|line| self.parse(line)).collect();
+        for row in rows {
+            match all.iter_mut().find(|it| it[..KEY_CELLS] == row[..KEY_CELLS]) {
+                Some(old) => old.clone_from(row),
+                None => all.push(row.clone()),
+            }
         }
+        // Runs end in any order.
+        all.sort();
+        let head = self.head.map(str::to_owned).to_vec();
+        let rule = self.head.map(|_| "---".to_owned()).to_vec();
+        let lines: Vec<String> = [head, rule].iter().chain(&all).map(|row| line(row)).collect();
+        Ok(format!("{before}{}\n{}\n{END}{after}", self.begin, lines.join("\n")))
     }
-    // Runs end in any order.
-    all.sort();
-    let head = HEAD.map(str::to_owned).to_vec();
-    let rule = HEAD.map(|_| "---".to_owned()).to_vec();
-    let lines: Vec<String> = [head, rule].iter().chain(&all).map(|row| line(row)).collect();
-    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", lines.join("\n")))
+
+    /// A row of ours; not the head, nor the rule below it.
+    fn parse(&self, line: &str) -> Option<Row> {
+        let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
+        let row: Row = inner.split(" | ").map(str::to_owned).collect();
+        let is_row = row.len() == CELLS && row[0] != self.head[0] && row[0] != "---";
+        is_row.then_some(row)
+    }
 }
 
 fn line(row: &[String]) -> String {
     format!("| {} |", row.join(" | "))
-}
-
-/// A row of ours; not the head, nor the rule below it.
-fn parse(line: &str) -> Option<Row> {
-    let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
-    let row: Row = inner.split(" | ").map(str::to_owned).collect();
-    let is_row = row.len() == HEAD.len() && row[0] != HEAD[0] && row[0] != "---";
-    is_row.then_some(row)
 }
 
 #[cfg(test)]
@@ -144,20 +180,22 @@ mod tests {
     use super::*;
 
     fn a_row(client: &str, works: &str) -> Row {
-        let mut row = vec!["x".to_owned(); HEAD.len()];
+        let mut row = vec!["x".to_owned(); CELLS];
         (row[0], row[3]) = (client.to_owned(), works.to_owned());
         row
     }
 
     #[test]
     fn a_run_replaces_its_rows_and_keeps_the_others() {
-        let empty = format!("# Clients\n\n{BEGIN}\n{END}\n\nMore.\n");
-        let first = put(&empty, &[a_row("two", "yes"), a_row("one", "yes")]).unwrap();
-        let second = put(&first, &[a_row("two", "no"), a_row("three", "yes")]).unwrap();
-        assert!(second.starts_with("# Clients\n\n") && second.ends_with("\n\nMore.\n"), "{second}");
-        let rows: Vec<Row> = second.lines().filter_map(parse).collect();
+        let of = |table: &Table, text: &str| format!("{}\n{text}{END}\n\nMore.\n", table.begin);
+        let empty = format!("# Clients\n\n{}\n{}", of(&TURNS, ""), of(&WORK, ""));
+        let first = WORK.put(&empty, &[a_row("two", "yes"), a_row("one", "yes")]).unwrap();
+        let second = WORK.put(&first, &[a_row("two", "no"), a_row("three", "yes")]).unwrap();
+        let before = empty.split(WORK.begin).next().unwrap();
+        assert!(second.starts_with(before) && second.ends_with("\n\nMore.\n"), "{second}");
+        let rows: Vec<Row> = second.lines().filter_map(|line| WORK.parse(line)).collect();
         assert_eq!(rows, [a_row("one", "yes"), a_row("three", "yes"), a_row("two", "no")]);
-        assert_eq!(put(&second, &[]).unwrap(), second);
+        assert_eq!(WORK.put(&second, &[]).unwrap(), second);
     }
 
     #[test]
@@ -167,6 +205,6 @@ mod tests {
 
     #[test]
     fn a_page_without_marks_is_left_alone() {
-        assert!(put("# Clients", &[]).is_err());
+        assert!(TURNS.put("# Clients", &[]).is_err());
     }
 }

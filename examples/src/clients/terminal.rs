@@ -26,11 +26,12 @@ impl Terminal {
     /// # Errors
     /// When there is no tmux, or no client.
     pub async fn open(client: Client, stage: &Stage, prompt: &str) -> Result<Self> {
-        let it = Self { socket: stage.home.path("tmux") };
-        let mut command = stage.home.outside("tmux");
+        let home = &stage.ground.home;
+        let it = Self { socket: home.path("tmux") };
+        let mut command = home.outside("tmux");
         client.surround(&mut command, stage.model.url());
         it.on_socket(&mut command).args(["new-session", "-d", "-x", "160", "-y", "48", "--"]);
-        command.arg(client.program_in(&stage.home)).arg(prompt);
+        command.arg(client.program_in(home)).arg(prompt);
         said(&mut command).await?;
         Ok(it)
     }

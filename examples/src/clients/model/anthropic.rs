@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Act, Ask, Spoken, Tool, event, list, since_last, text_of};
+use super::{Act, Ask, Spoken, Tool, call, event, list, model_of, since_last, text_of};
 
 pub(super) fn read(body: &Value) -> Ask {
     let tools = list(&body["tools"]).iter().map(|tool| Tool::new(&tool["name"])).collect();
@@ -21,7 +21,15 @@ pub(super) fn read(body: &Value) -> Ask {
             });
         }
     }
-    Ask::new(body, tools, body["stream"] == true, &spoken)
+    let all = list(&body["messages"]).iter().rev().flat_map(|it| list(&it["content"]).iter().rev());
+    let mut calls = all.filter(|it| it["type"] == "tool_use");
+    Ask {
+        spoken,
+        call: calls.next().and_then(|it| call(&it["name"], &it["input"])),
+        tools,
+        is_stream: body["stream"] == true,
+        model: model_of(body),
+    }
 }
 
 pub(super) fn write(ask: &Ask, act: &Act<'_>) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Act, Ask, Spoken, Tool, event, list, since_last, text_of};
+use super::{Act, Ask, Spoken, Tool, call, event, list, model_of, since_last, text_of};
 
 pub(super) fn read(body: &Value) -> Ask {
     let tools = list(&body["tools"]).iter();
@@ -15,7 +15,15 @@ pub(super) fn read(body: &Value) -> Ask {
             if message["role"] == "tool" { Spoken::Result(text) } else { Spoken::Text(text) }
         })
         .collect();
-    Ask::new(body, tools, body["stream"] == true, &spoken)
+    let all = list(&body["messages"]).iter().rev();
+    let mut calls = all.filter_map(|it| list(&it["tool_calls"]).last()).map(|it| &it["function"]);
+    Ask {
+        spoken,
+        call: calls.next().and_then(|it| call(&it["name"], &it["arguments"])),
+        tools,
+        is_stream: body["stream"] == true,
+        model: model_of(body),
+    }
 }
 
 pub(super) fn write(ask: &Ask, act: &Act<'_>) -> String {

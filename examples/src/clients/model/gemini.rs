@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Act, Ask, Spoken, Tool, event, list, since_last};
+use super::{Act, Ask, Spoken, Tool, call, event, list, model_of, since_last};
 
 pub(super) fn read(body: &Value, is_stream: bool) -> Ask {
     let tools = list(&body["tools"]).iter().flat_map(|set| list(&set["functionDeclarations"]));
@@ -16,7 +16,15 @@ pub(super) fn read(body: &Value, is_stream: bool) -> Ask {
             None => Spoken::Text(part["text"].as_str().unwrap_or_default().to_owned()),
         })
         .collect();
-    Ask::new(body, tools, is_stream, &spoken)
+    let all = list(&body["contents"]).iter().rev().flat_map(|it| list(&it["parts"]).iter().rev());
+    let mut calls = all.filter_map(|it| it.get("functionCall"));
+    Ask {
+        spoken,
+        call: calls.next().and_then(|it| call(&it["name"], &it["args"])),
+        tools,
+        is_stream,
+        model: model_of(body),
+    }
 }
 
 pub(super) fn write(ask: &Ask, act: &Act<'_>) -> String {

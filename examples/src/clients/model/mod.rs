@@ -25,7 +25,7 @@ use axum::{
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::Instant};
 
-use super::script::{Heard, Move, Told};
+use super::script::{Call, Heard, Move, Part};
 use crate::Result;
 
 /// Of one request, in bytes: a conversation with all the tools of a client.
@@ -39,8 +39,9 @@ pub const REQUESTS_MAX: usize = 500;
 pub struct Asked {
     pub at: Instant,
     pub heard: Heard,
-    pub told: Option<Told>,
     pub answered: Move,
+    /// What it was told in place of an answer.
+    pub failure: Option<String>,
 }
 
 /// The model, listening. It ends when dropped.
@@ -60,20 +61,21 @@ impl Drop for Model {
 struct Desk {
     /// Where requests are written to.
     folder: PathBuf,
+    part: Box<dyn Part>,
     asked: watch::Sender<Vec<Asked>>,
 }
 
 impl Model {
-    /// Listens on a free port; requests are kept in `folder`.
+    /// Listens on a free port, to play this part; requests are kept in `folder`.
     ///
     /// # Errors
     /// When there is no port, or no folder.
-    pub async fn start(folder: &Path) -> Result<Self> {
+    pub async fn start(folder: &Path, part: Box<dyn Part>) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let (sender, asked) = watch::channel(Vec::new());
-        let desk = Arc::new(Desk { folder: folder.to_owned(), asked: sender });
+        let desk = Arc::new(Desk { folder: folder.to_owned(), part, asked: sender });
         let router = Router::new()
             .fallback(serve)
             .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
@@ -121,32 +123,29 @@ async fn serve(State(desk): State<Arc<Desk>>, uri: Uri, body: Bytes) -> Response
 
 impl Desk {
     fn answer(&self, body: &Value, ask: Ask, write: fn(&Ask, &Act<'_>) -> String) -> Response {
-        let mut number = 0;
-        let mut moved = Move::Say("");
+        let heard = ask.heard(&self.part.begin().tool);
+        let (mut number, mut moved) = (0, Move::Say(""));
         self.asked.send_modify(|asked| {
             number = asked.len();
-            let told = ask.heard.told();
-            let failures = asked.iter().filter(|it| it.is_failure()).count();
-            moved = if number < REQUESTS_MAX {
-                ask.heard.answer(failures)
+            let failures = asked.iter().filter(|it| it.failure.is_some()).count();
+            let (answered, failure) = if number < REQUESTS_MAX {
+                self.part.answer(&heard, failures)
             } else {
-                Move::Say("STOPPED: far too many requests.")
+                (Move::Say("STOPPED: far too many requests."), None)
             };
-            let (heard, answered) = (ask.heard.clone(), moved.clone());
-            asked.push(Asked { at: Instant::now(), heard, told, answered });
+            moved = answered.clone();
+            asked.push(Asked { at: Instant::now(), heard, answered, failure });
         });
         let file = self.folder.join(format!("{number:03}.json"));
         // For people; without it the run is the same.
         drop(fs::write(file, format!("{body:#}")));
-        let call = moved.call().and_then(|(tool, arguments)| {
-            let tool = ask.tools.iter().find(|it| it.name.ends_with(tool))?;
-            Some((tool, arguments))
-        });
-        let act = match (&moved, &call) {
-            (_, Some((tool, arguments))) => Act::Call { tool, arguments, number },
-            (Move::Say(text), None) => Act::Say { text, number },
-            (Move::Await | Move::HandOver(_), None) => {
-                Act::Say { text: "That tool is not there.", number }
+        let act = match &moved {
+            Move::Say(text) => Act::Say { text, number },
+            Move::Call(Call { tool, arguments }) => {
+                match ask.tools.iter().find(|it| it.name.ends_with(tool.as_str())) {
+                    Some(tool) => Act::Call { tool, arguments, number },
+                    None => Act::Say { text: "That tool is not there.", number },
+                }
             }
         };
         let written = write(&ask, &act);
@@ -158,16 +157,12 @@ impl Desk {
     }
 }
 
-impl Asked {
-    /// A tool call that ended in something other than an answer.
-    pub fn is_failure(&self) -> bool {
-        matches!(&self.told, Some(Told::Unclear(_))) && matches!(self.heard, Heard::Result(_))
-    }
-}
-
 /// A request, whatever the API.
 struct Ask {
-    heard: Heard,
+    /// What came since the model spoke last.
+    spoken: Vec<Spoken>,
+    /// What the model called last.
+    call: Option<Call>,
     tools: Vec<Tool>,
     is_stream: bool,
     /// The model that was asked for.
@@ -187,27 +182,24 @@ enum Act<'a> {
 }
 
 impl Ask {
-    /// `spoken`: what came since the model spoke last.
-    fn new(body: &Value, tools: Vec<Tool>, is_stream: bool, spoken: &[Spoken]) -> Self {
-        let has_tools = !tools.is_empty();
-        let is_ours = tools.iter().any(|tool| tool.name.ends_with("await_my_turn"));
-        let notice = spoken.iter().find_map(|it| match it {
+    /// What it comes to; `ours` is a tool that is there once ours are.
+    fn heard(&self, ours: &str) -> Heard {
+        let is_ours = self.tools.iter().any(|tool| tool.name.ends_with(ours));
+        let notice = self.spoken.iter().find_map(|it| match it {
             Spoken::Text(text) if text.contains("<task-notification>") => Some(text),
             Spoken::Text(_) | Spoken::Result(_) => None,
         });
-        let result = spoken.iter().rev().find_map(|it| match it {
+        let result = self.spoken.iter().rev().find_map(|it| match it {
             Spoken::Result(text) => Some(text),
             Spoken::Text(_) => None,
         });
-        let heard = match (is_ours, notice, result) {
-            (false, _, _) if has_tools => Heard::Early,
+        match (is_ours, notice, result) {
+            (false, _, _) if !self.tools.is_empty() => Heard::Early,
             (false, _, _) => Heard::Aside,
             (true, Some(notice), _) => Heard::Woken(notice.clone()),
-            (true, None, Some(result)) => Heard::Result(result.clone()),
+            (true, None, Some(result)) => Heard::Result(result.clone(), self.call.clone()),
             (true, None, None) => Heard::Prompt,
-        };
-        let model = body["model"].as_str().unwrap_or("scripted").to_owned();
-        Self { heard, tools, is_stream, model }
+        }
     }
 }
 
@@ -216,6 +208,22 @@ impl Ask {
 enum Spoken {
     Text(String),
     Result(String),
+}
+
+/// A call as the client gives it back; its arguments are JSON, or a text of it.
+fn call(name: &Value, arguments: &Value) -> Option<Call> {
+    let tool = name.as_str()?.to_owned();
+    let arguments = match arguments {
+        Value::String(text) => serde_json::from_str(text).unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            arguments.clone()
+        }
+    };
+    Some(Call { tool, arguments })
+}
+
+fn model_of(body: &Value) -> String {
+    body["model"].as_str().unwrap_or("scripted").to_owned()
 }
 
 impl Tool {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Act, Ask, Spoken, Tool, event, list, since_last, text_of};
+use super::{Act, Ask, Spoken, Tool, call, event, list, model_of, since_last, text_of};
 
 pub(super) fn read(body: &Value) -> Ask {
     let tools = list(&body["tools"]).iter().flat_map(|tool| {
@@ -24,8 +24,15 @@ pub(super) fn read(body: &Value) -> Ask {
             _ => Spoken::Text(text_of(&item["content"])),
         })
         .collect();
-    // Codex reads nothing but streams.
-    Ask::new(body, tools.collect(), true, &spoken)
+    let mut calls = list(&body["input"]).iter().rev().filter(|it| it["type"] == "function_call");
+    Ask {
+        spoken,
+        call: calls.next().and_then(|it| call(&it["name"], &it["arguments"])),
+        tools: tools.collect(),
+        // Codex reads nothing but streams.
+        is_stream: true,
+        model: model_of(body),
+    }
 }
 
 pub(super) fn write(ask: &Ask, act: &Act<'_>) -> String {

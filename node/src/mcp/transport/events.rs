@@ -108,6 +108,14 @@ impl Events {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this is the answer that a stream ended with: nothing will ever come after it.
+    pub(super) fn is_last(&self, event_id: &str) -> bool {
+        let Some((stream_id, number)) = event_id.rsplit_once('/') else { return false };
+        let kept = self.kept();
+        let stream = kept.streams.get(stream_id).filter(|it| it.is_answered);
+        stream.is_some_and(|it| number.parse() == Ok(*it.latest.borrow()))
+    }
+
     /// What came after `number`, and whether the answer is among it or before; `None` when the
     /// stream is gone.
     fn after(&self, stream_id: &str, number: u64) -> Option<(Vec<(u64, ServerSseMessage)>, bool)> {
@@ -192,6 +200,8 @@ mod tests {
         let again: Vec<_> = events.replay_events_after(&second).await.unwrap().collect().await;
         assert_eq!(again.len(), 1);
         assert_eq!(events.replay_events_after(&answer).await.unwrap().count().await, 0);
+        assert!(events.is_last(&answer) && !events.is_last(&second));
+        assert!(!events.is_last("gone/1") && !events.is_last("garbage"));
         assert!(events.replay_events_after("gone/1").await.is_err());
         assert!(events.replay_events_after("garbage").await.is_err());
     }

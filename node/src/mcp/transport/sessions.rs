@@ -53,6 +53,7 @@ const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) struct Sessions<S> {
     local: LocalSessionManager,
+    events: Events,
     served: Arc<S>,
     doors: Doors,
     known: Mutex<Known>,
@@ -136,8 +137,9 @@ impl<S: Served> Sessions<S> {
         local.session_config.keep_alive = Some(IDLE);
         // An empty priming event is something that some clients cannot parse.
         local.session_config.sse_retry = None;
-        let local = local.with_event_store(Arc::new(Events::default()));
-        Self { local, served, doors, known: Mutex::default(), owners }
+        let events = Events::default();
+        let local = local.with_event_store(Arc::new(events.clone()));
+        Self { local, events, served, doors, known: Mutex::default(), owners }
     }
 
     /// Those in memory.
@@ -164,6 +166,11 @@ impl<S: Served> Sessions<S> {
     /// a request would be taken for its introduction.
     pub(super) fn is_ready(&self, id: &str) -> bool {
         self.known().sessions.get(id).is_some_and(|session| !session.is_restoring)
+    }
+
+    /// Whether a client that resumes after this event has had all of its stream.
+    pub(super) fn is_last(&self, event_id: &str) -> bool {
+        self.events.is_last(event_id)
     }
 
     /// Whether a session in memory was begun with this token; `None`: it is not in memory.

@@ -51,6 +51,9 @@ const LISTEN: &str = "subscriptions/listen";
 /// The header that names a request's session.
 const SESSION_HEADER: &str = "mcp-session-id";
 
+/// The header that names the event after which a client resumes a stream.
+const LAST_EVENT_HEADER: &str = "last-event-id";
+
 /// Streamable HTTP of one address.
 pub(super) struct Streamable<S: Served> {
     service: StreamableHttpService<S::Handler, Sessions<S>>,
@@ -124,6 +127,15 @@ impl<S: Served> Streamable<S> {
             && !self.is_its_own(id, request.extensions().get()).await
         {
             return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
+        }
+        let last_event = request.headers().get(LAST_EVENT_HEADER).and_then(|id| id.to_str().ok());
+        if request.method() == Method::GET
+            && session.is_some_and(|id| self.sessions.is_ready(id))
+            && last_event.is_some_and(|id| self.sessions.is_last(id))
+        {
+            // Some clients come back after every answer. An empty stream they would take for one
+            // more that broke, and open another for each call that they ever made.
+            return StatusCode::NO_CONTENT.into_response();
         }
         self.service.handle(request).await.map(Body::new)
     }

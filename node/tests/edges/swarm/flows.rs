@@ -103,6 +103,7 @@ async fn from_issue_to_next_task(of_lead: Transport, of_worker: Transport) {
     );
     assert_eq!(submission["next"]["next_step_token"], next["next_step_token"], "{told}");
     assert_eq!(submission["review"]["feedback"], "read it all", "{told}");
+    assert_eq!(submission.get("artifacts"), None, "its own words would hide it: {told}");
     let same = ok(&mut works, "submitIssueTask", words).await;
     assert_eq!(same["submission"]["id"], submission["id"], "the same result is one submission");
 

@@ -111,12 +111,13 @@ pub(super) struct Submission {
     pub verdict: Option<&'static str>,
     #[serde(skip_serializing_if = "is_zero_32")]
     pub completion_score: u32,
+    /// Before what may be long: clients cut long results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<Artifacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub review: Option<Review>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
 }
 
 #[derive(Debug, Serialize)]
@@ -315,9 +316,9 @@ impl Submission {
             reviewed_by: it.reviewed_by.clone(),
             verdict,
             completion_score: it.completion_score,
+            next: it.next_step.as_ref().map(Next::new),
             artifacts: it.words.as_ref().map(|it| Artifacts::new(it, others)),
             review: it.review.as_ref().map(|it| Review::new(it, others)),
-            next: it.next_step.as_ref().map(Next::new),
         }
     }
 }

@@ -4,7 +4,10 @@ use rmcp::model::CallToolResult;
 use serde::Serialize;
 use tasuki_proto::{
     id::RoleId,
-    wire::{MessageStatus, SubmissionStatus, SwarmAnswer, TaskMessage, swarm_answer::Standing},
+    wire::{
+        MessageStatus, Submission, SubmissionStatus, SwarmAnswer, TaskMessage,
+        swarm_answer::Standing,
+    },
 };
 
 use super::{
@@ -71,7 +74,7 @@ pub(in crate::mcp) fn told(
     let issues = answer.issues.iter().take(limit);
     let issues = issues.map(|it| facts::Issue::new(it, &mut others)).collect();
     let tasks = answer.tasks.iter().map(|it| facts::Task::new(it, &mut others)).collect();
-    let submission = answer.submission.as_ref();
+    let submission = answer.submission.clone().map(judged);
     let message = answer.message.as_ref();
     shown(&Waited {
         status: match standing {
@@ -84,7 +87,7 @@ pub(in crate::mcp) fn told(
         message_id,
         issues,
         tasks,
-        submission: submission.map(|it| facts::Submission::new(it, &mut others)),
+        submission: submission.map(|it| facts::Submission::new(&it, &mut others)),
         message: message.map(|it| facts::Message::new(it, &mut others)),
         ended_because: others.text(&answer.ended_because),
         server_now_ms: known(answer.now_ms),
@@ -100,6 +103,12 @@ pub(super) fn unanswered(role: &RoleId, awaited: &Awaited, why: &Refusal) -> Cal
     let words = format!("What you said is stored; what came of it is not known: {}", why.message);
     remark(&mut result, "unanswered", why.message.as_str().into(), words);
     result
+}
+
+/// Without what its worker said itself: a long diff would push the verdict out of what its client
+/// shows of a result.
+fn judged(it: Submission) -> Submission {
+    Submission { words: None, ..it }
 }
 
 /// What the agent does now.
