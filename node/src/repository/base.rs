@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use tasuki_proto::wire;
 
-use super::{FIRST_COMMIT, HERE, No, Repositories, Repository, path, place, remote};
+use super::{
+    FIRST_COMMIT, HERE, NAMED, No, Repositories, Repository, path, place,
+    remote::{self, Remote},
+};
 
 /// What is meant, before anybody looked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,21 +37,28 @@ pub fn lock_base(root: Option<&Path>, directory: &Path, asked: Option<&str>) -> 
     let Some(asked) = asked.filter(|it| !it.is_empty()) else {
         return Base::Directory { directory: usual, within: None };
     };
-    if asked.starts_with(FIRST_COMMIT) || asked.starts_with(HERE) {
-        return Base::Named(asked.to_owned());
-    }
-    let is_path = asked.starts_with(['.', '/', '\\', '~']) || asked.get(1..2) == Some(":");
-    if !is_path {
-        let host = asked.split('/').next().unwrap_or_default();
-        let as_address = format!("https://{asked}");
-        let is_name = host.contains('.') && asked.contains('/') && !host.contains('@');
-        let address = if is_name { as_address.as_str() } else { asked };
-        if let remote::Remote::Named(name) = remote::read(address) {
-            return Base::Named(super::Identity::new(name, super::KnownBy::Remote).name);
-        }
+    if let Some(name) = as_name(asked) {
+        return Base::Named(name);
     }
     let within = root.map(|_| usual.clone());
     Base::Directory { directory: usual.join(asked), within }
+}
+
+/// The name that a text is, as lists of locks show it, or that an address gives.
+pub(super) fn as_name(text: &str) -> Option<String> {
+    if [FIRST_COMMIT, HERE, NAMED].iter().any(|kind| text.starts_with(kind)) {
+        return Some(text.to_owned());
+    }
+    if text.starts_with(['.', '/', '\\', '~']) || text.get(1..2) == Some(":") {
+        return None;
+    }
+    let host = text.split('/').next().unwrap_or_default();
+    let as_address = format!("https://{text}");
+    let is_name = host.contains('.') && text.contains('/') && !host.contains('@');
+    match remote::read(if is_name { as_address.as_str() } else { text }) {
+        Remote::Named(name) => Some(super::Identity::new(name, super::KnownBy::Remote).name),
+        Remote::Local(_) | Remote::Short | Remote::Useless => None,
+    }
 }
 
 /// A repository to lock files of, and what paths are relative to.
@@ -143,6 +153,7 @@ mod tests {
             (None, Some("https://git.example/A"), named("git.example/A")),
             (None, Some("first-commit:12ab"), named("first-commit:12ab")),
             (None, Some("here:12ab"), named("here:12ab")),
+            (None, Some("named:ours"), named("named:ours")),
         ] {
             assert_eq!(lock_base(root, here, asked), base, "{root:?} {asked:?}");
         }

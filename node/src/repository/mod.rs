@@ -41,6 +41,12 @@ const FIRST_COMMIT: &str = "first-commit:";
 /// Marks an identity that no other machine has.
 const HERE: &str = "here:";
 
+/// Marks a name that a person gave.
+const NAMED: &str = "named:";
+
+/// What a person gives it with: `git config tasuki.repository NAME`.
+const SETTING: &str = "tasuki.repository";
+
 /// Clones of clones that are followed to where they came from.
 const HOPS_MAX: usize = 4;
 
@@ -56,12 +62,32 @@ const READABLE_BYTES: usize = 80;
 /// How a repository is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownBy {
+    /// A person, who gave it a name in its configuration.
+    Person,
     /// Its remote's address.
     Remote,
     /// Its first commit, for it has no remote that others could have, too.
     FirstCommit,
     /// It is this very directory of this machine: no clone of it is known to be one.
     Here,
+}
+
+impl KnownBy {
+    /// Half a sentence, to follow the name.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Person => "from tasuki.repository of its Git configuration",
+            Self::Remote => "from a remote's address",
+            Self::FirstCommit => {
+                "from the first commit before HEAD, so another root or a remote changes it; \
+                 `git config tasuki.repository NAME` in each clone keeps one name"
+            }
+            Self::Here => {
+                "from this directory of this machine, and no other clone has it; \
+                 `git config tasuki.repository NAME` in each clone gives them one name"
+            }
+        }
+    }
 }
 
 /// A work tree of a repository, or a directory that is in none.
@@ -200,6 +226,9 @@ impl Identity {
     fn find(common: &Path) -> Result<Self, NoAnswer> {
         let mut common = common.to_owned();
         for _ in 0..HOPS_MAX {
+            if let Some(name) = given(&common)? {
+                return Ok(Self::new(name, KnownBy::Person));
+            }
             let mut origin = None;
             for (name, address) in remotes(&common)? {
                 match remote::read(&address) {
@@ -247,6 +276,23 @@ fn shortened(name: &str) -> String {
     let readable = name.floor_char_boundary(READABLE_BYTES);
     let hash = blake3::hash(name.as_bytes()).to_hex();
     format!("{}~{}", &name[..readable], &hash[..32])
+}
+
+/// What a person called it in its own configuration: an address, a name as locks show it, or any
+/// other word.
+fn given(common: &Path) -> Result<Option<String>, NoAnswer> {
+    let answer = git::ask(common, &["config", "--local", "-z", "--get", SETTING])?;
+    let answer = String::from_utf8_lossy(&answer.unwrap_or_default()).into_owned();
+    let said = answer.trim_matches(|c: char| c == '\0' || c.is_whitespace());
+    if said.is_empty() {
+        return Ok(None);
+    }
+    let name = base::as_name(said).unwrap_or_else(|| format!("{NAMED}{said}"));
+    // One way to write it, however it was typed.
+    Ok(Some(match name.strip_prefix(NAMED) {
+        Some(word) => format!("{NAMED}{}", remote::encoded(&remote::decoded(word))),
+        None => name,
+    }))
 }
 
 /// Names and addresses: `origin` first, the others by name, so that it is the same everywhere.

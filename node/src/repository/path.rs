@@ -15,6 +15,11 @@ use super::{
     place::{self, Astray},
 };
 
+/// Why a choice of names in braces is refused: taken as letters, it would lock nothing that was
+/// meant.
+const BRACES: &str = "braces choose nothing here: name each file by itself (write `[{]` for a \
+                      brace that is part of a name)";
+
 /// All of a repository.
 const ALL: &str = "**";
 
@@ -71,6 +76,18 @@ fn split(text: &str) -> (&str, Vec<&str>) {
     (&text[..start], tail)
 }
 
+/// Up to the end of the last segment with a choice of names, as shells have it, `{a,b}` or `{1..3}`.
+fn choice(text: &str) -> Option<&str> {
+    let ends = text.match_indices('{').filter_map(|(open, _)| {
+        let close = open + text[open..].find('}')?;
+        let inner = &text[open..close];
+        let is_range = inner.contains("..") && !inner.contains('/');
+        let is_choice = (inner.contains(',') || is_range) && !text[..open].ends_with('[');
+        is_choice.then(|| close + text[close..].find('/').unwrap_or(text.len() - close))
+    });
+    ends.last().map(|end| &text[..end])
+}
+
 /// Unicode composed, as every machine can have it.
 pub(super) fn composed(text: &str) -> String {
     text.nfc().collect()
@@ -87,6 +104,9 @@ pub(super) fn patterns(
     let is_there = text.contains(WILDCARDS) && base.join(text).symlink_metadata().is_ok();
     let (head, tail) = if is_there { (text.as_str(), Vec::new()) } else { split(text) };
     let is_below = text.ends_with('/');
+    if choice(text).is_some_and(|it| base.join(it).symlink_metadata().is_err()) {
+        return Err(No::Strange { path: text.clone(), why: BRACES });
+    }
     let path = base.join(head);
     if HERE == Style::Unix && text.contains('\\') && path.symlink_metadata().is_err() {
         let why = "it has a `\\` in it; write `/` between directories";
@@ -131,6 +151,9 @@ pub(super) fn patterns_from_root(text: &str, root: &str) -> Result<Vec<String>, 
     let outside = || No::Outside { path: text.clone(), root: root.to_owned() };
     if head.starts_with('/') || Path::new(head).is_absolute() || text.contains('\\') {
         return Err(outside());
+    }
+    if choice(text).is_some() {
+        return Err(No::Strange { path: text.clone(), why: BRACES });
     }
     let mut segments: Vec<&str> = Vec::new();
     for segment in head.split('/') {
@@ -263,6 +286,8 @@ mod tests {
             ("/a", Err("outside")),
             ("a/*/../b", Err("behind a wildcard")),
             ("*******************a?????????", Err("wildcards")),
+            ("a/{b,c}.rs", Err("braces choose nothing")),
+            ("a/{{b}}.rs", Ok("a/{{b}}.rs")),
         ] {
             let found = patterns_from_root(text, "the repository").map(|it| it.join(" "));
             match (found, expected) {

@@ -18,8 +18,9 @@ const SAME_HOSTS: [(&str, &str); 4] = [
     ("ssh.dev.azure.com", "dev.azure.com"),
 ];
 
-/// Hosts that take `A` and `a` for the same in the names of repositories.
-const FOLDING_HOSTS: [&str; 4] = ["github.com", "gitlab.com", "bitbucket.org", "dev.azure.com"];
+/// Hosts that take `A` and `a` for the same in the names of repositories, and show whoever logs in
+/// the same ones, under whatever name.
+const FORGES: [&str; 4] = ["github.com", "gitlab.com", "bitbucket.org", "dev.azure.com"];
 
 /// Whom everybody logs in as where the host knows them by their keys.
 const SHARED_USERS: [&str; 5] = ["git", "gitea", "forgejo", "gitlab", "hg"];
@@ -73,7 +74,11 @@ fn of_url(scheme: &str, rest: &str) -> Remote {
         None => ("", authority),
     };
     let Some((host, port)) = host_and_port(host) else { return Remote::Useless };
-    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let path = path.split('#').next().unwrap_or_default();
+    // What is asked for may be another repository, or somebody's secret.
+    if path.contains('?') {
+        return Remote::Useless;
+    }
     let path = decoded(path);
     match path.strip_prefix(b"~/") {
         Some(path) if scheme.contains("ssh") => in_home(user, &host, port, path),
@@ -129,6 +134,7 @@ fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     let host = host.trim_end_matches('.').to_lowercase();
     let same = SAME_HOSTS.iter().find(|(other, _)| *other == host);
     let host = same.map_or(host, |(_, host)| (*host).to_owned());
+    let host = forge(&host).map_or(host, ToOwned::to_owned);
     let is_here = host == "localhost"
         || host.ends_with(".localhost")
         || host == "[::1]"
@@ -138,9 +144,19 @@ fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     (!is_here && !is_odd).then_some((host, port.filter(|it| !USUAL_PORTS.contains(it))))
 }
 
+/// The forge that a host is another name of: as a page is reached, or as people with two accounts
+/// call it in their configuration of SSH (`github.com-work`), which no other host can be called.
+fn forge(host: &str) -> Option<&'static str> {
+    let bare = host.strip_prefix("www.").unwrap_or(host);
+    let is_same = |forge: &&&str| {
+        bare.strip_prefix(**forge).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    FORGES.iter().find(is_same).copied()
+}
+
 /// Below the home of a user, who is part of which repository it is, unless all log in as one.
 fn in_home(user: &str, host: &str, port: Option<u16>, path: &[u8]) -> Remote {
-    if SHARED_USERS.contains(&user) {
+    if SHARED_USERS.contains(&user) || FORGES.contains(&host) {
         return named(host, port, path);
     }
     if user.is_empty() {
@@ -167,13 +183,13 @@ fn named(host: &str, port: Option<u16>, path: &[u8]) -> Remote {
         *last = bare;
     }
     let path = segments.join("/");
-    let path = if FOLDING_HOSTS.contains(&host) { path.to_lowercase() } else { path };
+    let path = if FORGES.contains(&host) { path.to_lowercase() } else { path };
     let port = port.map_or_else(String::new, |port| format!(":{port}"));
     Remote::Named(format!("{host}{port}/{path}"))
 }
 
 /// The bytes that `%20` and the like stand for.
-fn decoded(text: &str) -> Vec<u8> {
+pub(super) fn decoded(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let digit = |at: usize| bytes.get(at).and_then(|it| char::from(*it).to_digit(16));
     let mut out = Vec::with_capacity(bytes.len());
@@ -191,7 +207,7 @@ fn decoded(text: &str) -> Vec<u8> {
 }
 
 /// One way to write each path: what would not survive in an address, or in a line, as `%20`.
-fn encoded(path: &[u8]) -> String {
+pub(super) fn encoded(path: &[u8]) -> String {
     let mut out = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -236,6 +252,13 @@ mod tests {
                     "git://github.com/tasuki/work",
                     "git+ssh://git@github.com//tasuki/./work",
                     "  https://github.com./tasuki/work.git\n",
+                    "https://www.github.com/tasuki/work",
+                    "org-123@github.com:Tasuki/Work.git",
+                    "ssh://org-123@github.com/Tasuki/Work.git",
+                    "git@github.com-work:tasuki/work.git",
+                    "me@github.com-work:tasuki/work",
+                    "ssh://git@github.com-my.own/tasuki/work",
+                    "https://github.com/tasuki/work#readme",
                 ][..],
                 "github.com/tasuki/work",
             ),
@@ -280,6 +303,12 @@ mod tests {
             "al@git.example:a/b",
             "bo@git.example:a/b",
             "https://git.example/a/b.github",
+            "https://www.git.example/a/b",
+            "git@git.example-work:a/b",
+            "https://github.com/a/b",
+            "https://github.community/a/b",
+            "https://gist.github.com/a/b",
+            "https://my-github.com/a/b",
         ];
         let names: std::collections::BTreeSet<String> =
             all.iter().map(|it| format!("{:?}", read(it))).collect();
@@ -310,6 +339,8 @@ mod tests {
             ("codecommit::eu-west-1://a", Remote::Useless),
             ("ssh://git.example/~/a", Remote::Useless),
             ("s3://bucket/a", Remote::Useless),
+            ("https://git.example/scm?project=a", Remote::Useless),
+            ("https://git.example/a.git?private_token=x", Remote::Useless),
         ] {
             assert_eq!(read(address), remote, "{address}");
         }

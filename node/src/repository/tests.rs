@@ -109,6 +109,38 @@ fn without_a_remote_the_first_commit_tells() {
 
 #[test]
 #[ignore = "needs git"]
+fn a_name_that_a_person_gave_wins_and_stays() {
+    let place = Place::new();
+    place.make("one", "");
+    place.commit("one", "first");
+    let first = place.find("one").identity().to_owned();
+    for (said, name) in [
+        ("https://me@git.example/a/b.git", "git.example/a/b"),
+        ("git.example/a/b", "git.example/a/b"),
+        (first.as_str(), first.as_str()),
+        ("our work", "named:our%20work"),
+        ("named:our%20work", "named:our%20work"),
+        ("../x", "named:../x"),
+        ("ours", "named:ours"),
+    ] {
+        place.git("one", &["config", SETTING, said]);
+        let found = place.find("one");
+        assert_eq!((found.identity(), found.known_by()), (name, KnownBy::Person), "{said}");
+    }
+    // What else would give it another name.
+    place.git("", &["clone", "-q", "one", "two"]);
+    place.git("one", &["remote", "add", "origin", "https://git.example/other"]);
+    place.git("one", &["checkout", "-q", "--orphan", "pages"]);
+    place.commit("one", "page");
+    for clone in ["one", "two"] {
+        assert_eq!(place.find(clone).identity(), "named:ours", "{clone}");
+    }
+    place.git("one", &["config", SETTING, ""]);
+    assert_eq!(place.find("one").identity(), "git.example/other");
+}
+
+#[test]
+#[ignore = "needs git"]
 fn repositories_are_not_each_other() {
     let place = Place::new();
     let mut names = BTreeSet::new();
@@ -121,6 +153,8 @@ fn repositories_are_not_each_other() {
         ("f", "/srv/git/a.git"),
         ("g", "http://localhost/a"),
         ("h", "http://localhost/a"),
+        ("m", "https://git.example/scm?project=a"),
+        ("n", "https://git.example/scm?project=b"),
     ] {
         assert!(names.insert(place.make(at, remote).identity().to_owned()), "{at}: {names:?}");
     }
@@ -225,6 +259,7 @@ fn files_have_one_name_however_they_are_called() {
     link("/", "r/out");
     fs::write(place.at("r/a*b"), "").unwrap();
     fs::write(place.at("r/a\\b"), "").unwrap();
+    fs::create_dir(place.at("r/{x,y}.rs")).unwrap();
     let absolute = place.at("r/src/x").display().to_string();
     let around = place.at("outer/src/x").display().to_string();
     for (base, file, expected) in [
@@ -260,6 +295,10 @@ fn files_have_one_name_however_they_are_called() {
             "\"b\\\\c\" cannot be named: it has a `\\` in it; write `/` between directories",
         ),
         ("r", "", "\"\" cannot be named: it is empty; `.` is the whole repository"),
+        ("r", "{x,y}.rs", "{x,y}.rs"),
+        ("r", "{x,y}.rs/new", "{x,y}.rs/new"),
+        ("r", "src/{{name}}.rs", "src/{{name}}.rs"),
+        ("r", "x[{]a,b}.rs", "x[{]a,b}.rs x[[]{]a,b}.rs"),
     ] {
         assert_eq!(place.files("r", base, &[file]), expected, "{base}: {file}");
     }
@@ -274,6 +313,10 @@ fn files_have_one_name_however_they_are_called() {
         let said = place.files("r", "r", &[out]);
         assert!(said.contains("outside") || said.contains("behind a wildcard"), "{out}: {said}");
         assert!(said.contains(out), "{out} is not named: {said}");
+    }
+    for braces in ["x{a,b}.rs", "src/{x,y}/*.rs", "*.{js,ts}", "{x,y}.rs/{a,b}", "x{1..3}"] {
+        let said = place.files("r", "r", &[braces]);
+        assert!(said.contains("braces choose nothing") && said.contains(braces), "{said}");
     }
     // What was named once is named the same again.
     let patterns = place.find("r").files(&place.at("r"), &["short/x".into(), "app/[id]/".into()]);

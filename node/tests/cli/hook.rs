@@ -300,6 +300,7 @@ async fn a_hook_that_was_there_goes_first_and_comes_back() {
     assert_eq!(again["hooks"][0]["change"], "unchanged");
     let status = office.hook_json(&["status", "--git"]).await;
     assert_eq!(status["hooks"][0]["installed"], true, "{status}");
+    assert!(status["repository"].is_string() && status["known_by"].is_string(), "{status}");
 
     let ran = || fs::read_to_string(office.place.path().join("ran")).unwrap_or_default().len() / 4;
     office.write("src/b.rs", "1");

@@ -81,6 +81,8 @@ pub(super) fn difficulty(it: Difficulty) -> wire::Difficulty {
 pub(super) fn task(issue: &Issue, it: &Task, asker: Option<&RoleId>) -> wire::Task {
     let live = it.live_claim();
     let own = live.filter(|claim| Some(&claim.worker) == asker);
+    // Not while its submission waits for a verdict.
+    let lapsing = live.filter(|_| it.open_submission().is_none());
     let kept = it.reservation.as_ref();
     let given = kept.filter(|kept| kept.is_attached && Some(&kept.worker) == asker);
     let newest = it.submissions.last();
@@ -94,7 +96,7 @@ pub(super) fn task(issue: &Issue, it: &Task, asker: Option<&RoleId>) -> wire::Ta
         stage: stage(issue.task_standing(it)).into(),
         blocked_by: it.blocked_by.iter().map(ToString::to_string).collect(),
         claimed_by: text(it.claim.as_ref().map(|claim| &claim.worker)),
-        lease_expires_ms: live.map_or(0, |claim| claim.lease.lapses.as_millis()),
+        lease_expires_ms: lapsing.map_or(0, |claim| claim.lease.lapses.as_millis()),
         claim_token: own.map_or(0, |claim| claim.token.get()),
         reserved_for: text(kept.map(|kept| &kept.worker)),
         reserved_until_ms: kept.map_or(0, |kept| kept.lease.lapses.as_millis()),

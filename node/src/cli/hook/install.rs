@@ -55,6 +55,7 @@ impl Kind {
 
 /// The project, and what is meant of it.
 struct Meant {
+    repository: Repository,
     root: PathBuf,
     /// `None`: the project is in no repository.
     hooks: Option<(PathBuf, bool)>,
@@ -94,7 +95,7 @@ fn meant(which: &WhichArgs) -> Result<Meant, Failure> {
         },
     );
     let kinds = git.into_iter().chain(agents.map(|(_, client)| Kind::Agent(client))).collect();
-    Ok(Meant { root, hooks, kinds, is_named })
+    Ok(Meant { repository: found, root, hooks, kinds, is_named })
 }
 
 impl Meant {
@@ -430,6 +431,8 @@ pub(super) fn status(
         });
     }
     let fail = format!("{:?}", config.hook_fail.value).to_lowercase();
+    let repository = &meant.repository;
+    let (name, known_by) = (repository.identity(), repository.known_by().words());
     output.answer(
         || {
             let one = |it: &State| {
@@ -440,10 +443,12 @@ pub(super) fn status(
                 })
             };
             let hooks: Vec<Value> = all.iter().map(one).collect();
-            json!({ "hooks": hooks, "hook_fail": fail })
+            json!({
+                "hooks": hooks, "hook_fail": fail, "repository": name, "known_by": known_by,
+            })
         },
         || {
-            let mut out = String::new();
+            let mut out = format!("Locks are of {}\n  {known_by}\n", line(name).bold());
             for it in &all {
                 let is_there = if it.command.is_some() { "installed" } else { "not installed" };
                 let (title, path) = (it.kind.title(), it.path.display());

@@ -101,6 +101,7 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
             report.count(id, outcome)?;
         }
     }
+    report.merged = names.merged();
     report.changed = names.changed;
     report.skipped = reading.skipped;
     output.answer(|| report.to_json(), || report.to_string())?;

@@ -4,7 +4,8 @@ use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, DeliveryStatus, IssueStatus, TaskStage, TaskStatus};
 
 use super::words::{
-    count, delivery_status, difficulty, issue_status, left, long, spaced, task_stage, tasks_of,
+    claimed_for, count, delivery_status, difficulty, issue_status, left, long, spaced, task_stage,
+    tasks_of,
 };
 use crate::{
     cli::text::{line, short, time},
@@ -130,7 +131,7 @@ pub(super) fn worker(of: &wire::Worker, now_ms: u64) -> String {
     let points: u64 = of.points.iter().map(|it| it.total_points).sum();
     let claims = of.claims.iter().map(|it| {
         let (issue, task) = (line(&it.issue_id), line(&it.task_id));
-        format!("{issue}/{task} ({} left)", left(it.lease_expires_ms, now_ms))
+        format!("{issue}/{task} ({})", claimed_for(it.lease_expires_ms, now_ms))
     });
     let claims: Vec<String> = claims.collect();
     let has = if claims.is_empty() { "nothing".dimmed().to_string() } else { claims.join(", ") };

@@ -64,6 +64,14 @@ pub(super) fn left(until_ms: u64, now_ms: u64) -> String {
     long(until_ms - now_ms)
 }
 
+/// How long a claim lasts; it does not run out while what was submitted waits for its verdict.
+pub(super) fn claimed_for(until_ms: u64, now_ms: u64) -> String {
+    match until_ms {
+        0 => "submitted, waits for a verdict".to_owned(),
+        ms => format!("{} left", left(ms, now_ms)),
+    }
+}
+
 /// A length of time, roughly.
 pub(super) fn long(ms: u64) -> String {
     let seconds = ms / 1000;
@@ -159,6 +167,11 @@ mod tests {
             (90_061_000, "1d 01h"),
         ] {
             assert_eq!(long(ms), text);
+        }
+        for (until_ms, text) in
+            [(0, "submitted, waits for a verdict"), (5, "over left"), (7000, "2s left")]
+        {
+            assert_eq!(claimed_for(until_ms, 5000), text);
         }
         assert_eq!((left(5, 5), left(6000, 5000)), ("over".to_owned(), "1s".to_owned()));
     }

@@ -103,6 +103,52 @@ async fn a_checkout_has_its_commit_alone() {
 
 #[tokio::test]
 #[ignore = "needs git and landlock"]
+async fn large_files_are_pointers_and_submodules_are_empty() {
+    let mut office = Office::open().await;
+    let pointer = "version https://git-lfs.github.com/spec/v1\n\
+                   oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n\
+                   size 12345\n";
+    let marker = office.path("marker");
+    office.repository.commit(&[
+        (".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n"),
+        ("large.bin", pointer),
+    ]);
+    for key in ["smudge", "clean", "process"] {
+        let trap = format!("touch {}", marker.display());
+        office.repository.git(&["config", &format!("filter.lfs.{key}"), &trap]);
+    }
+    office.repository.git(&["config", "filter.lfs.required", "true"]);
+    let sub = Repository::new(&office.path("sub"));
+    sub.commit(&[("inside", "x")]);
+    let url = sub.path.to_str().unwrap();
+    office.repository.git(&[
+        "-c",
+        "filter.lfs.process=",
+        "-c",
+        "filter.lfs.clean=cat",
+        "submodule",
+        "--quiet",
+        "add",
+        url,
+        "sub",
+    ]);
+    fs::write(
+        office.repository.path.join("script.sh"),
+        "cat large.bin; ls -A sub; cat sub/inside 2>&1",
+    )
+    .unwrap();
+    office.repository.git(&["add", "script.sh"]);
+    office.repository.git(&["commit", "--quiet", "--message", "large"]);
+    drop(fs::remove_file(&marker));
+    let ran = office.tried(8, &["sh script.sh"]).await.remove(0);
+    assert!(ran.output.starts_with(pointer), "{}", ran.output);
+    assert_eq!(ran.output.lines().count(), 4, "nothing is in there: {}", ran.output);
+    assert!(!marker.exists());
+    office.check_clean();
+}
+
+#[tokio::test]
+#[ignore = "needs git and landlock"]
 async fn a_commit_that_is_elsewhere_is_fetched_by_a_remotes_name_alone() {
     let mut office = Office::open().await;
     let elsewhere = Repository::new(&office.path("elsewhere"));

@@ -94,6 +94,31 @@ async fn a_command_that_runs_over_its_time_is_killed_with_all_of_its_own() {
     office.check_clean();
 }
 
+/// A fork bomb that stops by itself: each starts two more, seven times over.
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn what_starts_itself_over_and_over_ends_at_its_time_limit() {
+    let (mut office, mut pipe) = telling().await;
+    let path = office.path("pipe");
+    office.operator(&format!(
+        "{}\nwrite = [\"{at}\"]\nenv = [\"PIPE={at}\"]\ntimeout_sec = 5",
+        super::ALLOW,
+        at = path.display()
+    ));
+    let script = "trap '' TERM HUP INT\n\
+                  if [ ${1:-0} -lt 7 ]; then\n\
+                  setsid sh script.sh $((${1:-0} + 1)) &\n\
+                  sh script.sh $((${1:-0} + 1)) &\n\
+                  else echo $$ > $PIPE; fi\n\
+                  while :; do sleep 1000; done";
+    let ran = office.script(8, script).await;
+    assert!(ran.is_timed_out, "{ran:?}");
+    for _ in 0..128 {
+        gone(pipe.next().await.parse().unwrap()).await;
+    }
+    office.check_clean();
+}
+
 #[tokio::test]
 #[ignore = "needs git and landlock"]
 async fn a_hundred_megabytes_are_hashed_and_not_kept() {

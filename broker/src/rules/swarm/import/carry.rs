@@ -43,11 +43,12 @@ impl Place<'_, '_> {
             if is_there { Ok(()) } else { Err(Rejection::UnknownTask { issue, task }) }
         };
         let fresh = |id: Stamp, text: String, is_known: bool| {
-            if is_known || draft.now.as_millis() <= id.ms {
-                let text = format!("{text} is taken, or from the future; nothing was taken");
-                return Err(Rejection::Invalid(text));
-            }
-            Ok(())
+            let why = match (is_known, draft.now.as_millis() <= id.ms) {
+                (true, _) => "is here already, of another issue, or is twice in this one",
+                (false, true) => "is from the future: its time is not before the broker's",
+                (false, false) => return Ok(()),
+            };
+            Err(Rejection::Invalid(format!("{text} {why}; nothing was taken")))
         };
         let mut seen = BTreeSet::new();
         for own in &it.submissions {

@@ -37,6 +37,10 @@ const ACTOR_BYTES_MAX: usize = 256;
 /// Paths of documents that belong to an issue, in bytes.
 const DOC_PATHS_BYTES_MAX: usize = 64 * 1024;
 
+/// Of a worker: a sum of points that others still fit beside, and verdicts in a row.
+const TOTAL_POINTS_MAX: u32 = u32::MAX / 4;
+const LOW_SCORES_MAX: u32 = 1000;
+
 /// References beside a text, in bytes.
 pub(super) const REFS_BYTES_MAX: usize = 16 * 1024;
 
@@ -100,6 +104,31 @@ impl Gatherer<'_> {
         self.notes.push(text.into());
     }
 
+    /// Tells of times that cannot be read.
+    pub(super) fn times(&mut self, what: &str, it: Fields<'_>) {
+        for odd in it.odd_times() {
+            self.note(format!("{what} has {odd}, which is no time, and now none there"));
+        }
+    }
+
+    /// A number within its limit.
+    fn count(&mut self, what: &str, it: Fields<'_>, name: &str, limit: u32) -> u32 {
+        let told = match it.number(name) {
+            Ok(number) if number <= u64::from(limit) => {
+                return u32::try_from(number).unwrap_or(limit);
+            }
+            Ok(number) => Ok(number),
+            Err(odd) => Err(odd),
+        };
+        let shown = name.replace('_', " ");
+        let (told, now) = match told {
+            Ok(number) => (number.to_string(), limit),
+            Err(odd) => (odd, 0),
+        };
+        self.note(format!("{what} has {told} {shown}, and now {now}"));
+        now
+    }
+
     /// A text within its limit.
     pub(super) fn fit(&mut self, what: &str, text: String, limit: usize) -> String {
         let bytes = text.len();
@@ -122,6 +151,7 @@ impl Gatherer<'_> {
 
     fn begin(&mut self, it: Fields<'_>, created_ms: u64) {
         self.whole.id = self.id.to_string();
+        self.times("the issue", it);
         let mut paths = [it.texts("shared_doc_paths"), it.texts("project_doc_paths")];
         if DOC_PATHS_BYTES_MAX < paths.iter().flatten().map(String::len).sum() {
             self.note("the paths of its documents are too long, and stay");
@@ -202,10 +232,8 @@ impl Gatherer<'_> {
                 wire::Difficulty::Easy
             }
         };
-        let points = u32::try_from(it.number("points")).unwrap_or(u32::MAX);
-        if POINTS_MAX < points {
-            self.note(format!("{what} has {points} points, and now {POINTS_MAX}"));
-        }
+        self.times(&what, it);
+        let points = self.count(&what, it, "points", POINTS_MAX);
         let status = match it.text(&["status"]).as_str() {
             "open" => TaskStatus::Open,
             "done" => TaskStatus::Done,
@@ -230,7 +258,7 @@ impl Gatherer<'_> {
             task_id: what.clone(),
             subject: self.subject(&what, &it.text(&["subject"])),
             difficulty: difficulty.into(),
-            points: points.min(POINTS_MAX),
+            points,
             status: status.into(),
             claimed_by: self.names.role(&worker),
             created_ms,
@@ -303,6 +331,7 @@ impl Gatherer<'_> {
             }
             *count += 1;
             let id = self.names.id(&stem, at, TaskMessageId).to_string();
+            self.times(&id, it);
             let kind = it.text(&["kind"]);
             let known = ["question", "blocker", "progress", "feedback", "message"];
             let is_known = known.contains(&kind.as_str());
@@ -372,13 +401,9 @@ impl Gatherer<'_> {
             let it = Fields(&json);
             let worker = it.text(&["worker_id"]);
             let worker = self.names.role(if worker.is_empty() { &stem } else { &worker });
-            let low = u32::try_from(it.number("consecutive_low_scores")).unwrap_or(u32::MAX);
-            let total_points = it.number("total_points").min(u64::from(u32::MAX / 4));
-            let points = wire::ImportedPoints {
-                worker,
-                total_points,
-                consecutive_low_scores: low.min(1000),
-            };
+            let low = self.count(&worker, it, "consecutive_low_scores", LOW_SCORES_MAX);
+            let total_points = self.count(&worker, it, "total_points", TOTAL_POINTS_MAX).into();
+            let points = wire::ImportedPoints { worker, total_points, consecutive_low_scores: low };
             self.whole.points.push(points);
         }
     }
@@ -388,7 +413,7 @@ impl Gatherer<'_> {
         let path = self.directory.join("events.jsonl");
         let Some(text) = self.reading.text(&path, LOG_BYTES_MAX) else { return 0 };
         let mut reopened_ms = 0;
-        let mut bad = 0;
+        let (mut bad, mut untimed) = (0, 0);
         for line in text.lines().filter(|it| !it.trim().is_empty()) {
             let Ok(json) = serde_json::from_str::<Value>(line) else {
                 bad += 1;
@@ -402,6 +427,7 @@ impl Gatherer<'_> {
             let it = Fields(&json);
             let kind = it.text(&["type"]);
             let at = it.time(&["timestamp"]);
+            untimed += usize::from(it.odd_times().next().is_some());
             if kind == "issue_reopened" {
                 reopened_ms = at;
             }
@@ -422,6 +448,9 @@ impl Gatherer<'_> {
                 elsewhere_actor: cut(it.text(&["actor"]), ACTOR_BYTES_MAX).0,
                 ..wire::HistoryEntry::default()
             });
+        }
+        if untimed != 0 {
+            self.note(format!("{untimed} events have a time that cannot be read, and now none"));
         }
         if bad != 0 {
             self.reading

@@ -1,6 +1,10 @@
 //! Who somebody becomes, and which ids stay.
 
-use std::{collections::BTreeMap, fmt::Display, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    str::FromStr,
+};
 
 use tasuki_proto::swarm::Stamp;
 
@@ -13,11 +17,13 @@ pub(super) struct Names {
     given: Vec<Renaming>,
     /// Of roles and ids, old and new.
     pub changed: BTreeMap<String, String>,
+    /// By role, who becomes it without the operator's having said so.
+    becoming: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Names {
     pub(super) fn new(given: Vec<Renaming>) -> Self {
-        Self { given, changed: BTreeMap::new() }
+        Self { given, ..Self::default() }
     }
 
     /// Empty for nobody.
@@ -30,7 +36,16 @@ impl Names {
         if role != name {
             self.changed.insert(name.to_owned(), role.clone());
         }
+        if given.is_none() {
+            self.becoming.entry(role.clone()).or_default().insert(name.to_owned());
+        }
         role
+    }
+
+    /// Roles that several become, with these.
+    pub(super) fn merged(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let several = self.becoming.iter().filter(|(_, names)| 1 < names.len());
+        several.map(|(role, names)| (role.clone(), names.clone())).collect()
     }
 
     /// The id as it is, else one that its name makes: always the same.
@@ -46,5 +61,29 @@ impl Names {
         let id = of(Stamp { ms: at_ms, tail: u32::from_be_bytes(tail) });
         self.changed.insert(name.to_owned(), id.to_string());
         id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_who_become_one_are_told() {
+        let renaming: Renaming = "e vil=other".parse().unwrap();
+        for (given, merged) in [
+            (vec![], vec!["e-vil: e vil, e-vil", "evil: ../evil, evil"]),
+            (vec![renaming], vec!["evil: ../evil, evil"]),
+        ] {
+            let mut names = Names::new(given);
+            for name in ["evil", "../evil", "evil", "e vil", "e-vil", "alone", "al one", ""] {
+                names.role(name);
+            }
+            let told = |(role, names): (String, BTreeSet<String>)| {
+                format!("{role}: {}", names.into_iter().collect::<Vec<_>>().join(", "))
+            };
+            let told: Vec<String> = names.merged().into_iter().map(told).collect();
+            assert_eq!(told, merged);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What became of an import of issues, for people and programs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Display},
 };
 
@@ -40,6 +40,8 @@ pub(super) struct Report {
     pub other_docs: Vec<String>,
     /// Names and ids, old and new.
     pub changed: BTreeMap<String, String>,
+    /// Roles that several became, with these.
+    pub merged: BTreeMap<String, BTreeSet<String>>,
     pub skipped: Vec<Skipped>,
 }
 
@@ -123,6 +125,7 @@ impl Report {
             "differ": self.differ,
             "other_docs": self.other_docs,
             "changed": self.changed,
+            "merged": self.merged,
             "notes": self.notes.iter().map(|(id, note)| json!({
                 "issue_id": id, "note": note,
             })).collect::<Vec<_>>(),
@@ -167,6 +170,11 @@ impl Display for Report {
         writeln!(f, "Locks, claims, next steps and inboxes do not come over.")?;
         let changed = self.changed.iter().map(|(old, new)| format!("{old} is {new} here"));
         section(f, "Called otherwise:", changed)?;
+        let merged = self.merged.iter().map(|(role, names)| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            format!("{role} is {}", names.join(" and "))
+        });
+        section(f, "Several who are one here, unless --role OLD=NEW keeps them apart:", merged)?;
         let notes = self.notes.iter().map(|(id, note)| format!("{id}: {note}"));
         section(f, "Put in order:", notes)?;
         let differ = self.differ.iter().map(|id| format!("{id}, which is left as it is"));

@@ -6,8 +6,22 @@ use tasuki_proto::wire;
 /// What the original wrote where there was nothing to say.
 const NOTHING: &str = "<nil>";
 
+/// Of a value that is told as it is written, in bytes.
+const SHOWN_BYTES_MAX: usize = 64;
+
 /// Milliseconds are told from seconds by their size: as seconds these are some 33,000 years.
 const MILLISECONDS: u64 = 1_000_000_000_000;
+
+/// Where times are written.
+const TIMES: [&str; 7] = [
+    "created_at",
+    "updated_at",
+    "submitted_at",
+    "reviewed_at",
+    "delivered_at",
+    "replied_at",
+    "timestamp",
+];
 
 /// An object's fields.
 #[derive(Debug, Clone, Copy)]
@@ -42,10 +56,25 @@ impl<'a> Fields<'a> {
         if text.is_empty() { self.texts(name).join("\n") } else { text }
     }
 
-    pub(super) fn number(self, name: &str) -> u64 {
-        let value = self.get(name);
-        let number = value.and_then(|it| it.as_u64().or_else(|| it.as_str()?.parse().ok()));
-        number.unwrap_or(0)
+    /// 0 where there is none.
+    ///
+    /// # Errors
+    /// What is there as it is written, if that is no whole number that fits.
+    pub(super) fn number(self, name: &str) -> Result<u64, String> {
+        let Some(value) = self.get(name).filter(|it| !is_nothing(it)) else { return Ok(0) };
+        let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+        number.ok_or_else(|| cut(value.to_string(), SHOWN_BYTES_MAX).0)
+    }
+
+    /// Times that are there and cannot be read, each with its name.
+    pub(super) fn odd_times(self) -> impl Iterator<Item = String> {
+        let odd = move |name: &&str| {
+            let value = self.get(name).filter(|it| !is_nothing(it))?;
+            let is_time = |it: &str| it.parse::<jiff::Timestamp>().is_ok();
+            let is_read = value.as_str().is_some_and(is_time) || self.number(name).is_ok();
+            (!is_read).then(|| format!("{name} {}", cut(value.to_string(), SHOWN_BYTES_MAX).0))
+        };
+        TIMES.iter().filter_map(move |name| odd(&name))
     }
 
     pub(super) fn is(self, name: &str) -> bool {
@@ -64,7 +93,7 @@ impl<'a> Fields<'a> {
         if let Some(at) = written {
             return u64::try_from(at.as_millisecond()).unwrap_or(0);
         }
-        match self.number(name) {
+        match self.number(name).unwrap_or(0) {
             ms @ MILLISECONDS.. => ms,
             seconds => seconds.saturating_mul(1000),
         }
@@ -84,6 +113,11 @@ impl<'a> Fields<'a> {
         };
         list.iter().map(result).collect()
     }
+}
+
+/// Whether there is nothing to be read.
+fn is_nothing(value: &Value) -> bool {
+    value.as_str().is_some_and(|it| matches!(it, "" | NOTHING))
 }
 
 /// At most so many bytes of it, and whether that is less than there was.
@@ -111,7 +145,8 @@ mod tests {
         assert_eq!(it.text(&["none", "text", "null", "also"]), "x");
         assert_eq!((it.texts("list"), it.texts("text")), (vec!["a".into(), "b".into()], vec![]));
         assert_eq!((it.lines("list"), it.lines("also")), ("a\nb".into(), "x".into()));
-        assert_eq!((it.number("number"), it.number("also")), (7, 0));
+        assert_eq!((it.number("number"), it.number("none")), (Ok(7), Ok(0)));
+        assert_eq!((it.number("text"), it.number("null")), (Ok(0), Ok(0)));
         assert_eq!(it.time(&["none", "ms"]), 1_700_000_000_001);
         assert_eq!(
             (it.time(&["s"]), it.time(&["written"])),
@@ -121,5 +156,38 @@ mod tests {
         assert_eq!(it.object("object").text(&["x"]), "");
         assert_eq!(Fields(&json!([1])).text(&["x"]), "");
         assert_eq!(cut("äö".to_owned(), 3), ("ä".to_owned(), true));
+    }
+
+    #[test]
+    fn what_is_there_and_cannot_be_read_is_told_as_it_is() {
+        for (value, told) in [
+            (json!(-1), "-1"),
+            (json!(1.5), "1.5"),
+            (json!(1e30), "1e+30"),
+            (json!("18446744073709551616"), "\"18446744073709551616\""),
+            (json!("7x"), "\"7x\""),
+            (json!([7]), "[7]"),
+            (json!({}), "{}"),
+            (json!(true), "true"),
+        ] {
+            let object = json!({ "n": value, "created_at": value });
+            assert_eq!(Fields(&object).number("n"), Err(told.to_owned()));
+            let odd: Vec<String> = Fields(&object).odd_times().collect();
+            assert_eq!(odd, [format!("created_at {told}")]);
+            assert_eq!(Fields(&object).time(&["created_at"]), 0);
+        }
+        for value in [
+            json!(0),
+            json!("0"),
+            json!(""),
+            json!(null),
+            json!(NOTHING),
+            json!("0001-01-01T00:00:00Z"),
+            json!("2023-11-14T22:13:20Z"),
+            json!(1_700_000_000),
+        ] {
+            let object = json!({ "updated_at": value });
+            assert_eq!(Fields(&object).odd_times().count(), 0, "{object}");
+        }
     }
 }

@@ -102,10 +102,14 @@ impl Gatherer<'_> {
                 None
             }
         };
-        let score = [own, beside].into_iter().map(|it| it.number("completion_score"));
-        let score = score.into_iter().find(|it| [1, 2, 5].contains(it));
+        self.times(&id, own);
+        let scores = [own, beside].map(|it| it.number("completion_score"));
+        let score = scores.iter().flatten().copied().find(|it| [1, 2, 5].contains(it));
         if score.is_none() && is_approved.is_some() {
-            self.note(format!("{id} has no completion_score, and now 2"));
+            let said =
+                scores.iter().map(|it| it.as_ref().map_or_else(Clone::clone, u64::to_string));
+            let said = said.into_iter().find(|it| it != "0").unwrap_or_else(|| "no".to_owned());
+            self.note(format!("{id} has {said} completion_score, and now 2"));
         }
         let review = is_approved.map(|is_approved| self.review(&id, is_approved, own, beside));
         let worker = said(&["worker_id", "submitter", "sender_id", "claimed_by", "actor"]);
@@ -213,6 +217,7 @@ impl Gatherer<'_> {
     fn delivery(&mut self, stem: &str, it: Fields<'_>, is_newest: bool) -> Option<wire::Delivery> {
         let delivered_ms = it.time(&["delivered_at", "created_at"]);
         let id = self.names.id(stem, delivered_ms, DeliveryId).to_string();
+        self.times(&id, it);
         let is_open = is_newest && self.whole.end == IssueStatus::Open;
         let status = match it.text(&["status"]).as_str() {
             "approved" => DeliveryStatus::Approved,

@@ -356,7 +356,11 @@ fn workers(of: &State, width: usize) -> Section {
     let row = |it: &wire::Worker| {
         let claim = |it: &wire::ClaimedTask| {
             let task = line(it.task_id.trim_start_matches("task-"));
-            format!("{}/{task} {}", short(&it.issue_id), left(it.lease_expires_ms, of.now_ms))
+            let left = match it.lease_expires_ms {
+                0 => "submitted".to_owned(),
+                ms => left(ms, of.now_ms),
+            };
+            format!("{}/{task} {left}", short(&it.issue_id))
         };
         let claims: Vec<String> = it.claims.iter().map(claim).collect();
         let points: u64 = it.points.iter().map(|it| it.total_points).sum();
