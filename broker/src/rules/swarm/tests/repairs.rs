@@ -474,3 +474,31 @@ fn what_was_accepted_is_what_was_delivered() {
           21 L closes: no: not_accepted | 1 done 2 canceled 3 canceled",
     );
 }
+
+#[test]
+fn files_are_locked_for_a_task_by_whoever_has_claimed_it() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1"),
+            (3, "V registers"),
+            (4, "W registers"),
+            (5, "W locks a +for=1"),
+            (6, "V claims 1"),
+            (7, "W locks a +for=1"),
+            (8, "L locks a +for=1"),
+            (9, "V locks a +for=1 +token=9"),
+            (10, "V locks a +for=1 +token=1"),
+            (11, "L resets 1: again"),
+            (12, "V locks a +for=1"),
+            (13, "W claims 1"),
+            (14, "V locks a +for=1 +token=1"),
+            (15, "W locks a +for=1"),
+            (16, "V locks b"),
+            (17, "L cancels 1: enough"),
+            (18, "L closes: enough"),
+            (19, "W locks a +for=1"),
+        ],
+        "",
+    );
+}
