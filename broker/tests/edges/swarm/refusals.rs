@@ -85,7 +85,7 @@ async fn malformed_calls_are_refused_with_the_field_that_is_wrong() {
     all.push(("for_ms", said(lead.extend_issue(extend).await)));
     let lock = wire::LockFilesRequest { files: files(&["a"]), for_ms, ..Default::default() };
     all.push(("for_ms", said(worker.lock_files(lock).await)));
-    let lease_id = "lock_1700000000000_0001".to_owned();
+    let lease_id = "l_1700000000000_0001".to_owned();
     let renew = wire::RenewLockRequest { lease_id, for_ms, ..Default::default() };
     all.push(("for_ms", said(worker.renew_lock(renew).await)));
     let delivery_id = "delivery_1700000000000_0001".to_owned();
