@@ -42,7 +42,7 @@ pub(super) async fn claim(
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
-    let ask = Ask::ClaimDelivery { delivery, extend_ms: parse::lease(it.for_ms) };
+    let ask = Ask::ClaimDelivery { delivery, extend_ms: parse::lease(it.for_ms)? };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
 }
@@ -55,7 +55,7 @@ pub(super) async fn renew(
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
-    let ask = Ask::RenewDelivery { delivery, token, extend_ms: parse::lease(it.for_ms) };
+    let ask = Ask::RenewDelivery { delivery, token, extend_ms: parse::lease(it.for_ms)? };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
 }

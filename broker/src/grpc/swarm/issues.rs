@@ -96,7 +96,7 @@ pub(super) async fn extend(
 ) -> Result<wire::IssueResponse, Status> {
     let key = key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
-    let ask = Ask::ExtendIssue { issue, extend_ms: parse::lease(it.for_ms) };
+    let ask = Ask::ExtendIssue { issue, extend_ms: parse::lease(it.for_ms)? };
     let done = entered.ask(role, Some(key), ask).await?;
     entered.issue_response(issue, done.is_repeat, done.sequence).await
 }

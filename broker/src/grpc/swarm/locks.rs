@@ -12,6 +12,7 @@ pub(super) async fn lock(
     entered: &Entered,
     mut it: wire::LockFilesRequest,
 ) -> Result<wire::LockResponse, Status> {
+    let claim = token(&mut it.claim_token);
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let keys = parse::lock_keys(&it.files.unwrap_or_default())?;
@@ -19,7 +20,8 @@ pub(super) async fn lock(
         ("", "") => None,
         (issue, task) => Some(tasks::of(issue, task)?),
     };
-    let ask = Ask::LockFiles(LockFiles { keys, task, ttl_ms: parse::lease(it.for_ms) });
+    let ttl_ms = parse::lease(it.for_ms)?;
+    let ask = Ask::LockFiles(LockFiles { keys, task, claim, ttl_ms });
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.lock_response(role, done).await
 }
@@ -32,7 +34,7 @@ pub(super) async fn renew(
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
-    let ask = Ask::RenewLock { lock, token, extend_ms: parse::lease(it.for_ms) };
+    let ask = Ask::RenewLock { lock, token, extend_ms: parse::lease(it.for_ms)? };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     entered.lock_response(role, done).await
 }

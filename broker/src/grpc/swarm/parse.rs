@@ -6,8 +6,8 @@ use prost::Message;
 use tasuki_proto::{
     limits::{
         BLOCKERS_MAX, CHANGED_FILES_MAX, COMMANDS_MAX, DOC_BYTES_MAX, FILES_BYTES_MAX,
-        LOCK_FILES_MAX, REFS_BYTES_MAX, SUBJECT_BYTES_MAX, SWARM_PAGE, SWARM_PAGE_MAX,
-        SWARM_WORDS_BYTES_MAX, TEXT_BYTES_MAX, WHY_BYTES_MAX,
+        LOCK_FILES_MAX, REFS_BYTES_MAX, SUBJECT_BYTES_MAX, SWARM_LEASE_MS_MAX, SWARM_PAGE,
+        SWARM_PAGE_MAX, SWARM_WORDS_BYTES_MAX, TEXT_BYTES_MAX, WHY_BYTES_MAX,
     },
     reason::Reason,
     swarm::{DocName, NextStepId, TaskNumber},
@@ -55,8 +55,13 @@ pub(super) fn next_step(shown: &str) -> Result<NextStepId, Status> {
 }
 
 /// A lease that is asked for; `None` as the settings say.
-pub(super) fn lease(for_ms: u64) -> Option<u64> {
-    (for_ms != 0).then_some(for_ms)
+pub(super) fn lease(for_ms: u64) -> Result<Option<u64>, Status> {
+    if SWARM_LEASE_MS_MAX < for_ms {
+        let limit = SWARM_LEASE_MS_MAX;
+        let why = format!("is {for_ms}; the longest lease is {limit} (24 h). Nothing changed");
+        return Err(invalid("for_ms", &why));
+    }
+    Ok((for_ms != 0).then_some(for_ms))
 }
 
 /// How many of a list are asked for.

@@ -139,12 +139,13 @@ pub(super) fn submission(
 
 /// What a worker was given with its approval.
 fn next_step(issue: &Issue, it: &Submission, asker: Option<&RoleId>) -> Option<wire::NextStep> {
-    let given = it.reviewed.as_ref()?.next_step?;
+    let judged = it.reviewed.as_ref()?;
+    let given = judged.next_step?;
     let minted = it.minted.as_ref().filter(|minted| minted.next_step == given)?;
     let task = minted.task.and_then(|number| issue.tasks.get(number.index()));
     let kept = task.and_then(|it| it.reservation.as_ref());
     let kept = kept.filter(|kept| kept.next_step == given);
-    let total = issue.total(&it.worker);
+    let total = judged.total.unwrap_or_else(|| issue.total(&it.worker));
     Some(wire::NextStep {
         token: if asker == Some(&it.worker) { given.to_string() } else { String::new() },
         task_id: text(minted.task.as_ref()),

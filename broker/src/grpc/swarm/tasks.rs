@@ -82,7 +82,7 @@ pub(super) async fn renew(
     let key = key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
-    let ask = Ask::RenewClaim { issue, task, token, extend_ms: parse::lease(it.for_ms) };
+    let ask = Ask::RenewClaim { issue, task, token, extend_ms: parse::lease(it.for_ms)? };
     let done = entered.ask(role.clone(), Some(key), ask).await?;
     // Nodes ask again and again, and have its words: none are read for it.
     let shown = entered.task(Some(role), (issue, task)).await?;

@@ -2,7 +2,7 @@
 
 use tasuki_proto::{
     id::{FencingToken, Timestamp},
-    limits::{SWARM_LEASE_MS_MAX, WORKERS_MAX},
+    limits::WORKERS_MAX,
     swarm::{IssueId, NextStepId, TaskNumber},
 };
 
@@ -82,7 +82,7 @@ impl Swarm {
     ) -> Result<Reply, Rejection> {
         let (_, task) = self.open_task(issue, number)?;
         let claim = task.claim_of(draft.role()?, token)?;
-        let extend_ms = extend_ms.unwrap_or(self.settings.task_claim_ms).min(SWARM_LEASE_MS_MAX);
+        let extend_ms = extend_ms.unwrap_or(self.settings.task_claim_ms);
         let lapses = draft.now.plus_millis(extend_ms).max(claim.lease.lapses);
         if lapses != claim.lease.lapses {
             let held = Held::Claim(issue, number);

@@ -292,8 +292,10 @@ pub struct Override {
 pub struct LockFiles {
     /// At least one.
     pub keys: Vec<LockKey>,
-    /// Its end unlocks them.
+    /// What they are for, which the role has claimed, and the token of that claim; its end unlocks
+    /// them.
     pub task: Option<(IssueId, TaskNumber)>,
+    pub claim: FencingToken,
     pub ttl_ms: Option<u64>,
 }
 

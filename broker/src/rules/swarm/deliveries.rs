@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tasuki_proto::{
     id::{FencingToken, RoleId},
-    limits::{DELIVERIES_MAX, EVIDENCE_MAX, SWARM_LEASE_MS_MAX},
+    limits::{DELIVERIES_MAX, EVIDENCE_MAX},
     swarm::{DeliveryId, IssueId, TaskNumber},
 };
 
@@ -95,7 +95,7 @@ impl Swarm {
         draft.not_own(it.role.as_ref())?;
         self.issue(it.issue)?.check_worked(role)?;
         let claim_ms = self.settings.delivery_claim_ms;
-        let claim_ms = extend_ms.unwrap_or(claim_ms).max(claim_ms).min(SWARM_LEASE_MS_MAX);
+        let claim_ms = extend_ms.unwrap_or(claim_ms).max(claim_ms);
         let (token, lapses) = (draft.make.token(), draft.now.plus_millis(claim_ms));
         let role = role.clone();
         let claimed = Happened::DeliveryClaimed { delivery: id, role, token, lapses };
@@ -111,8 +111,7 @@ impl Swarm {
         extend_ms: Option<u64>,
     ) -> Result<Reply, Rejection> {
         let claim = self.delivery(id)?.claim_of(draft, token)?;
-        let extend_ms =
-            extend_ms.unwrap_or(self.settings.delivery_claim_ms).min(SWARM_LEASE_MS_MAX);
+        let extend_ms = extend_ms.unwrap_or(self.settings.delivery_claim_ms);
         let lapses = draft.now.plus_millis(extend_ms).max(claim.lease.lapses);
         if lapses != claim.lease.lapses {
             let held = Held::Delivery(id);

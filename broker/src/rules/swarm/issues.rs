@@ -1,13 +1,13 @@
 //! How issues are opened, kept, closed and opened again.
 
 use tasuki_proto::{
-    limits::{ISSUES_MAX, SWARM_LEASE_MS_MAX},
+    limits::ISSUES_MAX,
     swarm::{IssueId, TaskNumber},
 };
 
 use super::{
-    Closed, CreateIssue, Docs, Event, Happened, Held, Issue, IssueState, LeaseRenewed, Rejection,
-    Reply, Swarm, Task, Words,
+    Closed, CreateIssue, Docs, Event, Happened, Held, Import, Issue, IssueState, LeaseRenewed,
+    Rejection, Reply, Swarm, Task, Words,
     check::Draft,
     docs::NextVersion,
     words::{DocPaths, DocPlace},
@@ -91,8 +91,14 @@ impl Swarm {
         id: IssueId,
         reason: &str,
     ) -> Result<Reply, Rejection> {
-        if self.issue(id)?.state == IssueState::Open {
+        let issue = self.issue(id)?;
+        if issue.state == IssueState::Open {
             return Ok(draft.repeat(Reply::Issue(id)));
+        }
+        if let Some(Import { parts, done, .. }) = issue.import
+            && done < parts
+        {
+            return Err(Rejection::HalfImported { issue: id, done, parts });
         }
         draft.happened(id, Happened::Reopened { reason: reason.to_owned() });
         Ok(Reply::Issue(id))
@@ -106,7 +112,7 @@ impl Swarm {
     ) -> Result<Reply, Rejection> {
         let issue = self.open_issue(id)?;
         let Some(lease) = issue.lease else { return Ok(Reply::Kept { lapses: None }) };
-        let extend_ms = extend_ms.unwrap_or(self.settings.issue_ttl_ms).min(SWARM_LEASE_MS_MAX);
+        let extend_ms = extend_ms.unwrap_or(self.settings.issue_ttl_ms);
         let lapses = draft.now.plus_millis(extend_ms).max(lease.lapses);
         if lapses != lease.lapses {
             let held = Held::Issue(id);

@@ -39,6 +39,11 @@ pub enum Rejection {
     UnknownDoc { name: String, known: String },
     #[error("issue {issue} is {state}; reopenIssue opens it again. Nothing changed")]
     IssueClosed { issue: IssueId, state: &'static str },
+    #[error(
+        "issue {issue} is not all here: {done} of {parts} parts of it were taken over. Import it \
+         again first, then reopen it. Nothing changed"
+    )]
+    HalfImported { issue: IssueId, done: u32, parts: u32 },
     #[error("cannot {what} issue: tasks not done: {tasks}")]
     TasksNotDone { what: &'static str, tasks: String },
     #[error(
@@ -164,7 +169,7 @@ impl Rejection {
             Self::AmbiguousMessage { .. } => Reason::AmbiguousMessage,
             Self::UnknownDelivery { .. } => Reason::UnknownDelivery,
             Self::UnknownDoc { .. } => Reason::UnknownDoc,
-            Self::IssueClosed { .. } => Reason::IssueClosed,
+            Self::IssueClosed { .. } | Self::HalfImported { .. } => Reason::IssueClosed,
             Self::TasksNotDone { .. } => Reason::TasksNotDone,
             Self::NotAccepted { .. } => Reason::NotAccepted,
             Self::BlockedInACircle { .. } => Reason::BlockedInACircle,

@@ -6,7 +6,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Lease,
+    Lease, Total,
     command::{Difficulty, MessageKind, Score, Verdict},
     docs::Docs,
     words::named,
@@ -120,6 +120,9 @@ pub struct Judged {
     pub by: Option<RoleId>,
     /// Given to the worker.
     pub next_step: Option<NextStepId>,
+    /// What the worker had earned by then, with this. `None` where it earned nothing, and in
+    /// verdicts from before that was kept.
+    pub total: Option<Total>,
 }
 
 named!(

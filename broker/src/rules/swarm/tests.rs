@@ -219,7 +219,7 @@ impl Story {
                     lock::LockKey::new(repository, path, has("folded")).unwrap()
                 });
                 let task = option("for=").map(|it| (issue(), TaskNumber(it.parse().unwrap())));
-                Ask::LockFiles(LockFiles { keys: keys.collect(), task, ttl_ms: None })
+                Ask::LockFiles(LockFiles { keys: keys.collect(), task, claim: token, ttl_ms: None })
             }
             "keeps" => Ask::RenewLock { lock: self.lock(), token, extend_ms: None },
             "unlocks" => Ask::Unlock { lock: self.lock(), token },

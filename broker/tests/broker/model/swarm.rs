@@ -382,7 +382,7 @@ pub(super) fn command<'a>(
             let paths = [pick(n), pick(n / 8)];
             let keys = paths.map(|path| LockKey::new("repo", path, n % 16 == 0).expect("a path"));
             let task = id().zip(number()).filter(|_| n.is_multiple_of(2));
-            Ask::LockFiles(LockFiles { keys: keys.to_vec(), task, ttl_ms: None })
+            Ask::LockFiles(LockFiles { keys: keys.to_vec(), task, claim: token, ttl_ms: None })
         }
         What::RenewLock => {
             Ask::RenewLock { lock: lock()?, token, extend_ms: Some(u64::from(n) * 2000) }

@@ -128,9 +128,19 @@ async fn a_worker_does_a_task_and_is_given_the_next() {
     let ended = worker.unlock(unlock).await.unwrap_err();
     assert_eq!(reason(&ended), "lease_lost", "the end of its task unlocked it");
     let workers = wire::ListWorkersRequest { role: "worker".to_owned(), ..Default::default() };
-    let worker = worker.list_workers(workers).await.unwrap().workers.remove(0);
-    assert_eq!((worker.points[0].total_points, worker.claims[0].task_id.as_str()), (3, "task-2"));
-    assert_eq!(worker.claims[0].claim_token, task.claim_token);
+    let seen = worker.list_workers(workers).await.unwrap().workers.remove(0);
+    assert_eq!((seen.points[0].total_points, seen.claims[0].task_id.as_str()), (3, "task-2"));
+    assert_eq!(seen.claims[0].claim_token, task.claim_token);
+
+    worker.submit(&task, "More.").await.unwrap();
+    let last = lead.mint(&task, 1).await;
+    lead.review_task(verdict(&task, &last.token, 1)).await.unwrap();
+    for (task, total, low) in [("task-1", 3, 0), ("task-2", last.worker_total_points, 1)] {
+        let given = lead.task(&id, task).await.submission.unwrap().next_step.unwrap();
+        let told = (given.worker_total_points, given.consecutive_low_scores);
+        assert_eq!(told, (total, low), "{task}: as they were after its approval");
+    }
+    assert!(3 < last.worker_total_points);
 }
 
 #[tokio::test]

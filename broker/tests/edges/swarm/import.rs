@@ -152,6 +152,10 @@ async fn an_issue_from_elsewhere_goes_on_here() {
     employ(&mut worker).await;
     let half = worker.claim(ISSUE, "task-2", "").await.unwrap_err();
     assert_eq!(reason(&half), "issue_closed", "nobody works on half of it");
+    let reopen = wire::ReopenIssueRequest { issue_id: ISSUE.to_owned(), ..Default::default() };
+    let half = lead.reopen_issue(reopen).await.unwrap_err();
+    assert_eq!(reason(&half), "issue_closed");
+    assert!(half.message().contains("1 of 2 parts of it were taken over. Import it again first"));
     broker.kill().await;
     let (broker, address) = Process::served(data.path()).await;
     lead.moved(address);

@@ -97,6 +97,24 @@ async fn malformed_calls_are_refused_with_the_field_that_is_wrong() {
     let place = Some(wire::DocPlace { task_id: "task-1".to_owned(), ..Default::default() });
     let write = wire::WriteDocRequest { place, name: "a".to_owned(), ..Default::default() };
     all.push(("issue_id", said(worker.write_doc(write).await)));
+    let for_ms = 24 * 3_600_000 + 1;
+    let task_id = "task-1".to_owned();
+    let renew =
+        wire::RenewClaimRequest { issue_id: id.clone(), task_id, for_ms, ..Default::default() };
+    all.push(("for_ms", said(worker.renew_claim(renew).await)));
+    let extend = wire::ExtendIssueRequest { issue_id: id.clone(), for_ms, ..Default::default() };
+    all.push(("for_ms", said(lead.extend_issue(extend).await)));
+    let lock = wire::LockFilesRequest { files: files(&["a"]), for_ms, ..Default::default() };
+    all.push(("for_ms", said(worker.lock_files(lock).await)));
+    let lease_id = "l_1700000000000_0001".to_owned();
+    let renew = wire::RenewLockRequest { lease_id, for_ms, ..Default::default() };
+    all.push(("for_ms", said(worker.renew_lock(renew).await)));
+    let delivery_id = "delivery_1700000000000_0001".to_owned();
+    let claim = wire::ClaimDeliveryRequest { delivery_id, for_ms, ..Default::default() };
+    all.push(("for_ms", said(lead.claim_delivery(claim.clone()).await)));
+    let renew =
+        wire::RenewDeliveryRequest { delivery_id: claim.delivery_id, for_ms, ..Default::default() };
+    all.push(("for_ms", said(lead.renew_delivery(renew).await)));
     let question = wire::SwarmQuestion { role: "lead".to_owned(), ..Default::default() };
     all.push(("ask", said(lead.swarm.await_swarm(question).await)));
     all.push(("tasks_of", said(lead.ask(Ask::TasksOf("main".to_owned()), 0).await)));

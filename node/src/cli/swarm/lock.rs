@@ -137,6 +137,7 @@ pub(super) async fn lock(
         issue_id,
         task_id,
         for_ms: asked_ms(args.lasts),
+        claim_token: 0,
     };
     let done = acting
         .broker

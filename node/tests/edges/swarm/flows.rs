@@ -51,6 +51,10 @@ async fn from_issue_to_next_task(of_lead: Transport, of_worker: Transport) {
     let again = ok(&mut works, "claimIssueTask", of(&id, &task, "worker")).await;
     assert_eq!(again["lease_expires_at_ms"], claimed["lease_expires_at_ms"], "claimed once");
     let mut longer = of(&id, &task, "worker");
+    longer["extend_sec"] = 86_401.into();
+    let (code, text) = no(&mut works, "extendIssueTaskLease", longer.clone()).await;
+    assert_eq!(code, "invalid_argument");
+    assert!(text.contains("extend_sec") && text.contains("24 h"), "{text}");
     longer["extend_sec"] = 7200.into();
     let longer = ok(&mut works, "extendIssueTaskLease", longer).await;
     assert!(longer["lease_expires_at_ms"].as_u64() > claimed["lease_expires_at_ms"].as_u64());

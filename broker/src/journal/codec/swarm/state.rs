@@ -303,6 +303,9 @@ pub(super) fn encode_submission(it: &Submission) -> swarm_state::Submission {
             at_ms: it.at.as_millis(),
             by: text(it.by.as_ref()),
             next_step: optional_bytes(it.next_step.map(|it| it.0)),
+            earned: it
+                .total
+                .map(|it| swarm_state::Earned { points: it.points, low_scores: it.low_scores }),
         }),
         minted: it.minted.as_ref().map(|it| swarm_state::Minted {
             next_step: stamp_bytes(it.next_step.0),
@@ -323,6 +326,7 @@ pub(super) fn decode_submission(it: swarm_state::Submission) -> Result<Submissio
             at: at(it.at_ms),
             by: optional("by", &it.by)?,
             next_step: optional_stamp("next_step", &it.next_step)?.map(NextStepId),
+            total: it.earned.map(|it| Total { points: it.points, low_scores: it.low_scores }),
         })
     });
     let minted = it.minted.map(|it| {

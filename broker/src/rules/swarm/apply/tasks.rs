@@ -138,9 +138,12 @@ impl Swarm {
     }
 
     pub(super) fn reviewed(&mut self, now: Timestamp, by: &Principal, id: IssueId, it: &Reviewed) {
-        let (mut ended, mut minted, mut earned) = (Vec::new(), None, None);
+        let (mut ended, mut minted) = (Vec::new(), None);
+        let (_, task, submission) = self.submission(it.submission).expect("as it was decided");
+        let (points, worker) = (task.points, submission.worker.clone());
+        let total = self.issues[&id].total(&worker).plus(points, it.score);
+        let total = (it.verdict == Verdict::Approved).then_some(total);
         self.change_task(id, it.task, |task| {
-            let points = task.points;
             let found = task.submissions.iter_mut().find(|own| own.id == it.submission);
             let submission = found.expect("a review is of a submission that is there");
             assert!(
@@ -157,12 +160,12 @@ impl Swarm {
                 at: now,
                 by: by.role.clone(),
                 next_step: it.next_step,
+                total,
             });
             match it.verdict {
                 Verdict::Approved => {
                     submission.state = SubmissionState::Approved;
                     minted.clone_from(&submission.minted);
-                    earned = Some((submission.worker.clone(), points));
                     task.state = TaskState::Done;
                     ended.extend(task.resolve_messages());
                 }
@@ -177,10 +180,9 @@ impl Swarm {
             task.updated = now;
         });
         self.end_items(id, ended);
-        let Some((worker, points)) = earned else { return self.put_back(now, id, minted) };
+        let Some(total) = total else { return self.put_back(now, id, minted) };
         let issue = self.issues.get_mut(&id).expect("just seen");
-        let total = issue.totals.entry(worker).or_default();
-        *total = total.plus(points, it.score);
+        issue.totals.insert(worker, total);
         let kept = minted.and_then(|minted| Some((minted.next_step, minted.task?, it.lapses?)));
         if let Some((next_step, task, lapses)) = kept {
             self.attach(id, next_step, task, lapses);

@@ -56,6 +56,7 @@ impl ImportedSubmission {
                 at: it.at,
                 by: it.by.clone(),
                 next_step: None,
+                total: None,
             }),
             minted: None,
             changed_files: if is_approved { self.words.changed_files.clone() } else { Vec::new() },

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
-    limits::{LOCK_FILES_MAX, LOCK_PATTERNS_MAX, LOCKS_MAX, SWARM_LEASE_MS_MAX},
+    limits::{LOCK_FILES_MAX, LOCK_PATTERNS_MAX, LOCKS_MAX},
     swarm::{IssueId, LockId, TaskNumber},
 };
 
@@ -214,7 +214,7 @@ impl Swarm {
     ) -> Result<Reply, Rejection> {
         let role = draft.role()?;
         if let Some((issue, task)) = it.task {
-            self.task(issue, task)?;
+            self.open_task(issue, task)?.1.claim_of(role, it.claim)?;
         }
         if it.keys.is_empty() || LOCK_FILES_MAX < it.keys.len() {
             let text = format!("one call locks 1 to {LOCK_FILES_MAX} files; nothing was locked");
@@ -244,7 +244,7 @@ impl Swarm {
         if LOCK_PATTERNS_MAX < self.locks.index.patterns() + patterns {
             return Err(Rejection::TooManyPatterns);
         }
-        let ttl_ms = it.ttl_ms.unwrap_or(self.settings.lock_ms).min(SWARM_LEASE_MS_MAX);
+        let ttl_ms = it.ttl_ms.unwrap_or(self.settings.lock_ms);
         let (lock, token) = (LockId(draft.make.stamp()), draft.make.token());
         let lapses = draft.now.plus_millis(ttl_ms);
         let (role, task) = (role.clone(), it.task);
@@ -260,7 +260,7 @@ impl Swarm {
         extend_ms: Option<u64>,
     ) -> Result<Reply, Rejection> {
         let lock = self.locks.held(id, draft.role()?, token)?;
-        let extend_ms = extend_ms.unwrap_or(self.settings.lock_ms).min(SWARM_LEASE_MS_MAX);
+        let extend_ms = extend_ms.unwrap_or(self.settings.lock_ms);
         let lapses = draft.now.plus_millis(extend_ms).max(lock.lease.lapses);
         if lapses != lock.lease.lapses {
             let held = Held::Lock(id);

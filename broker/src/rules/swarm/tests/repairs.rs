@@ -594,3 +594,49 @@ fn evidence_is_of_the_commit_that_was_delivered() {
         )
     );
 }
+
+#[test]
+fn files_are_locked_for_a_task_by_whoever_has_claimed_it() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1"),
+            (3, "V registers"),
+            (4, "W registers"),
+            (5, "W locks a +for=1"),
+            (6, "V claims 1"),
+            (7, "W locks a +for=1"),
+            (8, "L locks a +for=1"),
+            (9, "V locks a +for=1 +token=9"),
+            (10, "V locks a +for=1 +token=1"),
+            (11, "L resets 1: again"),
+            (12, "V locks a +for=1"),
+            (13, "W claims 1"),
+            (14, "V locks a +for=1 +token=1"),
+            (15, "W locks a +for=1"),
+            (16, "V locks b"),
+            (17, "L cancels 1: enough"),
+            (18, "L closes: enough"),
+            (19, "W locks a +for=1"),
+        ],
+        "  1 L opens s: an issue
+            2 L plans easy 1: 1 from task-1 | 1 ready
+            3 V registers: done | 1 ready
+            4 W registers: done | 1 ready
+            5 W locks a +for=1: no: not_claimant | 1 ready
+            6 V claims 1: token 1 until 3600006 | 1 in_progress:V
+            7 W locks a +for=1: no: not_claimant | 1 in_progress:V
+            8 L locks a +for=1: no: not_claimant | 1 in_progress:V
+            9 V locks a +for=1 +token=9: no: stale_token | 1 in_progress:V
+           10 V locks a +for=1 +token=1: locked, token 2 until 120010 | 1 in_progress:V
+           11 L resets 1: again: done | 1 ready
+           12 V locks a +for=1: no: lease_lost | 1 ready
+           13 W claims 1: token 3 until 3600013 | 1 in_progress:W
+           14 V locks a +for=1 +token=1: no: lease_lost | 1 in_progress:W
+           15 W locks a +for=1: locked, token 4 until 120015 | 1 in_progress:W
+           16 V locks b: locked, token 5 until 120016 | 1 in_progress:W
+           17 L cancels 1: enough: done | 1 canceled
+           18 L closes: enough: an issue | done | 1 canceled
+           19 W locks a +for=1: no: issue_closed | done | 1 canceled",
+    );
+}

@@ -19,6 +19,7 @@ use super::{
     caller::Caller,
     facts::Time,
     list, said,
+    work::claim_of,
 };
 use crate::{
     mcp::intent,
@@ -109,10 +110,13 @@ pub(super) async fn lock(
     }
     let asked = arguments.seconds("wait_sec")?.unwrap_or_default();
     let files = meant(caller, arguments).await?;
+    let issue_id = arguments.name(said::ISSUE)?.unwrap_or_default();
+    let task_id = arguments.name(said::TASK)?.unwrap_or_default();
     let request = wire::LockFilesRequest {
         files: Some(files.clone()),
-        issue_id: arguments.name(said::ISSUE)?.unwrap_or_default(),
-        task_id: arguments.name(said::TASK)?.unwrap_or_default(),
+        claim_token: caller.token(&claim_of(&issue_id, &task_id)),
+        issue_id,
+        task_id,
         for_ms: said::lasting(arguments, "ttl_sec")?,
         ..wire::LockFilesRequest::default()
     };

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use tasuki_proto::{
-    limits::{REFS_BYTES_MAX, SUBJECT_BYTES_MAX, WHY_BYTES_MAX},
+    limits::{REFS_BYTES_MAX, SUBJECT_BYTES_MAX, SWARM_LEASE_MS_MAX, WHY_BYTES_MAX},
     reason::Reason,
     swarm::{IssueId, NotAnId},
     wire,
@@ -44,7 +44,10 @@ pub(super) fn id<T: FromStr<Err = NotAnId>>(
 /// How long a lease is asked for; 0: as the settings say.
 pub(super) fn lasting(arguments: Arguments<'_>, field: &str) -> Result<u64, Refusal> {
     let asked = arguments.seconds(field)?.unwrap_or_default();
-    Ok(u64::try_from(asked.as_millis()).unwrap_or(u64::MAX))
+    match u64::try_from(asked.as_millis()) {
+        Ok(ms @ ..=SWARM_LEASE_MS_MAX) => Ok(ms),
+        Ok(_) | Err(_) => Err(invalid(field, &"is at most 86400 (24 h)")),
+    }
 }
 
 pub(super) fn difficulty(arguments: Arguments<'_>) -> Result<wire::Difficulty, Refusal> {

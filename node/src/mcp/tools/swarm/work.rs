@@ -67,7 +67,7 @@ pub(super) async fn claim(
 }
 
 /// What a claim's token is kept under.
-fn claim_of(issue: &str, task: &str) -> String {
+pub(super) fn claim_of(issue: &str, task: &str) -> String {
     format!("{issue}/{task}")
 }
 
