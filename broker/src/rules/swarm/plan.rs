@@ -7,8 +7,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Blocker, CreateTasks, Happened, Issue, NewTask, Rejection, Reply, Swarm, TaskCreated,
-    TaskState, Words, check::Draft, words::TaskSpec,
+    Blocker, CreateTasks, Happened, Issue, NewTask, Rejection, Reply, Swarm, TaskCreated, Words,
+    check::Draft, words::TaskSpec,
 };
 use crate::hash::Hash;
 
@@ -100,18 +100,17 @@ impl Issue {
         TaskNumber(number)
     }
 
-    /// The answer to the plan that was carried out last for whoever asks, if nothing came of it
-    /// yet.
+    /// The answer to the plan that was carried out last for whoever asks, as long as none of its
+    /// tasks is over: workers that wait may have claimed them before it was asked again.
     fn planned_before(&self, by: Option<&RoleId>, plan: Hash, count: usize) -> Option<Reply> {
         // The tasks of one call follow each other.
         let after = self.newest.get(&by.cloned())?.index() + 1;
         let newest = &self.tasks[after.checked_sub(count)?..after];
-        let is_untouched = |task: &super::Task| {
-            let is_same = task.plan == plan && task.by.as_ref() == by;
-            is_same && task.state == TaskState::Open && task.created == task.updated
+        let is_it = |task: &super::Task| {
+            task.plan == plan && task.by.as_ref() == by && task.state.is_undone()
         };
         let count = u32::try_from(count).ok()?;
-        let is_same = newest.iter().all(is_untouched);
+        let is_same = newest.iter().all(is_it);
         is_same.then(|| Reply::Tasks { first: newest[0].number, count })
     }
 }

@@ -312,20 +312,6 @@ fn the_bytes_of_issues_in_a_snapshot_are_unchanged() {
     let stored = encode_snapshot(&state);
     assert!(decode_snapshot(stored.clone()).unwrap() == state, "a snapshot holds all of it");
     assert_eq!(hex(&stored), include_str!("swarm_snapshot.golden.txt"));
-
-    // From before it was kept what a worker had earned by its approvals.
-    let digits: String =
-        include_str!("swarm_snapshot_untotalled.golden.txt").split_whitespace().collect();
-    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
-    let bytes: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
-    let older = decode_snapshot(bytes.into()).unwrap();
-    let of = |state: &Workspace| {
-        let issues = state.swarm.issues().values().flat_map(|it| &it.tasks);
-        let reviewed = issues.flat_map(|it| &it.submissions).filter_map(|it| it.reviewed.clone());
-        reviewed.filter_map(|it| it.total).collect::<Vec<_>>()
-    };
-    assert_eq!(of(&older), []);
-    assert_ne!(of(&state), []);
 }
 
 fn result() -> CommandResult {

@@ -1,5 +1,6 @@
 //! Who asks for an issue or for tasks again, in the same words and under no key, is given those
-//! that are there, as long as nothing came of them; whatever others made meanwhile.
+//! that are there: an issue as long as it has no task, tasks as long as none is over; whatever
+//! others made meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -34,11 +35,11 @@ impl Made {
             }
             (Ask::CreateTasks(it), Reply::Tasks { first, count }) => {
                 let before = self.tasks.insert((it.issue, by), (it.clone(), *first, *count));
-                let is_untouched =
-                    |task: &Task| task.state == TaskState::Open && task.created == task.updated;
+                let is_over =
+                    |task: &Task| matches!(task.state, TaskState::Done | TaskState::Canceled);
                 let due = before.filter(|(asked, first, count)| {
                     let made = &swarm.issues()[&it.issue].tasks[first.index()..][..*count as usize];
-                    asked == it && made.iter().all(is_untouched)
+                    asked == it && !made.iter().any(is_over)
                 });
                 (reply, due.map(|(_, first, count)| Reply::Tasks { first, count }))
             }

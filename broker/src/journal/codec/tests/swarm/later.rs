@@ -134,7 +134,7 @@ fn the_bytes_of_what_came_later_are_unchanged() {
     assert_eq!(told, include_str!("../swarm_later.golden.txt"));
 }
 
-/// Its tasks do not say who made them.
+/// Its tasks do not say who made them, and its reviews not what their workers had earned then.
 #[test]
 fn an_older_snapshot_is_read() {
     let digits: Vec<u8> = include_bytes!("../swarm_snapshot_older.golden.txt")
@@ -146,10 +146,14 @@ fn an_older_snapshot_is_read() {
     let older = decode_snapshot(bytes.into()).unwrap();
     let mut present = Workspace::default();
     present.apply(&record());
+    let mut earned = Vec::new();
     for (older, present) in older.swarm.issues().values().zip(present.swarm.issues().values()) {
         for (older, mut present) in older.tasks.iter().zip(present.tasks.clone()) {
             assert_eq!(present.by.take(), Some(role("L")));
+            let reviews = present.submissions.iter_mut().filter_map(|it| it.reviewed.as_mut());
+            earned.extend(reviews.filter_map(|it| it.total.take()));
             assert_eq!(*older, present);
         }
     }
+    assert!(!earned.is_empty(), "there is an approval in it");
 }
