@@ -78,14 +78,14 @@ fn split(text: &str) -> (&str, Vec<&str>) {
 
 /// Up to the end of the last segment with a choice of names, as shells have it, `{a,b}` or `{1..3}`.
 fn choice(text: &str) -> Option<&str> {
-    let ends = text.match_indices('{').filter_map(|(open, _)| {
+    let mut ends = text.match_indices('{').filter_map(|(open, _)| {
         let close = open + text[open..].find('}')?;
         let inner = &text[open..close];
         let is_range = inner.contains("..") && !inner.contains('/');
         let is_choice = (inner.contains(',') || is_range) && !text[..open].ends_with('[');
         is_choice.then(|| close + text[close..].find('/').unwrap_or(text.len() - close))
     });
-    ends.last().map(|end| &text[..end])
+    ends.next_back().map(|end| &text[..end])
 }
 
 /// Unicode composed, as every machine can have it.

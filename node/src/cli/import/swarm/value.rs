@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
             let is_read = value.as_str().is_some_and(is_time) || self.number(name).is_ok();
             (!is_read).then(|| format!("{name} {}", cut(value.to_string(), SHOWN_BYTES_MAX).0))
         };
-        TIMES.iter().filter_map(move |name| odd(&name))
+        TIMES.iter().filter_map(odd)
     }
 
     pub(super) fn is(self, name: &str) -> bool {
