@@ -510,9 +510,9 @@ impl ServerHandler for Agent {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        Err(malformed::refuse(request))
+        Err(malformed::refuse(request, is_legacy(&context)))
     }
 
     async fn get_task(

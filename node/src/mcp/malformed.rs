@@ -10,7 +10,7 @@ use serde_json::Value;
 const CALL_TOOL: &str = "tools/call";
 
 /// The methods of this server that take parameters.
-const METHODS: [&str; 12] = [
+const METHODS: [&str; 10] = [
     CALL_TOOL,
     "tools/list",
     "prompts/get",
@@ -18,17 +18,19 @@ const METHODS: [&str; 12] = [
     "resources/list",
     "resources/templates/list",
     "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
     "tasks/get",
     "tasks/update",
     "tasks/cancel",
 ];
 
+/// Those that versions which keep connections or sessions have beside them.
+const LEGACY_METHODS: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
+
 /// Why a request that no handler was found for is refused.
-pub(super) fn refuse(request: CustomRequest) -> ErrorData {
+pub(super) fn refuse(request: CustomRequest, is_legacy: bool) -> ErrorData {
     let CustomRequest { method, params, .. } = request;
-    if !METHODS.contains(&method.as_str()) {
+    let legacy = LEGACY_METHODS.into_iter().filter(|_| is_legacy);
+    if METHODS.into_iter().chain(legacy).all(|known| known != method) {
         return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None);
     }
     let arguments = params.as_ref().and_then(|params| params.get("arguments"));

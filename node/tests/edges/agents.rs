@@ -232,7 +232,7 @@ pub(crate) async fn post(
 async fn answer(http: &mut Http, signs: &mut u64) -> Result<Value, Broken> {
     while let Some(event) = http.next_event().await {
         let message = event.json();
-        if message.get("id").is_some() {
+        if message.get("id").is_some() && message.get("method").is_none() {
             return Ok(message);
         }
         *signs += u64::from(message["method"] == "notifications/progress");

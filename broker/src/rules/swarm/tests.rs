@@ -1,9 +1,11 @@
 //! Stories about an issue: who does what at which moment, and what comes of it.
 
 mod again;
+mod delivered;
 mod flows;
 mod freed;
 mod limits;
+mod locks;
 mod repairs;
 mod scoring;
 

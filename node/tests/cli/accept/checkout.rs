@@ -113,25 +113,10 @@ async fn large_files_are_pointers_and_submodules_are_empty() {
         (".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n"),
         ("large.bin", pointer),
     ]);
-    for key in ["smudge", "clean", "process"] {
-        let trap = format!("touch {}", marker.display());
-        office.repository.git(&["config", &format!("filter.lfs.{key}"), &trap]);
-    }
-    office.repository.git(&["config", "filter.lfs.required", "true"]);
     let sub = Repository::new(&office.path("sub"));
     sub.commit(&[("inside", "x")]);
     let url = sub.path.to_str().unwrap();
-    office.repository.git(&[
-        "-c",
-        "filter.lfs.process=",
-        "-c",
-        "filter.lfs.clean=cat",
-        "submodule",
-        "--quiet",
-        "add",
-        url,
-        "sub",
-    ]);
+    office.repository.git(&["submodule", "--quiet", "add", url, "sub"]);
     fs::write(
         office.repository.path.join("script.sh"),
         "cat large.bin; ls -A sub; cat sub/inside 2>&1",
@@ -139,7 +124,11 @@ async fn large_files_are_pointers_and_submodules_are_empty() {
     .unwrap();
     office.repository.git(&["add", "script.sh"]);
     office.repository.git(&["commit", "--quiet", "--message", "large"]);
-    drop(fs::remove_file(&marker));
+    for key in ["smudge", "clean", "process"] {
+        let trap = format!("touch {}", marker.display());
+        office.repository.git(&["config", &format!("filter.lfs.{key}"), &trap]);
+    }
+    office.repository.git(&["config", "filter.lfs.required", "true"]);
     let ran = office.tried(8, &["sh script.sh"]).await.remove(0);
     assert!(ran.output.starts_with(pointer), "{}", ran.output);
     assert_eq!(ran.output.lines().count(), 4, "nothing is in there: {}", ran.output);

@@ -38,6 +38,8 @@ fn what_others_made_meanwhile_doubles_nothing() {
             (12, "W registers"),
             (13, "W claims 2"),
             (14, "L plans easy 1; easy 2"),
+            (15, "L cancels 1: done by hand"),
+            (16, "L plans easy 1; easy 2"),
         ],
         "  1 L opens s: an issue
            2 L plans easy 1; easy 2: 2 from task-1 | 1 ready 2 ready
@@ -52,6 +54,8 @@ fn what_others_made_meanwhile_doubles_nothing() {
           11 M plans easy 3: 1 from task-7 | 1 ready 2 ready 3 ready 4 ready 5 ready 6 ready 7 ready
           12 W registers: done | 1 ready 2 ready 3 ready 4 ready 5 ready 6 ready 7 ready
           13 W claims 2: token 1 until 3600013 | 1 ready 2 in_progress:W 3 ready 4 ready 5 ready 6 ready 7 ready
-          14 L plans easy 1; easy 2: 2 from task-8 | 1 ready 2 in_progress:W 3 ready 4 ready 5 ready 6 ready 7 ready 8 ready 9 ready",
+          14 L plans easy 1; easy 2: 2 from task-1 (as before) | 1 ready 2 in_progress:W 3 ready 4 ready 5 ready 6 ready 7 ready
+          15 L cancels 1: done by hand: done | 1 canceled 2 in_progress:W 3 ready 4 ready 5 ready 6 ready 7 ready
+          16 L plans easy 1; easy 2: 2 from task-8 | 1 canceled 2 in_progress:W 3 ready 4 ready 5 ready 6 ready 7 ready 8 ready 9 ready",
     );
 }

@@ -8,9 +8,10 @@ use super::*;
 fn a_large_issue_is_listed_and_claimed_from_its_ends() {
     let mut story = Story::new();
     story.step(1, "L opens s");
-    let plan = format!("L plans {}", vec!["easy 1"; 200].join("; "));
     for ms in 0..25 {
-        story.step(2 + ms, &plan);
+        // Not the same again.
+        let task = format!("easy {}", 1 + ms);
+        story.step(2 + ms, &format!("L plans {}", vec![task; 200].join("; ")));
         let number = u32::try_from(ms * 200 + 1).unwrap();
         story.step(2 + ms, &format!("W{ms} registers"));
         story.step(2 + ms, &format!("W{ms} claims {number}"));

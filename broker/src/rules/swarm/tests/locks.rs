@@ -1,0 +1,147 @@
+//! Locks: all or none, given back once, for a task under its claim.
+
+use super::*;
+
+#[test]
+fn locks_are_all_or_none_and_ones_own_stay() {
+    check(
+        &[
+            (1, "W locks a"),
+            (2, "V locks z"),
+            (3, "W locks a z"),
+            (4, "V locks a"),
+            (5, "W locks a b"),
+            (6, "W locks a b"),
+            (7, "V locks other:a"),
+            (8, "V locks A"),
+            (9, "X locks A +folded"),
+        ],
+        "  1 W locks a: locked, token 1 until 120001
+           2 V locks z: locked, token 2 until 120002
+           3 W locks a z: no: file_is_locked
+           4 V locks a: no: file_is_locked
+           5 W locks a b: locked, token 3 until 120005
+           6 W locks a b: locked, token 3 until 120005 (as before)
+           7 V locks other:a: locked, token 4 until 120007
+           8 V locks A: locked, token 5 until 120008
+           9 X locks A +folded: no: file_is_locked",
+    );
+    check(
+        &[
+            (1, "W locks src/"),
+            (2, "V locks src/deep/file.rs"),
+            (3, "V locks src/*.rs"),
+            (4, "V locks **/file.rs"),
+            (5, "V locks srcs/file.rs"),
+            (6, "W unlocks"),
+            (7, "V unlocks"),
+            (8, "W locks src"),
+            (9, "L forces"),
+            (10, "V locks src/a"),
+            (120_011, "time"),
+            (120_012, "V keeps"),
+            (120_013, "V locks src/a"),
+            (120_014, "W keeps"),
+            (120_015, "W unlocks"),
+        ],
+        "  1 W locks src/: locked, token 1 until 120001
+           2 V locks src/deep/file.rs: no: file_is_locked
+           3 V locks src/*.rs: no: file_is_locked
+           4 V locks **/file.rs: no: file_is_locked
+           5 V locks srcs/file.rs: locked, token 2 until 120005
+           6 W unlocks: no: not_holder
+           7 V unlocks: done
+           8 W locks src: locked, token 1 until 120001 (as before)
+           9 L forces: done
+          10 V locks src/a: locked, token 3 until 120010
+         120011 time: done
+         120012 V keeps: no: lease_not_found
+         120013 V locks src/a: locked, token 4 until 240013
+         120014 W keeps: no: not_holder
+         120015 W unlocks: no: not_holder",
+    );
+}
+
+#[test]
+fn whoever_lost_a_lock_is_told_so() {
+    let mut story = Story::new();
+    story.step(1, "W locks a");
+    let lost = story.lock();
+    story.step(2, "L forces");
+    story.step(3, "V locks a");
+    let ask = Ask::RenewLock { lock: lost, token: FencingToken::NONE, extend_ms: None };
+    let command = Command { by: Actor::Role(role("W")), ask };
+    let said = story.execute(Timestamp::from_millis(4), AnyCommand::Swarm(command));
+    assert_eq!(said, "no: lease_lost");
+    let ask = Ask::Unlock { lock: LockId::default(), token: FencingToken::NONE };
+    let command = Command { by: Actor::Role(role("W")), ask };
+    let said = story.execute(Timestamp::from_millis(5), AnyCommand::Swarm(command));
+    assert_eq!(said, "no: lease_not_found");
+}
+
+#[test]
+fn a_lock_is_given_back_once_however_often_it_is_said() {
+    let mut story = Story::new();
+    story.step(1, "W locks a");
+    let lock = story.lock();
+    let mut unlock = |at, who| {
+        let ask = Ask::Unlock { lock, token: FencingToken::NONE };
+        let command = Command { by: Actor::Role(role(who)), ask };
+        story.execute(Timestamp::from_millis(at), AnyCommand::Swarm(command))
+    };
+    assert_eq!(unlock(2, "W"), "done");
+    assert_eq!(unlock(3, "W"), "done (as before)");
+    assert_eq!(unlock(4, "V"), "no: lease_not_found");
+    story.step(5, "restart");
+    story.step(6, "V locks a");
+    let ask = Ask::Unlock { lock, token: FencingToken::NONE };
+    let command = Command { by: Actor::Role(role("W")), ask };
+    let said = story.execute(Timestamp::from_millis(7), AnyCommand::Swarm(command));
+    assert_eq!(said, "done (as before)");
+}
+
+#[test]
+fn files_are_locked_for_a_task_by_whoever_has_claimed_it() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1"),
+            (3, "V registers"),
+            (4, "W registers"),
+            (5, "W locks a +for=1"),
+            (6, "V claims 1"),
+            (7, "W locks a +for=1"),
+            (8, "L locks a +for=1"),
+            (9, "V locks a +for=1 +token=9"),
+            (10, "V locks a +for=1 +token=1"),
+            (11, "L resets 1: again"),
+            (12, "V locks a +for=1"),
+            (13, "W claims 1"),
+            (14, "V locks a +for=1 +token=1"),
+            (15, "W locks a +for=1"),
+            (16, "V locks b"),
+            (17, "L cancels 1: enough"),
+            (18, "L closes: enough"),
+            (19, "W locks a +for=1"),
+        ],
+        "  1 L opens s: an issue
+            2 L plans easy 1: 1 from task-1 | 1 ready
+            3 V registers: done | 1 ready
+            4 W registers: done | 1 ready
+            5 W locks a +for=1: no: not_claimant | 1 ready
+            6 V claims 1: token 1 until 3600006 | 1 in_progress:V
+            7 W locks a +for=1: no: not_claimant | 1 in_progress:V
+            8 L locks a +for=1: no: not_claimant | 1 in_progress:V
+            9 V locks a +for=1 +token=9: no: stale_token | 1 in_progress:V
+           10 V locks a +for=1 +token=1: locked, token 2 until 120010 | 1 in_progress:V
+           11 L resets 1: again: done | 1 ready
+           12 V locks a +for=1: no: lease_lost | 1 ready
+           13 W claims 1: token 3 until 3600013 | 1 in_progress:W
+           14 V locks a +for=1 +token=1: no: lease_lost | 1 in_progress:W
+           15 W locks a +for=1: locked, token 4 until 120015 | 1 in_progress:W
+           16 V locks b: locked, token 5 until 120016 | 1 in_progress:W
+           17 L cancels 1: enough: done | 1 canceled
+           18 L closes: enough: an issue | done | 1 canceled
+           19 W locks a +for=1: no: issue_closed | done | 1 canceled",
+    );
+}
