@@ -306,12 +306,12 @@ impl Bridge {
         Ok(it)
     }
 
-    async fn say(&mut self, message: &Value) -> Result<(), Broken> {
+    pub(crate) async fn say(&mut self, message: &Value) -> Result<(), Broken> {
         Ok(self.stdin.write_all(format!("{message}\n").as_bytes()).await?)
     }
 
     /// Waits as long as it takes; only a bridge that ends is broken, and none may.
-    async fn ask(&mut self, request: &Value, signs: &mut u64) -> Result<Value, Broken> {
+    pub(crate) async fn ask(&mut self, request: &Value, signs: &mut u64) -> Result<Value, Broken> {
         self.say(request).await?;
         let answer = self.answer(signs).await?;
         Ok(answer.unwrap_or_else(|| panic!("`tasuki mcp` ended: {:?}", self.process)))

@@ -4,6 +4,7 @@ mod ends;
 mod flows;
 mod restarts;
 mod sleepers;
+mod stopped;
 
 use std::{net::SocketAddr, path::Path};
 
