@@ -1,6 +1,6 @@
 //! One client, one transport, one part, from start to end, and what was seen of it.
 //!
-//! - [`turns`]: it plays B of the turn loop. [`work`]: a worker of an issue.
+//! - `turns`: it plays B of the turn loop. `work`: a worker of an issue.
 
 mod turns;
 mod work;

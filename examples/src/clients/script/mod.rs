@@ -5,8 +5,8 @@
 //! repeats what it was asked for, so that the broker's history shows whether anything was lost or
 //! done twice.
 //!
-//! - [`facts`]: the JSON in a tool's words, whatever the client wraps it in.
-//! - [`turns`]: B of the turn loop. [`work`]: a worker of an issue.
+//! - `facts`: the JSON in a tool's words, whatever the client wraps it in.
+//! - `turns`: B of the turn loop. `work`: a worker of an issue.
 
 mod facts;
 pub mod turns;

@@ -166,8 +166,10 @@ async fn a_plan_of_200_tasks_is_made_whole_or_not_at_all() {
     let made = ask(&lead, "planIssueTasks", plan.clone()).await;
     assert_eq!(made["tasks"].as_array().unwrap().len(), TASKS);
     assert_eq!(made["tasks"][199]["blocked_by"], json!(["task-150"]));
+    assert_eq!(made.get("repeated"), None);
     // The same plan again is the same tasks.
-    assert_eq!(ask(&lead, "planIssueTasks", plan).await["tasks"][0]["id"], "task-1");
+    let again = ask(&lead, "planIssueTasks", plan).await;
+    assert_eq!((&again["tasks"][0]["id"], &again["repeated"]), (&json!("task-1"), &json!(true)));
     let page = json!({ "issue_id": issue, "offset": 150, "limit": 100, "sort_order": "asc" });
     let page = ask(&lead, "listIssueTasks", page).await;
     assert_eq!((&page["total"], page.get("next_offset")), (&TASKS.into(), None));

@@ -24,6 +24,16 @@ struct Answer<T> {
     next_actions: Vec<String>,
 }
 
+/// What a call made.
+#[derive(Debug, Serialize)]
+pub(super) struct Made<T> {
+    #[serde(flatten)]
+    pub what: T,
+    /// The same was said before: this is what is there since then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
+}
+
 /// The broker's time; `None`: the node answered by itself.
 pub(super) fn known(now_ms: u64) -> Option<u64> {
     (now_ms != 0).then_some(now_ms)

@@ -9,7 +9,7 @@ use super::{
         arguments::{Arguments, missing},
         others::Others,
     },
-    answer::{Page, answer},
+    answer::{Made, Page, answer},
     caller::Caller,
     facts, said,
 };
@@ -18,7 +18,8 @@ use crate::role::Refusal;
 fn told(it: &wire::IssueResponse, next: Vec<String>) -> CallToolResult {
     let mut others = Others::default();
     let issue = facts::Issue::new(&it.issue.clone().unwrap_or_default(), &mut others);
-    answer(issue, it.now_ms, &others, next)
+    let made = Made { what: issue, repeated: it.repeated };
+    answer(made, it.now_ms, &others, next)
 }
 
 pub(super) async fn create(

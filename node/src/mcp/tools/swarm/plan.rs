@@ -12,7 +12,7 @@ use super::{
         arguments::{Arguments, invalid, missing},
         others::Others,
     },
-    answer::{Page, answer},
+    answer::{Made, Page, answer},
     caller::Caller,
     facts, graph,
     next::{self, Asker},
@@ -33,11 +33,19 @@ pub(super) async fn create_task(
     let mut others = Others::default();
     let task = made.tasks.first().cloned().unwrap_or_default();
     let task = facts::Task::new(&task, &mut others);
-    Ok(answer(task, made.now_ms, &others, Vec::new()))
+    let (repeated, next) = (made.repeated, again(made.repeated));
+    Ok(answer(Made { what: task, repeated }, made.now_ms, &others, next))
+}
+
+/// What is said of tasks that were there.
+fn again(repeated: bool) -> Vec<String> {
+    let words = "Nothing was made: you planned the same before, and this is that. To have one more, \
+                 say something else, such as another subject.";
+    if repeated { vec![words.to_owned()] } else { Vec::new() }
 }
 
 #[derive(Debug, Serialize)]
-struct Made {
+struct Planned {
     tasks: Vec<Line>,
 }
 
@@ -80,8 +88,10 @@ pub(super) async fn plan(
         blocked_by: it.blocked_by.clone(),
     };
     let tasks = made.tasks.iter().map(line).collect();
-    let next = "Workers are offered those that are ready. Call waitIssueTaskEvents.";
-    Ok(answer(Made { tasks }, made.now_ms, &others, vec![next.to_owned()]))
+    let repeated = made.repeated;
+    let mut next = again(repeated);
+    next.push("Workers are offered those that are ready. Call waitIssueTaskEvents.".to_owned());
+    Ok(answer(Made { what: Planned { tasks }, repeated }, made.now_ms, &others, next))
 }
 
 fn new_task(it: Arguments<'_>) -> Result<wire::NewTask, Refusal> {
