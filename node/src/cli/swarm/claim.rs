@@ -182,13 +182,7 @@ async fn delivery(acting: &Acting, id: &str, output: &mut Output) -> Result<(), 
     let done = At { acting, delivery: id.to_owned() }.claim().await?;
     let of = done.delivery.unwrap_or_default();
     output.answer(
-        || {
-            json!({
-                "delivery": as_json::delivery(&of),
-                "repeated": done.repeated,
-                "sequence": done.sequence,
-            })
-        },
+        || as_json::delivery_done(&of, done.repeated, done.sequence),
         || {
             let (id, who) = (line(&of.delivery_id), line(&of.claimed_by));
             let (until, token) = (time(of.lease_expires_ms), of.claim_token);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
 use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, swarm_question::Ask};
 
 use super::{
@@ -147,13 +146,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let of = done.delivery.unwrap_or_default();
     let told = |output: &mut Output| {
         output.answer(
-            || {
-                json!({
-                    "delivery": as_json::delivery(&of),
-                    "repeated": done.repeated,
-                    "sequence": done.sequence,
-                })
-            },
+            || as_json::delivery_done(&of, done.repeated, done.sequence),
             || {
                 let (id, issue) = (line(&of.delivery_id), line(&of.issue_id));
                 format!("{id} of {issue} {}.{}\n", standing(&of), again(done.repeated))

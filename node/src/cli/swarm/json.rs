@@ -171,6 +171,11 @@ pub(super) fn message(of: &wire::TaskMessage) -> Value {
     })
 }
 
+/// What became of a delivery by a command.
+pub(super) fn delivery_done(of: &wire::Delivery, repeated: bool, sequence: u64) -> Value {
+    json!({ "delivery": delivery(of), "repeated": repeated, "sequence": sequence })
+}
+
 /// A delivery; its words are there where it was asked for alone.
 pub(super) fn delivery(of: &wire::Delivery) -> Value {
     let mut value = json!({

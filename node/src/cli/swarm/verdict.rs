@@ -1,6 +1,5 @@
 //! What an acceptor thinks of a delivery.
 
-use serde_json::json;
 use tasuki_proto::wire;
 
 use super::{
@@ -64,21 +63,8 @@ pub(super) async fn run(
     let done = at.judge(checked.token, verdict).await?;
     let of = done.delivery.unwrap_or_default();
     output.answer(
-        || {
-            json!({
-                "delivery": as_json::delivery(&of),
-                "repeated": done.repeated,
-                "sequence": done.sequence,
-            })
-        },
-        || {
-            format!(
-                "{}{}
-",
-                at::judged(&of),
-                again(done.repeated)
-            )
-        },
+        || as_json::delivery_done(&of, done.repeated, done.sequence),
+        || format!("{}{}\n", at::judged(&of), again(done.repeated)),
     )
 }
 
