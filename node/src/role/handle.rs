@@ -41,8 +41,46 @@ const WAITS_PER_ROLE_MAX: usize = 256;
 /// Receipts on their way to the actor; more are dropped.
 const REPORTS_PER_ROLE_MAX: usize = 64;
 
+/// How long a call waits until another is over, in milliseconds. Many that come at once are not
+/// too many: superseded waits, for one, end as soon as their turn to run comes.
+const ROOM_MS_MAX: u64 = 1_000;
+
 /// How long a call waits for an actor that is being started anew, in milliseconds.
 const RESTART_MS_MAX: u64 = 1_000;
+
+/// How many of a kind may be under way. Whoever finds it full waits in line for a moment.
+#[derive(Debug)]
+struct Room {
+    what: &'static str,
+    limit: usize,
+    permits: Arc<Semaphore>,
+}
+
+impl Room {
+    fn new(what: &'static str, limit: usize) -> Self {
+        Self { what, limit, permits: Arc::new(Semaphore::new(limit)) }
+    }
+
+    async fn enter(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let free = self.permits.clone().acquire_owned();
+        match time::timeout(Duration::from_millis(ROOM_MS_MAX), free).await {
+            Ok(Ok(permit)) => Ok(permit),
+            // Nobody closes a room.
+            Ok(Err(_)) | Err(_) => Err(self.full()),
+        }
+    }
+
+    fn full(&self) -> Refusal {
+        let Self { what, limit, .. } = self;
+        Refusal {
+            reason: Reason::Overloaded,
+            message: format!(
+                "{limit} {what} of this role are under way already; nothing was sent. Call again \
+                 when one of them is answered."
+            ),
+        }
+    }
+}
 
 /// One role, as the MCP side sees it.
 #[derive(Debug)]
@@ -51,8 +89,8 @@ pub struct Handle {
     presence: Presence,
     /// Another one after the actor started anew; closed when the node has stopped.
     actor: watch::Receiver<ActorRef<Msg>>,
-    calls: Arc<Semaphore>,
-    waits: Arc<Semaphore>,
+    calls: Room,
+    waits: Room,
     reports: Arc<Semaphore>,
 }
 
@@ -62,10 +100,15 @@ impl Handle {
             role,
             presence,
             actor,
-            calls: Arc::new(Semaphore::new(CALLS_PER_ROLE_MAX)),
-            waits: Arc::new(Semaphore::new(WAITS_PER_ROLE_MAX)),
+            calls: Room::new("calls", CALLS_PER_ROLE_MAX),
+            waits: Room::new("waits", WAITS_PER_ROLE_MAX),
             reports: Arc::new(Semaphore::new(REPORTS_PER_ROLE_MAX)),
         }
+    }
+
+    /// A look is over at once, and must not find its place taken by waits.
+    async fn admit_wait(&self, hold: Duration) -> Result<OwnedSemaphorePermit, Refusal> {
+        if hold.is_zero() { self.calls.enter().await } else { self.waits.enter().await }
     }
 
     /// `lost` is said when the node stopped, or the actor failed, before the answer came.
@@ -109,7 +152,7 @@ impl Handle {
         T: Send + 'static,
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
-        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
+        let permit = self.calls.enter().await?;
         let begin = |around: &Surroundings, reply: Reply<T>| {
             let ask = ask(around.link.clone(), around.role.clone());
             around.link.spawn(looking(ask, reply, permit));
@@ -126,7 +169,7 @@ impl Handle {
         T: Send + 'static,
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
-        let permit = admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?;
+        let permit = self.calls.enter().await?;
         let begin = |around: &Surroundings, reply: Reply<T>| {
             let command = command(around.link.clone(), around.role.clone());
             around.link.spawn(async move {
@@ -159,11 +202,7 @@ impl Actions for Handle {
         loop_id: &LoopId,
         hold: Duration,
     ) -> Result<wire::TurnAnswer, Refusal> {
-        // A look is over at once, and must not find its place taken by waits.
-        let permit = match hold.is_zero() {
-            true => admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?,
-            false => admit(&self.waits, "waits", WAITS_PER_ROLE_MAX)?,
-        };
+        let permit = self.admit_wait(hold).await?;
         let loop_id = loop_id.clone();
         self.call(|reply| Msg::AwaitTurn { loop_id, hold, reply, permit }, gone).await
     }
@@ -178,7 +217,7 @@ impl Actions for Handle {
     }
 
     fn open_waits(&self) -> usize {
-        WAITS_PER_ROLE_MAX - self.waits.available_permits()
+        WAITS_PER_ROLE_MAX - self.waits.permits.available_permits()
     }
 
     fn mark_handed(&self, loop_id: &LoopId, turn: Turn) {
@@ -220,16 +259,6 @@ impl Actions for Handle {
 
 fn beside(begin: impl FnOnce(&Surroundings) + Send + 'static) -> Msg {
     Msg::Beside(Work(Box::new(begin)))
-}
-
-fn admit(room: &Arc<Semaphore>, what: &str, limit: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-    room.clone().try_acquire_owned().map_err(|_| Refusal {
-        reason: Reason::Overloaded,
-        message: format!(
-            "{limit} {what} of this role are under way already; nothing was sent. Call again \
-             when one of them is answered."
-        ),
-    })
 }
 
 /// The refusal of what has no effect, or was never taken.

@@ -83,6 +83,12 @@ async fn spawn(
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use tasuki_proto::{
+        id::{LoopId, RoleId},
+        wire,
+    };
+    use tokio::task::JoinHandle;
+
     use super::*;
     use crate::{
         identity::Identity,
@@ -90,46 +96,92 @@ mod tests {
         role::{Actions as _, handle::Handle, presence::Presence},
     };
 
+    /// A role behind its handle, without a broker.
+    struct Hosted {
+        link: Link,
+        supervisor: ActorRef<()>,
+        supervision: JoinHandle<()>,
+        actor: watch::Receiver<ActorRef<Msg>>,
+        handle: Arc<Handle>,
+        _data: tempfile::TempDir,
+    }
+
+    impl Hosted {
+        async fn new() -> Self {
+            let data = tempfile::tempdir().expect("a directory");
+            let identity = Arc::new(Identity::open(data.path()).expect("free"));
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = listener.local_addr().expect("an address");
+            drop(listener);
+            let settings = link::Settings {
+                broker: format!("http://{address}"),
+                workspace: "default".parse().expect("an id"),
+                node: identity.node().clone(),
+                roles: Vec::new(),
+                take_over: false,
+            };
+            let link = Link::start(settings, identity).expect("an address");
+            let role: RoleId = "A".parse().expect("an id");
+            let presence = Presence::default();
+            let around =
+                Surroundings { role: role.clone(), presence: presence.clone(), link: link.clone() };
+            let (started, actors) = oneshot::channel();
+            let (supervisor, supervision) =
+                Supervisor::spawn(None, Supervisor, (vec![around], started))
+                    .await
+                    .expect("started");
+            let actor = actors.await.expect("started").remove(0);
+            let handle = Arc::new(Handle::new(role, presence, actor.clone()));
+            Self { link, supervisor, supervision, actor, handle, _data: data }
+        }
+
+        /// A wait of a minute, with the answer that comes when the node stops.
+        fn wait(&self) -> JoinHandle<wire::TurnAnswer> {
+            let handle = self.handle.clone();
+            tokio::spawn(async move {
+                let answer = handle.await_turn(&main(), Duration::from_secs(60)).await;
+                answer.expect("answered, whichever actor took it")
+            })
+        }
+
+        async fn stop(self) {
+            self.link.shutdown(Duration::from_secs(20)).await;
+            self.supervisor.stop(None);
+            self.supervision.await.expect("stopped");
+        }
+    }
+
+    fn main() -> LoopId {
+        "main".parse().expect("an id")
+    }
+
     #[tokio::test]
     async fn an_actor_that_ends_is_started_anew_behind_the_same_handle() {
-        let data = tempfile::tempdir().expect("a directory");
-        let identity = Arc::new(Identity::open(data.path()).expect("free"));
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        drop(listener);
-        let settings = link::Settings {
-            broker: format!("http://{address}"),
-            workspace: "default".parse().expect("an id"),
-            node: identity.node().clone(),
-            roles: Vec::new(),
-            take_over: false,
-        };
-        let link = Link::start(settings, identity).expect("an address");
-        let role: tasuki_proto::id::RoleId = "A".parse().expect("an id");
-        let presence = Presence::default();
-        let around =
-            Surroundings { role: role.clone(), presence: presence.clone(), link: link.clone() };
-        let (started, actors) = oneshot::channel();
-        let (supervisor, supervision) =
-            Supervisor::spawn(None, Supervisor, (vec![around], started)).await.expect("started");
-        let mut actor = actors.await.expect("started").remove(0);
-        let handle = Arc::new(Handle::new(role, presence, actor.clone()));
-
-        let main = "main".parse().expect("an id");
-        let waiting = {
-            let (handle, main) = (handle.clone(), tasuki_proto::id::LoopId::clone(&main));
-            tokio::spawn(async move { handle.await_turn(&main, Duration::from_secs(60)).await })
-        };
-        let first = actor.borrow_and_update().clone();
+        let mut hosted = Hosted::new().await;
+        let waiting = hosted.wait();
+        let first = hosted.actor.borrow_and_update().clone();
         first.kill();
-        actor.changed().await.expect("another actor");
-        assert_ne!(actor.borrow().get_id(), first.get_id());
-        handle.mark_seen(&main, 1.into());
-
-        link.shutdown(Duration::from_secs(20)).await;
-        let answer = waiting.await.expect("ran").expect("answered, whichever actor took it");
+        hosted.actor.changed().await.expect("another actor");
+        assert_ne!(hosted.actor.borrow().get_id(), first.get_id());
+        hosted.handle.mark_seen(&main(), 1.into());
+        hosted.stop().await;
+        let answer = waiting.await.expect("ran");
         assert!(answer.still_waiting, "{answer:?}");
-        supervisor.stop(None);
-        supervision.await.expect("stopped");
+    }
+
+    #[tokio::test]
+    async fn of_more_waits_at_once_than_there_may_be_the_newest_stays() {
+        let hosted = Hosted::new().await;
+        // On one thread, all of them are begun before the actor sees the first.
+        let mut waits: Vec<_> = (0..1_000).map(|_| hosted.wait()).collect();
+        let newest = waits.pop().expect("some");
+        for (number, wait) in waits.into_iter().enumerate() {
+            let answer = wait.await.expect("ran");
+            assert!(answer.superseded, "{number}: {answer:?}");
+        }
+        assert!(!newest.is_finished());
+        hosted.stop().await;
+        let answer = newest.await.expect("ran");
+        assert!(answer.still_waiting, "{answer:?}");
     }
 }

@@ -13,7 +13,7 @@ use tasuki_proto::{
     wire,
 };
 
-use super::{CALLS_PER_ROLE_MAX, Handle, WAITS_PER_ROLE_MAX, admit, beside, gone};
+use super::{Handle, beside, gone};
 use crate::{
     link::Link,
     outbox::{Summary, Untold},
@@ -61,11 +61,7 @@ impl Mail for Handle {
         filter: &MailFilter,
         hold: Duration,
     ) -> Result<wire::MailAnswer, Refusal> {
-        // A look is over at once, and must not find its place taken by waits.
-        let permit = match hold.is_zero() {
-            true => admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?,
-            false => admit(&self.waits, "waits", WAITS_PER_ROLE_MAX)?,
-        };
+        let permit = self.admit_wait(hold).await?;
         let filter = filter.clone();
         self.call(|reply| Msg::AwaitMail { filter, hold, reply, permit }, gone).await
     }

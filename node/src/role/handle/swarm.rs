@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tasuki_proto::{id::IdempotencyKey, swarm::IssueId, wire};
 
-use super::{CALLS_PER_ROLE_MAX, Handle, WAITS_PER_ROLE_MAX, admit, beside, gone};
+use super::{Handle, beside, gone};
 use crate::role::{
     Refusal,
     actor::{Msg, Surroundings},
@@ -27,11 +27,7 @@ impl Swarm for Handle {
         awaited: &Awaited,
         hold: Duration,
     ) -> Result<wire::SwarmAnswer, Refusal> {
-        // A look is over at once, and must not find its place taken by waits.
-        let permit = match hold.is_zero() {
-            true => admit(&self.calls, "calls", CALLS_PER_ROLE_MAX)?,
-            false => admit(&self.waits, "waits", WAITS_PER_ROLE_MAX)?,
-        };
+        let permit = self.admit_wait(hold).await?;
         let awaited = awaited.clone();
         self.call(|reply| Msg::AwaitSwarm { awaited, hold, reply, permit }, gone).await
     }
