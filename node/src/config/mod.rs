@@ -24,7 +24,7 @@ use std::{
 use tasuki_proto::id::{RoleId, WorkspaceId};
 
 pub use key::Key;
-pub use value::{HookFail, LogFormat, Role, ToolsetChoice, duration_text, usual_toolsets};
+pub use value::{HookFail, LogFormat, Role, Shown, ToolsetChoice, duration_text, usual_toolsets};
 
 use crate::{
     accept::policy::Settings,

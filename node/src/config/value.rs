@@ -38,25 +38,37 @@ pub enum HookFail {
     Closed,
 }
 
-/// A toolset a role gets, lean or in full.
+/// A toolset a role gets, and how much of it `tools/list` shows. All of it can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolsetChoice {
     pub set: &'static str,
-    /// `tools/list` shows all of it, its lean core otherwise.
-    pub is_full: bool,
+    pub shown: Shown,
+}
+
+/// How much of a toolset is shown: every tool costs a model something, each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shown {
+    /// What a role cannot do without that has other things to do.
+    Quiet,
+    /// The lean core.
+    Core,
+    Full,
 }
 
 impl FromStr for ToolsetChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, is_full) = match text.split_once(':') {
-            None => (text, false),
-            Some((name, "full")) => (name, true),
-            Some((_, other)) => return Err(format!("has {other:?} after ':'; only `full` may be")),
+        let (name, shown) = match text.split_once(':') {
+            None => (text, Shown::Core),
+            Some((name, "full")) => (name, Shown::Full),
+            Some((name, "quiet")) => (name, Shown::Quiet),
+            Some((_, other)) => {
+                return Err(format!("has {other:?} after ':'; only `full` or `quiet` may be"));
+            }
         };
         match TOOLSETS.into_iter().find(|set| *set == name) {
-            Some(set) => Ok(Self { set, is_full }),
+            Some(set) => Ok(Self { set, shown }),
             None => Err(format!("names the toolset {name:?}; there are {}", TOOLSETS.join(", "))),
         }
     }
@@ -65,7 +77,11 @@ impl FromStr for ToolsetChoice {
 impl fmt::Display for ToolsetChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.set)?;
-        if self.is_full { f.write_str(":full") } else { Ok(()) }
+        f.write_str(match self.shown {
+            Shown::Quiet => ":quiet",
+            Shown::Core => "",
+            Shown::Full => ":full",
+        })
     }
 }
 
@@ -84,7 +100,8 @@ impl Role {
     }
 }
 
-/// What a role of this name gets that was given no toolsets.
+/// What a role of this name gets that was given no toolsets. Who works on issues has its tools to
+/// read, and little beside them.
 pub fn usual_toolsets(role: &RoleId) -> Vec<ToolsetChoice> {
     let own = match role.as_str() {
         "lead" => Some("swarm-lead"),
@@ -92,8 +109,10 @@ pub fn usual_toolsets(role: &RoleId) -> Vec<ToolsetChoice> {
         name if name.starts_with("worker") => Some("swarm-worker"),
         _ => None,
     };
-    let sets = ["loop", "mail"].into_iter().chain(own);
-    sets.map(|set| ToolsetChoice { set, is_full: false }).collect()
+    let beside = if own.is_some() { Shown::Quiet } else { Shown::Core };
+    let sets = ["loop", "mail"].map(|set| ToolsetChoice { set, shown: beside });
+    let own = own.map(|set| ToolsetChoice { set, shown: Shown::Core });
+    sets.into_iter().chain(own).collect()
 }
 
 impl FromStr for Role {

@@ -47,6 +47,11 @@ impl Instances {
         Self { roles: alone.map(|role| (role.clone(), Mutex::default())).collect(), clock }
     }
 
+    /// Whether several agents may play `role` at once.
+    pub(super) fn is_shared(&self, role: &RoleId) -> bool {
+        !self.roles.contains_key(role)
+    }
+
     /// `who` acts as `role`, or waits as it, until the result is dropped.
     pub(super) fn enter(
         self: &Arc<Self>,

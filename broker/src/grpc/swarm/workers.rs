@@ -82,6 +82,7 @@ fn workers(view: &View<'_>, only: Option<&RoleId>, asker: Option<&RoleId>) -> Ve
                     task_id: shown.task_id,
                     lease_expires_ms: shown.lease_expires_ms,
                     claim_token: shown.claim_token,
+                    stage: shown.stage,
                 });
             }
         }

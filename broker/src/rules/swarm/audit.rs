@@ -85,9 +85,13 @@ impl AuditEntry {
             }
             Happened::Closed(it) => {
                 self.kind = AuditKind::IssueClosed;
-                self.detail = match it.is_accepted {
-                    true => it.reason.clone(),
-                    false => format!("closed without an approved delivery: {}", it.reason),
+                self.delivery = it.unjudged;
+                self.detail = match (it.is_accepted, it.unjudged) {
+                    (true, _) => it.reason.clone(),
+                    (false, None) => format!("closed without an approved delivery: {}", it.reason),
+                    (false, Some(unjudged)) => {
+                        format!("closed before a verdict on delivery {unjudged}: {}", it.reason)
+                    }
                 };
             }
             Happened::Reopened { reason } => {

@@ -88,10 +88,7 @@ impl Swarm {
             let holder = claim.role.clone();
             return Err(Rejection::DeliveryAlreadyClaimed { delivery: id, holder });
         }
-        if !it.state.is_open() {
-            let state = it.state.as_str();
-            return Err(Rejection::DeliveryReviewed { delivery: id, state });
-        }
+        it.check_open()?;
         draft.not_own(it.role.as_ref())?;
         self.issue(it.issue)?.check_worked(role)?;
         let claim_ms = self.settings.delivery_claim_ms;
@@ -136,10 +133,7 @@ impl Swarm {
         if let Some(at) = it.evidence.iter().position(|own| own.content == content) {
             return Ok(draft.repeat(Reply::Evidence { number: number(at) }));
         }
-        if !it.state.is_open() {
-            let state = it.state.as_str();
-            return Err(Rejection::DeliveryReviewed { delivery: id, state });
-        }
+        it.check_open()?;
         draft.not_own(it.role.as_ref())?;
         it.claim_of(draft, token)?;
         if !it.commit.is_empty() && it.commit != words.commit {
@@ -176,13 +170,19 @@ impl Swarm {
         {
             return Ok(draft.repeat(Reply::Delivered(id)));
         }
-        if !delivery.state.is_open() {
-            let state = delivery.state.as_str();
-            return Err(Rejection::DeliveryReviewed { delivery: id, state });
-        }
+        delivery.check_open()?;
         draft.not_own(delivery.role.as_ref())?;
         delivery.claim_of(draft, it.token)?;
         delivery.check_aligned(&it.words.verification)?;
+        let says_why = !it.words.feedback.trim().is_empty();
+        if it.verdict == Verdict::Rejected
+            && !says_why
+            && delivery.failed(&it.words.verification).is_none()
+        {
+            let text = "feedback is empty and nothing of the evidence failed; say in feedback what \
+                        has to be put right. Nothing was judged";
+            return Err(Rejection::Invalid(text.to_owned()));
+        }
         if it.verdict == Verdict::Approved {
             // A task that was reset or added meanwhile is not in what was delivered, also once it
             // is done.
@@ -255,6 +255,20 @@ impl Delivery {
     /// The live claim.
     pub fn live_claim(&self) -> Option<&DeliveryClaim> {
         self.claim.as_ref().filter(|_| self.state == DeliveryState::InReview)
+    }
+
+    /// Whether a verdict can still come.
+    pub(super) fn check_open(&self) -> Result<(), Rejection> {
+        let delivery = self.id;
+        match self.state {
+            DeliveryState::Open | DeliveryState::InReview => Ok(()),
+            DeliveryState::Rejected if self.verdict.is_none() => {
+                Err(Rejection::DeliveryEnded { delivery })
+            }
+            state @ (DeliveryState::Approved | DeliveryState::Rejected) => {
+                Err(Rejection::DeliveryReviewed { delivery, state: state.as_str() })
+            }
+        }
     }
 
     /// The claim of the asking role, if it is the live one and under its latest token.

@@ -136,6 +136,8 @@ pub struct Closed {
     pub reason: String,
     /// Whether a delivery was approved.
     pub is_accepted: bool,
+    /// The delivery that had no verdict yet, and gets none.
+    pub unjudged: Option<DeliveryId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,12 +21,12 @@ impl Swarm {
         it: &CreateIssue,
     ) -> Result<Reply, Rejection> {
         let content = it.content();
-        // A model that calls again after a time-out: its own newest, and nothing came of it yet.
+        // A model that calls again, after a time-out or because it began anew: its own newest, as
+        // long as that is open.
         let newest = self.newest.get(&draft.by.role().cloned()).map(|id| &self.issues[id]);
         if let Some(newest) = newest
             && newest.content == content
             && newest.state == IssueState::Open
-            && newest.tasks.is_empty()
         {
             return Ok(draft.repeat(Reply::Issue(newest.id)));
         }
@@ -81,7 +81,8 @@ impl Swarm {
             return Err(Rejection::NotAccepted { issue: id });
         }
         let (reason, is_accepted) = (reason.to_owned(), issue.is_accepted);
-        draft.happened(id, Happened::Closed(Closed { reason, is_accepted }));
+        let unjudged = issue.delivery.filter(|it| self.deliveries[it].state.is_open());
+        draft.happened(id, Happened::Closed(Closed { reason, is_accepted, unjudged }));
         Ok(Reply::Issue(id))
     }
 

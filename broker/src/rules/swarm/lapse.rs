@@ -15,6 +15,9 @@ use crate::rules::{Caller, presence::Presence};
 /// Leases that are looked at for one record. More follow in the next.
 const LAPSES_MAX: usize = 1000;
 
+/// Signs of life that a node gives in the shortest lease.
+pub(super) const SIGNS_IN_A_LEASE: u64 = 3;
+
 impl Swarm {
     /// What lapsed by `now`, and what goes on.
     pub(in crate::rules) fn decide_lapses(
@@ -26,6 +29,9 @@ impl Swarm {
         let mut events: Vec<Event> = Vec::new();
         for (_, held) in due {
             let Some((lease, holder, length_ms)) = self.lease(*held) else { continue };
+            // Nobody could keep what lasts no longer than it takes to hear of its holder.
+            let granted_ms = if lease.length_ms == 0 { length_ms } else { lease.length_ms };
+            let length_ms = granted_ms.max(SIGNS_IN_A_LEASE * self.settings.sign_every_ms());
             match lease.runs_until(holder, length_ms, now, presence) {
                 Some((lapses, is_grace)) => {
                     events.push(Event::LeaseRenewed(LeaseRenewed {
@@ -41,7 +47,8 @@ impl Swarm {
         (events, words)
     }
 
-    /// The lease of what is held, who holds it by being there, and how long one lasts.
+    /// The lease of what is held, who holds it by being there, and how long one lasts by the
+    /// settings.
     fn lease(&self, held: Held) -> Option<(Lease, Option<&RoleId>, u64)> {
         let settings = &self.settings;
         Some(match held {

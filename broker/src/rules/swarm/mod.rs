@@ -59,7 +59,6 @@ use tasuki_proto::{
     },
 };
 
-use self::lock::Locks;
 pub use self::{
     command::{
         Ask, Blocker, Command, CreateIssue, CreateTasks, Difficulty, LockFiles, MessageKind,
@@ -90,6 +89,7 @@ pub use self::{
     waiting::{Answer, EventsAnswer, Question, Reach, TasksAnswer},
     words::{DocPlace, Words},
 };
+use self::{lapse::SIGNS_IN_A_LEASE, lock::Locks};
 
 /// How long things last in a workspace, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl Settings {
     /// third of the shortest lease leaves room for one sign that is lost.
     pub fn sign_every_ms(&self) -> u64 {
         let shortest = self.task_claim_ms.min(self.delivery_claim_ms).min(self.lock_ms);
-        HEARTBEAT_MS.min(self.heartbeat_ms).min(shortest / 3)
+        HEARTBEAT_MS.min(self.heartbeat_ms).min(shortest / SIGNS_IN_A_LEASE)
     }
 }
 
@@ -138,11 +138,19 @@ pub struct Lease {
     pub lapses: Timestamp,
     /// The one grace after the broker was down was given.
     pub had_grace: bool,
+    /// How long it lasts from each sign of life; 0: as long as the settings say.
+    pub length_ms: u64,
 }
 
 impl Lease {
+    /// One that nobody keeps by being there.
     pub const fn until(lapses: Timestamp) -> Self {
-        Self { lapses, had_grace: false }
+        Self { lapses, had_grace: false, length_ms: 0 }
+    }
+
+    /// One that is kept by being there, for as long each time as it was granted for.
+    pub const fn granted(now: Timestamp, lapses: Timestamp) -> Self {
+        Self { lapses, had_grace: false, length_ms: lapses.millis_since(now) }
     }
 }
 
@@ -210,7 +218,7 @@ pub struct Parts {
     pub deliveries: Vec<Delivery>,
     pub locks: Vec<lock::Lock>,
     /// Locks that ended lately, oldest first.
-    pub ended_locks: Vec<LockId>,
+    pub ended_locks: Vec<lock::Ended>,
     /// Locks that were given back lately, oldest first.
     pub given_back: Vec<(LockId, RoleId)>,
     pub token: FencingToken,

@@ -3,7 +3,7 @@
 //! A next step belongs to one submission and one worker. It is chosen by what the worker will have
 //! earned once that submission is approved, among the tasks that are free then: also those that
 //! wait for nothing but the submitted one. Asking again gives the same as long as the task it leads
-//! to is kept and will be free.
+//! to is kept and will be free, and the worker has earned nothing else meanwhile.
 
 use tasuki_proto::{id::RoleId, swarm::TaskNumber};
 
@@ -28,8 +28,14 @@ impl Swarm {
     ) -> Result<Reply, Rejection> {
         let (issue, task) = self.open_task(it.issue, it.task)?;
         let none = Rejection::NoOpenSubmission { task: it.task };
-        let submission = task.open_submission().filter(|open| open.worker == it.worker);
-        let submission = submission.ok_or(none)?;
+        let submission = task.open_submission().ok_or(none)?;
+        if submission.worker != it.worker {
+            return Err(Rejection::SubmissionOfAnother {
+                task: it.task,
+                worker: submission.worker.clone(),
+                named: it.worker.clone(),
+            });
+        }
         draft.not_own(Some(&it.worker))?;
         let total = issue.total_after(task, &it.worker, it.score);
         let difficulty = total.difficulty(it.score);
@@ -38,7 +44,8 @@ impl Swarm {
             let (points, low_scores) = (total.points, total.low_scores);
             Reply::NextStep(NextStep { next_step, task, difficulty, points, low_scores, lapses })
         };
-        let same = before.filter(|minted| minted.score == it.score);
+        let is_as_then = |minted: &&Minted| minted.total.is_none_or(|then| then == total);
+        let same = before.filter(|minted| minted.score == it.score).filter(is_as_then);
         if let Some(minted) = same
             && let Some(number) = minted.task
             && let Some(kept) = issue.kept(number, minted)
@@ -109,7 +116,8 @@ const fn easier(difficulty: Difficulty) -> Difficulty {
 }
 
 impl Issue {
-    fn total_after(&self, task: &Task, worker: &RoleId, score: Score) -> Total {
+    /// What `worker` will have once its work on `task` is approved.
+    pub(super) fn total_after(&self, task: &Task, worker: &RoleId, score: Score) -> Total {
         self.total(worker).plus(task.points, score)
     }
 

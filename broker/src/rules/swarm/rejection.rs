@@ -77,6 +77,8 @@ pub enum Rejection {
     NotClaimant { task: TaskNumber, role: RoleId, holder: String },
     #[error("delivery '{delivery}' is not claimed by {role}{holder}; nothing changed")]
     NotAcceptor { delivery: DeliveryId, role: RoleId, holder: String },
+    #[error("{lost}; there is nothing to unlock")]
+    LockEnded { lost: String },
     #[error("{lost}; nothing was written. {next}")]
     LeaseLost { lost: String, next: &'static str },
     #[error(
@@ -94,10 +96,20 @@ pub enum Rejection {
     FileIsLocked { file: String, holder: RoleId, task: String, left_ms: u64 },
     #[error("no open submission for task '{task}': nothing waits for a verdict")]
     NoOpenSubmission { task: TaskNumber },
+    #[error(
+        "the submission of task '{task}' that waits for a verdict is by {worker}, not by {named}; \
+         nothing changed"
+    )]
+    SubmissionOfAnother { task: TaskNumber, worker: RoleId, named: RoleId },
     #[error("submission '{submission}' is already {state}; the verdict stands")]
     AlreadyReviewed { submission: SubmissionId, state: &'static str },
     #[error("delivery '{delivery}' is already {state}; the verdict stands")]
     DeliveryReviewed { delivery: DeliveryId, state: &'static str },
+    #[error(
+        "delivery '{delivery}' has no verdict and gets none: its issue was closed before; nothing \
+         changed"
+    )]
+    DeliveryEnded { delivery: DeliveryId },
     #[error("message '{message}' already has a reply (status: {state})")]
     AlreadyReplied { message: TaskMessageId, state: &'static str },
     #[error("{role} did this work and cannot judge it; another role has to")]
@@ -179,13 +191,17 @@ impl Rejection {
             Self::TaskBlocked { .. } => Reason::TaskBlocked,
             Self::InvalidNextStepToken { .. } => Reason::InvalidNextStepToken,
             Self::NotClaimant { .. } | Self::NotAcceptor { .. } => Reason::NotClaimant,
-            Self::LeaseLost { .. } => Reason::LeaseLost,
+            Self::LeaseLost { .. } | Self::LockEnded { .. } => Reason::LeaseLost,
             Self::StaleToken { .. } => Reason::StaleToken,
             Self::NotHolder { .. } => Reason::NotHolder,
             Self::LeaseNotFound { .. } => Reason::LeaseNotFound,
             Self::FileIsLocked { .. } => Reason::FileIsLocked,
-            Self::NoOpenSubmission { .. } => Reason::NoOpenSubmission,
-            Self::AlreadyReviewed { .. } | Self::DeliveryReviewed { .. } => Reason::AlreadyReviewed,
+            Self::NoOpenSubmission { .. } | Self::SubmissionOfAnother { .. } => {
+                Reason::NoOpenSubmission
+            }
+            Self::AlreadyReviewed { .. }
+            | Self::DeliveryReviewed { .. }
+            | Self::DeliveryEnded { .. } => Reason::AlreadyReviewed,
             Self::AlreadyReplied { .. } => Reason::AlreadyReplied,
             Self::OwnWork { .. } => Reason::OwnWork,
             Self::NothingToDeliver { .. } => Reason::NothingToDeliver,

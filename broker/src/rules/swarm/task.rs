@@ -145,6 +145,9 @@ pub struct Minted {
     pub score: Score,
     /// `None`: there was nothing left to do.
     pub task: Option<TaskNumber>,
+    /// What the worker will have with its approval, by which it was chosen; not known of what was
+    /// chosen before that was kept.
+    pub total: Option<Total>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

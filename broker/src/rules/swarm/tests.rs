@@ -85,8 +85,8 @@ impl Story {
     /// `W claims 1 +step`, `W renews 1 +token=1`, `W submits 1: words`, `L mints 1 for W 5`,
     /// `L approves 1 5`, `L rejects 1 5`, `L resets 1: why`, `L cancels 1: why`, `W asks 1: what`, `W tells 1: what`,
     /// `L replies 1: so`, `L is handed`, `L delivers f1 f2 +of=c`, `A takes`, `A runs again +failed +of=c`,
-    /// `A accepts +failed +by=ann`, `A refuses`, `L closes: why`, `L reopens`, `W writes 1 name`,
-    /// `W locks a b* +for=1`, `W keeps`, `W unlocks`, `L forces`, `time`, `W is there`, `restart`.
+    /// `A accepts +failed +by=ann`, `A refuses +wordless`, `L closes: why`, `L reopens`, `W writes 1 name`,
+    /// `W locks a b* +for=1 +ttl=9`, `W keeps`, `W unlocks`, `L forces`, `time`, `W is there`, `restart`.
     fn command(&self, line: &str) -> Option<Command> {
         let (head, text) = line.split_once(": ").unwrap_or((line, ""));
         let (mut words, mut options) = (Vec::new(), Vec::new());
@@ -123,6 +123,7 @@ impl Story {
                 doc_results: vec![result(true); if has("unaligned") { 2 } else { 1 }],
                 ..Verification::default()
             };
+            let feedback = if has("wordless") { "" } else { "why" }.to_owned();
             let by = option("by=").map(|person| Override {
                 person: person.parse().unwrap(),
                 reason: "known".to_owned(),
@@ -131,7 +132,7 @@ impl Story {
                 delivery: self.delivery(),
                 token,
                 verdict,
-                words: VerdictWords { verification, ..VerdictWords::default() },
+                words: VerdictWords { feedback, verification, ..VerdictWords::default() },
                 overridden: by,
             })
         };
@@ -221,7 +222,8 @@ impl Story {
                     lock::LockKey::new(repository, path, has("folded")).unwrap()
                 });
                 let task = option("for=").map(|it| (issue(), TaskNumber(it.parse().unwrap())));
-                Ask::LockFiles(LockFiles { keys: keys.collect(), task, claim: token, ttl_ms: None })
+                let ttl_ms = option("ttl=").map(|it| it.parse().unwrap());
+                Ask::LockFiles(LockFiles { keys: keys.collect(), task, claim: token, ttl_ms })
             }
             "keeps" => Ask::RenewLock { lock: self.lock(), token, extend_ms: None },
             "unlocks" => Ask::Unlock { lock: self.lock(), token },

@@ -31,7 +31,7 @@ use super::{
     transport::handed::Probe,
 };
 use crate::{
-    config::ToolsetChoice,
+    config::{Shown, ToolsetChoice},
     role::{Actions, Refusal, player::Instance},
 };
 
@@ -53,8 +53,8 @@ struct Row {
 #[derive(Clone, Copy)]
 struct In {
     set: &'static str,
-    /// Listed also where the set is not asked for in full.
-    is_core: bool,
+    /// Listed where at least so much of the set is asked for.
+    from: Shown,
 }
 
 impl Row {
@@ -62,16 +62,14 @@ impl Row {
         self.sets.iter().any(|it| it.set == set)
     }
 
-    /// Whether it belongs to a chosen set, and to its core unless all of it was chosen.
+    /// Whether it belongs to what is to be shown of a chosen set.
     fn is_shown(&self, choices: &[ToolsetChoice]) -> bool {
-        let by = |choice: &ToolsetChoice, it: &In| {
-            choice.set == it.set && (choice.is_full || it.is_core)
-        };
+        let by = |choice: &ToolsetChoice, it: &In| choice.set == it.set && it.from <= choice.shown;
         self.sets.iter().any(|it| choices.iter().any(|choice| by(choice, it)))
     }
 }
 
-const IN_THE_LOOP: [In; 1] = [In { set: turn_loop::SET, is_core: true }];
+const IN_THE_LOOP: [In; 1] = [In { set: turn_loop::SET, from: Shown::Core }];
 
 /// The tools of the loop, by name.
 const OF_THE_LOOP: [Row; 3] = [
@@ -325,14 +323,15 @@ mod tests {
     #[test]
     fn a_set_in_full_shows_what_its_core_does_not() {
         let rows = [
-            Row { name: "read", sets: &[In { set: "mail", is_core: true }] },
-            Row { name: "purge", sets: &[In { set: "mail", is_core: false }] },
-            Row { name: "wait", sets: &[In { set: "loop", is_core: true }] },
+            Row { name: "read", sets: &[In { set: "mail", from: Shown::Core }] },
+            Row { name: "send", sets: &[In { set: "mail", from: Shown::Quiet }] },
+            Row { name: "purge", sets: &[In { set: "mail", from: Shown::Full }] },
+            Row { name: "wait", sets: &[In { set: "loop", from: Shown::Core }] },
             Row {
                 name: "look",
                 sets: &[
-                    In { set: "swarm-lead", is_core: true },
-                    In { set: "swarm-worker", is_core: false },
+                    In { set: "swarm-lead", from: Shown::Core },
+                    In { set: "swarm-worker", from: Shown::Full },
                 ],
             },
         ];
@@ -346,13 +345,14 @@ mod tests {
         };
         assert_eq!(names(&[]), "");
         assert_eq!(names(&["runs"]), "");
-        assert_eq!(names(&["mail"]), "read");
-        assert_eq!(names(&["mail:full"]), "purge read");
+        assert_eq!(names(&["mail:quiet", "loop:quiet"]), "send");
+        assert_eq!(names(&["mail"]), "read send");
+        assert_eq!(names(&["mail:full"]), "purge read send");
         assert_eq!(names(&["swarm-worker"]), "");
         assert_eq!(names(&["swarm-worker:full"]), "look");
         assert_eq!(names(&["swarm-worker", "swarm-lead"]), "look");
-        assert_eq!(names(&["loop", "mail"]), "read wait");
-        assert_eq!(names(&["loop:full", "mail", "mail:full"]), "purge read wait");
+        assert_eq!(names(&["loop", "mail"]), "read send wait");
+        assert_eq!(names(&["loop:full", "mail", "mail:full"]), "purge read send wait");
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
         Happened::Closed(it) => Kind::Closed(stored::SwarmClosed {
             reason: it.reason.clone(),
             is_accepted: it.is_accepted,
+            unjudged: it.unjudged.map(|it| stamp_bytes(it.0)).unwrap_or_default(),
         }),
         Happened::Reopened { reason } => {
             Kind::Reopened(stored::SwarmReopened { reason: reason.clone() })
@@ -207,7 +208,8 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             Happened::PathsSet { version: it.version, content: content(&it.content)? }
         }
         Kind::Closed(it) => {
-            Happened::Closed(Closed { reason: it.reason, is_accepted: it.is_accepted })
+            let unjudged = optional_stamp("delivery", &it.unjudged)?.map(DeliveryId);
+            Happened::Closed(Closed { reason: it.reason, is_accepted: it.is_accepted, unjudged })
         }
         Kind::Reopened(it) => Happened::Reopened { reason: it.reason },
         Kind::Lapsed(_) => Happened::Lapsed,

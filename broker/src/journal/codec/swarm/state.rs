@@ -24,7 +24,8 @@ use crate::rules::swarm::{
     Attached, Claim, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Difficulty, Doc,
     DocWritten, Docs, Former, Import, Issue, IssueState, Item, ItemKind, ItemState, Judged, Lease,
     Message, MessageKind, MessageState, Minted, Parts, Reservation, Submission, SubmissionState,
-    Swarm, Task, TaskState, Total, Verdict, Worker, lock::Lock,
+    Swarm, Task, TaskState, Total, Verdict, Worker,
+    lock::{Ended, Forced, Lock},
 };
 
 /// `None` where nothing of it was ever used.
@@ -40,6 +41,10 @@ pub(in crate::journal::codec) fn encode_state(it: &Swarm) -> Option<stored::Swar
         lock: stamp_bytes(lock.0),
         role: role.to_string(),
     };
+    let forced = |it: &Ended| {
+        let Forced { by, reason } = it.forced.clone()?;
+        Some(swarm_state::ForcedLock { lock: stamp_bytes(it.lock.0), by, reason })
+    };
     Some(stored::SwarmState {
         settings: Some(encode_settings(&it.settings)),
         workers: it.workers.iter().map(worker).collect(),
@@ -47,10 +52,11 @@ pub(in crate::journal::codec) fn encode_state(it: &Swarm) -> Option<stored::Swar
         issues: it.issues().values().map(encode_issue).collect(),
         deliveries: it.deliveries().values().map(encode_delivery).collect(),
         locks: it.locks.iter().map(encode_lock).collect(),
-        ended_locks: it.locks.ended().map(|it| stamp_bytes(it.0)).collect(),
+        ended_locks: it.locks.ended().map(|it| stamp_bytes(it.lock.0)).collect(),
         given_back: it.locks.given_back().map(given_back).collect(),
         token: it.token().get(),
         next_tail: it.next_tail(),
+        forced_locks: it.locks.ended().filter_map(forced).collect(),
     })
 }
 
@@ -65,7 +71,15 @@ pub(in crate::journal::codec) fn decode_state(
     let given_back = |it: swarm_state::GivenBack| -> Result<_, CodecError> {
         Ok((LockId(stamp("lock", &it.lock)?), id("role", &it.role)?))
     };
-    let ended = it.ended_locks.iter().map(|it| stamp("lock", it).map(LockId));
+    let mut forced = BTreeMap::new();
+    for it in it.forced_locks {
+        let lock = LockId(stamp("lock", &it.lock)?);
+        forced.insert(lock, Forced { by: it.by, reason: it.reason });
+    }
+    let ended = |lock: &Bytes| -> Result<_, CodecError> {
+        let lock = LockId(stamp("lock", lock)?);
+        Ok(Ended { lock, forced: forced.remove(&lock) })
+    };
     let parts = Parts {
         settings: decode_settings(&it.settings.ok_or(CodecError::Unknown("settings"))?),
         workers,
@@ -73,7 +87,7 @@ pub(in crate::journal::codec) fn decode_state(
         issues: it.issues.into_iter().map(decode_issue).collect::<Result<_, _>>()?,
         deliveries: it.deliveries.into_iter().map(decode_delivery).collect::<Result<_, _>>()?,
         locks: it.locks.into_iter().map(decode_lock).collect::<Result<_, _>>()?,
-        ended_locks: ended.collect::<Result<_, _>>()?,
+        ended_locks: it.ended_locks.iter().map(ended).collect::<Result<_, _>>()?,
         given_back: it.given_back.into_iter().map(given_back).collect::<Result<_, _>>()?,
         token: token(it.token),
         next_tail: it.next_tail,
@@ -107,13 +121,22 @@ fn decode_docs(docs: Vec<swarm_state::Doc>) -> Result<Docs, CodecError> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a lease is a message, which may be missing")]
+const fn encode_earned(it: Total) -> swarm_state::Earned {
+    swarm_state::Earned { points: it.points, low_scores: it.low_scores }
+}
+
+const fn decode_earned(it: swarm_state::Earned) -> Total {
+    Total { points: it.points, low_scores: it.low_scores }
+}
+
 fn encode_lease(it: Lease) -> Option<swarm_state::Lease> {
-    Some(swarm_state::Lease { lapses_ms: it.lapses.as_millis(), had_grace: it.had_grace })
+    let (lapses_ms, Lease { had_grace, length_ms, .. }) = (it.lapses.as_millis(), it);
+    Some(swarm_state::Lease { lapses_ms, had_grace, length_ms })
 }
 
 fn decode_lease(it: Option<swarm_state::Lease>) -> Result<Lease, CodecError> {
     let it = it.ok_or(CodecError::Unknown("lease"))?;
-    Ok(Lease { lapses: at(it.lapses_ms), had_grace: it.had_grace })
+    Ok(Lease { lapses: at(it.lapses_ms), had_grace: it.had_grace, length_ms: it.length_ms })
 }
 
 fn encode_issue(it: &Issue) -> swarm_state::Issue {
@@ -303,14 +326,13 @@ pub(super) fn encode_submission(it: &Submission) -> swarm_state::Submission {
             at_ms: it.at.as_millis(),
             by: text(it.by.as_ref()),
             next_step: optional_bytes(it.next_step.map(|it| it.0)),
-            earned: it
-                .total
-                .map(|it| swarm_state::Earned { points: it.points, low_scores: it.low_scores }),
+            earned: it.total.map(encode_earned),
         }),
         minted: it.minted.as_ref().map(|it| swarm_state::Minted {
             next_step: stamp_bytes(it.next_step.0),
             score: it.score.get().into(),
             task: it.task.map_or(0, |it| it.0),
+            earned: it.total.map(encode_earned),
         }),
         changed_files: it.changed_files.clone(),
         item: it.item,
@@ -326,12 +348,13 @@ pub(super) fn decode_submission(it: swarm_state::Submission) -> Result<Submissio
             at: at(it.at_ms),
             by: optional("by", &it.by)?,
             next_step: optional_stamp("next_step", &it.next_step)?.map(NextStepId),
-            total: it.earned.map(|it| Total { points: it.points, low_scores: it.low_scores }),
+            total: it.earned.map(decode_earned),
         })
     });
     let minted = it.minted.map(|it| {
         let next_step = NextStepId(stamp("next_step", &it.next_step)?);
-        Ok(Minted { next_step, score: score(it.score)?, task: optional_task(it.task) })
+        let (score, task) = (score(it.score)?, optional_task(it.task));
+        Ok(Minted { next_step, score, task, total: it.earned.map(decode_earned) })
     });
     Ok(Submission {
         id: SubmissionId(stamp("submission", &it.id)?),

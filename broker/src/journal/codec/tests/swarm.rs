@@ -117,6 +117,10 @@ fn posted(tail: u32, kind: MessageKind) -> Happened {
     })
 }
 
+fn closed(is_accepted: bool, unjudged: Option<DeliveryId>) -> Happened {
+    Happened::Closed(Closed { reason: "done".to_owned(), is_accepted, unjudged })
+}
+
 fn delivered(tail: u32) -> Happened {
     Happened::Delivered(Delivered {
         delivery: DeliveryId(stamp(tail)),
@@ -175,7 +179,7 @@ fn first() -> Vec<Happened> {
                 reason: "known".to_owned(),
             }),
         }),
-        Happened::Closed(Closed { reason: "done".to_owned(), is_accepted: true }),
+        closed(true, None),
         Happened::Reopened { reason: "more".to_owned() },
         Happened::Lapsed,
     ]

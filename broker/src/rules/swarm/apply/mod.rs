@@ -40,14 +40,14 @@ impl Swarm {
                     keys: it.keys.clone(),
                     task: it.task,
                     token: it.token,
-                    lease: Lease::until(it.lapses),
+                    lease: Lease::granted(now, it.lapses),
                     acquired: now,
                     renewed: now,
                 });
                 self.deadlines.insert((it.lapses, Held::Lock(it.lock)));
             }
             Event::Unlocked(it) => {
-                if let Some(lock) = self.locks.remove(it.lock, &it.why) {
+                if let Some(lock) = self.locks.remove(it.lock, &it.why, by) {
                     self.deadlines.remove(&(lock.lease.lapses, Held::Lock(it.lock)));
                 }
             }
@@ -241,7 +241,7 @@ impl Swarm {
                 self.set_delivery_state(*delivery, DeliveryState::InReview);
                 let it = self.touch_delivery(*delivery, now);
                 it.former = it.former.take().filter(|former| former != role);
-                let (role, lease) = (role.clone(), Lease::until(*lapses));
+                let (role, lease) = (role.clone(), Lease::granted(now, *lapses));
                 it.claim = Some(DeliveryClaim { role, token: *token, lease, claimed: now });
                 self.deadlines.insert((*lapses, Held::Delivery(*delivery)));
             }
@@ -318,8 +318,11 @@ impl Swarm {
     }
 
     fn renewed(&mut self, now: Timestamp, it: &LeaseRenewed) {
-        let renew =
-            |lease: Lease| Lease { lapses: it.lapses, had_grace: lease.had_grace || it.is_grace };
+        let renew = |lease: Lease| Lease {
+            lapses: it.lapses,
+            had_grace: lease.had_grace || it.is_grace,
+            ..lease
+        };
         match it.held {
             Held::Issue(id) => {
                 let deadline = self.issues.get(&id).and_then(|issue| self.deadline_of(issue));

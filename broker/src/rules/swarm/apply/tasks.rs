@@ -34,7 +34,7 @@ impl Swarm {
             task.claim = Some(Claim {
                 worker: it.worker.clone(),
                 token: it.token,
-                lease: Lease::until(it.lapses),
+                lease: Lease::granted(now, it.lapses),
                 claimed: now,
             });
             task.former = task.former.take().filter(|former| former.worker != it.worker);
@@ -110,11 +110,14 @@ impl Swarm {
     pub(super) fn minted(&mut self, now: Timestamp, id: IssueId, it: &NextStepMinted) {
         self.made(it.next_step.0.tail);
         let mut older = None;
+        let issue = &self.issues[&id];
+        let total = issue.total_after(&issue.tasks[it.task.index()], &it.worker, it.score);
         self.change_task(id, it.task, |task| {
             let minted = Minted {
                 next_step: it.next_step,
                 score: it.score,
                 task: it.reserved.as_ref().map(|it| it.task),
+                total: Some(total),
             };
             let found = task.submissions.iter_mut().find(|own| own.id == it.submission);
             let submission = found.expect("a next step is for a submission that is there");

@@ -23,6 +23,7 @@ use super::{
     WhyUnlocked,
     check::{Draft, check_token},
 };
+use crate::rules::Principal;
 
 /// Locks that ended and are still known, so that their holders are told that they lost them.
 const ENDED_MAX: usize = 1024;
@@ -35,7 +36,7 @@ const GIVEN_BACK_MAX: usize = 1024;
 pub struct Locks {
     by_id: BTreeMap<LockId, Lock>,
     /// Ended without their holders' doing, oldest first.
-    ended: VecDeque<LockId>,
+    ended: VecDeque<Ended>,
     /// Given back by whoever had them, oldest first.
     given_back: VecDeque<(LockId, RoleId)>,
     /// Derived.
@@ -61,6 +62,22 @@ pub struct Lock {
     pub renewed: Timestamp,
 }
 
+/// A lock that its holder did not give back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub lock: LockId,
+    /// `None`: its time or its task came to an end.
+    pub forced: Option<Forced>,
+}
+
+/// Why somebody else unlocked it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forced {
+    /// A role or a person.
+    pub by: String,
+    pub reason: String,
+}
+
 /// What stands in the way of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
@@ -78,7 +95,7 @@ impl Locks {
     /// From what a snapshot held.
     pub(super) fn restored(
         locks: Vec<Lock>,
-        ended: Vec<LockId>,
+        ended: Vec<Ended>,
         given_back: Vec<(LockId, RoleId)>,
     ) -> Self {
         let (ended, given_back) = (ended.into(), given_back.into());
@@ -98,8 +115,8 @@ impl Locks {
     }
 
     /// Ended without their holders' doing, oldest first.
-    pub fn ended(&self) -> impl Iterator<Item = LockId> {
-        self.ended.iter().copied()
+    pub fn ended(&self) -> impl Iterator<Item = &Ended> {
+        self.ended.iter()
     }
 
     /// Given back by whoever had them, oldest first.
@@ -157,7 +174,7 @@ impl Locks {
         self.by_id.insert(lock.id, lock);
     }
 
-    pub(super) fn remove(&mut self, id: LockId, why: &WhyUnlocked) -> Option<Lock> {
+    pub(super) fn remove(&mut self, id: LockId, why: &WhyUnlocked, by: &Principal) -> Option<Lock> {
         let lock = self.by_id.remove(&id)?;
         for key in &lock.keys {
             self.index.remove(id, key);
@@ -172,7 +189,7 @@ impl Locks {
                 self.given_back.pop_front();
             }
         } else {
-            self.ended.push_back(id);
+            self.ended.push_back(Ended { lock: id, forced: why.forced(by) });
             if ENDED_MAX < self.ended.len() {
                 self.ended.pop_front();
             }
@@ -187,15 +204,26 @@ impl Locks {
         }
     }
 
+    /// How a lock ended that its holder did not give back; `None`: it did, or there was none.
+    fn why_ended(&self, id: LockId) -> Option<String> {
+        let ended = self.ended.iter().find(|it| it.lock == id)?;
+        Some(match &ended.forced {
+            None => format!("lease '{id}' ended, with its time or its task"),
+            Some(it) => format!("lease '{id}' was taken by {}: {}", it.by, it.reason),
+        })
+    }
+
     /// The lock of this id, held by `role` under `token`.
-    fn held(&self, id: LockId, role: &RoleId, token: FencingToken) -> Result<&Lock, Rejection> {
+    pub(super) fn held(
+        &self,
+        id: LockId,
+        role: &RoleId,
+        token: FencingToken,
+    ) -> Result<&Lock, Rejection> {
         let Some(lock) = self.by_id.get(&id) else {
-            if self.ended.contains(&id) {
-                let lost = format!("lease '{id}' lapsed or was taken");
-                let next = "Lock the files again before going on";
-                return Err(Rejection::LeaseLost { lost, next });
-            }
-            return Err(Rejection::LeaseNotFound { lock: id });
+            let next = "Lock the files again before going on";
+            let lost = self.why_ended(id).map(|lost| Rejection::LeaseLost { lost, next });
+            return Err(lost.unwrap_or(Rejection::LeaseNotFound { lock: id }));
         };
         if lock.role != *role {
             let (role, holder) = (role.clone(), lock.role.clone());
@@ -203,6 +231,15 @@ impl Locks {
         }
         check_token(format!("lease '{id}'"), token, lock.token)?;
         Ok(lock)
+    }
+}
+
+impl WhyUnlocked {
+    fn forced(&self, by: &Principal) -> Option<Forced> {
+        let Self::Forced { reason } = self else { return None };
+        let person = by.person.as_ref().map(ToString::to_string);
+        let by = by.role.as_ref().map(ToString::to_string).or(person).unwrap_or_default();
+        Some(Forced { by, reason: reason.clone() })
     }
 }
 
@@ -279,6 +316,9 @@ impl Swarm {
         if self.locks.given_back.iter().any(|(lock, by)| *lock == id && by == role) {
             draft.repeat(());
             return Ok(());
+        }
+        if let Some(lost) = self.locks.why_ended(id) {
+            return Err(Rejection::LockEnded { lost });
         }
         self.locks.held(id, role, token)?;
         draft.push(Event::Unlocked(Unlocked { lock: id, why: WhyUnlocked::Unlocked }));

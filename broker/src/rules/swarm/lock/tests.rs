@@ -94,7 +94,7 @@ fn what_is_locked_is_found() {
             assert_eq!(found.is_some(), meet, "{locked} and {other}, folded: {is_folded}");
             let own = "W".parse().unwrap();
             assert!(locks.conflict(Some(&own), &[asked]).is_none());
-            locks.remove(LockId::default(), &WhyUnlocked::Unlocked);
+            locks.remove(LockId::default(), &WhyUnlocked::Unlocked, &Principal::default());
             locks.given_back.clear();
             assert_eq!(locks, Locks::default(), "nothing is left");
         }

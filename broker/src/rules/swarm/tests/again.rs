@@ -22,6 +22,27 @@ fn what_others_made_meanwhile_doubles_nothing() {
            6 L opens s: an issue
            7 L opens s: an issue (as before)",
     );
+    // A lead that began anew and knows nothing of it goes on with what it has.
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1"),
+            (3, "L opens s"),
+            (4, "restart"),
+            (5, "L opens s"),
+            (6, "L cancels 1: enough"),
+            (7, "L closes: enough"),
+            (8, "L opens s"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 1: 1 from task-1 | 1 ready
+           3 L opens s: an issue (as before) | 1 ready
+           4 restart: so | 1 ready
+           5 L opens s: an issue (as before) | 1 ready
+           6 L cancels 1: enough: done | 1 canceled
+           7 L closes: enough: an issue | done | 1 canceled
+           8 L opens s: an issue",
+    );
     check(
         &[
             (1, "L opens s"),

@@ -1,6 +1,6 @@
 //! What is accepted is what was delivered, on evidence of just that.
 
-use super::*;
+use super::{super::words::AuditEntry, *};
 
 #[test]
 fn evidence_is_attached_by_whoever_has_the_claim() {
@@ -194,3 +194,72 @@ fn evidence_is_of_the_commit_that_was_delivered() {
         )
     );
 }
+
+#[test]
+fn a_delivery_is_rejected_with_words_or_for_what_failed() {
+    let mut story = Story::new();
+    for line in DELIVERED {
+        story.step(1, line);
+    }
+    story.told.clear();
+    for (ms, line) in [(2, "A refuses +wordless"), (3, "A refuses +wordless +failed")] {
+        story.step(ms, line);
+    }
+    let told: Vec<&str> = story.told.lines().filter_map(|it| it.split(" |").next()).collect();
+    assert_eq!(
+        told,
+        [
+            "  2 A refuses +wordless: no: feedback is empty and nothing of the evidence failed; \
+             say in feedback what has to be put right. Nothing was judged",
+            "  3 A refuses +wordless +failed: delivery",
+        ]
+    );
+}
+
+/// What its acceptor is about to do comes to nothing, and the history says so.
+#[test]
+fn a_delivery_ends_with_its_issue() {
+    let mut story = Story::new();
+    for line in DELIVERED {
+        story.step(1, line);
+    }
+    let delivery = story.delivery();
+    story.told.clear();
+    for line in ["L closes: enough", "restart", "A accepts", "A takes", "B takes"] {
+        story.step(2, line);
+    }
+    let told: Vec<&str> = story.told.lines().filter_map(|it| it.split(" |").next()).collect();
+    assert_eq!(
+        told,
+        [
+            "  2 L closes: enough: an issue",
+            "  2 restart: so",
+            "  2 A accepts: no: already_reviewed",
+            "  2 A takes: no: already_reviewed",
+            "  2 B takes: no: already_reviewed",
+        ]
+    );
+    let why = story.swarm().delivery(delivery).unwrap().check_open().unwrap_err();
+    assert_eq!(why, Rejection::DeliveryEnded { delivery });
+    let unjudged = Some(delivery);
+    let closed = Closed { reason: "enough".to_owned(), is_accepted: false, unjudged };
+    let issue = story.issue_id();
+    let entry = AuditEntry::of(&OfIssue { issue, audit: 9, what: Happened::Closed(closed) });
+    assert_eq!(
+        (entry.delivery, entry.detail),
+        (Some(delivery), format!("closed before a verdict on delivery {delivery}: enough"))
+    );
+}
+
+/// An issue of one task, done, delivered, and its delivery taken by `A`.
+const DELIVERED: [&str; 9] = [
+    "L opens s",
+    "L plans easy 3",
+    "W registers",
+    "W claims 1",
+    "W submits 1: done",
+    "L mints 1 for W 5",
+    "L approves 1 5",
+    "L delivers f1",
+    "A takes",
+];

@@ -79,3 +79,57 @@ fn nodes_are_to_speak_three_times_in_the_shortest_lease() {
         assert_eq!(settings.sign_every_ms(), expected, "{settings:?}");
     }
 }
+
+/// And as long as it takes to hear three times of whoever holds it.
+#[test]
+fn a_lease_lasts_as_long_as_it_was_granted_for() {
+    check(
+        &[
+            (0, "W is there"),
+            (1, "W locks a +ttl=45000"),
+            (2, "V locks b +ttl=1000"),
+            (3, "V is there"),
+            (20_000, "W is there"),
+            (45_001, "time"),
+            (45_002, "X locks b"),
+            (65_001, "time"),
+            (65_002, "X locks a"),
+        ],
+        "  0 W is there: so
+           1 W locks a +ttl=45000: locked, token 1 until 45001
+           2 V locks b +ttl=1000: locked, token 2 until 1002
+           3 V is there: so
+         20000 W is there: so
+         45001 time: done
+         45002 X locks b: locked, token 3 until 165002
+         65001 time: done
+         65002 X locks a: locked, token 4 until 185002",
+    );
+    let mut story = Story::new();
+    let set = |story: &mut Story, ms, task_claim_ms| {
+        let settings = Settings { task_claim_ms, ..Settings::default() };
+        let command = Command { by: Actor::Role(role("L")), ask: Ask::SetSettings(settings) };
+        story.execute(Timestamp::from_millis(ms), AnyCommand::Swarm(command));
+    };
+    set(&mut story, 1, 60_000);
+    for line in ["L opens s", "L plans easy 1", "W registers", "W claims 1", "restart"] {
+        story.step(2, line);
+    }
+    set(&mut story, 3, 3_600_000);
+    story.told.clear();
+    for (ms, line) in
+        [(40_000, "W is there"), (60_002, "time"), (99_999, "time"), (100_000, "time")]
+    {
+        story.step(ms, line);
+    }
+    let told: Vec<&str> = story.told.lines().map(str::trim).collect();
+    assert_eq!(
+        told,
+        [
+            "40000 W is there: so | 1 in_progress:W",
+            "60002 time: done | 1 in_progress:W",
+            "99999 time: done | 1 in_progress:W",
+            "100000 time: done | 1 ready",
+        ]
+    );
+}

@@ -73,6 +73,10 @@ fn whoever_lost_a_lock_is_told_so() {
     let command = Command { by: Actor::Role(role("W")), ask };
     let said = story.execute(Timestamp::from_millis(4), AnyCommand::Swarm(command));
     assert_eq!(said, "no: lease_lost");
+    story.step(4, "restart");
+    let why = story.swarm().locks.held(lost, &role("W"), FencingToken::NONE).unwrap_err();
+    let told = why.to_string();
+    assert!(told.starts_with(&format!("lease '{lost}' was taken by L: stuck; ")), "{told}");
     let ask = Ask::Unlock { lock: LockId::default(), token: FencingToken::NONE };
     let command = Command { by: Actor::Role(role("W")), ask };
     let said = story.execute(Timestamp::from_millis(5), AnyCommand::Swarm(command));

@@ -89,3 +89,39 @@ fn points_and_scores_lead_to_a_task() {
         assert_eq!(told, (difficulty, task), "{points} points, {low} low, score {score}: {tasks}");
     }
 }
+
+#[test]
+fn what_was_earned_meanwhile_counts_when_it_is_asked_again() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 5; easy 60; easy 1; focus 1"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (5, "W claims 2"),
+            (6, "W submits 1: one"),
+            (7, "W submits 2: two"),
+            (8, "L mints 1 for W 5"),
+            (9, "L mints 1 for W 5"),
+            (10, "L mints 2 for W 5"),
+            (11, "L approves 2 5"),
+            (12, "restart"),
+            (13, "L mints 1 for W 5"),
+            (14, "L mints 1 for W 5"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 5; easy 60; easy 1; focus 1: 4 from task-1 | 1 ready 2 ready 3 ready 4 ready
+           3 W registers: done | 1 ready 2 ready 3 ready 4 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W 2 ready 3 ready 4 ready
+           5 W claims 2: token 2 until 3600005 | 1 in_progress:W 2 in_progress:W 3 ready 4 ready
+           6 W submits 1: one: submitted | 1 submitted:W 2 in_progress:W 3 ready 4 ready
+           7 W submits 2: two: submitted | 1 submitted:W 2 submitted:W 3 ready 4 ready
+           8 L mints 1 for W 5: easy → task-3, 5 points, 0 low | 1 submitted:W 2 submitted:W 3 reserved:W 4 ready
+           9 L mints 1 for W 5: easy → task-3, 5 points, 0 low (as before) | 1 submitted:W 2 submitted:W 3 reserved:W 4 ready
+          10 L mints 2 for W 5: focus → task-4, 60 points, 0 low | 1 submitted:W 2 submitted:W 3 reserved:W 4 reserved:W
+          11 L approves 2 5: reviewed | 1 submitted:W 2 done 3 reserved:W 4 reserved:W
+          12 restart: so | 1 submitted:W 2 done 3 reserved:W 4 reserved:W
+          13 L mints 1 for W 5: focus → task-3, 65 points, 0 low | 1 submitted:W 2 done 3 reserved:W 4 reserved:W
+          14 L mints 1 for W 5: focus → task-3, 65 points, 0 low (as before) | 1 submitted:W 2 done 3 reserved:W 4 reserved:W",
+    );
+}

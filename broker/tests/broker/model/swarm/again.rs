@@ -1,5 +1,5 @@
 //! Who asks for an issue or for tasks again, in the same words and under no key, is given those
-//! that are there: an issue as long as it has no task, tasks as long as none is over; whatever
+//! that are there: an issue as long as it is open, tasks as long as none is over; whatever
 //! others made meanwhile.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl Made {
                 let before = self.issues.insert(by, (it.clone(), *id));
                 let due = before.filter(|(asked, id)| {
                     let issue = &swarm.issues()[id];
-                    asked == it && issue.state == IssueState::Open && issue.tasks.is_empty()
+                    asked == it && issue.state == IssueState::Open
                 });
                 (reply, due.map(|(_, id)| Reply::Issue(id)))
             }

@@ -53,7 +53,7 @@ fn state() -> State {
                 issue_id: "issue_1700000000000_00af".to_owned(),
                 task_id: format!("task-{task}"),
                 lease_expires_ms: NOW_MS + left_ms,
-                claim_token: 0,
+                ..wire::ClaimedTask::default()
             })
             .collect(),
         points: vec![wire::IssuePoints { total_points: 12, ..Default::default() }],

@@ -4,6 +4,7 @@ use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::super::{In, Row, schema};
+use crate::config::Shown;
 
 /// The toolset.
 pub(in crate::mcp) const SET: &str = "mail";
@@ -31,20 +32,22 @@ pub(in crate::mcp::tools) const ROWS: [Row; 15] = [
     Row { name: AGENTS, sets: &FULL },
     Row { name: DEAD_LETTERS, sets: &FULL },
     Row { name: LIST, sets: &CORE },
-    Row { name: READ, sets: &CORE },
+    Row { name: READ, sets: &QUIET },
     Row { name: REGISTER, sets: &FULL },
     Row { name: REJECT, sets: &CORE },
     Row { name: RESOLVE, sets: &CORE },
     Row { name: SAVE, sets: &FULL },
     Row { name: SEARCH, sets: &CORE },
-    Row { name: SEND, sets: &CORE },
+    Row { name: SEND, sets: &QUIET },
     Row { name: THREAD, sets: &CORE },
     Row { name: UNREGISTER, sets: &FULL },
-    Row { name: WAIT, sets: &CORE },
+    Row { name: WAIT, sets: &QUIET },
 ];
 
-const CORE: [In; 1] = [In { set: SET, is_core: true }];
-const FULL: [In; 1] = [In { set: SET, is_core: false }];
+const CORE: [In; 1] = [In { set: SET, from: Shown::Core }];
+/// What a role needs that writes a letter now and then.
+const QUIET: [In; 1] = [In { set: SET, from: Shown::Quiet }];
+const FULL: [In; 1] = [In { set: SET, from: Shown::Full }];
 
 /// What a tool does to the world, for clients that ask their user before they call one.
 #[derive(Clone, Copy)]

@@ -14,7 +14,7 @@ use super::{
     },
     answer::answer,
     caller::Caller,
-    facts::Time,
+    facts::{self, Time},
     list,
     locks::Lock,
     said,
@@ -59,8 +59,12 @@ struct Worker {
 struct Claim {
     issue_id: String,
     task_id: String,
-    lease_expires_at_ms: u64,
-    lease_left_ms: u64,
+    stage: &'static str,
+    /// Left out: it does not run out while its submission waits for a verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_expires_at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_left_ms: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,11 +76,15 @@ struct Points {
 
 impl Worker {
     fn new(it: &wire::Worker, now_ms: u64) -> Self {
-        let claim = |it: &wire::ClaimedTask| Claim {
-            issue_id: it.issue_id.clone(),
-            task_id: it.task_id.clone(),
-            lease_expires_at_ms: it.lease_expires_ms,
-            lease_left_ms: it.lease_expires_ms.saturating_sub(now_ms),
+        let claim = |it: &wire::ClaimedTask| {
+            let lapses_ms = Some(it.lease_expires_ms).filter(|ms| *ms != 0);
+            Claim {
+                issue_id: it.issue_id.clone(),
+                task_id: it.task_id.clone(),
+                stage: facts::stage(it.stage()),
+                lease_expires_at_ms: lapses_ms,
+                lease_left_ms: lapses_ms.map(|ms| ms.saturating_sub(now_ms)),
+            }
         };
         let points = |it: &wire::IssuePoints| Points {
             issue_id: it.issue_id.clone(),

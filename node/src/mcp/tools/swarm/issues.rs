@@ -41,7 +41,15 @@ pub(super) async fn create(
         docs,
         ..wire::CreateIssueRequest::default()
     };
-    Ok(told(&caller.tell(request).await?, Vec::new()))
+    let made = caller.tell(request).await?;
+    let next = match made.repeated {
+        true => {
+            "You have opened this issue before: go on with it. listIssueTasks shows how far \
+                 it is."
+        }
+        false => "Break it down with createIssueTask.",
+    };
+    Ok(told(&made, vec![next.to_owned()]))
 }
 
 const SHARED: &str = "shared_doc_paths";

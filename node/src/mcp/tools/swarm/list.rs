@@ -6,18 +6,19 @@
 //! [`PLAN`]. `session_id` is taken from whoever still sends it, and does nothing.
 
 use super::super::{In, Row};
+use crate::config::Shown;
 
 pub(in crate::mcp) const LEAD: &str = "swarm-lead";
 pub(in crate::mcp) const WORKER: &str = "swarm-worker";
 pub(in crate::mcp) const ACCEPTOR: &str = "swarm-acceptor";
 
-const L: In = In { set: LEAD, is_core: false };
-const W: In = In { set: WORKER, is_core: false };
-const A: In = In { set: ACCEPTOR, is_core: false };
+const L: In = In { set: LEAD, from: Shown::Full };
+const W: In = In { set: WORKER, from: Shown::Full };
+const A: In = In { set: ACCEPTOR, from: Shown::Full };
 /// The same, in the lean core of the set.
-const CL: In = In { set: LEAD, is_core: true };
-const CW: In = In { set: WORKER, is_core: true };
-const CA: In = In { set: ACCEPTOR, is_core: true };
+const CL: In = In { set: LEAD, from: Shown::Core };
+const CW: In = In { set: WORKER, from: Shown::Core };
+const CA: In = In { set: ACCEPTOR, from: Shown::Core };
 
 macro_rules! tools {
     ($($name:ident $text:literal $($set:ident)*;)*) => {

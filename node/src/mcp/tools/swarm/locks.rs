@@ -227,16 +227,7 @@ pub(super) async fn unlock(
         lease_id: lease.clone(),
         ..wire::UnlockRequest::default()
     };
-    let it = caller.tell(request).await.map_err(|refusal| {
-        if refusal.reason != Reason::LeaseLost {
-            return refusal;
-        }
-        let message = format!(
-            "lease '{lease}' ended before: with its task, by time, or taken by a lead. There is \
-             nothing to unlock."
-        );
-        Refusal { message, ..refusal }
-    })?;
+    let it = caller.tell(request).await?;
     caller.ended(&lease);
     Ok(unlocked(it))
 }

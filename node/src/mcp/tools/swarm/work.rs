@@ -1,5 +1,8 @@
 //! What a worker does: registers, waits for a task, claims it, asks about it, submits it.
 //!
+//! An agent that began anew knows nothing of what its role has claimed, and its waits keep that: it
+//! is told of it first ([`Unfinished`]).
+//!
 //! A question and a result are said first and waited for then; said again, by a call that comes
 //! after `still_waiting` or after its node was started anew, they are the same at the broker.
 
@@ -15,7 +18,7 @@ use super::{
     super::{
         arguments::{Arguments, invalid},
         others::{FRAME, Others},
-        result::shown,
+        result::{remark, shown},
     },
     answer::answer,
     caller::Caller,
@@ -30,6 +33,9 @@ use crate::role::{
 /// Issues that one wait tells unless it is told otherwise, and at most.
 const ISSUES_MAX: u32 = 50;
 
+/// Tasks that are named in one sentence.
+const BEFORE_MAX: usize = 8;
+
 /// Entries of an issue's history that are looked through for why a claim ended.
 const HISTORY_LOOK: u32 = 64;
 
@@ -37,16 +43,89 @@ const HISTORY_LOOK: u32 = 64;
 struct Registered {
     worker_id: String,
     joined_at: facts::Time,
-    next_actions: [&'static str; 1],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    claimed_before: Vec<Before>,
+    next_actions: [String; 1],
 }
 
 pub(super) async fn register(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
     let it = caller.tell(wire::RegisterWorkerRequest::default()).await?;
+    let unfinished = Unfinished::of(caller, &it);
     Ok(shown(&Registered {
         worker_id: it.worker,
         joined_at: facts::Time(it.joined_ms),
-        next_actions: ["Call waitIssues or waitIssueTasks to find work."],
+        next_actions: [match unfinished.is_empty() {
+            true => "Call waitIssues or waitIssueTasks to find work.".to_owned(),
+            false => unfinished.next(),
+        }],
+        claimed_before: unfinished.0,
     }))
+}
+
+/// Tasks that the worker has claimed and that wait for nobody but it. Of a role that several agents
+/// play at once, none: they may be another's.
+struct Unfinished(Vec<Before>);
+
+#[derive(Debug, Clone, Serialize)]
+struct Before {
+    issue_id: String,
+    task_id: String,
+}
+
+impl Unfinished {
+    fn of(caller: &Caller<'_>, worker: &wire::Worker) -> Self {
+        let is_shared = caller.call.host.instances.is_shared(caller.role());
+        let claims = worker.claims.iter().filter(|_| !is_shared);
+        let is_unfinished = |it: &&wire::ClaimedTask| it.stage() == wire::TaskStage::Working;
+        let before = |it: &wire::ClaimedTask| Before {
+            issue_id: it.issue_id.clone(),
+            task_id: it.task_id.clone(),
+        };
+        Self(claims.filter(is_unfinished).map(before).collect())
+    }
+
+    async fn ask(caller: &Caller<'_>) -> Result<Self, Refusal> {
+        let worker = caller.role().to_string();
+        let own = wire::ListWorkersRequest { worker, ..wire::ListWorkersRequest::default() };
+        let found = caller.ask(own).await?.workers.pop();
+        Ok(Self::of(caller, &found.unwrap_or_default()))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one of them was claimed by another agent of the role, or by this one before it
+    /// began anew.
+    fn is_news(&self, caller: &Caller<'_>) -> bool {
+        self.0.iter().any(|it| caller.token(&claim_of(&it.issue_id, &it.task_id)) == 0)
+    }
+
+    fn next(&self) -> String {
+        let told = |it: &Before| format!("{} of {}", it.task_id, it.issue_id);
+        let all: Vec<String> = self.0.iter().take(BEFORE_MAX).map(told).collect();
+        format!(
+            "You have claimed {} and not submitted it: call claimIssueTask for it again, which \
+             tells all that is known of it, and go on with it.",
+            all.join(", ")
+        )
+    }
+
+    /// Says so beside what else is answered.
+    fn remark(&self, result: &mut CallToolResult) {
+        if !self.is_empty() {
+            let fact = serde_json::to_value(&self.0).unwrap_or_default();
+            remark(result, "claimed_before", fact, self.next());
+        }
+    }
+}
+
+/// An answer to who waits for a task and has one.
+#[derive(Debug, Serialize)]
+struct Claims {
+    status: &'static str,
+    claimed_before: Vec<Before>,
+    next_actions: [String; 1],
 }
 
 /// The role's id as a worker is its name; the call's own `worker_id` was judged already.
@@ -113,7 +192,14 @@ pub(super) async fn wait_issues(
         0 => ISSUES_MAX,
         limit => limit.min(ISSUES_MAX),
     };
-    caller.wait(Awaited::Issues { state, limit }, arguments).await
+    let mut waited = caller.wait(Awaited::Issues { state, limit }, arguments).await?;
+    if let CallToolResponse::Complete(result) = &mut waited {
+        // What is not known is not said; the issues are.
+        if let Ok(unfinished) = Unfinished::ask(caller).await {
+            unfinished.remark(result);
+        }
+    }
+    Ok(waited)
 }
 
 pub(super) async fn wait_tasks(
@@ -130,7 +216,19 @@ pub(super) async fn wait_tasks(
     let issue = said::issue(arguments)?;
     // One task is offered at a time, however many are asked for.
     said::count(arguments, "limit")?;
-    caller.wait(Awaited::Tasks(issue), arguments).await
+    let _playing = caller.playing()?;
+    let unfinished = Unfinished::ask(caller).await?;
+    if unfinished.is_news(caller) {
+        let next = unfinished.next();
+        let (status, claimed_before) = ("claimed_before", unfinished.0);
+        let claims = Claims { status, claimed_before, next_actions: [next] };
+        return Ok(CallToolResponse::Complete(shown(&claims)));
+    }
+    let mut waited = caller.wait(Awaited::Tasks(issue), arguments).await?;
+    if let CallToolResponse::Complete(result) = &mut waited {
+        unfinished.remark(result);
+    }
+    Ok(waited)
 }
 
 /// Which task of which issue a worker speaks of.

@@ -34,6 +34,17 @@ fn named() -> Record {
     Record { events: numbered(1, all).map(Event::Swarm).collect(), ..record() }
 }
 
+/// An issue that was closed before its delivery had a verdict.
+fn unjudged() -> Record {
+    let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
+    let all = vec![
+        Happened::Created { subject: "s".to_owned(), content, paths },
+        delivered(5),
+        closed(false, Some(DeliveryId(stamp(5)))),
+    ];
+    Record { events: numbered(1, all).map(Event::Swarm).collect(), ..record() }
+}
+
 /// An issue that came from elsewhere.
 fn elsewhere() -> Record {
     let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
@@ -122,7 +133,7 @@ fn elsewhere() -> Record {
 #[test]
 fn the_bytes_of_what_came_later_are_unchanged() {
     let mut told = String::new();
-    for record in [later(), elsewhere(), named()] {
+    for record in [later(), elsewhere(), named(), unjudged()] {
         let stored = encode_record(&record, &[3; 16]);
         assert_eq!(decode_record(stored.clone()).unwrap(), record);
         let mut state = Workspace::default();
@@ -134,7 +145,8 @@ fn the_bytes_of_what_came_later_are_unchanged() {
     assert_eq!(told, include_str!("../swarm_later.golden.txt"));
 }
 
-/// Its tasks do not say who made them, and its reviews not what their workers had earned then.
+/// Its tasks do not say who made them, its reviews and next steps not what their workers had earned
+/// then, its leases not how long they were granted for.
 #[test]
 fn an_older_snapshot_is_read() {
     let digits: Vec<u8> = include_bytes!("../swarm_snapshot_older.golden.txt")
@@ -152,6 +164,12 @@ fn an_older_snapshot_is_read() {
             assert_eq!(present.by.take(), Some(role("L")));
             let reviews = present.submissions.iter_mut().filter_map(|it| it.reviewed.as_mut());
             earned.extend(reviews.filter_map(|it| it.total.take()));
+            present.submissions.iter_mut().filter_map(|it| it.minted.as_mut()).for_each(|it| {
+                assert!(it.total.take().is_some());
+            });
+            if let Some(claim) = &mut present.claim {
+                assert_ne!(std::mem::take(&mut claim.lease.length_ms), 0);
+            }
             assert_eq!(*older, present);
         }
     }
