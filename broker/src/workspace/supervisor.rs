@@ -161,6 +161,14 @@ impl Workspaces {
         Ok((handle, id))
     }
 
+    /// Nobody acts on what a role was offered. A workspace that sleeps offers nothing.
+    pub(crate) fn decline(&self, workspace: &WorkspaceId, role: RoleId, caller: Caller) {
+        if let Some(handle) = self.shared.awake(workspace) {
+            // An actor that just ended forgets its offers anyway.
+            let _ = handle.actor.send_message(WorkspaceMsg::Decline { role, caller });
+        }
+    }
+
     /// Signs of life: who, how many milliseconds ago, through which client.
     ///
     /// # Errors

@@ -143,6 +143,11 @@ impl Link {
         self.send(Attempts::default(), call).await
     }
 
+    /// Nobody acts on what the role was offered: it goes to the next at once.
+    pub fn decline(&self, role: &RoleId) {
+        self.waits.decline(role.clone());
+    }
+
     /// Waits for what `awaited` says, over reconnects, until `hold` is over.
     pub async fn await_swarm(
         &self,

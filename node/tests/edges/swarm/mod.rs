@@ -2,6 +2,7 @@
 
 mod ends;
 mod flows;
+mod leaving;
 mod restarts;
 mod sleepers;
 mod stopped;
