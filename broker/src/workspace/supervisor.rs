@@ -126,7 +126,11 @@ impl Workspaces {
         let kib = u32::try_from(request.command.bytes() / 1024 + 1).unwrap_or(u32::MAX);
         let words = self.shared.words.clone().try_acquire_many_owned(kib);
         let words = words.map_err(|_| ExecuteError::TooManyWords)?;
-        handle.execute(request, Admitted { _place: place, _words: words }).await
+        let executed = handle.execute(request, Admitted { _place: place, _words: words }).await;
+        executed.map_err(|why| match (why, self.shared.journal.failure()) {
+            (ExecuteError::OutcomeUnknown, Some(failure)) => ExecuteError::DiskFailed(failure),
+            (why, _) => why,
+        })
     }
 
     /// Runs `look` on a workspace's state; what it saw is durable when this returns.

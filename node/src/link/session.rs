@@ -134,7 +134,7 @@ impl Session {
                     return Err(No::Refused(refusal));
                 }
                 Err(Failure::NotTaken(refusal)) => refusal.message,
-                Err(Failure::Lost(why) | Failure::StaleEpoch(why)) => why,
+                Err(Failure::Lost(why) | Failure::Unsure(why) | Failure::StaleEpoch(why)) => why,
             };
             self.shared.enter(Phase::Down(why), self.epoch);
             self.pause(&mut backoff).await;
@@ -183,7 +183,7 @@ impl Session {
                     continue;
                 }
                 Err(Failure::Refused(refusal) | Failure::NotTaken(refusal)) => refusal.message,
-                Err(Failure::Lost(why)) => why,
+                Err(Failure::Lost(why) | Failure::Unsure(why)) => why,
             };
             self.shared.enter(Phase::Down(why), self.epoch);
             self.pause(&mut backoff).await;

@@ -475,7 +475,9 @@ impl Multiplexer {
                 self.shared.suspect.notify_one();
                 turned_away(refusal)
             }
-            Failure::Lost(message) => Refusal { reason: Reason::Unavailable, message },
+            Failure::Lost(message) | Failure::Unsure(message) => {
+                Refusal { reason: Reason::Unavailable, message }
+            }
         };
         if refusal.reason == Reason::Unavailable && self.table.has_left(wait, EARLY_MS) {
             self.lose_stream(&refusal.message);
@@ -519,7 +521,7 @@ async fn hear(stream: &mut Option<Stream>) -> Heard {
         Failure::TurnedAway(refusal) => Heard::TurnedAway(refusal),
         Failure::NotTaken(refusal) => Heard::Unreached(refusal.message),
         Failure::Refused(refusal) => Heard::Broken(refusal.message),
-        Failure::Lost(why) | Failure::StaleEpoch(why) => Heard::Broken(why),
+        Failure::Lost(why) | Failure::Unsure(why) | Failure::StaleEpoch(why) => Heard::Broken(why),
     };
     match &mut stream.responses {
         Responses::Opening(opening) => match opening.await {
