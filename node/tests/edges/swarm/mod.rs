@@ -4,6 +4,7 @@ mod ends;
 mod flows;
 mod leaving;
 mod restarts;
+mod shortened;
 mod sleepers;
 mod stopped;
 
