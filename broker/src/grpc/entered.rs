@@ -184,6 +184,13 @@ impl Entered {
         parked.map_err(refuse::executing)
     }
 
+    /// What a role was offered goes to the next.
+    pub(super) fn decline(&self, role: RoleId) -> Result<(), Status> {
+        self.may_act_as(&role)?;
+        self.door.workspaces.decline(&self.workspace, role, self.caller.clone());
+        Ok(())
+    }
+
     /// Waits for the one answer to a question. Dropping the future removes the wait.
     pub(super) async fn wait_for(&self, question: Question, hold_ms: u64) -> Result<Told, Status> {
         let (reply, told) = oneshot::channel();

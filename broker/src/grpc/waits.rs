@@ -14,7 +14,12 @@ use tasuki_proto::{
     id::RoleId,
     limits::WAITS_PER_STREAM_MAX,
     reason::Reason,
-    wire::{self, park_request::Ask, park_response::Outcome, waits_server::Waits},
+    wire::{
+        self,
+        park_request::{self, Ask},
+        park_response::Outcome,
+        waits_server::Waits,
+    },
 };
 use tokio::sync::{
     OwnedSemaphorePermit,
@@ -94,6 +99,12 @@ impl Service {
             let Ok(permit) = ended.clone().try_reserve_owned() else { break };
             match ask {
                 Some(Ask::Cancel(_)) => open.cancel(wait),
+                Some(Ask::Decline(it)) => {
+                    // Who may not decline leaves the offer to its time.
+                    if let Err(status) = self.decline(&grant, &it) {
+                        tracing::debug!(%status, "an offer was not declined");
+                    }
+                }
                 Some(Ask::Turn(asked)) => {
                     let parsed = self.turn_question(&grant, &asked);
                     self.park_question(wait, parsed, permit, &open).await;
@@ -116,6 +127,11 @@ impl Service {
         if !self.stopping.is_cancelled() {
             open.cancel_all();
         }
+    }
+
+    fn decline(&self, grant: &Grant, it: &park_request::Decline) -> Result<(), Status> {
+        let entered = self.door.enter(grant, it.caller.as_ref())?;
+        entered.decline(parse::id("role", &it.role)?)
     }
 
     fn turn_question(&self, grant: &Grant, asked: &wire::TurnQuestion) -> Result<Asked, Status> {

@@ -197,6 +197,11 @@ impl Journal for MemoryJournal {
         *b"a memory journal"
     }
 
+    fn failure(&self) -> Option<JournalError> {
+        let is_failing = self.held().is_failing;
+        is_failing.then(|| JournalError::Storage("told to fail".to_owned()))
+    }
+
     fn probe(&self) -> BoxFuture<'_, Result<(), JournalError>> {
         let is_failing = self.held().is_failing;
         async move {

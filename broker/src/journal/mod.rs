@@ -136,6 +136,9 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     /// Of the database, made when it was. Fencing tokens of an older one are void.
     fn incarnation(&self) -> [u8; 16];
 
+    /// Why a write failed, if one did: no other is made after it, and the process ends.
+    fn failure(&self) -> Option<JournalError>;
+
     /// Makes one durable write and says whether it succeeded: a health probe.
     fn probe(&self) -> BoxFuture<'_, Result<(), JournalError>>;
 

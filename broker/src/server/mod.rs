@@ -51,6 +51,9 @@ const UNPIN_EVERY: Duration = Duration::from_secs(10);
 /// How long open calls may take to end when the broker stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(3);
 
+/// How long they may take when the storage failed: their answers are on their way already.
+const TELL_WITHIN: Duration = Duration::from_secs(1);
+
 /// How long indexes may take to note what came in last.
 const INDEXES_WITHIN: Duration = Duration::from_secs(1);
 
@@ -191,13 +194,26 @@ impl Broker {
         self.fingerprint
     }
 
-    /// Resolves when the storage failed: the process must end then, with this to say.
+    /// Resolves when the storage failed: the process must end then, with this to say. Nothing is
+    /// written any more, and whoever waited for an answer was told.
     pub async fn failed(&self) -> String {
         let mut fatal = self.fatal.clone();
         let failed = fatal.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
-        match failed {
-            Some(why) => why,
-            None => std::future::pending().await,
+        let Some(why) = failed else { return std::future::pending().await };
+        self.end_calls(TELL_WITHIN).await;
+        why
+    }
+
+    /// Takes on nothing new, and gives open calls so long to be answered.
+    async fn end_calls(&self, within: Duration) {
+        self.stopping.cancel();
+        self.workspaces.end_waits();
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut server) = server
+            && tokio::time::timeout(within, &mut server).await.is_err()
+        {
+            warn!("some calls did not end in time");
+            server.abort();
         }
     }
 
@@ -206,15 +222,7 @@ impl Broker {
     /// # Errors
     /// When the storage could not be closed; what was acknowledged is durable all the same.
     pub async fn stop(&self) -> Result<(), JournalError> {
-        self.stopping.cancel();
-        self.workspaces.end_waits();
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut server) = server
-            && tokio::time::timeout(DRAIN_WITHIN, &mut server).await.is_err()
-        {
-            warn!("some calls did not end in time");
-            server.abort();
-        }
+        self.end_calls(DRAIN_WITHIN).await;
         // What does not come into the indexes in time is read again at the next start.
         let _ = tokio::time::timeout(INDEXES_WITHIN, self.search.gone()).await;
         self.journal.close().await

@@ -55,6 +55,10 @@ pub(super) enum Msg {
         question: Question,
         id: WaitId,
     },
+    Decline {
+        role: RoleId,
+        caller: Caller,
+    },
     Seen {
         node: NodeId,
         /// Role, how long ago, client.
@@ -150,6 +154,7 @@ impl Actor for Shell {
                 drop(permit);
             }
             Msg::Cancel { question, id } => state.waits.cancel(&question, id),
+            Msg::Decline { role, caller } => state.decline(&role, &caller),
             Msg::Seen { node, roles, permit } => {
                 state.seen(&node, &roles);
                 drop(permit);

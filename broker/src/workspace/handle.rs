@@ -13,7 +13,10 @@ use super::{
     actor::{Executed, Msg, Release, View},
     waits::{Question, Sink, WaitId},
 };
-use crate::rules::{Caller, Record, Rejection, Request};
+use crate::{
+    journal::JournalError,
+    rules::{Caller, Record, Rejection, Request},
+};
 
 /// Commands and reads of one workspace admitted and not yet answered.
 pub const IN_FLIGHT_MAX: usize = 4096;
@@ -44,6 +47,11 @@ pub enum ExecuteError {
          again under the same idempotency key"
     )]
     OutcomeUnknown,
+    #[error(
+        "{0}, so the broker ends; whether this was recorded is unknown: send it again under the \
+         same idempotency key once the broker is back"
+    )]
+    DiskFailed(JournalError),
 }
 
 /// A command's place among those under way, and that of its words.
@@ -60,7 +68,7 @@ impl ExecuteError {
             Self::Overloaded | Self::TooManyWords | Self::TooManyAwake => Reason::Overloaded,
             Self::Unavailable(_) => Reason::Unavailable,
             Self::Damaged(_) => Reason::Damaged,
-            Self::OutcomeUnknown => Reason::OutcomeUnknown,
+            Self::OutcomeUnknown | Self::DiskFailed(_) => Reason::OutcomeUnknown,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Which worker each open task was offered to.
 //!
 //! A task that comes free wakes one worker and not all that wait: the one that waits the longest
-//! is offered it for a while, then the next. An offer keeps nobody from claiming. Soft state: after
+//! is offered it for a while, then the next; at once if it declines. An offer keeps nobody from
+//! claiming. Soft state: after
 //! a restart nobody was offered anything.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,14 @@ impl Offers {
         issues
     }
 
+    /// Ends what this role was offered. Returns the issues it was about.
+    pub(super) fn decline(&mut self, role: &RoleId) -> BTreeSet<IssueId> {
+        let own = self.by_task.iter().filter(|(_, (other, _))| other == role);
+        let own: Vec<_> = own.map(|(of, _)| *of).collect();
+        own.iter().for_each(|(issue, task)| self.remove(*issue, *task));
+        own.into_iter().map(|(issue, _)| issue).collect()
+    }
+
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         self.due.first().map(|(until, ..)| *until)
     }
@@ -94,5 +103,9 @@ mod tests {
         offers.offer(at(OFFER_MS), issue, task, &b);
         offers.remove(issue, task);
         assert!(offers.next_deadline().is_none(), "claimed");
+        offers.offer(at(OFFER_MS), issue, task, &b);
+        assert!(offers.decline(&a).is_empty() && !offers.is_free(issue, task, Some(&a)));
+        assert_eq!(offers.decline(&b), [issue].into());
+        assert!(offers.is_free(issue, task, Some(&a)) && offers.next_deadline().is_none());
     }
 }

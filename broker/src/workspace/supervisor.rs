@@ -126,7 +126,11 @@ impl Workspaces {
         let kib = u32::try_from(request.command.bytes() / 1024 + 1).unwrap_or(u32::MAX);
         let words = self.shared.words.clone().try_acquire_many_owned(kib);
         let words = words.map_err(|_| ExecuteError::TooManyWords)?;
-        handle.execute(request, Admitted { _place: place, _words: words }).await
+        let executed = handle.execute(request, Admitted { _place: place, _words: words }).await;
+        executed.map_err(|why| match (why, self.shared.journal.failure()) {
+            (ExecuteError::OutcomeUnknown, Some(failure)) => ExecuteError::DiskFailed(failure),
+            (why, _) => why,
+        })
     }
 
     /// Runs `look` on a workspace's state; what it saw is durable when this returns.
@@ -159,6 +163,14 @@ impl Workspaces {
         let id = WaitId(self.shared.next_wait.fetch_add(1, Ordering::Relaxed));
         handle.park(question, caller, id, hold_ms, sink(), permit)?;
         Ok((handle, id))
+    }
+
+    /// Nobody acts on what a role was offered. A workspace that sleeps offers nothing.
+    pub(crate) fn decline(&self, workspace: &WorkspaceId, role: RoleId, caller: Caller) {
+        if let Some(handle) = self.shared.awake(workspace) {
+            // An actor that just ended forgets its offers anyway.
+            let _ = handle.actor.send_message(WorkspaceMsg::Decline { role, caller });
+        }
     }
 
     /// Signs of life: who, how many milliseconds ago, through which client.

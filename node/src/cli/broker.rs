@@ -208,6 +208,8 @@ impl Broker {
         F: AsyncFn(Channel, wire::IdempotencyKey) -> Result<Response<T>, Status>,
     {
         let mut was_sent = false;
+        // Why the broker itself did not know what became of it.
+        let mut unsure = None;
         let mut pause = PAUSE;
         let mut tokens_left = TOKENS_MAX;
         for attempt in 1.. {
@@ -229,6 +231,9 @@ impl Broker {
                 },
             };
             was_sent |= failure.is_maybe_applied();
+            if failure.as_reason() == Some(Reason::OutcomeUnknown) {
+                unsure = Some(failure.message.clone());
+            }
             let again =
                 matches!(failure.as_reason(), Some(Reason::Unavailable | Reason::OutcomeUnknown));
             // Nothing was ever sent and nobody is there: waiting would only annoy.
@@ -237,7 +242,7 @@ impl Broker {
                 return Err(failure);
             }
             if attempt == ATTEMPTS {
-                return Err(if was_sent { self.unknown(&key) } else { failure });
+                return Err(if was_sent { self.unknown(&key, unsure) } else { failure });
             }
             sleep(pause).await;
             pause *= 2;
@@ -245,11 +250,12 @@ impl Broker {
         unreachable!("the loop ends by returning")
     }
 
-    fn unknown(&self, key: &wire::IdempotencyKey) -> Failure {
+    fn unknown(&self, key: &wire::IdempotencyKey, unsure: Option<String>) -> Failure {
+        let said = unsure.map_or_else(String::new, |why| format!(" (the broker said: {why})"));
         Failure::reason(
             Reason::OutcomeUnknown,
             format!(
-                "The command was sent to {} {ATTEMPTS} times and no answer came: it may or may \
+                "The command was sent to {} {ATTEMPTS} times and no answer came{said}: it may or may \
                  not have taken effect. Look before doing it again: `tasuki loop status`, \
                  `tasuki mail list outbox`, `tasuki swarm show`. \
                  (key {}/{})",

@@ -74,7 +74,7 @@ impl Link {
             }
             let is_away = match &failure {
                 Failure::NotTaken(refusal) => refusal.reason == Reason::Unavailable,
-                Failure::Lost(_) => true,
+                Failure::Lost(_) | Failure::Unsure(_) => true,
                 Failure::StaleEpoch(_) | Failure::TurnedAway(_) | Failure::Refused(_) => false,
             };
             match attempts.next(began.elapsed(), chance(), failure) {

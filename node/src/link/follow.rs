@@ -91,7 +91,9 @@ async fn answered<T>(
         Failure::Refused(refusal) | Failure::TurnedAway(refusal) | Failure::NotTaken(refusal) => {
             Err(Unanswered(refusal.message))
         }
-        Failure::Lost(why) | Failure::StaleEpoch(why) => Err(Unanswered(why)),
+        Failure::Lost(why) | Failure::Unsure(why) | Failure::StaleEpoch(why) => {
+            Err(Unanswered(why))
+        }
     }
 }
 

@@ -39,11 +39,20 @@ mod swarm;
 mod turns;
 mod waits;
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::FutureExt as _;
 use tasuki_proto::{
     id::{Epoch, NodeId, RoleId, Toolset, WorkspaceId},
+    limits::HEARTBEAT_MS,
     reason::Reason,
     wire::{self, directory_client::DirectoryClient},
 };
@@ -145,6 +154,10 @@ struct Shared {
     suspect: Notify,
     /// A call was refused for want of a connection.
     wanted: Notify,
+    /// Between two signs of life, in milliseconds, as the broker last said.
+    heartbeat_ms: AtomicU64,
+    /// Something was granted that lasts hardly longer: the broker may want to hear more often by now.
+    hurried: Notify,
     /// How often the connection came under doubt other than by a call that failed.
     looks: watch::Sender<u64>,
     news: News,
@@ -181,6 +194,8 @@ impl Link {
             stale: watch::Sender::new(Epoch::NONE.get()),
             suspect: Notify::new(),
             wanted: Notify::new(),
+            heartbeat_ms: AtomicU64::new(HEARTBEAT_MS),
+            hurried: Notify::new(),
             looks: watch::Sender::new(0),
             news: News::default(),
             memory: Memory::default(),
@@ -328,6 +343,15 @@ impl Shared {
             false
         });
         self.doubt();
+    }
+
+    /// A role holds something for so long, and longer as long as this node says that it is there.
+    fn is_granted(&self, lease: Duration) {
+        let heartbeat = Duration::from_millis(self.heartbeat_ms.load(Ordering::Relaxed));
+        // The next sign may come too late for it, and with its answer how often to give one.
+        if lease < 2 * heartbeat {
+            self.hurried.notify_one();
+        }
     }
 
     /// The connection is silent: looks at once whether it still stands.

@@ -127,7 +127,9 @@ pub(super) async fn report<T, F>(
                 return;
             }
             Failure::StaleEpoch(_) => shared.report_stale(epoch),
-            Failure::NotTaken(_) | Failure::Lost(_) => shared.suspect.notify_one(),
+            Failure::NotTaken(_) | Failure::Lost(_) | Failure::Unsure(_) => {
+                shared.suspect.notify_one()
+            }
         }
         tokio::select! {
             () = time::sleep(backoff.pause(chance())) => {}

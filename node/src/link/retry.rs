@@ -81,6 +81,8 @@ pub enum Failure {
     NotTaken(Refusal),
     /// It may have been carried out.
     Lost(String),
+    /// The broker itself does not know whether it was carried out, and says why.
+    Unsure(String),
     /// The node has to register again.
     StaleEpoch(String),
     /// The broker will not have whoever says this, and did not look at what was said.
@@ -103,7 +105,7 @@ impl Failure {
         match reason {
             Reason::StaleEpoch => Self::StaleEpoch(message),
             Reason::Unavailable | Reason::Overloaded => Self::NotTaken(Refusal { reason, message }),
-            Reason::OutcomeUnknown => Self::Lost(message),
+            Reason::OutcomeUnknown => Self::Unsure(message),
             Reason::Unauthenticated
             | Reason::RightForbidden
             | Reason::RoleForbidden
@@ -177,7 +179,7 @@ impl Failure {
         match self {
             Self::NotTaken(refusal) => refusal.reason == Reason::Unavailable,
             Self::TurnedAway(refusal) => refusal.reason == Reason::Unauthenticated,
-            Self::Lost(_) => true,
+            Self::Lost(_) | Self::Unsure(_) => true,
             Self::StaleEpoch(_) | Self::Refused(_) => false,
         }
     }
@@ -248,6 +250,8 @@ pub struct Attempts {
     /// Nothing can have taken effect.
     is_question: bool,
     may_have_reached: bool,
+    /// Why the broker itself did not know what became of it, when it last said so.
+    unsure: Option<String>,
     /// Of a question: the broker may have been asked.
     may_have_asked: bool,
     has_renewed: bool,
@@ -282,13 +286,18 @@ impl Attempts {
                 refusal
             }
             Failure::NotTaken(refusal) => refusal,
-            Failure::Lost(message) if self.is_question => {
+            Failure::Lost(message) | Failure::Unsure(message) if self.is_question => {
                 self.may_have_asked = true;
                 Refusal { reason: Reason::Unavailable, message }
             }
             Failure::Lost(why) => {
                 self.may_have_reached = true;
-                outcome_unknown(&why)
+                self.unknown(&why)
+            }
+            Failure::Unsure(why) => {
+                self.may_have_reached = true;
+                self.unsure = Some(why);
+                self.unknown("")
             }
             Failure::StaleEpoch(message) => {
                 if !self.has_renewed {
@@ -330,9 +339,18 @@ impl Attempts {
     /// The last word when no further attempt is made, because of `refusal`; `why` is its core.
     pub fn give_up(&self, refusal: Refusal, why: &str) -> Refusal {
         if self.may_have_reached && !refusal.reason.is_maybe_applied() {
-            return outcome_unknown(why);
+            return self.unknown(why);
         }
         refusal
+    }
+
+    /// `why` is what was found last; what the broker said before that says more.
+    fn unknown(&self, why: &str) -> Refusal {
+        match (&self.unsure, why) {
+            (None, why) => outcome_unknown(why),
+            (Some(said), "") => outcome_unknown(&format!("it said: {said}")),
+            (Some(said), why) => outcome_unknown(&format!("it said: {said}; then: {why}")),
+        }
     }
 }
 
@@ -401,6 +419,20 @@ mod tests {
     }
 
     #[test]
+    fn what_the_broker_said_is_told_in_the_end() {
+        let mut attempts = Attempts::default();
+        let full = Failure::Unsure("the disk is full".to_owned());
+        attempts.next(Duration::ZERO, 0, full);
+        let away = Failure::NotTaken(no(Reason::Unavailable));
+        let Next::Give(refusal) = attempts.next(Duration::from_secs(20), 0, away) else {
+            panic!("its time is over")
+        };
+        assert_eq!(refusal.reason, Reason::OutcomeUnknown);
+        let told = "no answer came (it said: the disk is full; then: m): it may or may not have";
+        assert!(refusal.message.contains(told), "{refusal}");
+    }
+
+    #[test]
     fn pauses_grow_to_their_limit_and_begin_again() {
         let mut backoff = Backoff::default();
         let pauses: Vec<_> = (0..8).map(|_| backoff.pause(0).as_millis()).collect();
@@ -421,7 +453,8 @@ mod tests {
                 Failure::NotTaken(refusal)
                 | Failure::Refused(refusal)
                 | Failure::TurnedAway(refusal) => refusal.reason == reason,
-                Failure::Lost(_) => reason == Reason::OutcomeUnknown,
+                Failure::Unsure(_) => reason == Reason::OutcomeUnknown,
+                Failure::Lost(_) => false,
                 Failure::StaleEpoch(_) => reason == Reason::StaleEpoch,
             };
             assert!(stays, "{reason} became {failure:?}");

@@ -4,7 +4,11 @@
 //! broker calls it stale, unless another process has registered the same node since: two
 //! processes fencing each other in turns would help nobody.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tasuki_proto::{
     id::Epoch,
@@ -134,7 +138,7 @@ impl Session {
                     return Err(No::Refused(refusal));
                 }
                 Err(Failure::NotTaken(refusal)) => refusal.message,
-                Err(Failure::Lost(why) | Failure::StaleEpoch(why)) => why,
+                Err(Failure::Lost(why) | Failure::Unsure(why) | Failure::StaleEpoch(why)) => why,
             };
             self.shared.enter(Phase::Down(why), self.epoch);
             self.pause(&mut backoff).await;
@@ -144,7 +148,9 @@ impl Session {
     /// How often the broker wants to hear of this node; 0 changes nothing.
     fn is_told(&mut self, heartbeat_ms: u64) {
         if heartbeat_ms != 0 {
-            self.heartbeat = Duration::from_millis(heartbeat_ms.min(NODE_SILENT_MS_MAX / 3));
+            let heartbeat_ms = heartbeat_ms.min(NODE_SILENT_MS_MAX / 3);
+            self.heartbeat = Duration::from_millis(heartbeat_ms);
+            self.shared.heartbeat_ms.store(heartbeat_ms, Ordering::Relaxed);
         }
     }
 
@@ -183,7 +189,7 @@ impl Session {
                     continue;
                 }
                 Err(Failure::Refused(refusal) | Failure::NotTaken(refusal)) => refusal.message,
-                Err(Failure::Lost(why)) => why,
+                Err(Failure::Lost(why) | Failure::Unsure(why)) => why,
             };
             self.shared.enter(Phase::Down(why), self.epoch);
             self.pause(&mut backoff).await;
@@ -202,6 +208,7 @@ impl Session {
         tokio::select! {
             () = time::sleep(self.heartbeat) => {}
             _ = self.stale.changed() => {}
+            () = shared.hurried.notified() => {}
             _ = self.looks.changed() => self.is_in_doubt = true,
             () = shared.suspect.notified() => self.is_in_doubt = true,
             () = shared.lines.lost() => {

@@ -105,6 +105,20 @@ calls! {
     ask GetHistory get_history GetHistoryRequest { caller };
 }
 
+/// How long something lasts that an answer grants to whoever is there.
+fn lease(answer: &Response) -> Option<Duration> {
+    let (lapses_ms, now_ms) = if let Response::LockFiles(it) = answer {
+        (it.lock.as_ref()?.expires_ms, it.now_ms)
+    } else if let Response::ClaimTask(it) = answer {
+        (it.task.as_ref()?.lease_expires_ms, it.now_ms)
+    } else if let Response::ClaimDelivery(it) = answer {
+        (it.delivery.as_ref()?.lease_expires_ms, it.now_ms)
+    } else {
+        return None;
+    };
+    Some(Duration::from_millis(lapses_ms.saturating_sub(now_ms)))
+}
+
 impl Link {
     /// One call of `role`. The future of a command may be dropped, but then nobody tries again:
     /// whoever needs it carried through spawns it. `key` names the intent each time its sender
@@ -140,7 +154,16 @@ impl Link {
             let sent = send(request.clone(), channel, who);
             async move { sent.await.map(Answered::new) }
         };
-        self.send(Attempts::default(), call).await
+        let answer = self.send(Attempts::default(), call).await?;
+        if let Some(lease) = lease(&answer) {
+            self.shared.is_granted(lease);
+        }
+        Ok(answer)
+    }
+
+    /// Nobody acts on what the role was offered: it goes to the next at once.
+    pub fn decline(&self, role: &RoleId) {
+        self.waits.decline(role.clone());
     }
 
     /// Waits for what `awaited` says, over reconnects, until `hold` is over.

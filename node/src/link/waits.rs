@@ -13,6 +13,7 @@ mod question;
 mod table;
 
 use std::{
+    collections::BTreeSet,
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -25,7 +26,7 @@ use tasuki_proto::{
     id::{Epoch, LoopId, RoleId},
     limits::{HOLD_MS_MAX, WAITS_PER_STREAM_MAX},
     reason::Reason,
-    wire,
+    wire::{self, park_request},
 };
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
@@ -84,10 +85,13 @@ struct Ask {
     open: Open,
 }
 
-/// Waits whose callers went away. Never more than are open.
+/// What callers that went away left behind.
 #[derive(Debug, Default)]
 struct Dropped {
+    /// Their waits. Never more than are open.
     waits: Mutex<Vec<u64>>,
+    /// Roles whose offers nobody acts on.
+    declined: Mutex<BTreeSet<RoleId>>,
     notify: Notify,
 }
 
@@ -156,6 +160,13 @@ impl Waits {
         hold: Duration,
     ) -> Result<wire::SwarmAnswer, Refusal> {
         self.ask(role, hold, |reply| Question::Swarm(awaited, reply)).await
+    }
+
+    /// Nobody acts on what the role was offered, so it goes to the next. Told behind the cancels of
+    /// the waits that were dropped before.
+    pub(super) fn decline(&self, role: RoleId) {
+        self.dropped.declined.lock().unwrap_or_else(PoisonError::into_inner).insert(role);
+        self.dropped.notify.notify_one();
     }
 
     async fn ask<T>(
@@ -301,13 +312,24 @@ impl Multiplexer {
     }
 
     fn cancel_dropped(&mut self) {
-        let mut dropped = self.dropped.waits.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits = std::mem::take(&mut *dropped);
-        drop(dropped);
+        let Dropped { waits, declined, .. } = &*self.dropped;
+        // In this order: a wait was dropped before its offer was declined.
+        let declined =
+            std::mem::take(&mut *declined.lock().unwrap_or_else(PoisonError::into_inner));
+        let waits = std::mem::take(&mut *waits.lock().unwrap_or_else(PoisonError::into_inner));
         for wait in waits {
             if self.table.remove(wait).is_some() && self.stream.is_some() {
-                let ask = Some(wire::park_request::Ask::Cancel(wire::park_request::Cancel {}));
+                let ask = Some(park_request::Ask::Cancel(park_request::Cancel {}));
                 self.table.unsent.push_back(wire::ParkRequest { wait, ask });
+            }
+        }
+        for role in declined {
+            // Without a stream the broker offers nothing, or for a while.
+            if self.stream.is_some() {
+                let (caller, role) = (Some(self.shared.caller()), role.to_string());
+                let decline = park_request::Decline { caller, role };
+                let ask = Some(park_request::Ask::Decline(decline));
+                self.table.unsent.push_back(wire::ParkRequest { wait: 0, ask });
             }
         }
     }
@@ -453,7 +475,9 @@ impl Multiplexer {
                 self.shared.suspect.notify_one();
                 turned_away(refusal)
             }
-            Failure::Lost(message) => Refusal { reason: Reason::Unavailable, message },
+            Failure::Lost(message) | Failure::Unsure(message) => {
+                Refusal { reason: Reason::Unavailable, message }
+            }
         };
         if refusal.reason == Reason::Unavailable && self.table.has_left(wait, EARLY_MS) {
             self.lose_stream(&refusal.message);
@@ -497,7 +521,7 @@ async fn hear(stream: &mut Option<Stream>) -> Heard {
         Failure::TurnedAway(refusal) => Heard::TurnedAway(refusal),
         Failure::NotTaken(refusal) => Heard::Unreached(refusal.message),
         Failure::Refused(refusal) => Heard::Broken(refusal.message),
-        Failure::Lost(why) | Failure::StaleEpoch(why) => Heard::Broken(why),
+        Failure::Lost(why) | Failure::Unsure(why) | Failure::StaleEpoch(why) => Heard::Broken(why),
     };
     match &mut stream.responses {
         Responses::Opening(opening) => match opening.await {

@@ -111,7 +111,11 @@ impl Served for Agents {
 
     fn left(&self, closing: &http::request::Parts) {
         let who = Address::of(closing).who();
-        self.host.instances.left(self.scope.roles(&self.host), &who);
+        for role in self.host.instances.left(self.scope.roles(&self.host), &who) {
+            if let Some(actions) = self.host.roles.get(role) {
+                actions.swarm().decline();
+            }
+        }
     }
 
     fn under_way(&self) -> UnderWay {
@@ -235,10 +239,22 @@ impl Agent {
         }
     }
 
-    fn gone(&self) -> Option<&CancellationToken> {
+    /// What ends with the connection, or the session, of a request.
+    fn gone<'a>(
+        &'a self,
+        context: &'a RequestContext<RoleServer>,
+    ) -> Option<&'a CancellationToken> {
         match &self.link {
-            Link::Requests => None,
+            Link::Requests => context.extensions.get::<Lifeline>().map(|line| &line.gone),
             Link::Connection { line, .. } => Some(&line.gone),
+        }
+    }
+
+    /// Resolves when nobody is there any more to hear of a request.
+    async fn left(&self, context: &RequestContext<RoleServer>) {
+        match self.gone(context) {
+            Some(gone) => gone.cancelled().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -487,7 +503,7 @@ impl ServerHandler for Agent {
             hold: address.hold.or(self.host.hold),
             takes_tasks: takes_tasks(&context),
             transport: self.transport(),
-            gone: self.gone(),
+            gone: self.gone(&context),
             probe: probe(&context),
             context: &context,
         };
@@ -502,6 +518,7 @@ impl ServerHandler for Agent {
             },
             // The client no longer wants the answer; dropping the call drops its wait.
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
+            () = self.left(&context) => Err(ErrorData::internal_error("cancelled", None)),
             // Or may no longer have it. Its stream is broken off, so it is not told here.
             () = self.revoked(&context) => Err(ErrorData::internal_error("cancelled", None)),
         }

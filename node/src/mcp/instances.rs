@@ -97,11 +97,19 @@ impl Instances {
         Open { instances: Arc::clone(self), roles: of, who: who.clone(), what }
     }
 
-    /// A session of `who` was closed by its client.
-    pub(super) fn left<'a>(&self, roles: impl IntoIterator<Item = &'a RoleId>, who: &Instance) {
-        for mut it in roles.into_iter().filter_map(|role| self.role(role)) {
-            it.players.ended(self.clock.now(), who, Ended::Connection);
-        }
+    /// A session or connection of `who` was closed by its client. The roles that it played, or
+    /// may have played beside others.
+    pub(super) fn left<'a>(
+        &self,
+        roles: impl IntoIterator<Item = &'a RoleId>,
+        who: &Instance,
+    ) -> Vec<&'a RoleId> {
+        let now = self.clock.now();
+        let ended = |role: &&RoleId| {
+            let it = self.role(role);
+            it.is_none_or(|mut it| it.players.ended(now, who, Ended::Connection))
+        };
+        roles.into_iter().filter(ended).collect()
     }
 
     /// A person gives `role` to `who`. Whoever lost it by that; `Err`: several may play it.

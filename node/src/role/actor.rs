@@ -169,6 +169,7 @@ impl Running {
         let (supersede, superseded) = oneshot::channel();
         self.superseded.insert(wait, supersede);
         let open = self.around.presence.open();
+        let Surroundings { role, link, .. } = self.around.clone();
         self.around.link.spawn(async move {
             // In this order, so that a wait superseded before it began does not begin, and so
             // supersede the newer one at the broker.
@@ -180,8 +181,9 @@ impl Running {
             };
             drop(open);
             drop(permit);
-            if let Some(answer) = answer {
-                drop(reply.send(answer));
+            let is_heard = answer.is_some_and(|answer| reply.send(answer).is_ok());
+            if !is_heard && matches!(question, Question::Swarm(Awaited::Tasks(_))) {
+                link.decline(&role);
             }
             // An actor that started anew does not know this wait.
             drop(myself.send_message(Msg::CloseWait { question, wait }));

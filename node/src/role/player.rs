@@ -164,12 +164,15 @@ impl Players {
         self.ended(now, who, what);
     }
 
-    /// Something of `who` ended that was not told of with [`Self::opened`].
-    pub fn ended(&mut self, now: Moment, who: &Instance, what: Ended) {
-        if let Some(player) = self.player.as_mut().filter(|player| player.who == *who) {
-            player.last = now;
-            player.patience = player.patience.min(what.patience());
-        }
+    /// Something of `who` ended that was not told of with [`Self::opened`]. Whether it plays the
+    /// role.
+    pub fn ended(&mut self, now: Moment, who: &Instance, what: Ended) -> bool {
+        let Some(player) = self.player.as_mut().filter(|player| player.who == *who) else {
+            return false;
+        };
+        player.last = now;
+        player.patience = player.patience.min(what.patience());
+        true
     }
 
     /// A person gives the role to `who`. The one that loses it, if one was playing.

@@ -166,6 +166,9 @@ pub trait Swarm: std::fmt::Debug + Send + Sync + 'static {
         hold: Duration,
     ) -> Result<wire::SwarmAnswer, Refusal>;
 
+    /// The role's agent left: a task that it was offered goes to the next at once.
+    fn decline(&self);
+
     /// The lead's agent was told of this item of an issue. Reported in the background; `until` is
     /// dropped once the broker knows, or will not.
     fn mark_item(&self, issue: IssueId, number: u64, until: Box<dyn Send + Sync>);

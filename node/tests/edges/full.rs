@@ -1,4 +1,5 @@
-//! A node whose disk is full: what cannot be kept is not called queued.
+//! A node whose disk is full: what cannot be kept is not called queued. A broker whose disk is full:
+//! it ends, and who wrote hears why, or that it was done by the one that came after it.
 
 use std::{path::Path, process::Command};
 
@@ -6,6 +7,7 @@ use serde_json::{Value, json};
 use tasuki_proto::wire;
 
 use crate::{
+    agents::{Agent, Transport},
     book::Book,
     http::{Client, text},
     process::{Process, soon},
@@ -13,19 +15,28 @@ use crate::{
 };
 
 /// Some letters.
-const DISK: &str = "size=64k";
+const SMALL: &str = "size=64k";
+
+/// A journal, and some issues with long documents.
+const LARGER: &str = "size=12m";
 
 /// A small disk; unmounted when dropped.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
-    fn mount(place: &'a Path) -> Result<Self, String> {
-        run(&["mount", "-t", "tmpfs", "-o", DISK, "tasuki-test"], place)?;
-        Ok(Self(place))
+    /// `None`, and a word about it, where none can be mounted.
+    fn mount(place: &'a Path, size: &str) -> Option<Self> {
+        match run(&["mount", "-t", "tmpfs", "-o", size, "tasuki-test"], place) {
+            Ok(()) => Some(Self(place)),
+            Err(why) => {
+                anstream::println!("skipped: no small disk can be mounted here: {why}");
+                None
+            }
+        }
     }
 
-    fn grow(&self) {
-        run(&["mount", "-o", "remount,size=10m"], self.0).unwrap();
+    fn grow(&self, size: &str) {
+        run(&["mount", "-o", &format!("remount,{size}")], self.0).unwrap();
     }
 }
 
@@ -47,12 +58,7 @@ async fn what_a_full_disk_does_not_take_is_refused_and_what_it_took_is_sent() {
     let place = tempfile::tempdir().unwrap();
     let kept = place.path().join("a/outbox");
     std::fs::create_dir_all(&kept).unwrap();
-    let disk = match SmallDisk::mount(&kept) {
-        Ok(disk) => disk,
-        Err(why) => {
-            return anstream::println!("skipped: no small disk can be mounted here: {why}");
-        }
-    };
+    let Some(disk) = SmallDisk::mount(&kept, SMALL) else { return };
     let mut broker = Process::broker(&place.path().join("broker"), "").await;
     let address = broker.broker.unwrap();
     let mut node = Process::node(&place.path().join("a"), address, "--role A --role C").await;
@@ -86,7 +92,7 @@ async fn what_a_full_disk_does_not_take_is_refused_and_what_it_took_is_sent() {
     assert_eq!(outbox(&node).await.len(), taken);
     let a = Client::new(node.mcp, "/mcp/A").await;
     assert_eq!(send(&a, taken).await["isError"], true);
-    disk.grow();
+    disk.grow("size=10m");
     let answer = send(&a, taken).await;
     assert_eq!(answer["structuredContent"]["queued"], taken + 1, "{answer}");
     broker.start().await;
@@ -100,4 +106,62 @@ async fn what_a_full_disk_does_not_take_is_refused_and_what_it_took_is_sent() {
     let subjects: Vec<_> = inbox.iter().map(|it| it.subject.clone()).collect();
     let said: Vec<_> = (0..=taken).map(|number| format!("letter {number}")).collect();
     assert_eq!(subjects, said);
+}
+
+/// Creates issues with long documents until one is refused, which is given with how many there are.
+async fn fill(mut lead: Agent, mut count: usize) -> (Agent, Value, usize) {
+    loop {
+        let doc =
+            |name: &str| json!({ "name": name, "content": format!("{count} ").repeat(60_000) });
+        let words = json!({ "subject": format!("issue {count}"), "user_issue_doc": doc("wish"),
+            "lead_issue_doc": doc("reading") });
+        let told = lead.call("createIssue", words).await.unwrap();
+        if told["isError"] == true || count == ISSUES_MAX {
+            return (lead, told, count);
+        }
+        count += 1;
+    }
+}
+
+/// More than fit on the smaller disk, and fewer than on the larger.
+const ISSUES_MAX: usize = 200;
+
+#[tokio::test]
+async fn a_full_disk_of_the_broker_is_told_and_what_waits_is_done_by_the_next() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("broker");
+    std::fs::create_dir_all(&data).unwrap();
+    let Some(disk) = SmallDisk::mount(&data, LARGER) else { return };
+    let mut broker = Process::broker(&data, "").await;
+    let address = broker.broker.unwrap();
+    let node = Process::node(&place.path().join("lead"), address, "--role lead").await;
+    let lead = Agent::new(Transport::Session, "lead", node.mcp, node.data.clone()).await;
+
+    // One that a supervisor starts again, with room: the call that was under way goes through.
+    let filling = tokio::spawn(fill(lead, 0));
+    broker.ended().await;
+    disk.grow("size=24m");
+    broker.start().await;
+    // And one that stays away once its disk is full again.
+    broker.ended().await;
+    let (mut lead, told, count) = soon(filling).await.unwrap();
+    let error = &told["structuredContent"]["error"];
+    assert_eq!(error["code"], "outcome_unknown", "{told}");
+    assert_eq!(error["maybe_applied"], true, "{told}");
+    let words = text(&told);
+    assert!(words.contains("No space left") && words.contains("may or may not"), "{words}");
+
+    disk.grow("size=100m");
+    broker.start().await;
+    let listed = async {
+        loop {
+            let told = lead.call("listIssues", json!({})).await.unwrap();
+            if told["isError"] != true {
+                return told["structuredContent"]["total"].as_u64().unwrap();
+            }
+        }
+    };
+    // Each once, and perhaps the one of which nobody knew.
+    let there = soon(listed).await;
+    assert!((count as u64..=count as u64 + 1).contains(&there), "{there} of {count}");
 }

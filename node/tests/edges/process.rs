@@ -141,6 +141,11 @@ impl Process {
         self.child.as_ref().and_then(Child::id).unwrap()
     }
 
+    /// How it ended by itself.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        soon(self.child.as_mut().unwrap().wait()).await.unwrap()
+    }
+
     /// SIGTERM, and how it ended.
     pub(crate) async fn stop(&mut self) -> ExitStatus {
         let pid = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw).unwrap();

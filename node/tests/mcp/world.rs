@@ -387,6 +387,8 @@ impl Away {
 
 #[async_trait]
 impl Swarm for Away {
+    fn decline(&self) {}
+
     async fn swarm(
         &self,
         _request: swarm::Request,

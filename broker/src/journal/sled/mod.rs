@@ -289,6 +289,10 @@ impl Journal for SledJournal {
         self.shared.incarnation
     }
 
+    fn failure(&self) -> Option<JournalError> {
+        self.shared.failure()
+    }
+
     fn probe(&self) -> BoxFuture<'_, Result<(), JournalError>> {
         self.ask(Control::Probe).boxed()
     }

@@ -10,7 +10,7 @@ use super::{
     State,
 };
 use crate::rules::{
-    Rejection,
+    Caller, Rejection,
     swarm::{self, Event, Happened, IssueState, OfIssue, Reach},
 };
 
@@ -87,6 +87,13 @@ impl State {
             swarm.issue(issue).ok()?.item_again(swarm.settings.item_again_ms)
         });
         again.chain(self.offers.next_deadline()).min()
+    }
+
+    /// What the role was offered goes to the next.
+    pub(in crate::workspace) fn decline(&mut self, role: &RoleId, caller: &Caller) {
+        if self.workspace.directory.check(caller, Some(role)).is_ok() {
+            self.offers.decline(role).into_iter().for_each(|issue| self.wake_workers(issue));
+        }
     }
 
     fn wake_answered(&mut self, what: &swarm::Question) {

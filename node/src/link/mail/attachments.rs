@@ -152,7 +152,7 @@ impl Link {
                     }
                     Failure::StaleEpoch(message) => Refusal { reason: Reason::StaleEpoch, message },
                     Failure::NotTaken(refusal) => refusal,
-                    Failure::Lost(why) => not_through(&why),
+                    Failure::Lost(why) | Failure::Unsure(why) => not_through(&why),
                 };
                 if tries == TRIES_MAX {
                     return Err(refusal);

@@ -13,7 +13,7 @@ use crate::{
     mcp::{
         intent::Intents,
         notices::SUBSCRIPTIONS_MAX,
-        tools::{HANDOVER_WORK, refused},
+        tools::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, refused},
         transport::lines::complaint,
     },
     role::Refusal,
@@ -69,9 +69,11 @@ struct Request {
 /// How a request is answered that the node does not answer.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// A tool that changes nothing.
+    /// A tool that certainly changes nothing.
     Look,
-    /// A tool that may have taken effect.
+    /// The end of a turn.
+    Handover,
+    /// Any other tool: it may have taken effect.
     Change,
     /// No tool: an error of the protocol's.
     Protocol,
@@ -83,8 +85,9 @@ impl Kind {
     fn of(method: &str, message: &Value) -> Self {
         let tool = message.pointer("/params/name").and_then(Value::as_str);
         match (method, tool) {
-            ("tools/call", Some(HANDOVER_WORK)) => Self::Change,
-            ("tools/call", _) => Self::Look,
+            ("tools/call", Some(HANDOVER_WORK)) => Self::Handover,
+            ("tools/call", Some(AWAIT_MY_TURN | LOOP_STATUS)) => Self::Look,
+            ("tools/call", _) => Self::Change,
             ("subscriptions/listen", _) => Self::Listen,
             _ => Self::Protocol,
         }
@@ -261,6 +264,13 @@ fn without_node(request: &Request, why: &str) -> String {
         Kind::Change => (
             Reason::OutcomeUnknown,
             format!(
+                "{why}. What this call changes, if anything, may or may not have taken effect. \
+                 {START}; then look how it stands, or call again with the same words."
+            ),
+        ),
+        Kind::Handover => (
+            Reason::OutcomeUnknown,
+            format!(
                 "{why}. The handover may or may not have taken effect. {START}; then loop_status \
                  shows whether the turn is still yours, and if it is, call again."
             ),
@@ -348,6 +358,7 @@ mod tests {
             (1, "tools/call", "await_my_turn"),
             (2, "tools/call", "handover_work"),
             (3, "tools/list", ""),
+            (4, "tools/call", "lockFiles"),
         ] {
             let params = json!({ "name": tool });
             let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
@@ -359,7 +370,7 @@ mod tests {
             .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect();
         for (at, code, is_maybe_applied) in
-            [(0, "unavailable", false), (1, "outcome_unknown", true)]
+            [(0, "unavailable", false), (1, "outcome_unknown", true), (3, "outcome_unknown", true)]
         {
             let result = &told[at]["result"];
             let error = &result["structuredContent"]["error"];

@@ -39,7 +39,7 @@ pub(super) use self::{
     mail::{SET as MAIL, arrived},
     result::refused,
     swarm::{ACCEPTOR, Claims, LEAD, WORKER, told},
-    turn_loop::{HANDOVER_WORK, SET as LOOP, Status, awaited},
+    turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, SET as LOOP, Status, awaited},
 };
 
 /// What is known of a tool besides what clients are told.
@@ -73,9 +73,9 @@ const IN_THE_LOOP: [In; 1] = [In { set: turn_loop::SET, from: Shown::Core }];
 
 /// The tools of the loop, by name.
 const OF_THE_LOOP: [Row; 3] = [
-    Row { name: turn_loop::AWAIT_MY_TURN, sets: &IN_THE_LOOP },
+    Row { name: AWAIT_MY_TURN, sets: &IN_THE_LOOP },
     Row { name: HANDOVER_WORK, sets: &IN_THE_LOOP },
-    Row { name: turn_loop::LOOP_STATUS, sets: &IN_THE_LOOP },
+    Row { name: LOOP_STATUS, sets: &IN_THE_LOOP },
 ];
 
 /// Every tool. A toolset that is not here has none yet.
@@ -282,13 +282,13 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
 async fn carry_out(row: &Row, call: &Call<'_>) -> Option<CallToolResponse> {
     let arguments = Arguments::new(&call.arguments);
     let done: Result<CallToolResult, Refusal> = match row.name {
-        turn_loop::AWAIT_MY_TURN => match turn_loop::await_my_turn(call, arguments).await {
+        AWAIT_MY_TURN => match turn_loop::await_my_turn(call, arguments).await {
             Ok(CallToolResponse::Complete(result)) => Ok(result),
             Ok(task) => return Some(task),
             Err(refusal) => Err(refusal),
         },
         HANDOVER_WORK => turn_loop::handover_work(call, arguments).await,
-        turn_loop::LOOP_STATUS => turn_loop::loop_status(call, arguments).await,
+        LOOP_STATUS => turn_loop::loop_status(call, arguments).await,
         _ => {
             let done = match row.is_in(MAIL) {
                 true => mail::call(row.name, call, arguments).await?,

@@ -29,9 +29,9 @@ use crate::{
 /// The toolset.
 pub(in crate::mcp) const SET: &str = "loop";
 
-pub(super) const AWAIT_MY_TURN: &str = "await_my_turn";
+pub(in crate::mcp) const AWAIT_MY_TURN: &str = "await_my_turn";
 pub(in crate::mcp) const HANDOVER_WORK: &str = "handover_work";
-pub(super) const LOOP_STATUS: &str = "loop_status";
+pub(in crate::mcp) const LOOP_STATUS: &str = "loop_status";
 
 pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
     let role = |what: &str| json!({ "type": "string", "description": what });

@@ -9,7 +9,10 @@ use std::{
     collections::HashMap,
     fmt,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -95,6 +98,7 @@ struct Inner {
     then: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     held: Mutex<Option<Held>>,
     cut: CancellationToken,
+    is_disowned: AtomicBool,
     _unwritten: TaskTrackerToken,
 }
 
@@ -111,6 +115,7 @@ impl Probe {
             then: Mutex::default(),
             held: Mutex::default(),
             cut: CancellationToken::new(),
+            is_disowned: AtomicBool::new(false),
             _unwritten: unwritten.token(),
         }))
     }
@@ -132,6 +137,16 @@ impl Probe {
     /// Resolves when the answer's stream went first.
     pub(in crate::mcp) async fn is_cut(&self) {
         self.0.cut.cancelled().await;
+    }
+
+    /// Whether nobody will ask for what comes of the request again, by any means.
+    pub(in crate::mcp) fn is_disowned(&self) -> bool {
+        self.0.is_disowned.load(Ordering::Relaxed)
+    }
+
+    /// Its client took the request back, or has another answer.
+    pub(in crate::mcp) fn disown(&self) {
+        self.0.is_disowned.store(true, Ordering::Relaxed);
     }
 
     fn cut(&self) {
@@ -258,13 +273,20 @@ impl Probes {
                 if let ClientNotification::CancelledNotification(cancelled) =
                     &notification.notification
                     && let Some(id) = &cancelled.params.request_id
+                    && let Some(probe) = open.remove(id)
                 {
-                    open.remove(id);
+                    probe.disown();
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
         Ok(())
+    }
+
+    /// The client closed the connection: it takes back all that is open.
+    pub(in crate::mcp) fn disown(&self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values_mut().for_each(|probe| probe.disown());
     }
 
     /// The probe of the request that `message` answers.

@@ -3,7 +3,13 @@
 //! A line that is no message is answered with an error and the connection goes on; a line over
 //! the limit is dropped as it comes in, so that it takes no memory.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use rmcp::{
     RoleServer,
@@ -116,6 +122,7 @@ pub(in crate::mcp) struct Connection<R, W> {
     probes: Arc<Probes>,
     stopping: CancellationToken,
     gone: CancellationToken,
+    is_left: Arc<AtomicBool>,
     tasks: TaskTracker,
 }
 
@@ -133,8 +140,15 @@ where
             probes: Arc::new(Probes::new(life.unwritten.clone())),
             stopping: life.stopping.clone(),
             gone,
+            is_left: Arc::default(),
             tasks: life.tasks.clone(),
         }
+    }
+
+    /// Set once the agent has closed its side, which is its last word; a connection that broke may
+    /// be followed by another.
+    pub(in crate::mcp) fn is_left(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_left)
     }
 
     /// Says something of the transport's own; lost if the client does not read.
@@ -201,6 +215,8 @@ where
                     continue;
                 }
                 Ok(Read::End) => {
+                    self.is_left.store(true, Ordering::Relaxed);
+                    self.probes.disown();
                     self.gone.cancel();
                     return None;
                 }

@@ -18,7 +18,8 @@ use crate::{
 /// Something that lasts until it is dropped.
 pub(in crate::mcp) type Stay = Box<dyn Any + Send + Sync>;
 
-/// Beside the request that opened a connection, what the connection is.
+/// Beside the request that opened a connection, what the connection is; beside each request of a
+/// session, what the session is.
 #[derive(Debug, Clone)]
 pub(in crate::mcp) struct Lifeline {
     pub what: Ended,
@@ -73,8 +74,9 @@ pub trait Served: Send + Sync + 'static {
         None
     }
 
-    /// A client closed its session, with the request `closing`.
-    fn left(&self, _closing: &Parts) {}
+    /// A client closed its session, with the request `request`, or its connection, which it had
+    /// opened with that.
+    fn left(&self, _request: &Parts) {}
 }
 
 /// Serves one connection until it ends or is `gone`.

@@ -16,8 +16,8 @@ use std::{
 use futures::{Stream, StreamExt as _};
 use rmcp::{
     model::{
-        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage,
-        RequestId, ServerJsonRpcMessage,
+        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
+        JsonRpcMessage, RequestId, ServerJsonRpcMessage,
     },
     transport::streamable_http_server::session::{
         RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
@@ -28,12 +28,19 @@ use rmcp::{
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use tasuki_proto::id::TokenId;
+use tokio_util::sync::CancellationToken;
 
-use super::{events::Events, served::Served};
-use crate::mcp::{
-    address::Address,
-    notices::{Doors, SUBSCRIBED},
-    tools::label_as,
+use super::{
+    events::Events,
+    served::{Lifeline, Served},
+};
+use crate::{
+    mcp::{
+        address::Address,
+        notices::{Doors, SUBSCRIBED},
+        tools::label_as,
+    },
+    role::player::Ended,
 };
 
 /// Sessions of one address in memory: each holds a task and a queue.
@@ -91,6 +98,8 @@ struct Session {
     /// One more for each stream that is open.
     open: Arc<()>,
     asked: Asked,
+    /// Cancelled when it is closed, so that its calls end with it.
+    gone: CancellationToken,
 }
 
 /// The ids of a session's requests that are not answered, and whose streams are open.
@@ -199,6 +208,7 @@ impl<S: Served> Sessions<S> {
             is_restoring,
             open: Arc::default(),
             asked: Asked::default(),
+            gone: CancellationToken::new(),
         };
         known.sessions.insert(id, session);
     }
@@ -256,19 +266,27 @@ impl<S: Served> SessionManager for Sessions<S> {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
-        self.known().sessions.remove(id);
+        let closed = self.known().sessions.remove(id);
         self.owners.all().remove(&**id);
         self.doors.remove(id);
-        Ok(self.local.close_session(id).await?)
+        let ended = self.local.close_session(id).await;
+        // Only then, so that nobody is told of a call that was cut off by its own client.
+        closed.iter().for_each(|it| it.gone.cancel());
+        Ok(ended?)
     }
 
     async fn create_stream(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
-        let asked = self.known().sessions.get(id).map(|session| session.asked.clone());
+        let known = self.known().sessions.get(id).map(|it| (it.asked.clone(), it.gone.clone()));
+        let (asked, gone) = known.unzip();
+        if let (JsonRpcMessage::Request(request), Some(gone)) = (&mut message, gone) {
+            let line = Lifeline { what: Ended::Stream, gone };
+            request.request.extensions_mut().insert(line);
+        }
         let mut asking = match (&message, asked) {
             (JsonRpcMessage::Request(request), Some(asked)) => match asked.begin(&request.id) {
                 Some(asking) => Some(asking),

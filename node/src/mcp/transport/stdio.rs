@@ -58,7 +58,7 @@ pub(in crate::mcp) async fn open_of_role<S: Served>(
 
 fn reach<S: Served>(server: Arc<Server<S>>, role: Option<&str>, request: Request) -> Response {
     match server.served_at(role, request.extensions().get()) {
-        Ok(served) => open(server, &*served, request),
+        Ok(served) => open(server, served, request),
         Err(refusal) => *refusal,
     }
 }
@@ -72,7 +72,7 @@ impl<S: Served> Drop for Place<S> {
     }
 }
 
-fn open<S: Served>(server: Arc<Server<S>>, served: &S, mut request: Request) -> Response {
+fn open<S: Served>(server: Arc<Server<S>>, served: Arc<S>, mut request: Request) -> Response {
     let asked = request.headers().get(UPGRADE_HEADER).and_then(|it| it.to_str().ok());
     if !asked.is_some_and(|asked| asked.eq_ignore_ascii_case(UPGRADE)) {
         let mut response = refuse(
@@ -107,7 +107,11 @@ fn open<S: Served>(server: Arc<Server<S>>, served: &S, mut request: Request) -> 
         };
         let (reader, writer) = tokio::io::split(io);
         let connection = Connection::new(BufReader::new(reader), writer, &life, gone.clone());
+        let is_left = connection.is_left();
         converse(handler, connection, gone).await;
+        if is_left.load(Ordering::Relaxed) {
+            served.left(&parts);
+        }
     });
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -32,6 +32,13 @@ impl Swarm for Handle {
         self.call(|reply| Msg::AwaitSwarm { awaited, hold, reply, permit }, gone).await
     }
 
+    fn decline(&self) {
+        let declined = beside(|around| around.link.decline(&around.role));
+        let actor = self.actor.borrow().clone();
+        // An offer that nobody declines is over in a while.
+        drop(actor.send_message(declined));
+    }
+
     fn mark_item(&self, issue: IssueId, number: u64, until: Box<dyn Send + Sync>) {
         let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
         let report = beside(move |around| {

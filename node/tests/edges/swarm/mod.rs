@@ -2,7 +2,9 @@
 
 mod ends;
 mod flows;
+mod leaving;
 mod restarts;
+mod shortened;
 mod sleepers;
 mod stopped;
 

@@ -408,6 +408,7 @@ impl Service {
             Ask::Mail(question) => self.take_mail(stream, wait, question),
             // No node asks about issues.
             Ask::Swarm(_) => refused(wait, &Status::unimplemented("issues")),
+            Ask::Decline(_) => None,
             Ask::Cancel(_) => {
                 self.with(|world| {
                     world.parked.remove(&(stream, wait));

@@ -3,11 +3,12 @@
 //! Which repository files belong to and what they are called there is found where they are, at
 //! this node ([`crate::repository`]); the broker knows names alone.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use rmcp::model::CallToolResult;
 use serde::Serialize;
 use tasuki_proto::{limits::REASON_BYTES_MAX, reason::Reason, wire};
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     super::{
@@ -22,6 +23,7 @@ use super::{
     work::claim_of,
 };
 use crate::{
+    link::retry::outcome_unknown,
     mcp::intent,
     repository::{self, lock_base},
     role::{
@@ -120,7 +122,7 @@ pub(super) async fn lock(
         for_ms: said::lasting(arguments, "ttl_sec")?,
         ..wire::LockFilesRequest::default()
     };
-    let it = match caller.tell(request.clone()).await {
+    let it = match take(caller, request.clone()).await {
         Err(refusal) if refusal.reason == Reason::FileIsLocked && !asked.is_zero() => {
             once_free(caller, files, request, asked, refusal).await
         }
@@ -150,6 +152,40 @@ fn go_on(refusal: Refusal) -> Refusal {
     Refusal { message, ..refusal }
 }
 
+/// Locks files. A lock of which its agent does not hear any more, since it left or took its call
+/// back meanwhile, is given back, so that whoever waits for the files need not wait for its lease.
+/// An intent that may be said again is answered with the same lock, which stays.
+async fn take(
+    caller: &Caller<'_>,
+    request: wire::LockFilesRequest,
+) -> Result<wire::LockResponse, Refusal> {
+    let _playing = caller.playing()?;
+    let (actions, probe) = (Arc::clone(&caller.actions), caller.call.probe.clone());
+    let key = intent::of(&caller.call.context.meta);
+    let (tell, told) = oneshot::channel();
+    let (keep, kept) = oneshot::channel();
+    tokio::spawn(async move {
+        let is_said_again = || key.is_some() && probe.is_none_or(|it| !it.is_disowned());
+        let answer = swarm::call(actions.swarm(), request, key.clone()).await;
+        let new = answer.as_ref().ok().filter(|it| !it.repeated).and_then(|it| it.lock.clone());
+        let is_heard = tell.send(answer).is_ok() && kept.await.is_ok();
+        if let Some(lock) = new
+            && !is_heard
+            && !is_said_again()
+        {
+            let wire::Lock { lease_id, lock_token, .. } = lock;
+            let back = wire::UnlockRequest { lease_id, lock_token, ..Default::default() };
+            // One that cannot be given back lapses.
+            drop(swarm::call(actions.swarm(), back, None).await);
+        }
+    });
+    let lost = |_| Err(outcome_unknown("the node stopped or failed before it came"));
+    let answer = told.await.unwrap_or_else(lost);
+    // Heard: from here on nothing waits.
+    let _ = keep.send(());
+    answer
+}
+
 /// Locks files as soon as whoever has them gives them back, for as long as the agent and its client
 /// wait. `refusal`: who has them.
 async fn once_free(
@@ -164,23 +200,32 @@ async fn once_free(
     let _present = caller.actions.connected(&caller.call.client_label());
     let wire::FileSet { repository, patterns, is_case_folded } = files;
     let awaited = Awaited::Files { repository, patterns, is_case_folded };
+    let over = Instant::now() + hold;
     let tries = async {
         for _ in 0..TRIES_MAX {
+            let left = over.saturating_duration_since(Instant::now());
             // Who waits for so many files that the broker cannot tell is refused as at once.
-            if caller.swarm().await_swarm(&awaited, hold).await.is_err() {
+            if left.is_zero() || caller.swarm().await_swarm(&awaited, left).await.is_err() {
                 break;
             }
-            let key = intent::of(&caller.call.context.meta);
-            match swarm::call(caller.swarm(), request.clone(), key).await {
+            match take(caller, request.clone()).await {
                 Err(again) if again.reason == Reason::FileIsLocked => refusal = again,
                 told => return Some(told),
             }
         }
         None
     };
-    let tries = tokio::time::timeout(hold, tries);
-    match held(caller.call, &playing, hold, "waiting for the files", tries).await {
-        Held::Answered(Ok(Some(told))) => told,
+    let mut tries = Box::pin(tries);
+    let ended = held(caller.call, &playing, hold, "waiting for the files", &mut tries).await;
+    if !matches!(ended, Held::Answered(_))
+        && let Some(probe) = &caller.call.probe
+    {
+        // What is granted in this moment is given back: its agent hears that it has nothing.
+        probe.disown();
+    }
+    drop(tries);
+    match ended {
+        Held::Answered(Some(told)) => told,
         Held::Lost => Err(Refusal {
             reason: Reason::RoleInUse,
             message: format!(
@@ -188,7 +233,7 @@ async fn once_free(
                 caller.role()
             ),
         }),
-        Held::Answered(Ok(None) | Err(_)) | Held::Over => Err(refusal),
+        Held::Answered(None) | Held::Over => Err(refusal),
     }
 }
 
