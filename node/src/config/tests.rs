@@ -73,7 +73,12 @@ fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
     let roles: Vec<String> = config.roles.value.iter().map(ToString::to_string).collect();
     assert_eq!(
         roles,
-        ["lead=loop:quiet,mail:quiet,swarm-lead", "worker-1=loop:quiet,mail:quiet,swarm-worker", "c=board:full", "d=runs"]
+        [
+            "lead=loop:quiet,mail:quiet,swarm-lead",
+            "worker-1=loop:quiet,mail:quiet,swarm-worker",
+            "c=board:full",
+            "d=runs"
+        ]
     );
 }
 

@@ -365,6 +365,20 @@ mod tests {
         assert_eq!(rows, told);
     }
 
+    /// As many as it can keep apart, with those for mail that come with its name.
+    #[test]
+    fn who_works_on_issues_is_shown_few_tools() {
+        for name in ["lead", "worker1", "acceptor"] {
+            let role: RoleId = name.parse().expect("an id");
+            let shown = listed(rows(), &crate::config::usual_toolsets(&role), tools(false));
+            let bytes = serde_json::to_string(&shown).expect("tools are JSON").len();
+            assert!(shown.len() <= 16, "{name}: {}", shown.len());
+            assert!(bytes <= 12 * 1024, "{name}: {bytes} bytes");
+            let has = |tool| shown.iter().any(|it| it.name == tool);
+            assert!(has("filebox_send_message") && !has(HANDOVER_WORK), "{name}");
+        }
+    }
+
     /// A model reads the tools before anything else, each time.
     #[test]
     fn the_turn_loop_costs_a_model_little() {

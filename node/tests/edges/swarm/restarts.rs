@@ -135,3 +135,65 @@ async fn a_worker_killed_with_its_bridge_goes_on_under_its_claim() {
     approve(&mut leads, &id, "task-1", "worker").await;
     assert_eq!(submitted.done().await.1["submission"]["verdict"], "approved");
 }
+
+/// Its waits would keep its claim for ever, and nobody would go on with the task.
+#[tokio::test]
+async fn a_worker_that_begins_anew_is_told_what_it_has_claimed() {
+    let place = tempfile::tempdir().unwrap();
+    let up = Process::broker(&place.path().join("broker"), "").await;
+    let broker = up.broker.unwrap();
+    let (lead, one) =
+        tokio::join!(node(place.path(), broker, "lead"), node(place.path(), broker, "worker"));
+    let mut leads = agent(Transport::Stateless, "lead", &lead).await;
+    let mut works = agent(Transport::Stdio, "worker", &one).await;
+    ok(&mut works, "registerWorker", json!({})).await;
+    let id = issue(&mut leads, &[1]).await;
+    let task = of(&id, "task-1", "worker");
+    ok(&mut works, "claimIssueTask", task.clone()).await;
+    drop(works);
+
+    let before = json!([{ "issue_id": id, "task_id": "task-1" }]);
+    let mut anew = held(Transport::Session, "worker", &one, 1).await;
+    let told = ok(&mut anew, "registerWorker", json!({})).await;
+    assert_eq!(told["claimed_before"], before, "{told}");
+    let next = told["next_actions"][0].as_str().unwrap();
+    assert!(next.starts_with(&format!("You have claimed task-1 of {id} and not")), "{next}");
+    let told = ok(&mut anew, "waitIssues", json!({})).await;
+    assert_eq!((&told["status"], &told["claimed_before"]), (&json!("there"), &before), "{told}");
+    let told = ok(&mut anew, "waitIssueTasks", json!({ "issue_id": id })).await;
+    assert_eq!(
+        (&told["status"], &told["next_actions"][0]),
+        (&json!("claimed_before"), &json!(next))
+    );
+    // Whoever claims it again knows of it, and may wait for another one beside it.
+    let told = ok(&mut anew, "claimIssueTask", task.clone()).await;
+    assert_eq!(told["spec"]["goal"], "faster", "{told}");
+    let told = ok(&mut anew, "waitIssueTasks", json!({ "issue_id": id })).await;
+    assert_eq!(
+        (&told["status"], &told["claimed_before"]),
+        (&json!("still_waiting"), &before),
+        "{told}"
+    );
+
+    // What waits for its lead is no work of its own, and what was rejected is again.
+    let mut words = result(&id, "task-1", "worker", "done");
+    words["timeout_sec"] = 0.into();
+    ok(&mut anew, "submitIssueTask", words).await;
+    let told = ok(&mut anew, "registerWorker", json!({})).await;
+    assert!(told.get("claimed_before").is_none(), "{told}");
+    ok(&mut leads, "reviewIssueTask", super::verdict(&id, "task-1", None)).await;
+    drop(anew);
+    let mut third = agent(Transport::Stateless, "worker", &one).await;
+    ok(&mut third, "registerWorker", json!({})).await;
+    let told = ok(&mut third, "waitIssueTasks", json!({ "issue_id": id })).await;
+    assert_eq!(told["status"], "claimed_before", "{told}");
+
+    // So is a lead: it goes on with the issue that it has.
+    drop(leads);
+    let mut leads = agent(Transport::Session, "lead", &lead).await;
+    let doc = |name: &str| json!({ "name": name, "content": format!("the {name}") });
+    let words = json!({ "subject": "Make it fast", "user_issue_doc": doc("wish"),
+        "lead_issue_doc": doc("reading") });
+    let told = ok(&mut leads, "createIssue", words).await;
+    assert_eq!((&told["id"], &told["repeated"]), (&json!(id), &json!(true)), "{told}");
+}

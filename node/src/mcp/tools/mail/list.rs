@@ -32,7 +32,7 @@ pub(in crate::mcp::tools) const ROWS: [Row; 15] = [
     Row { name: AGENTS, sets: &FULL },
     Row { name: DEAD_LETTERS, sets: &FULL },
     Row { name: LIST, sets: &CORE },
-    Row { name: READ, sets: &QUIET },
+    Row { name: READ, sets: &CORE },
     Row { name: REGISTER, sets: &FULL },
     Row { name: REJECT, sets: &CORE },
     Row { name: RESOLVE, sets: &CORE },

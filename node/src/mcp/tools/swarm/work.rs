@@ -51,6 +51,7 @@ struct Registered {
 pub(super) async fn register(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
     let it = caller.tell(wire::RegisterWorkerRequest::default()).await?;
     let unfinished = Unfinished::of(caller, &it);
+    unfinished.forget(caller);
     Ok(shown(&Registered {
         worker_id: it.worker,
         joined_at: facts::Time(it.joined_ms),
@@ -93,6 +94,13 @@ impl Unfinished {
 
     fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// An agent registers when it begins: what it was granted before, it may know nothing of.
+    fn forget(&self, caller: &Caller<'_>) {
+        for it in &self.0 {
+            caller.ended(&claim_of(&it.issue_id, &it.task_id));
+        }
     }
 
     /// Whether one of them was claimed by another agent of the role, or by this one before it
