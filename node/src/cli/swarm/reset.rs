@@ -4,7 +4,7 @@ use serde_json::json;
 use tasuki_proto::wire;
 
 use super::{
-    Failure, Output, again, json as as_json,
+    Failure, Output, json as as_json,
     names::TaskName,
     who::{Who, client},
 };
@@ -91,7 +91,8 @@ fn tell(done: &wire::TaskResponse, state: &str, output: &mut Output) -> Result<(
         },
         || {
             let (task, issue) = (line(&of.task_id), line(&of.issue_id));
-            format!("{task} of {issue} is {state}.{}\n", again(done.repeated))
+            let again = if done.repeated { " It was so before; nothing changed." } else { "" };
+            format!("{task} of {issue} is {state}.{again}\n")
         },
     )
 }

@@ -192,7 +192,8 @@ impl Locks {
         let Some(lock) = self.by_id.get(&id) else {
             if self.ended.contains(&id) {
                 let lost = format!("lease '{id}' lapsed or was taken");
-                let next = "Lock the files again before going on";
+                let next =
+                    "If what they are for is still yours, lock the files again before going on";
                 return Err(Rejection::LeaseLost { lost, next });
             }
             return Err(Rejection::LeaseNotFound { lock: id });
