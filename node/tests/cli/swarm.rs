@@ -353,8 +353,8 @@ async fn a_question_blocks_a_task_until_it_is_answered() {
     assert_eq!(shop.json(0, &["show", &task]).await[0]["stage"], "working");
     assert_eq!(
         shop.refusal(1, &["answer", &task, "Again.", "--as", "lead"]).await,
-        "error: no open message found for task 'task-1': no question waits for a reply \
-         (unknown_message)\n"
+        "error: no open message found for task 'task-1': no question waits for a reply. `tasuki \
+         swarm show ISSUE/TASK` shows what was asked. (unknown_message)\n"
     );
 }
 

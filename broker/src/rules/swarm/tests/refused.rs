@@ -61,7 +61,7 @@ fn a_lost_claim_can_be_had_again_only_while_its_task_is_open() {
     ends(&refused(&story, 9, late), "Stop working on it, and take another one");
     story.step(10, "L cancels 1: no");
     ends(
-        &refused(&story, 11, late),
+        &refused(&story, 11, "V submits 1: late"),
         "canceled; nothing was written. Stop working on it, and take another one",
     );
     ends(&refused(&story, 12, "L resets 1: why"), "plan another in its place. Nothing changed");
