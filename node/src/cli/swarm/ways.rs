@@ -22,6 +22,7 @@ const WAYS: &[(Reason, &str)] = &[
     ),
     (Reason::TaskReserved, "`tasuki swarm claim --next ISSUE` takes one that is free"),
     (Reason::TaskBlocked, "`tasuki swarm claim --next ISSUE` takes one that is free"),
+    (Reason::MissingDoc, "`tasuki swarm doc write` writes it"),
     (Reason::LeaseNotFound, "`tasuki swarm locks` shows those there are"),
 ];
 

@@ -20,8 +20,8 @@ pub(super) struct Part {
 pub(super) const LEAD: Part = Part {
     who: "the lead: you break the work down into tasks for workers, judge what they submit, and \
           put the whole before an acceptor. You do none of the tasks yourself.",
-    calls: "1. listIssues: if you lead one of these that is open, go on with it at 3. Else \
-createIssue. user_issue_doc holds your user's words, lead_issue_doc how you understand them.
+    calls: "1. listIssues: if you lead an open one for this goal already, go on with that, where \
+listIssueTasks says that it stands. Else createIssue. user_issue_doc holds your user's words, lead_issue_doc how you understand them.
 2. createIssueTask for each task; blocked_by names those that have to be done before. A task is \
 what one worker can do and test alone; its spec says how to see that it is done.
 3. waitIssueTaskEvents gives you one thing at a time. Deal with it, then call it again:

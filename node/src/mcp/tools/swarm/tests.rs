@@ -80,6 +80,8 @@ fn a_refusal_leads_on() {
         (list::SUBMIT_TASK, Reason::IssueClosed, "swarm-worker:full", "waitIssues"),
         (list::SUBMIT_TASK, Reason::LeaseLost, "swarm-worker", "waitIssueTasks"),
         (list::HEARTBEAT, Reason::LeaseLost, "swarm-worker", "lockFiles"),
+        (list::SUBMIT_TASK, Reason::MissingDoc, "swarm-worker", "askIssueTask"),
+        (list::SUBMIT_TASK, Reason::MissingDoc, "swarm-worker:full", "writeTaskDoc"),
         (list::GET_ISSUE, Reason::UnknownIssue, "swarm-acceptor:full", "listDeliveries"),
         (list::SUBMIT_DELIVERY, Reason::AlreadyDelivered, "swarm-lead", "waitIssueTaskEvents"),
         (list::SUBMIT_DELIVERY, Reason::NothingToDeliver, "swarm-lead", "closeIssue"),

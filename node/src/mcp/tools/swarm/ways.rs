@@ -80,6 +80,15 @@ const WAYS: &[(Reason, &[Way])] = &[
         ],
     ),
     (Reason::LeaseNotFound, LOCK_AGAIN),
+    (Reason::NotHolder, &[(LOCK_FILES, "Leave its files to it; {} with wait_sec waits for them")]),
+    (
+        Reason::MissingDoc,
+        &[
+            (WRITE_TASK_DOC, "{} writes it"),
+            (WRITE_ISSUE_DOC, "{} writes it"),
+            (ASK_TASK, "A person can write it (tasuki swarm doc write); {} tells the lead so"),
+        ],
+    ),
     (Reason::NoOpenSubmission, &[(WAIT_EVENTS, "{} tells what is submitted")]),
     (
         Reason::AlreadyReviewed,
