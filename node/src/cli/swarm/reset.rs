@@ -17,9 +17,6 @@ use crate::{
 };
 
 /// Which task, and why.
-///
-/// Its claim, reservation, open submission and open questions end, and whoever waits for one of
-/// them is told why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -34,7 +31,7 @@ pub struct Args {
 }
 
 pub(super) async fn reset(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let ids = args.task.find(&acting).await?;
     let request = wire::ResetTaskRequest {
         caller: acting.broker.caller(),
@@ -59,7 +56,7 @@ pub(super) async fn cancel(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let ids = args.task.find(&acting).await?;
     let request = wire::CancelTaskRequest {
         caller: acting.broker.caller(),
@@ -91,8 +88,8 @@ fn tell(done: &wire::TaskResponse, state: &str, output: &mut Output) -> Result<(
         },
         || {
             let (task, issue) = (line(&of.task_id), line(&of.issue_id));
-            let again = if done.repeated { " It was so before; nothing changed." } else { "" };
-            format!("{task} of {issue} is {state}.{again}\n")
+            let already = if done.repeated { " already; nothing changed" } else { "" };
+            format!("{task} of {issue} is {state}{already}.\n")
         },
     )
 }

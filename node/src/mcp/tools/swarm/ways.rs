@@ -49,7 +49,10 @@ const WAYS: &[(Reason, &[Way])] = &[
     (
         Reason::TasksNotDone,
         &[
-            (WAIT_EVENTS, "{} tells what comes of them"),
+            (
+                WAIT_EVENTS,
+                "{} tells what comes of them; a person can cancel one (tasuki swarm cancel)",
+            ),
             (REVIEW_DELIVERY, "Call {} with verdict rejected, and say so in feedback"),
         ],
     ),
