@@ -1,4 +1,5 @@
-//! What broker and node agree on about issues, tasks, locks and deliveries: their ids.
+//! What broker and node agree on about issues, tasks, locks and deliveries: their ids, and how
+//! documents and commits are called.
 //!
 //! Most ids are `prefix_MILLISECONDS_HEX`: when the broker made them, and a number that tells
 //! apart those of one millisecond. Tasks are numbered within their issue: `task-1`, `task-2`, …
@@ -172,9 +173,77 @@ impl FromStr for DocName {
     }
 }
 
+/// A commit by its full hash: one place in one history, wherever it is looked up. A branch is another
+/// commit tomorrow, a short hash may be another one elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitHash(std::sync::Arc<str>);
+
+impl CommitHash {
+    /// Digits in repositories of SHA-1 and of SHA-256.
+    const DIGITS: [usize; 2] = [40, 64];
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CommitHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a text is no commit's full hash.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "is {0:?}, which is no commit's full hash: 40 or 64 digits from 0 to f, as `git rev-parse HEAD` \
+     says it"
+)]
+pub struct NotACommitHash(String);
+
+impl FromStr for CommitHash {
+    type Err = NotACommitHash;
+
+    /// Nothing that Git could take for a branch, a range or an option is one.
+    fn from_str(text: &str) -> Result<Self, NotACommitHash> {
+        let is_digit = |it: u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
+        if Self::DIGITS.contains(&text.len()) && text.bytes().all(is_digit) {
+            return Ok(Self(text.into()));
+        }
+        Err(NotACommitHash(text.chars().take(80).collect()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_commit_is_named_by_its_full_hash_alone() {
+        let sha1 = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(sha1.parse::<CommitHash>().unwrap().as_str(), sha1);
+        assert!("a".repeat(64).parse::<CommitHash>().is_ok());
+        for bad in [
+            "",
+            "main",
+            "main~1",
+            "HEAD",
+            "0123456",
+            &sha1[..39],
+            "--upload-pack=x",
+            "0123456789ABCDEF0123456789ABCDEF01234567",
+            "0123456789abcdef0123456789abcdef0123456g",
+            "0123456789abcdef0123456789abcdef01234567\n",
+            " 0123456789abcdef0123456789abcdef0123456",
+            "0123456789abcdef0123456789abcdef01234567^",
+        ] {
+            let why = bad.parse::<CommitHash>().unwrap_err().to_string();
+            assert!(
+                why.starts_with(&format!("is {bad:?}, which is no commit's full hash")),
+                "{why}"
+            );
+        }
+    }
 
     #[test]
     fn ids_are_read_as_they_are_written_and_not_otherwise() {

@@ -17,6 +17,7 @@ use std::{
     process::Stdio,
 };
 
+use tasuki_proto::swarm::CommitHash;
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 /// Of what git says when it fails, in characters.
@@ -53,8 +54,6 @@ const QUIET: [&str; 12] = [
 /// Why there is no checkout.
 #[derive(Debug, thiserror::Error)]
 pub enum NoCheckout {
-    #[error("{0:?} is no commit's full hash: 40 or 64 digits from 0 to f")]
-    NoHash(String),
     #[error("git cannot be run: {0}")]
     NoGit(io::Error),
     #[error("{0} is no git repository that can be read: {1}")]
@@ -69,24 +68,6 @@ pub enum NoCheckout {
     Git(&'static str, String),
     #[error("{0}: {1}")]
     Disk(PathBuf, io::Error),
-}
-
-/// A commit's name: nothing that git could take for a branch, a range or an option.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hash(String);
-
-impl Hash {
-    pub fn parse(text: &str) -> Result<Self, NoCheckout> {
-        let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
-        if matches!(text.len(), 40 | 64) && text.bytes().all(is_digit) {
-            return Ok(Self(text.to_owned()));
-        }
-        Err(NoCheckout::NoHash(text.chars().take(80).collect()))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 /// A repository of the operator's.
@@ -112,14 +93,14 @@ impl Repository {
     }
 
     /// Whether it has the commit, all of it.
-    pub async fn check(&self, commit: &Hash) -> Result<(), NoCheckout> {
-        let what = format!("{}^{{commit}}", commit.0);
+    pub async fn check(&self, commit: &CommitHash) -> Result<(), NoCheckout> {
+        let what = format!("{commit}^{{commit}}");
         let found = said("rev-parse", self.git(["rev-parse", "--quiet", "--verify", &what])).await;
         match found {
-            Ok(found) if found.trim() == commit.0 => Ok(()),
-            Ok(_) => Err(NoCheckout::NoCommit(commit.0.clone())),
+            Ok(found) if found.trim() == commit.as_str() => Ok(()),
+            Ok(_) => Err(NoCheckout::NoCommit(commit.to_string())),
             Err(NoCheckout::Git(..)) => {
-                Err(NoCheckout::Unknown(commit.0.clone(), self.path.clone()))
+                Err(NoCheckout::Unknown(commit.to_string(), self.path.clone()))
             }
             Err(why) => Err(why),
         }
@@ -153,24 +134,27 @@ impl Repository {
     }
 
     /// Takes the commit out into `place`, which is made.
-    pub async fn take_out(&self, commit: &Hash, place: &Path) -> Result<(), NoCheckout> {
+    pub async fn take_out(&self, commit: &CommitHash, place: &Path) -> Result<(), NoCheckout> {
         let disk = |why| NoCheckout::Disk(place.to_owned(), why);
         DirBuilder::new().mode(0o700).create(place).map_err(disk)?;
         let format = format!("--object-format={}", self.format);
         let init = ["init", "--quiet", "--template=", "--initial-branch=main", &format];
         said("init", own(place, init)).await?;
         // What came before is not copied, and not missed.
-        fs::write(place.join(".git/shallow"), format!("{}\n", commit.0)).map_err(disk)?;
+        fs::write(place.join(".git/shallow"), format!("{commit}\n")).map_err(disk)?;
         self.copy(commit, place).await?;
-        said("checkout", own(place, ["checkout", "--quiet", "--force", "--detach", &commit.0]))
-            .await?;
+        said(
+            "checkout",
+            own(place, ["checkout", "--quiet", "--force", "--detach", commit.as_str()]),
+        )
+        .await?;
         let found = said("rev-parse", own(place, ["rev-parse", "--verify", "HEAD"])).await?;
-        assert_eq!(found.trim(), commit.0, "AC2: something else was checked out");
+        assert_eq!(found.trim(), commit.as_str(), "AC2: something else was checked out");
         Ok(())
     }
 
     /// The objects of one commit, without its parents.
-    async fn copy(&self, commit: &Hash, place: &Path) -> Result<(), NoCheckout> {
+    async fn copy(&self, commit: &CommitHash, place: &Path) -> Result<(), NoCheckout> {
         let mut pack = self.git(["pack-objects", "--revs", "--stdout", "--quiet", "--threads=1"]);
         pack.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut pack = pack.spawn().map_err(NoCheckout::NoGit)?;
@@ -181,7 +165,7 @@ impl Repository {
         let mut unpack = own(place, ["index-pack", "--stdin"]);
         unpack.stdin(packed);
         let unpacking = said("index-pack", unpack);
-        let revisions = format!("--shallow {0}\n{0}\n", commit.0);
+        let revisions = format!("--shallow {commit}\n{commit}\n");
         let packing = async {
             // One that ends early says why itself.
             input.write_all(revisions.as_bytes()).await.ok();
@@ -376,27 +360,6 @@ fn open_up(path: &Path, depth: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_commit_is_named_by_its_full_hash_alone() {
-        let sha1 = "0123456789abcdef0123456789abcdef01234567";
-        assert_eq!(Hash::parse(sha1).unwrap().as_str(), sha1);
-        assert!(Hash::parse(&"a".repeat(64)).is_ok());
-        for bad in [
-            "",
-            "main",
-            "HEAD",
-            "0123456",
-            "--upload-pack=x",
-            "0123456789ABCDEF0123456789ABCDEF01234567",
-            "0123456789abcdef0123456789abcdef0123456g",
-            "0123456789abcdef0123456789abcdef01234567\n",
-            " 0123456789abcdef0123456789abcdef0123456",
-            "0123456789abcdef0123456789abcdef01234567^",
-        ] {
-            assert!(Hash::parse(bad).is_err(), "{bad:?}");
-        }
-    }
 
     #[test]
     fn what_a_process_left_is_removed_by_the_next_and_what_one_uses_is_not() {

@@ -53,7 +53,7 @@ mod watch;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 use tokio::runtime;
 
 use crate::config::{Config, Key, Layer, Problem, Raw, Source, Surroundings};
@@ -177,7 +177,10 @@ impl Flags {
 
 /// Parses the command line, runs the command, words the failure.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(why) => return mistyped(&why),
+    };
     if let Command::Sandboxed(args) = &cli.command {
         return sandboxed::run(args);
     }
@@ -192,6 +195,28 @@ pub fn main() -> ExitCode {
         }
     }
 }
+
+/// What is said of a command line that makes no sense: to programs as of anything else that failed.
+fn mistyped(why: &clap::Error) -> ExitCode {
+    let words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    let is_json = words.into_iter().any(|word| word == "--json");
+    if !(is_json && why.exit_code() == Exit::Usage as i32) || why.kind() == HELP_INSTEAD {
+        why.exit();
+    }
+    let text = why.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    // How it is used and where help is follow; people read that.
+    let ends = ["\n\nUsage: ", "\n\nFor more information"];
+    let end = ends.iter().filter_map(|it| text.find(it)).min().unwrap_or(text.len());
+    let parts = text[..end].split("\n\n");
+    let parts = parts.map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "));
+    let message = parts.collect::<Vec<_>>().join("; ");
+    Output::of_process(true).failure(&Failure::usage(format!("{message}.")));
+    Exit::Usage.into()
+}
+
+/// Where a command is missing, all of them are shown.
+const HELP_INSTEAD: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
     if let Command::Completions(args) = &cli.command {

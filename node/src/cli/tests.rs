@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn parse(line: &str) -> Result<Cli, clap::error::ErrorKind> {
+fn parse(line: &str) -> Result<Cli, ErrorKind> {
     Cli::try_parse_from(line.split_whitespace()).map_err(|why| why.kind())
 }
 
@@ -92,9 +92,7 @@ fn the_command_lines_of_the_documentation_parse() {
 
 #[test]
 fn command_lines_that_make_no_sense_are_refused() {
-    use clap::error::ErrorKind::{
-        ArgumentConflict, InvalidValue, MissingRequiredArgument, ValueValidation,
-    };
+    use ErrorKind::{ArgumentConflict, InvalidValue, MissingRequiredArgument, ValueValidation};
     for (line, kind) in [
         ("tasuki loop status ../x", ValueValidation),
         ("tasuki loop handover --role A --summary s", MissingRequiredArgument),

@@ -130,6 +130,10 @@ impl Served for Agents {
         }
     }
 
+    fn tools(&self) -> Vec<&'static str> {
+        tools::names(&self.scope.toolsets(&self.host))
+    }
+
     fn connected(&self, client: &str) -> Option<Connected> {
         Some(self.scope.only(&self.host)?.connected(client))
     }

@@ -60,9 +60,11 @@ pub(super) fn without_classes(pattern: &str) -> String {
     pattern.replace('[', "[[]")
 }
 
-/// How a locked pattern is shown: a file whose name has wildcards in it as it is called.
+/// How a pattern is shown, as it is sent or as it is kept: a file whose name has wildcards in it as it
+/// is called.
 pub fn shown(pattern: &str) -> Cow<'_, str> {
-    let Some(name) = pattern.strip_suffix("/**") else { return pattern.into() };
+    let name = pattern.strip_suffix("/**").or_else(|| pattern.strip_suffix('/'));
+    let Some(name) = name else { return pattern.into() };
     let bare = name.replace("[[]", "[").replace("[*]", "*").replace("[?]", "?");
     if bare != name && literal(&bare).strip_suffix('/') == Some(name) {
         bare.into()

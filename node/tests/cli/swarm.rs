@@ -35,10 +35,14 @@ struct Said {
 
 impl Shop {
     async fn open() -> Self {
+        Self::hosting("--role lead --role qa --role w1 --role w2").await
+    }
+
+    async fn hosting(roles: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
         let data = place.path().join("data");
         fs::create_dir(&data).unwrap();
-        let up = Process::up(&data, "--role lead --role qa").await;
+        let up = Process::up(&data, roles).await;
         Self { place, up }
     }
 
@@ -202,7 +206,7 @@ blocked_by = ["parser"]
 
 #[tokio::test]
 async fn an_issue_is_planned_done_reviewed_delivered_accepted_and_closed() {
-    let shop = Shop::open().await;
+    let shop = Shop::hosting("--role lead --role qa").await;
     let spec = shop.file("spec.md", "# The format\n\n\tone line each\n");
     let new = ["new", "Read the format", "--description", "All of it.", "--as", "lead"];
     let said = shop.says(&[&new[..], &["--doc", &format!("spec.md={spec}")]].concat()).await;
@@ -231,7 +235,7 @@ task-2 waiting easy 1 after task-1 Show it in the list
   changed WHEN
 "
     );
-    let claimed = shop.says(&["claim", &format!("{short}/1"), "--as", "w1"]).await;
+    let claimed = shop.says(&["claim", &format!("{short}/1"), "--as", "w1", "--new-role"]).await;
     assert_eq!(
         claimed,
         "w1 has task-1 of ISSUE until WHEN (LEN left): Parse the format. Its token is 1.\n"
@@ -427,7 +431,7 @@ async fn of_two_who_want_the_same_one_gets_it() {
              another one (task_already_claimed)\n"
         )
     );
-    let none = shop.run(&["claim", "--next", &issue, "--as", "w3"]).await;
+    let none = shop.run(&["claim", "--next", &issue, "--as", "qa"]).await;
     assert_eq!(
         (none.code, steady(&none.out)),
         (7, "No task of ISSUE can be claimed now.\n".into())
@@ -462,7 +466,7 @@ async fn of_two_who_want_the_same_one_gets_it() {
 
     shop.says(&["submit", &task, "--summary", "Done.", "--as", winner]).await;
     let good = ["--approve", "--score", "5", "--feedback", "Good.", "--as", "lead"];
-    let bad = ["--reject", "--feedback", "Bad.", "--as", "other"];
+    let bad = ["--reject", "--feedback", "Bad.", "--as", "qa"];
     let review = ["review", task.as_str()];
     let (good, bad) = ([&review[..], &good].concat(), [&review[..], &bad].concat());
     let (good, bad) = tokio::join!(shop.run(&good), shop.run(&bad));

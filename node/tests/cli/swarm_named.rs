@@ -10,23 +10,76 @@ use super::{Said, Shop};
 use crate::process::soon;
 
 #[tokio::test]
-async fn a_lead_that_nobody_knows_is_refused_with_those_that_are_known() {
+async fn a_role_that_nobody_knows_is_refused_with_those_that_are_known_whatever_it_does() {
     let shop = Shop::open().await;
-    let new = ["new", "Work", "--as", "laed"];
-    assert_eq!(
-        shop.refusal(1, &new).await,
-        "error: Workspace default knows no role laed: it has no mailbox, no node hosts it, no loop \
-         names it, and it neither works on an issue nor leads one. No issue was opened. It knows \
-         lead, qa. If the name is right, start a node with that role, or open it with --new-role. \
-         (unknown_role)\n"
-    );
-    assert!(shop.json(0, &["issues"]).await.is_empty());
-    shop.says(&[&new[..], &["--new-role"]].concat()).await;
-    // Who leads an issue is known, and so is who works on one.
-    shop.says(&["new", "More work", "--as", "laed"]).await;
-    let issue = shop.issue_with(1).await;
-    shop.says(&["claim", &format!("{issue}/1"), "--as", "w1"]).await;
-    shop.says(&["new", "A worker's own", "--as", "w1"]).await;
+    let issue = shop.issue_with(2).await;
+    let task = &format!("{issue}/1");
+    let file = &shop.file("text", "");
+    let delivery = "delivery_1700000000000_00af";
+    let elsewhere = ["a.rs", "--repository", "host.example/us/it"];
+    let before = shop.json(0, &["history", &issue]).await;
+    for act in [
+        &["new", "Work"][..],
+        &["paths", &issue, "--no-shared-docs"],
+        &["plan", &issue, "--file", file],
+        &["task", &issue, "More", "--difficulty", "easy"],
+        &["review", task, "--reject", "--feedback", "No."],
+        &["answer", task, "Yes."],
+        &["reset", task, "--reason", "stuck"],
+        &["cancel", task, "--reason", "not needed"],
+        &["deliver", &issue, "--summary", "Done.", "--passed", "--steps", "a.md", "--step", "make"],
+        &["close", &issue],
+        &["reopen", &issue, "--reason", "more"],
+        &["claim", task],
+        &["claim", "--next", &issue],
+        &["claim", delivery],
+        &["renew", task],
+        &["submit", task, "--summary", "Done."],
+        &["ask", task, "Which?"],
+        &[&["lock"][..], &elsewhere].concat(),
+        &["unlock", "l_1700000000000_00af"],
+        &["doc", "write", "plan", file],
+    ] {
+        assert_eq!(
+            shop.refusal(1, &[act, &["--as", "laed"]].concat()).await,
+            "error: Workspace default knows no role laed: it has no mailbox, no node hosts it, no \
+             loop names it, and it has no part in any issue. Nothing was done. It knows lead, qa, \
+             w1, w2. If the name is right, start a node with that role, or act as it with \
+             --new-role. (unknown_role)\n",
+            "{act:?}"
+        );
+    }
+    assert_eq!(shop.json(0, &["history", &issue]).await, before);
+    assert!(shop.json(0, &["locks"]).await.is_empty());
+
+    // A role that only types goes on with what it has begun.
+    let as_new = async |act: &[&str], role: &str| {
+        shop.json(0, &[act, &["--as", role, "--new-role"]].concat()).await.remove(0)
+    };
+    as_new(&["new", "Work"], "leader").await;
+    shop.says(&["new", "More work", "--as", "leader"]).await;
+    as_new(&["claim", task], "worker").await;
+    shop.says(&["submit", task, "--summary", "Done.", "--as", "worker"]).await;
+    let lock = as_new(&[&["lock"][..], &elsewhere].concat(), "editor").await;
+    shop.says(&["unlock", lock["lock"]["lease_id"].as_str().unwrap(), "--as", "editor"]).await;
+    let approve = ["--approve", "--score", "5", "--feedback", "Good.", "--as", "lead"];
+    shop.says(&[&["review", task][..], &approve].concat()).await;
+    shop.says(&["cancel", &format!("{issue}/2"), "--reason", "enough", "--as", "lead"]).await;
+    let deliver = [
+        "deliver",
+        &issue,
+        "--summary",
+        "Done.",
+        "--passed",
+        "--steps",
+        "docs/issue-1-test-steps.md",
+    ];
+    shop.says(&[&deliver[..], &["--step", "make", "--file", "a.rs", "--as", "lead"]].concat())
+        .await;
+    let delivery = shop.json(0, &["deliveries"]).await.remove(0);
+    let delivery = delivery["delivery_id"].as_str().unwrap();
+    as_new(&["claim", delivery], "judge").await;
+    shop.says(&["renew", delivery, "--as", "judge"]).await;
 }
 
 #[tokio::test]
@@ -48,6 +101,53 @@ async fn what_is_to_be_read_first_is_said_anew() {
     assert_eq!(said, "ISSUE names what is to be read first: Work.\n");
     let none = shop.run(&["paths", &issue, "--as", "lead"]).await;
     assert_eq!(none.code, 2, "{none:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs git"]
+async fn files_to_be_read_first_are_called_from_the_root_and_are_such_as_can_be_locked() {
+    let shop = Shop::open().await;
+    let root = shop.path("clone");
+    let below = root.join("docs");
+    fs::create_dir_all(root.join("app/[id]")).unwrap();
+    fs::create_dir(&below).unwrap();
+    fs::write(root.join("app/[id]/page.md"), "").unwrap();
+    git(&root, &["init", "-q", "-b", "main"]);
+    git(&root, &["commit", "-q", "--allow-empty", "-m", "one"]);
+    let issue = shop.issue("Work").await;
+    let whole = below.join("whole.md");
+    for (given, expected) in [
+        ("a.md", "docs/a.md"),
+        ("./b//../a.md", "docs/a.md"),
+        ("../README.md", "README.md"),
+        (whole.to_str().unwrap(), "docs/whole.md"),
+        ("../app/[id]/page.md", "app/[id]/page.md"),
+        ("../app/[slug]/page.md", "app/[slug]/page.md"),
+        ("**/*.md", "docs/**/*.md"),
+        ("e\u{301}.md", "docs/é.md"),
+    ] {
+        let args = ["paths", &issue, "--project-doc", given, "--as", "lead", "--json"];
+        let said = at(&below, shop.command(&args)).await;
+        assert_eq!(said.code, 0, "{given}: {said:?}");
+        let said: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(said["issue"]["project_doc_paths"], json!([expected]), "{given}");
+    }
+    let outside = shop.path("x.md");
+    for given in ["", "../../x.md", outside.to_str().unwrap(), "*/../a", "{a,b}.md", "a\\b.md"] {
+        let args = ["lock", given, "--as", "lead"];
+        let lock = at(&below, shop.command(&args)).await;
+        let words = lock.err.strip_suffix(". Nothing was locked or looked at. (usage)\n").unwrap();
+        for act in [&["paths", &issue][..], &["new", "Work"]] {
+            let args = [act, &["--project-doc", given, "--as", "lead"]].concat();
+            let said = at(&below, shop.command(&args)).await;
+            assert_eq!((said.code, said.err), (2, format!("{words}. Nothing was sent. (usage)\n")));
+        }
+    }
+    for name in ["", "../x", "a/b.md"] {
+        let said = shop.run(&["paths", &issue, "--shared-doc", name, "--as", "lead"]).await;
+        assert!(said.code == 2 && said.err.contains("a document's name has"), "{said:?}");
+    }
+    assert_eq!(shop.json(0, &["issues"]).await.len(), 1);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tasuki_proto::wire::{self, swarm_client::SwarmClient};
 
 use super::{PLAN, Shop};
+use crate::process::soon;
 
 /// What a value is made of: the names of its fields, and the kind of each value.
 fn shape(of: &Value) -> Value {
@@ -218,7 +219,7 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
         ),
         (
             2,
-            &["claim", short, "--as", "w"],
+            &["claim", short, "--as", "w1"],
             "An issue has no claim; its tasks have: give \
              ISSUE/TASK, or --next ISSUE. Nothing was claimed. (usage)",
         ),
@@ -242,7 +243,7 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
             "no open submission for task 'task-1': nothing waits for a verdict. `tasuki swarm show \
              ISSUE/TASK` shows how it stands. (no_open_submission)",
         ),
-        (2, &["lock", "../a", "--repository", "host.example/us/r", "--as", "w"], ""),
+        (2, &["lock", "../a", "--repository", "host.example/us/r", "--as", "w1"], ""),
         (2, &["locks", "a", "--repository", "none"], ""),
         (
             2,
@@ -274,6 +275,65 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
         nobody.starts_with("error: Nothing says as which role to act: give --role"),
         "{nobody}"
     );
+}
+
+#[tokio::test]
+async fn what_is_mistyped_is_told_to_programs_as_any_other_refusal() {
+    let shop = Shop::open().await;
+    for (args, why) in [
+        (
+            &["claim"][..],
+            "the following required arguments were not provided: \
+             <ISSUE/TASK|DELIVERY|--next <ISSUE>>.",
+        ),
+        (&["bord"], "unrecognized subcommand 'bord'; tip: a similar subcommand exists: 'board'."),
+        (
+            &["lock", "a", "--for", "25h", "--as", "w1"],
+            "invalid value '25h' for '--for <DURATION>': is \"25h\"; nothing is held for longer \
+             than 24h at a time.",
+        ),
+        (
+            &["task", "00af", "x", "--points", "-1", "--as", "lead"],
+            "invalid value '-1' for '--points <NUMBER>': -1 is not in 0..=4294967295.",
+        ),
+    ] {
+        let said = shop.json(2, args).await.remove(0);
+        assert_eq!(said["error"]["code"], "usage", "{args:?}");
+        assert_eq!(said["error"]["message"], why, "{args:?}");
+        // People read how it is used, too.
+        let said = shop.run(args).await;
+        assert!(said.code == 2 && said.out.is_empty(), "{said:?}");
+        assert!(said.err.contains("For more information, try '--help'"), "{said:?}");
+    }
+    let help = shop.run(&["claim", "--help", "--json"]).await;
+    assert!(help.code == 0 && help.out.starts_with("Take charge of a task"), "{help:?}");
+}
+
+#[tokio::test]
+async fn an_empty_workspace_says_how_to_begin() {
+    let shop = Shop::open().await;
+    for (args, said) in [
+        (&["issues"][..], "There is no issue; `tasuki swarm new SUBJECT` opens one.\n"),
+        (&["issues", "--contains", "x"], "No issue is so.\n"),
+        (&["workers"], "There is no worker; whoever claims a task is one.\n"),
+        (&["workers", "w1"], "There is no such worker; whoever claims a task is one.\n"),
+        (&["deliveries"], "There is no delivery; `tasuki swarm deliver` makes one.\n"),
+        (&["deliveries", "--status", "open"], "No delivery is so.\n"),
+        (&["locks"], "Nothing is locked there.\n"),
+        (&["doc", "list"], "There is no document.\n"),
+    ] {
+        assert_eq!(shop.says(args).await, said, "{args:?}");
+        assert!(shop.json(0, args).await.is_empty(), "{args:?}");
+    }
+    assert_eq!(
+        shop.refusal(1, &["show", "00af"]).await,
+        "error: There is no issue; `tasuki swarm new SUBJECT` opens one. Nothing changed. \
+         (unknown_issue)\n"
+    );
+    let mut command = shop.command(&["board", "--once"]);
+    command.env("COLUMNS", "0").env("LINES", "0");
+    let board = soon(command.output()).await.unwrap();
+    assert!(String::from_utf8(board.stdout).unwrap().contains("ISSUES  none"));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tasuki_proto::{
         SWARM_PAGE_MAX, SWARM_WORDS_BYTES_MAX, TEXT_BYTES_MAX, WHY_BYTES_MAX,
     },
     reason::Reason,
-    swarm::{DocName, NextStepId, TaskNumber},
+    swarm::{CommitHash, DocName, NextStepId, TaskNumber},
     wire,
 };
 use tonic::Status;
@@ -220,17 +220,11 @@ fn commands(field: &str, count: usize) -> Result<(), Status> {
 
 /// A commit that others are to find: one place in one history, or none is named.
 fn commit(commit: &str) -> Result<(), Status> {
-    let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
-    let is_full = matches!(commit.len(), 40 | 64) && commit.bytes().all(is_digit);
-    if is_full || commit.is_empty() {
+    if commit.is_empty() {
         return Ok(());
     }
-    let shown: String = commit.chars().take(80).collect();
-    let why = format!(
-        "is {shown:?}, which is no commit's full hash: 40 or 64 digits from 0 to f, as `git \
-         rev-parse HEAD` says it. Nothing changed"
-    );
-    Err(invalid("rerun.commit", &why))
+    let hash = commit.parse::<CommitHash>();
+    hash.map(drop).map_err(|why| invalid("rerun.commit", &format!("{why}. Nothing changed")))
 }
 
 pub(super) fn artifacts(it: Option<wire::SubmissionWords>) -> Result<Artifacts, Status> {

@@ -18,6 +18,7 @@ use super::{
     broker::Broker,
     swarm::{
         at::{self, At, Overriding},
+        known,
         names::TaskName,
         show::task_of,
         who::Acting,
@@ -50,6 +51,9 @@ pub struct Args {
     /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
+    /// Accept as it though the workspace knows no such role
+    #[arg(long, conflicts_with = "task")]
+    new_role: bool,
     /// Where the commit is
     #[arg(long, value_name = "DIR", default_value = ".")]
     repository: PathBuf,
@@ -87,6 +91,9 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let delivery = args.delivery.ok_or_else(|| Failure::usage("Name a delivery."))?;
     let role = acting::role(args.role.as_ref(), config, WHO)?;
     let acting = Acting { broker, role: role.to_string() };
+    if !args.new_role {
+        known::check(&acting, config).await?;
+    }
     let at = At { acting: &acting, delivery: delivery.to_string() };
     let seen = at.get().await?.delivery.unwrap_or_default();
     if args.no_run {

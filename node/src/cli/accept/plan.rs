@@ -2,13 +2,16 @@
 
 use std::{fmt::Write as _, path::PathBuf};
 
-use tasuki_proto::wire;
+use tasuki_proto::{
+    swarm::{CommitHash, NotACommitHash},
+    wire,
+};
 
 use super::{Args, Failure, Output};
 use crate::{
     accept::{
         allowed::{self, Denied},
-        checkout::{Hash, NoCheckout, Repository},
+        checkout::{NoCheckout, Repository},
         policy::{Kind, Settings},
         report::COMMANDS_BYTES_MAX,
         run, sandbox,
@@ -22,7 +25,7 @@ const SHOWN_MAX: usize = 20;
 
 /// What is to be run.
 pub(super) struct Plan {
-    pub(super) commit: Hash,
+    pub(super) commit: CommitHash,
     /// As they were named, and their words.
     pub(super) commands: Vec<(String, Vec<String>)>,
     pub(super) settings: Settings,
@@ -47,8 +50,10 @@ pub(super) async fn make(
              that is given with --no-run."
         )));
     }
-    let commit = Hash::parse(&rerun.commit).map_err(|why| {
-        Failure::usage(format!("{why}. Nothing was run: a branch may be another commit tomorrow."))
+    let commit = rerun.commit.parse().map_err(|why: NotACommitHash| {
+        Failure::usage(format!(
+            "The commit {why}. Nothing was run: a branch may be another commit tomorrow."
+        ))
     })?;
     let settings = settings(config, &rerun.commands)?;
     let bytes: usize = rerun.commands.iter().map(String::len).sum();
@@ -146,8 +151,7 @@ pub(super) fn not_found(why: NoCheckout) -> Failure {
         }
         NoCheckout::NoRepository(..) => " Name the clone that has the commit: --repository DIR.",
         NoCheckout::NoGit(_) => " Is git installed?",
-        NoCheckout::NoHash(_)
-        | NoCheckout::NoCommit(_)
+        NoCheckout::NoCommit(_)
         | NoCheckout::NoRemote(..)
         | NoCheckout::Git(..)
         | NoCheckout::Disk(..) => "",

@@ -2,14 +2,14 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use tasuki_proto::{reason::Reason, wire};
+use tasuki_proto::{reason::Reason, swarm::CommitHash, wire};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{Claimed, Failure, Output, plan, plan::Plan};
 use crate::{
     accept::{
-        checkout::{self, Hash, Place},
+        checkout::{self, Place},
         policy::Kind,
         report,
         run::{Lost, Runner},
@@ -32,7 +32,7 @@ impl Ran {
         report::is_passed(&self.0)
     }
 
-    pub(super) fn evidence(&self, commit: &Hash) -> wire::Evidence {
+    pub(super) fn evidence(&self, commit: &CommitHash) -> wire::Evidence {
         report::evidence(commit.as_str(), &self.0)
     }
 }

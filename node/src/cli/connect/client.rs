@@ -157,6 +157,21 @@ impl Client {
         }
     }
 
+    /// Whether its configuration allows each tool by its name.
+    pub(super) const fn names_tools(self) -> bool {
+        match self {
+            Self::Cline | Self::Zed => true,
+            Self::ClaudeCode
+            | Self::Codex
+            | Self::Gemini
+            | Self::Cursor
+            | Self::Vscode
+            | Self::Opencode
+            | Self::Junie
+            | Self::Jetbrains => false,
+        }
+    }
+
     /// Whether its configuration can name a variable that holds a token, by its documentation. A
     /// token itself is not written into any.
     pub(super) const fn knows_variables(self) -> bool {

@@ -111,7 +111,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let running = NodeFile::read(&config.data.value);
     let shown = Shown::of_process(None);
     let world = World { config, running, around: &around, program: &program, shown: &shown };
-    let asked = wish::asked(&args, &world)?;
+    let mut asked = wish::asked(&args, &world)?;
+    asked.ask_for_tools().await;
     let (plans, note) = plan::plan(&asked.wish, &around);
     if args.print || plans.iter().any(|plan| plan.path.is_none()) {
         return words::print(&asked, &plans, note, output);

@@ -11,12 +11,13 @@ use super::{
     plan::Wish,
 };
 use crate::{
+    agent_tokens::Bearing,
     cli::{
         Failure, hosting,
         reach::{self, Given, Shown},
     },
     config::{AGENT_TOKEN_VARIABLE, Config, Source, usual_toolsets},
-    mcp::{self, dial::NodeAt},
+    mcp::{self, ask, dial::NodeAt},
     paths::NodeFile,
 };
 
@@ -29,10 +30,46 @@ pub(super) struct Asked {
     /// The command that starts a node; `None`: one is running. The address is then what it would
     /// have by its configuration.
     pub start: Option<String>,
+    /// The node, which may not be running.
+    pub node: Option<NodeAt>,
+    pub tools_from: ToolsFrom,
     /// Why it is not the transport that is usual for the client.
     pub why_stdio: Option<&'static str>,
     /// A token to keep here for the command that the client starts, and where.
     pub keep: Option<(PathBuf, Token)>,
+}
+
+/// Who says which tools a role is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ToolsFrom {
+    Node,
+    /// The toolsets of the role here.
+    Configuration,
+    /// The toolsets that a role of this name usually has.
+    Name,
+}
+
+impl Asked {
+    /// Takes the tools that the node shows the role, if it can be asked; they are of use to a client
+    /// alone that allows each by its name.
+    pub(super) async fn ask_for_tools(&mut self) {
+        if !self.names_tools() {
+            return;
+        }
+        let Some(node) = &self.node else { return };
+        let told = ask::get(node, &format!("/tools/{}", self.wish.role)).await;
+        let told = told.map(|mut told| serde_json::from_value(told["tools"].take()));
+        match told {
+            Ok(Ok(tools)) => (self.wish.tools, self.tools_from) = (tools, ToolsFrom::Node),
+            Ok(Err(why)) => tracing::debug!(%why, "the node does not say its tools"),
+            Err(why) => tracing::debug!(%why, "the node was not asked for its tools"),
+        }
+    }
+
+    /// Whether names of tools are written.
+    pub(super) fn names_tools(&self) -> bool {
+        self.wish.allow && self.wish.client.names_tools()
+    }
 }
 
 /// What decides, beside the arguments.
@@ -83,6 +120,11 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         None => client.limit().hold_secs(),
     };
     debug_assert!(client.limit().hold_secs() <= HOLD_SECS_MAX);
+    let here = || {
+        let file = world.running.clone()?;
+        Some(reach::running(file, &world.config.data.value, &Bearing::Node))
+    };
+    let node = reached.given.clone().or_else(here);
     let is_found = reached.given.is_some() || world.running.is_some();
     let start = (!is_found).then(|| start(world.config, &role));
     let is_usual = transport == client.usual_transport() || args.transport.is_some();
@@ -119,8 +161,12 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
             Way::Stdio { program: world.program.to_string_lossy().into_owned(), arguments }
         }
     };
-    let own = world.config.roles.value.iter().find(|own| own.name == role);
-    let toolsets = own.map_or_else(|| usual_toolsets(&role), |own| own.toolsets.clone());
+    let is_said = world.config.roles.source != Source::Default;
+    let own = world.config.roles.value.iter().find(|own| is_said && own.name == role);
+    let (toolsets, tools_from) = match own {
+        Some(own) => (own.toolsets.clone(), ToolsFrom::Configuration),
+        None => (usual_toolsets(&role), ToolsFrom::Name),
+    };
     let wish = Wish {
         client,
         scope,
@@ -130,7 +176,7 @@ pub(super) fn asked(args: &super::Args, world: &World<'_>) -> Result<Asked, Fail
         allow: args.allow,
         tools: mcp::tool_names(&toolsets),
     };
-    Ok(Asked { wish, instance, hold_secs, start, why_stdio, keep })
+    Ok(Asked { wish, instance, hold_secs, start, node, tools_from, why_stdio, keep })
 }
 
 fn reached(given: &Given, world: &World<'_>) -> Result<Reached, Failure> {

@@ -11,7 +11,7 @@ use super::{
     disconnect::Taken,
     document::Document,
     plan::{self, FilePlan},
-    wish::Asked,
+    wish::{Asked, ToolsFrom},
 };
 use crate::cli::{Failure, Output};
 
@@ -88,6 +88,26 @@ fn limit(asked: &Asked) -> String {
     }
 }
 
+/// Where the names of tools that are written come from.
+fn tools_from(asked: &Asked) -> Option<(&'static str, String)> {
+    let role = &asked.wish.role;
+    let (word, which) = match asked.tools_from {
+        _ if !asked.names_tools() => return None,
+        ToolsFrom::Node => ("node", format!("those that the running node shows {role}")),
+        ToolsFrom::Configuration => (
+            "configuration",
+            format!("those of {role} by this configuration; no running node could be asked"),
+        ),
+        ToolsFrom::Name => (
+            "name",
+            format!("those that a role named {role} usually has; no running node could be asked"),
+        ),
+    };
+    let count = asked.wish.tools.len();
+    let tools = if count == 1 { "1 tool is" } else { &format!("{count} tools are") };
+    Some((word, format!("{tools} allowed by name: {which}.")))
+}
+
 fn way_json(way: &Way) -> Json {
     match way {
         Way::Http { url, token_in: None } => json!({"transport": "http", "url": url}),
@@ -112,6 +132,7 @@ fn facts(asked: &Asked, note: Option<&str>, notes: &[String]) -> Json {
         "as": asked.instance,
         "hold_secs": asked.hold_secs,
         "limit_secs": wish.client.limit().secs(),
+        "tools_from": tools_from(asked).map(|(word, _)| word),
         "node_is_running": asked.start.is_none(),
         "notes": notes,
         "next": next(asked),
@@ -126,6 +147,9 @@ fn closing(asked: &Asked, note: Option<&str>, notes: &[String]) -> String {
     let mut out = format!("  {}\n", limit(asked));
     if let Some(why) = asked.why_stdio {
         writeln!(out, "  {why}").expect("a String takes everything");
+    }
+    if let Some((_, words)) = tools_from(asked) {
+        writeln!(out, "  {words}").expect("a String takes everything");
     }
     for note in notes.iter().map(String::as_str).chain(note) {
         writeln!(out, "  {}", note.yellow()).expect("a String takes everything");

@@ -60,7 +60,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             args.kind
         )));
     }
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let ids = args.task.find(&acting).await?;
     let request = wire::PostMessageRequest {
         caller: acting.broker.caller(),

@@ -31,12 +31,13 @@ use crate::{
 /// With --next the role's reserved task is claimed, else the first that is ready; exits with 7 when
 /// there is none.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("which").args(["what", "next"]).required(true)))]
 pub struct Args {
     /// Which one
-    #[arg(value_name = "ISSUE/TASK|DELIVERY", required_unless_present = "next")]
+    #[arg(value_name = "ISSUE/TASK|DELIVERY")]
     what: Option<What>,
     /// The next task of this issue
-    #[arg(long, value_name = "ISSUE", conflicts_with = "what")]
+    #[arg(long, value_name = "ISSUE")]
     next: Option<IssueName>,
     /// The token of the next step that leads to the task
     #[arg(long, value_name = "TOKEN", conflicts_with = "next")]
@@ -46,7 +47,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     if let Some(issue) = &args.next {
         let issue = issue.find(&acting).await?;
         return next(&acting, issue, output).await;

@@ -45,7 +45,7 @@ pub struct ReopenArgs {
 }
 
 pub(super) async fn close(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let request = wire::CloseIssueRequest {
         caller: acting.broker.caller(),
         key: None,
@@ -70,7 +70,7 @@ pub(super) async fn reopen(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let request = wire::ReopenIssueRequest {
         caller: acting.broker.caller(),
         key: None,

@@ -101,7 +101,7 @@ fn step(text: &str) -> Result<wire::CommandResult, String> {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let mut words = Words::default();
     let summary = words.read("--summary", &args.summary)?;
     let artifacts = wire::DeliveryArtifacts {

@@ -75,5 +75,12 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         },
     )
     .await?;
-    shown.tell(output, "deliveries", || "No delivery is so.\n".to_owned())
+    let is_any = args.status.is_none()
+        && args.issue.is_none()
+        && args.delivered_by.is_none()
+        && args.reviewed_by.is_none();
+    shown.tell(output, "deliveries", || match is_any {
+        true => "There is no delivery; `tasuki swarm deliver` makes one.\n".to_owned(),
+        false => "No delivery is so.\n".to_owned(),
+    })
 }

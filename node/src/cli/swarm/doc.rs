@@ -172,7 +172,7 @@ async fn read(args: ReadArgs, config: &Config, output: &mut Output) -> Result<()
 }
 
 async fn write(args: WriteArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let from = args.from.display().to_string();
     let content = if from == "-" {
         content("FILE", "standard input", io::stdin().lock())?

@@ -1,5 +1,5 @@
-//! Whether a workspace knows who is to lead an issue: a name mistyped is a lead who never hears of
-//! it.
+//! Whether a workspace knows the role that a command acts as: under a name mistyped, work would be
+//! done that nobody ever hears of.
 
 use tasuki_proto::wire;
 
@@ -10,9 +10,10 @@ use super::{
 };
 use crate::{cli::acting, config::Config, paths::NodeFile};
 
-/// Whether the role is one of this machine's node's, or that mail knows, or works on issues or leads
-/// one of the newest.
-pub(super) async fn check(acting: &Acting, config: &Config) -> Result<(), Failure> {
+/// Whether the role is one of this machine's node's, or that mail knows, or works on issues, has
+/// locked files, leads one of the newest issues or has claimed one of the newest deliveries: who
+/// acts as a new role once, goes on with what it has.
+pub(in crate::cli) async fn check(acting: &Acting, config: &Config) -> Result<(), Failure> {
     let Acting { broker, role } = acting;
     // The broker hears of a node's roles a moment after it began.
     let is_here = |it: &NodeFile| {
@@ -27,17 +28,26 @@ pub(super) async fn check(acting: &Acting, config: &Config) -> Result<(), Failur
     if known.contains(role) {
         return Ok(());
     }
-    let workers = wire::ListWorkersRequest { caller: broker.caller(), ..Default::default() };
+    let caller = || broker.caller();
+    let workers = wire::ListWorkersRequest { caller: caller(), ..Default::default() };
     let ask = async |channel| client(channel).list_workers(workers.clone()).await;
     known.extend(broker.ask(ask).await?.workers.into_iter().map(|it| it.worker));
-    let issues =
-        wire::ListIssuesRequest { caller: broker.caller(), limit: PAGE, ..Default::default() };
+    let issues = wire::ListIssuesRequest { caller: caller(), limit: PAGE, ..Default::default() };
     let ask = async |channel| client(channel).list_issues(issues.clone()).await;
     known.extend(broker.ask(ask).await?.issues.into_iter().map(|it| it.lead));
+    let deliveries =
+        wire::ListDeliveriesRequest { caller: caller(), limit: PAGE, ..Default::default() };
+    let ask = async |channel| client(channel).list_deliveries(deliveries.clone()).await;
+    known.extend(broker.ask(ask).await?.deliveries.into_iter().map(|it| it.claimed_by));
+    let holder = role.clone();
+    let locks = wire::ListLocksRequest { caller: caller(), holder, limit: 1, ..Default::default() };
+    let ask = async |channel| client(channel).list_locks(locks.clone()).await;
+    known.extend(broker.ask(ask).await?.locks.into_iter().map(|it| it.holder));
+    known.remove("");
     if known.contains(role) {
         return Ok(());
     }
-    let not = "it has no mailbox, no node hosts it, no loop names it, and it neither works on an \
-               issue nor leads one. No issue was opened";
-    Err(acting::unknown(broker, role, &known, not, "open it with --new-role"))
+    let not = "it has no mailbox, no node hosts it, no loop names it, and it has no part in any \
+               issue. Nothing was done";
+    Err(acting::unknown(broker, role, &known, not, "act as it with --new-role"))
 }

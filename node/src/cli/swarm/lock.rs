@@ -6,7 +6,9 @@ use serde_json::json;
 use tasuki_proto::{id::RoleId, swarm::LockId, wire};
 
 use super::{
-    Failure, Output, again, json as as_json,
+    Failure, Output, again,
+    files::InRepository,
+    json as as_json,
     names::TaskName,
     pages::{self, Page, Wanted},
     renew::{asked_ms, lasting},
@@ -17,7 +19,6 @@ use super::{
 use crate::{
     cli::text::{line, time},
     config::Config,
-    repository::{Repositories, lock_base},
 };
 
 /// Lock files of a repository: nobody else gets them meanwhile.
@@ -47,29 +48,6 @@ struct Files {
     files: Vec<String>,
     #[command(flatten)]
     of: InRepository,
-}
-
-/// Which repository.
-#[derive(Debug, clap::Args)]
-struct InRepository {
-    /// A directory of the repository, or what it is called everywhere, such as github.com/us/it
-    /// [default: the one of this directory]
-    #[arg(long, value_name = "DIR|NAME")]
-    repository: Option<String>,
-}
-
-impl InRepository {
-    /// The files that are meant. This is the one place where paths become a `FileSet`.
-    fn set(&self, files: &[String]) -> Result<wire::FileSet, Failure> {
-        if self.repository.is_none() && files.is_empty() {
-            return Ok(wire::FileSet::default());
-        }
-        let here = std::env::current_dir()
-            .map_err(|why| Failure::local(format!("This directory cannot be told: {why}.")))?;
-        let base = lock_base(None, &here, self.repository.as_deref());
-        let named = base.open(&Repositories::default()).and_then(|basis| basis.files(files));
-        named.map_err(|why| Failure::usage(format!("{why}. Nothing was locked or looked at.")))
-    }
 }
 
 /// Give locked files back.
@@ -120,7 +98,7 @@ pub(super) async fn lock(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let files = args.files.of.set(&args.files.files)?;
     let (issue_id, task_id) = match &args.task {
         None => (String::new(), String::new()),
@@ -175,7 +153,7 @@ pub(super) async fn unlock(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let (caller, role) = (acting.broker.caller(), acting.role.clone());
     let lease_id = args.lock.to_string();
     let done = match args.reason {

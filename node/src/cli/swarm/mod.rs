@@ -19,11 +19,12 @@ mod commit;
 mod deliver;
 mod deliveries;
 mod doc;
+mod files;
 mod graph;
 mod history;
 mod issues;
 mod json;
-mod known;
+pub(super) mod known;
 mod lock;
 pub(super) mod names;
 mod new;
@@ -78,13 +79,17 @@ pub enum Command {
     Review(review::Args),
     Answer(answer::Args),
     /// Make a task open again, whoever has it
+    ///
+    /// Its claim, reservation, open submission and open questions end, and whoever waits for one of
+    /// them is told why.
     Reset(reset::Args),
     /// End a task that is not to be done; what it blocked is free
+    ///
+    /// Its claim, reservation, open submission and open questions end, and whoever waits for one of
+    /// them is told why.
     Cancel(reset::Args),
     Deliver(deliver::Args),
-    /// End an issue
     Close(close::Args),
-    /// Open an issue again
     Reopen(close::ReopenArgs),
     Claim(claim::Args),
     Renew(renew::Args),

@@ -134,6 +134,10 @@ impl IssueName {
         }
         match found.as_slice() {
             [one] => Ok(one.clone()),
+            [] if looked_at == 0 => Err(Failure::reason(
+                Reason::UnknownIssue,
+                "There is no issue; `tasuki swarm new SUBJECT` opens one. Nothing changed.",
+            )),
             [] => Err(Failure::reason(
                 Reason::UnknownIssue,
                 format!(

@@ -3,12 +3,12 @@
 use std::fs::File;
 
 use serde_json::json;
-use tasuki_proto::wire;
+use tasuki_proto::{swarm::DocName, wire};
 
 use super::{
     Failure, Output, again,
     doc::content,
-    json as as_json, known,
+    files, json as as_json,
     who::{Who, client},
 };
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
 
 /// Open an issue; whoever opens it is its lead.
 ///
-/// The lead is a role that the workspace knows, since nobody else would ever hear of what happens
-/// to the issue.
+/// The lead is a role that the workspace knows: nobody else would ever hear of what happens to the
+/// issue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -37,9 +37,6 @@ pub struct Args {
     doc: Vec<(String, String)>,
     #[command(flatten)]
     before: Docs,
-    /// Open it though the workspace knows no such role
-    #[arg(long)]
-    new_role: bool,
     #[command(flatten)]
     pub(super) who: Who,
 }
@@ -48,11 +45,23 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct Docs {
     /// A document that all issues share, to be read first; repeat for each
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = doc_name)]
     pub(super) shared_doc: Vec<String>,
-    /// A file of the project, to be read first; repeat for each
+    /// A file of the project, to be read first, relative to the directory; repeat for each
     #[arg(long, value_name = "PATH")]
-    pub(super) project_doc: Vec<String>,
+    project_doc: Vec<String>,
+}
+
+impl Docs {
+    /// The files, as they are called from the root of the repository.
+    pub(super) fn of_project(&self) -> Result<Vec<String>, Failure> {
+        files::from_root(&self.project_doc)
+    }
+}
+
+/// As it was typed: `plan` and `plan.md` are names of one document.
+fn doc_name(text: &str) -> Result<String, String> {
+    text.parse::<DocName>().map(|_| text.to_owned()).map_err(|why| why.to_string())
 }
 
 fn named_file(text: &str) -> Result<(String, String), String> {
@@ -65,7 +74,7 @@ fn named_file(text: &str) -> Result<(String, String), String> {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let mut words = Words::default();
     let description = words.read_if("--description", args.description.as_deref())?;
     let mut docs = Vec::new();
@@ -75,6 +84,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         let content = content("--doc", path, file)?;
         docs.push(wire::NewDoc { name: name.clone(), content });
     }
+    let project_doc_paths = args.before.of_project()?;
     let request = wire::CreateIssueRequest {
         caller: acting.broker.caller(),
         key: None,
@@ -82,12 +92,9 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         subject: args.subject,
         description,
         shared_doc_paths: args.before.shared_doc,
-        project_doc_paths: args.before.project_doc,
+        project_doc_paths,
         docs,
     };
-    if !args.new_role {
-        known::check(&acting, config).await?;
-    }
     let done = acting
         .broker
         .tell(async |channel, key| {

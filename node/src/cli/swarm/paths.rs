@@ -34,19 +34,23 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let project = args.docs.of_project()?;
+    let acting = args.who.acting(config).await?;
     let issue_id = args.issue.find(&acting).await?;
     let known = issue_of(&acting, &issue_id).await?.issue.unwrap_or_default();
     let or_known = |given: Vec<String>, is_none: bool, known: Vec<String>| {
         if given.is_empty() && !is_none { known } else { given }
     };
-    let (shared, project) = (args.docs.shared_doc, args.docs.project_doc);
     let request = wire::UpdateIssueDocPathsRequest {
         caller: acting.broker.caller(),
         key: None,
         role: acting.role.clone(),
         issue_id,
-        shared_doc_paths: or_known(shared, args.no_shared_docs, known.shared_doc_paths),
+        shared_doc_paths: or_known(
+            args.docs.shared_doc,
+            args.no_shared_docs,
+            known.shared_doc_paths,
+        ),
         project_doc_paths: or_known(project, args.no_project_docs, known.project_doc_paths),
     };
     let done = acting

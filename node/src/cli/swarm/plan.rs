@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let place = args.file.display().to_string();
     let tasks = if place == "-" {
         let place = "standard input";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tasuki_broker::config::duration;
-use tasuki_proto::wire;
+use tasuki_proto::{limits::SWARM_LEASE_MS_MAX, wire};
 
 use super::{
     Failure, Output,
@@ -49,11 +49,14 @@ pub(super) fn lasting(text: &str) -> Result<Duration, String> {
     if lasts.is_zero() {
         return Err(format!("is {text:?}; it takes a time that is not over at once, such as 2m"));
     }
+    if Duration::from_millis(SWARM_LEASE_MS_MAX) < lasts {
+        return Err(format!("is {text:?}; nothing is held for longer than 24h at a time"));
+    }
     Ok(lasts)
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let (caller, role, for_ms) =
         (acting.broker.caller(), acting.role.clone(), asked_ms(args.lasts));
     let (what, value, until_ms, now_ms) = match &args.what {

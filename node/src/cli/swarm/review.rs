@@ -93,7 +93,7 @@ fn finding(text: &str) -> Result<wire::FeedbackDetail, String> {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let feedback = Words::default().read("--feedback", &args.feedback)?;
     match &args.what {
         What::Task(task) => of_task(&acting, &args, task, feedback, output).await,

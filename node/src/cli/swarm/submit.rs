@@ -63,7 +63,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let ids = args.task.find(&acting).await?;
     let mut words = Words::default();
     let said = wire::SubmissionWords {

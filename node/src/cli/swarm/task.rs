@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", value_parser = difficulties(), default_value = "medium")]
     difficulty: Difficulty,
     /// What its worker earns
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_negative_numbers = true)]
     points: u32,
     /// A task of the issue that has to be done before; repeat for each
     #[arg(long, value_name = "TASK")]
@@ -53,7 +53,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config)?;
+    let acting = args.who.acting(config).await?;
     let mut words = Words::default();
     let spec = wire::TaskSpec {
         goal: words.read_if("--goal", args.goal.as_deref())?,

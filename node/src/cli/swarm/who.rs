@@ -3,7 +3,7 @@
 use tasuki_broker::dial::Channel;
 use tasuki_proto::{id::RoleId, wire::swarm_client::SwarmClient};
 
-use super::{Failure, Target};
+use super::{Failure, Target, known};
 use crate::{
     cli::{
         acting::{self, Unsaid},
@@ -13,10 +13,8 @@ use crate::{
 };
 
 /// What is said where nothing says as which role to act.
-const WHO: Unsaid = Unsaid {
-    asked: "as which role to act",
-    shown_by: "`tasuki status` shows which there are, and any other name makes a new one",
-};
+const WHO: Unsaid =
+    Unsaid { asked: "as which role to act", shown_by: "`tasuki status` shows which there are" };
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
@@ -24,6 +22,9 @@ pub(super) struct Who {
     /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
+    /// Act as it though the workspace knows no such role
+    #[arg(long)]
+    new_role: bool,
     #[command(flatten)]
     pub(super) target: Target,
 }
@@ -47,9 +48,13 @@ pub(in crate::cli) struct Acting {
 }
 
 impl Who {
-    pub(super) fn acting(&self, config: &Config) -> Result<Acting, Failure> {
+    pub(super) async fn acting(&self, config: &Config) -> Result<Acting, Failure> {
         let role = acting::role(self.role.as_ref(), config, WHO)?;
-        Ok(Acting { broker: Broker::new(config), role: role.to_string() })
+        let acting = Acting { broker: Broker::new(config), role: role.to_string() };
+        if !self.new_role {
+            known::check(&acting, config).await?;
+        }
+        Ok(acting)
     }
 }
 

@@ -22,6 +22,7 @@ pub struct Args {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.looking(config);
+    let is_one = args.worker.is_some();
     let request = wire::ListWorkersRequest {
         caller: acting.broker.caller(),
         role: acting.role.clone(),
@@ -32,8 +33,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         .ask(async |channel| client(channel).list_workers(request.clone()).await)
         .await?;
     if told.workers.is_empty() {
-        return output
-            .guide(|| "There is no such worker; whoever claims a task is one.\n".to_owned());
+        let which = if is_one { "There is no such worker" } else { "There is no worker" };
+        return output.guide(|| format!("{which}; whoever claims a task is one.\n"));
     }
     output.guide(rows::worker_head)?;
     for it in &told.workers {

@@ -3,7 +3,7 @@
 //! nothing believes that they did something.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock},
 };
 
@@ -15,7 +15,10 @@ use super::{result::remark, swarm, tools};
 
 const FIELD: &str = "ignored_arguments";
 
-/// Names that one answer shows: enough to see what is wrong.
+/// How many there are beyond those that are named.
+const MORE: &str = "ignored_arguments_more";
+
+/// Names that one answer shows: enough to see what is wrong. It says how many more there are.
 const NAMES_MAX: usize = 16;
 
 /// Of one name, in characters; a longer one is cut.
@@ -32,7 +35,7 @@ static SCHEMAS: LazyLock<BTreeMap<String, Arc<JsonObject>>> = LazyLock::new(|| {
 /// The names of one call's arguments that its tool does not have; of one within an object with the
 /// object's name in front.
 #[derive(Debug, Default)]
-pub(super) struct Ignored(Vec<String>);
+pub(super) struct Ignored(BTreeSet<String>);
 
 impl Ignored {
     pub(super) fn of(tool: &str, arguments: &JsonObject) -> Self {
@@ -54,9 +57,6 @@ impl Ignored {
         let Some(known) = schema.get("properties").and_then(Value::as_object) else { return };
         // What is null is not said.
         for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-            if NAMES_MAX <= self.0.len() {
-                return;
-            }
             let path = if within.is_empty() { name.clone() } else { format!("{within}.{name}") };
             match known.get(name) {
                 None if within.is_empty() && is_taken(name) => {}
@@ -81,9 +81,7 @@ impl Ignored {
 
     fn add(&mut self, path: &str) {
         let name: String = path.chars().filter(|c| is_visible(*c)).take(NAME_CHARS_MAX).collect();
-        if !self.0.contains(&name) {
-            self.0.push(name);
-        }
+        self.0.insert(name);
     }
 
     /// Says it beside an answer, whatever that is.
@@ -91,13 +89,19 @@ impl Ignored {
         if self.0.is_empty() {
             return;
         }
-        let names: Vec<String> = self.0.iter().map(|name| format!("{name:?}")).collect();
+        let more = self.0.len().saturating_sub(NAMES_MAX);
+        let shown: Vec<String> = self.0.into_iter().take(NAMES_MAX).collect();
+        let names: Vec<String> = shown.iter().map(|name| format!("{name:?}")).collect();
+        let and_more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
         let words = format!(
-            "This tool has no argument {}: nothing was done with what you gave for it.",
+            "This tool has no argument {}{and_more}: nothing was done with what you gave for it.",
             names.join(", ")
         );
         if let CallToolResponse::Complete(result) = response {
-            remark(result, FIELD, self.0.into(), words);
+            remark(result, FIELD, shown.into(), words);
+            if let (1.., Some(Value::Object(facts))) = (more, &mut result.structured_content) {
+                facts.insert(MORE.to_owned(), more.into());
+            }
         } else if let CallToolResponse::Task(created) = response {
             let status = created.task.status_message.get_or_insert_default();
             *status = format!("{status} {words}").trim_start().to_owned();
@@ -113,7 +117,7 @@ mod tests {
     use super::*;
 
     fn ignored(tool: &str, arguments: Value) -> Vec<String> {
-        Ignored::of(tool, arguments.as_object().unwrap()).0
+        Ignored::of(tool, arguments.as_object().unwrap()).0.into_iter().collect()
     }
 
     #[test]
@@ -151,8 +155,21 @@ mod tests {
 
     #[test]
     fn what_is_shown_of_them_is_bounded_and_hides_nothing() {
-        let many = (0..100).map(|n| (format!("a{n:02}"), json!(1))).collect::<JsonObject>();
-        assert_eq!(ignored("swarmNow", many.into()).len(), NAMES_MAX);
+        for (given, more) in [(NAMES_MAX, None), (NAMES_MAX + 1, Some(1)), (100, Some(84))] {
+            let many = (0..given).map(|n| (format!("a{n:02}"), json!(1))).collect::<JsonObject>();
+            let mut result = CallToolResult::success(Vec::new());
+            result.structured_content = Some(json!({}));
+            let mut response = CallToolResponse::Complete(result);
+            Ignored::of("swarmNow", &many).tell(&mut response);
+            let CallToolResponse::Complete(told) = response else { panic!("it is complete") };
+            let facts = told.structured_content.unwrap();
+            assert_eq!(facts[FIELD].as_array().unwrap().len(), NAMES_MAX);
+            assert_eq!(facts.get(MORE).and_then(Value::as_u64), more);
+            let words = serde_json::to_string(&told.content).unwrap();
+            let said = more.map(|more| format!("a15\\\" (and {more} more): nothing was done"));
+            let said = said.unwrap_or_else(|| "a15\\\": nothing was done".to_owned());
+            assert!(words.contains(&said), "{words}");
+        }
         let long = json!({ "x".repeat(100_000): 1, "a\u{202e}\u{200b}\nb": 1 });
         assert_eq!(ignored("swarmNow", long), ["ab", &"x".repeat(NAME_CHARS_MAX)]);
     }

@@ -63,6 +63,11 @@ pub trait Served: Send + Sync + 'static {
         UnderWay::default()
     }
 
+    /// The names of the tools that are shown at this address.
+    fn tools(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// A stream of a session of `client` (name and version, for people) is open for as long as
     /// the guard lives.
     fn connected(&self, client: &str) -> Option<Connected>;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     body::{Body, Bytes},
     extract::{Path, Request, State},
     middleware,
@@ -368,6 +368,7 @@ fn routes<S: Served>(server: Arc<Server<S>>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/status", get(status::show::<S>))
+        .route("/tools/{role}", get(tools_of_role::<S>))
         .route("/mcp", any(mcp_of_all::<S>))
         .route("/mcp/{role}", any(mcp_of_role::<S>))
         .route("/sse", get(sse::open_of_all::<S>))
@@ -379,6 +380,18 @@ fn routes<S: Served>(server: Arc<Server<S>>) -> Router {
             refuse(StatusCode::NOT_FOUND, "not_found", "nothing is served at this address")
         })
         .with_state(server)
+}
+
+/// The names of a role's tools, for who configures a client and is none.
+async fn tools_of_role<S: Served>(
+    State(server): State<Arc<Server<S>>>,
+    Path(role): Path<String>,
+    by: Option<Extension<Bearer>>,
+) -> Response {
+    match server.served_at(Some(&role), by.as_deref()) {
+        Ok(served) => Json(json!({ "role": role, "tools": served.tools() })).into_response(),
+        Err(refusal) => *refusal,
+    }
 }
 
 async fn mcp_of_all<S: Served>(State(server): State<Arc<Server<S>>>, request: Request) -> Response {

@@ -7,6 +7,7 @@ use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, TaskStage, TaskStatus};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use self::Room::{Left, Rest, Right};
 use super::{
     super::{
         rows::{locked, who},
@@ -27,6 +28,9 @@ const SOON_MS: u64 = 60_000;
 
 /// Between two columns, in characters.
 const GUTTER: usize = 3;
+
+/// Before each cell of a row.
+const GAP: &str = "  ";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
@@ -76,19 +80,64 @@ fn span(text: impl Into<String>, tone: Tone) -> Span {
     Span { text: text.into(), tone }
 }
 
-/// A text in exactly so many cells, where `width` is how many; cut with a mark.
-fn cell(text: &str, width: usize, tone: Tone) -> Span {
-    let mut text = cut(text, width);
-    let blank = width - text.width();
-    text.push_str(&" ".repeat(blank));
-    span(text, tone)
+/// One cell of a row. Where the screen is narrow, the last of those that `may_go` goes first.
+struct Cell {
+    text: String,
+    tone: Tone,
+    room: Room,
+    /// From 1; 0: it stays.
+    may_go: u8,
 }
 
-/// The same, at the right.
-fn right(text: &str, width: usize, tone: Tone) -> Span {
-    let text = cut(text, width);
-    let blank = " ".repeat(width - text.width());
-    span(blank + &text, tone)
+enum Room {
+    /// So many, at the left of them.
+    Left(usize),
+    Right(usize),
+    /// What the others leave, but no less than this as long as one of them may go.
+    Rest(usize),
+}
+
+impl Cell {
+    fn new(text: impl Into<String>, tone: Tone, room: Room) -> Self {
+        Self { text: text.into(), tone, room, may_go: 0 }
+    }
+
+    /// It goes before those of a lower number.
+    fn may_go(self, may_go: u8) -> Self {
+        Self { may_go, ..self }
+    }
+
+    fn width(&self) -> usize {
+        match self.room {
+            Left(width) | Right(width) | Rest(width) => width,
+        }
+    }
+}
+
+/// Cells beside each other, each exactly as wide as it is to be.
+fn row(mut cells: Vec<Cell>, width: usize) -> Line {
+    let needed = |cells: &[Cell]| cells.iter().map(|it| GAP.len() + it.width()).sum::<usize>();
+    while width < needed(&cells)
+        && let Some(goes) = cells.iter().map(|it| it.may_go).max().filter(|it| 0 < *it)
+    {
+        cells.retain(|it| it.may_go != goes);
+    }
+    let more = width.saturating_sub(needed(&cells));
+    let mut out = Line::new();
+    for it in cells {
+        let width = match it.room {
+            Left(width) | Right(width) => width,
+            Rest(least) => least + more,
+        };
+        let text = cut(&it.text, width);
+        let blank = " ".repeat(width - text.width());
+        let text = match it.room {
+            Right(_) => blank + &text,
+            Left(_) | Rest(_) => text + &blank,
+        };
+        out.extend([span(GAP, Tone::Plain), span(text, it.tone)]);
+    }
+    out
 }
 
 /// A text of others in at most so many cells.
@@ -183,6 +232,10 @@ pub(super) fn frame(of: &State, width: usize, height: usize) -> Vec<Line> {
 fn head(of: &State, width: usize) -> Line {
     let left = format!("tasuki swarm · {}", line(&of.workspace));
     let at = time(of.now_ms);
+    // Without the day where there is no room for it.
+    let day = at.find(' ').map_or(0, |it| it + 1);
+    let at = if left.width() + 1 + at.width() <= width { &at } else { &at[day..] };
+    let left = cut(&left, width.saturating_sub(at.width() + 1));
     let gap = width.saturating_sub(left.width() + at.width()).max(1);
     vec![span(left, Tone::Bold), span(" ".repeat(gap), Tone::Plain), span(at, Tone::Dim)]
 }
@@ -235,7 +288,10 @@ impl Section {
         if total != 0 {
             title.push(span(format!(" {total}"), Tone::Plain));
         }
-        title.push(span(format!("  {note}"), Tone::Dim));
+        if !note.is_empty() {
+            let room = width.saturating_sub(wide(&title) + GAP.len());
+            title.push(span(format!("{GAP}{}", cut(&note, room)), Tone::Dim));
+        }
         let mut out = vec![fitted(title, width)];
         let is_cut = lines < self.rows.len() || (lines as u64) < total;
         // The last line says how many are not here.
@@ -271,62 +327,48 @@ fn short(id: &str) -> String {
     line(id.rsplit('_').next().unwrap_or(id))
 }
 
-fn gap() -> Span {
-    span("  ", Tone::Plain)
-}
-
 /// What is left of a lease, more loudly the less it is.
-fn lease(until_ms: u64, now_ms: u64) -> Span {
+fn lease(until_ms: u64, now_ms: u64) -> Cell {
     let tone = match until_ms.saturating_sub(now_ms) {
         0 => Tone::Red,
         1..SOON_MS => Tone::Yellow,
         _ => Tone::Plain,
     };
     let text = if until_ms == 0 { String::new() } else { left(until_ms, now_ms) };
-    right(&text, 7, tone)
+    Cell::new(text, tone, Right(7))
 }
 
 fn issues(of: &State, width: usize) -> Section {
-    let row = |it: &wire::Issue| {
+    let of_one = |it: &wire::Issue| {
         let done = format!("{}/{}", count(it, TaskStatus::Done), tasks_of(it));
         let busy = count(it, TaskStatus::InProgress) + count(it, TaskStatus::Blocked);
         let busy = if busy == 0 { String::new() } else { format!("{busy} busy") };
-        let fixed = 2 + 6 + 2 + 12 + 2 + 8 + 2 + 2 + 12;
-        vec![
-            gap(),
-            cell(&short(&it.issue_id), 6, Tone::Bold),
-            gap(),
-            right(&format!("{done} done"), 12, Tone::Plain),
-            gap(),
-            cell(&busy, 8, Tone::Green),
-            gap(),
-            cell(&it.subject, width.saturating_sub(fixed), Tone::Plain),
-            gap(),
-            cell(&it.lead, 12, Tone::Dim),
-        ]
+        let cells = vec![
+            Cell::new(short(&it.issue_id), Tone::Bold, Left(6)),
+            Cell::new(format!("{done} done"), Tone::Plain, Right(12)).may_go(1),
+            Cell::new(busy, Tone::Green, Left(8)).may_go(3),
+            Cell::new(&it.subject, Tone::Plain, Rest(12)),
+            Cell::new(&it.lead, Tone::Dim, Left(12)).may_go(2),
+        ];
+        row(cells, width)
     };
-    let rows = of.issues.iter().map(row).collect();
+    let rows = of.issues.iter().map(of_one).collect();
     Section { title: "ISSUES", note: "open".to_owned(), rows, total: of.issues_total }
 }
 
 fn tasks(of: &State, width: usize) -> Section {
-    let row = |it: &wire::Task| {
+    let of_one = |it: &wire::Task| {
         let (who, until_ms) = who(it);
         let name =
             format!("{}/{}", short(&it.issue_id), line(it.task_id.trim_start_matches("task-")));
-        let fixed = 2 + 9 + 2 + 10 + 2 + 14 + 2 + 7 + 2;
-        vec![
-            gap(),
-            cell(&name, 9, Tone::Bold),
-            gap(),
-            cell(&spaced(&task_stage(it.stage()), " "), 10, tone(it.stage())),
-            gap(),
-            cell(&who, 14, Tone::Plain),
-            gap(),
-            lease(until_ms, of.now_ms),
-            gap(),
-            cell(&it.subject, width.saturating_sub(fixed), Tone::Plain),
-        ]
+        let cells = vec![
+            Cell::new(name, Tone::Bold, Left(9)),
+            Cell::new(spaced(&task_stage(it.stage()), " "), tone(it.stage()), Left(10)),
+            Cell::new(who, Tone::Plain, Left(14)).may_go(1),
+            lease(until_ms, of.now_ms).may_go(2),
+            Cell::new(&it.subject, Tone::Plain, Rest(10)),
+        ];
+        row(cells, width)
     };
     let all = |status| of.issues.iter().map(|it| count(it, status)).sum::<u64>();
     let note = format!(
@@ -336,7 +378,7 @@ fn tasks(of: &State, width: usize) -> Section {
         all(TaskStatus::Open),
         all(TaskStatus::Done)
     );
-    let rows = of.tasks.iter().map(row).collect();
+    let rows = of.tasks.iter().map(of_one).collect();
     Section { title: "TASKS", note, rows, total: of.tasks_total }
 }
 
@@ -353,7 +395,7 @@ fn tone(stage: TaskStage) -> Tone {
 }
 
 fn workers(of: &State, width: usize) -> Section {
-    let row = |it: &wire::Worker| {
+    let of_one = |it: &wire::Worker| {
         let claim = |it: &wire::ClaimedTask| {
             let task = line(it.task_id.trim_start_matches("task-"));
             let left = match it.lease_expires_ms {
@@ -369,68 +411,52 @@ fn workers(of: &State, width: usize) -> Section {
             Some(..SOON_MS) => String::new(),
             Some(ms) => format!("quiet {}", long(ms)),
         };
-        let fixed = 2 + 14 + 2 + 10 + 2 + 2 + 13 + 2 + 8;
-        vec![
-            gap(),
-            cell(&it.worker, 14, Tone::Bold),
-            gap(),
-            cell(&it.node, 10, Tone::Dim),
-            gap(),
-            cell(&claims.join(", "), width.saturating_sub(fixed), Tone::Plain),
-            gap(),
-            cell(&quiet, 13, Tone::Yellow),
-            gap(),
-            right(&format!("{points} pts"), 8, Tone::Dim),
-        ]
+        let cells = vec![
+            Cell::new(&it.worker, Tone::Bold, Left(14)),
+            Cell::new(&it.node, Tone::Dim, Left(10)).may_go(3),
+            Cell::new(claims.join(", "), Tone::Plain, Rest(14)),
+            Cell::new(quiet, Tone::Yellow, Left(13)).may_go(1),
+            Cell::new(format!("{points} pts"), Tone::Dim, Right(8)).may_go(2),
+        ];
+        row(cells, width)
     };
     let busy = of.workers.iter().filter(|it| !it.claims.is_empty()).count();
     // Who has something comes first.
     let idle = of.workers.iter().filter(|it| it.claims.is_empty());
-    let rows = of.workers.iter().filter(|it| !it.claims.is_empty()).chain(idle).map(row).collect();
+    let rows =
+        of.workers.iter().filter(|it| !it.claims.is_empty()).chain(idle).map(of_one).collect();
     let total = of.workers.len() as u64;
     Section { title: "WORKERS", note: format!("{busy} with a task"), rows, total }
 }
 
 fn locks(of: &State, width: usize) -> Section {
-    let row = |it: &wire::Lock| {
+    let of_one = |it: &wire::Lock| {
         let files = it.files.clone().unwrap_or_default();
-        let fixed = 2 + 14 + 2 + 7 + 2 + 2 + 24;
-        vec![
-            gap(),
-            cell(&it.holder, 14, Tone::Bold),
-            gap(),
-            lease(it.expires_ms, of.now_ms),
-            gap(),
-            cell(&locked(&files), width.saturating_sub(fixed), Tone::Plain),
-            gap(),
-            cell(&files.repository, 24, Tone::Dim),
-        ]
+        let cells = vec![
+            Cell::new(&it.holder, Tone::Bold, Left(14)),
+            lease(it.expires_ms, of.now_ms).may_go(1),
+            Cell::new(locked(&files), Tone::Plain, Rest(9)),
+            Cell::new(files.repository, Tone::Dim, Left(24)).may_go(2),
+        ];
+        row(cells, width)
     };
-    let rows = of.locks.iter().map(row).collect();
+    let rows = of.locks.iter().map(of_one).collect();
     Section { title: "LOCKS", note: String::new(), rows, total: of.locks_total }
 }
 
 fn deliveries(of: &State, width: usize) -> Section {
-    let row = |it: &wire::Delivery| {
-        let fixed = 2 + 6 + 2 + 10 + 2 + 14 + 2 + 7 + 2;
-        vec![
-            gap(),
-            cell(&short(&it.delivery_id), 6, Tone::Bold),
-            gap(),
-            cell(&spaced(&delivery_status(it.status()), " "), 10, Tone::Yellow),
-            gap(),
-            cell(&it.claimed_by, 14, Tone::Plain),
-            gap(),
-            lease(it.lease_expires_ms, of.now_ms),
-            gap(),
-            cell(
-                &format!("of {} by {}", short(&it.issue_id), line(&it.delivered_by)),
-                width.saturating_sub(fixed),
-                Tone::Dim,
-            ),
-        ]
+    let of_one = |it: &wire::Delivery| {
+        let of_issue = format!("of {} by {}", short(&it.issue_id), line(&it.delivered_by));
+        let cells = vec![
+            Cell::new(short(&it.delivery_id), Tone::Bold, Left(6)),
+            Cell::new(spaced(&delivery_status(it.status()), " "), Tone::Yellow, Left(10)),
+            Cell::new(&it.claimed_by, Tone::Plain, Left(14)).may_go(1),
+            lease(it.lease_expires_ms, of.now_ms).may_go(2),
+            Cell::new(of_issue, Tone::Dim, Rest(12)),
+        ];
+        row(cells, width)
     };
-    let rows = of.deliveries.iter().map(row).collect();
+    let rows = of.deliveries.iter().map(of_one).collect();
     let note = "without a verdict".to_owned();
     Section { title: "DELIVERIES", note, rows, total: of.deliveries_total }
 }

@@ -50,7 +50,7 @@ const SIZE: (usize, usize) = (80, 24);
 /// Show issues, tasks, workers, locks and deliveries, live.
 ///
 /// What is under way comes first; what does not fit is counted. q, Escape or Ctrl-C ends it. Where
-/// the output is no terminal, one frame is printed.
+/// the output is no terminal, or one that cannot be drawn on (TERM=dumb), one frame is printed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only this issue
@@ -75,7 +75,7 @@ pub(in crate::cli::swarm) async fn run(
     };
     let mut gatherer = Gatherer::new(acting.broker.clone(), only);
     gatherer.gather(&Stale::All).await?;
-    if args.once || output.is_json() || !std::io::stdout().is_terminal() {
+    if args.once || output.is_json() || !is_drawn_on() {
         let (width, height) = size();
         return output.answer(
             || state::json(&gatherer.state),
@@ -94,9 +94,16 @@ pub(in crate::cli::swarm) async fn run(
     }
 }
 
+/// Whether the output is a terminal that goes by more than newlines.
+fn is_drawn_on() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|it| it == "dumb");
+    std::io::stdout().is_terminal() && !is_dumb
+}
+
 /// How large a frame is that is printed.
 fn size() -> (usize, usize) {
-    let told = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
+    // A variable that says 0 says nothing.
+    let told = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok().filter(|it| 0 < *it);
     let (columns, rows) = screen::size().unwrap_or(SIZE);
     (told("COLUMNS").unwrap_or(columns), told("LINES").unwrap_or(rows))
 }

@@ -126,6 +126,7 @@ fn text(lines: &[Line]) -> String {
 #[test]
 fn a_board_looks_like_this() {
     let goldens = [
+        ((40, 24), include_str!("frame-40x24.golden.txt")),
         ((80, 24), include_str!("frame-80x24.golden.txt")),
         ((200, 60), include_str!("frame-200x60.golden.txt")),
     ];

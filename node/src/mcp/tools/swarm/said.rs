@@ -5,7 +5,7 @@ use std::str::FromStr;
 use tasuki_proto::{
     limits::{REFS_BYTES_MAX, SUBJECT_BYTES_MAX, SWARM_LEASE_MS_MAX, WHY_BYTES_MAX},
     reason::Reason,
-    swarm::{IssueId, NotAnId},
+    swarm::{CommitHash, IssueId, NotAnId},
     wire,
 };
 
@@ -15,9 +15,6 @@ use crate::role::Refusal;
 pub(super) const ISSUE: &str = "issue_id";
 pub(super) const TASK: &str = "task_id";
 pub(super) const STATUS: &str = "status";
-
-/// Digits of a commit's name in full, in repositories of SHA-1 and of SHA-256.
-const HASH_DIGITS: [usize; 2] = [40, 64];
 
 /// An issue's id: one that is none is an issue that nobody has.
 pub(super) fn issue(arguments: Arguments<'_>) -> Result<IssueId, Refusal> {
@@ -222,12 +219,10 @@ pub(super) fn rerun(arguments: Arguments<'_>) -> Result<Option<wire::Rerun>, Ref
 fn commit(arguments: Arguments<'_>) -> Result<Option<String>, Refusal> {
     const FIELD: &str = "commit";
     let Some(commit) = arguments.name(FIELD)? else { return Ok(None) };
-    let is_full = HASH_DIGITS.contains(&commit.len());
-    if !is_full || !commit.bytes().all(|it| it.is_ascii_hexdigit()) {
-        let why = "must be the full commit (40 hex digits: git rev-parse HEAD)";
-        return Err(invalid(&arguments.at(FIELD), &why));
+    match commit.to_ascii_lowercase().parse::<CommitHash>() {
+        Ok(hash) => Ok(Some(hash.to_string())),
+        Err(why) => Err(invalid(&arguments.at(FIELD), &why)),
     }
-    Ok(Some(commit.to_ascii_lowercase()))
 }
 
 /// A word in small letters.

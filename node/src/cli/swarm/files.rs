@@ -1,0 +1,48 @@
+//! Files as they are named on a command line, made what every machine calls them.
+
+use std::slice;
+
+use tasuki_proto::wire;
+
+use super::Failure;
+use crate::repository::{self, Repositories, lock_base};
+
+/// Which repository.
+#[derive(Debug, clap::Args)]
+pub(super) struct InRepository {
+    /// A directory of the repository, or what it is called everywhere, such as github.com/us/it
+    /// [default: the one of this directory]
+    #[arg(long, value_name = "DIR|NAME")]
+    repository: Option<String>,
+}
+
+impl InRepository {
+    /// The files that are meant, to lock them or to see their locks; none of them is the whole
+    /// repository, if one is named.
+    pub(super) fn set(&self, files: &[String]) -> Result<wire::FileSet, Failure> {
+        if self.repository.is_none() && files.is_empty() {
+            return Ok(wire::FileSet::default());
+        }
+        set(self.repository.as_deref(), files, "Nothing was locked or looked at")
+    }
+}
+
+/// What files of this directory's repository are called from its root. What could not be locked is
+/// refused.
+pub(super) fn from_root(files: &[String]) -> Result<Vec<String>, Failure> {
+    let named = files.iter().map(|file| {
+        let patterns = set(None, slice::from_ref(file), "Nothing was sent")?.patterns;
+        // The first is the name as it was meant, the second may be there to lock more.
+        Ok(patterns.first().map(|it| repository::shown(it).into_owned()).unwrap_or_default())
+    });
+    named.collect()
+}
+
+/// This is the one place where paths become a `FileSet`.
+fn set(of: Option<&str>, files: &[String], not_done: &str) -> Result<wire::FileSet, Failure> {
+    let here = std::env::current_dir()
+        .map_err(|why| Failure::local(format!("This directory cannot be told: {why}.")))?;
+    let base = lock_base(None, &here, of);
+    let named = base.open(&Repositories::default()).and_then(|basis| basis.files(files));
+    named.map_err(|why| Failure::usage(format!("{why}. {not_done}.")))
+}
