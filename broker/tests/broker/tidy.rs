@@ -59,6 +59,26 @@ fn the_rules_are_pure() {
     }
 }
 
+/// What helps after a refusal is called differently by who is told, so nodes name it.
+#[test]
+fn the_broker_names_no_tool() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list = fs::read_to_string(root.join("../node/src/mcp/tools/swarm/list.rs")).unwrap();
+    let table = list.split("tools! {").nth(1).unwrap().split("\n}").next().unwrap();
+    let tools: Vec<&str> = table.split('"').skip(1).step_by(2).collect();
+    assert!(50 < tools.len());
+    let is_name = |it: &&str| it.contains(|it: char| it.is_ascii_uppercase());
+    let mut found = Vec::new();
+    sources(&root.join("src"), &mut found);
+    for path in found.iter().filter(|path| !path.to_string_lossy().contains("tests")) {
+        let text = fs::read_to_string(path).unwrap();
+        for tool in tools.iter().copied().filter(is_name) {
+            let is_named = text.split(|it: char| !it.is_ascii_alphanumeric()).any(|it| it == tool);
+            assert!(!is_named, "{} names {tool}", path.display());
+        }
+    }
+}
+
 #[test]
 fn every_module_says_what_it_is_and_reads_in_one_sitting() {
     for path in all_sources() {

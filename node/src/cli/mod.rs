@@ -312,7 +312,10 @@ async fn dispatch(
         Command::Mail(command) => mail::run(command, config, output).await,
         Command::Swarm(command) => swarm::run(command, config, output).await,
         #[cfg(unix)]
-        Command::Accept(args) => Box::pin(accept::run(*args, config, output)).await,
+        Command::Accept(args) => {
+            let accepted = Box::pin(accept::run(*args, config, output)).await;
+            accepted.map_err(swarm::ways::with_way)
+        }
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Import(command) => import::run(command, config, output).await,
         Command::Export(args) => export::run(args, config, output).await,

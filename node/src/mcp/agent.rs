@@ -516,7 +516,7 @@ impl ServerHandler for Agent {
             done = tools::call(&request.name, call) => match done {
                 Some(response) => Ok(response),
                 None => Err(ErrorData::invalid_params(
-                    format!("there is no tool {:?}", request.name),
+                    format!("there is no tool {:?} here that you may call", request.name),
                     None,
                 )),
             },

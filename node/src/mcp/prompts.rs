@@ -291,8 +291,10 @@ mod tests {
         let all = ["lead", "worker-1", "acceptor"].map(|name| prompt(&role(name), None));
         let calls: [&[&str]; 3] = [
             &[
+                "listIssues",
                 "createIssue",
-                "planIssueTasks",
+                "createIssueTask",
+                "blocked_by",
                 "waitIssueTaskEvents",
                 "getNextStepToken",
                 "reviewIssueTask",
@@ -308,7 +310,6 @@ mod tests {
                 "lockFiles",
                 "askIssueTask",
                 "submitIssueTask",
-                "unlock",
                 "next_step_token",
             ],
             &[
@@ -332,6 +333,24 @@ mod tests {
             );
         }
         assert!(all[0].contains("ask before you begin") && !all[1].contains("The goal"));
+    }
+
+    #[test]
+    fn prompts_and_instructions_name_tools_that_the_role_is_shown() {
+        let name = role("x");
+        for set in ["swarm-lead", "swarm-worker", "swarm-acceptor"] {
+            for sets in [sets(set), sets(&format!("{set}:full")), sets(&format!("loop,mail,{set}"))]
+            {
+                let shown = crate::mcp::tool_names(&sets);
+                let told = super::prompt(&name, &sets, None)
+                    + &instructions(Some((&name, &sets)), "", true, true);
+                let named = crate::mcp::tools::named(&told);
+                assert!(3 < named.len(), "{told}");
+                for tool in named {
+                    assert!(shown.iter().any(|it| it == tool), "{set} has no {tool}");
+                }
+            }
+        }
     }
 
     #[test]

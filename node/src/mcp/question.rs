@@ -254,7 +254,7 @@ const fn swarm_words(awaited: &Awaited) -> &'static Words {
         Awaited::Items(_) => words!("something to answer", "waitIssueTaskEvents"),
         Awaited::Review(_) => words!("the review", "submitIssueTask"),
         Awaited::Reply(_) => words!("the reply", "askIssueTask"),
-        Awaited::Deliveries => words!("a delivery", "waitDeliveries"),
+        Awaited::Deliveries { .. } => words!("a delivery", "waitDeliveries"),
         Awaited::Verdict(_) => words!("the verdict", "submitDelivery"),
         Awaited::Files { .. } => words!("the files", "lockFiles"),
     }

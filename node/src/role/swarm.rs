@@ -104,8 +104,8 @@ pub enum Awaited {
     Review(SubmissionId),
     /// The reply to this message.
     Reply(TaskMessageId),
-    /// A delivery to be claimed, or one that the role has claimed.
-    Deliveries,
+    /// Deliveries to be claimed, or that the role has claimed; so many at most, 0: all.
+    Deliveries { limit: u32 },
     /// The verdict on this delivery.
     Verdict(DeliveryId),
     /// That these files are free.
@@ -135,7 +135,7 @@ impl Awaited {
             Self::Items(issue) => Ask::ItemsOf(issue.to_string()),
             Self::Review(submission) => Ask::Submission(submission.to_string()),
             Self::Reply(message) => Ask::Message(message.to_string()),
-            Self::Deliveries => Ask::Deliveries(true),
+            Self::Deliveries { limit: _ } => Ask::Deliveries(true),
             Self::Verdict(delivery) => Ask::Delivery(delivery.to_string()),
             Self::Files { repository, patterns, is_case_folded } => Ask::Files(wire::FileSet {
                 repository: repository.clone(),

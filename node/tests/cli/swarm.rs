@@ -357,8 +357,8 @@ async fn a_question_blocks_a_task_until_it_is_answered() {
     assert_eq!(shop.json(0, &["show", &task]).await[0]["stage"], "working");
     assert_eq!(
         shop.refusal(1, &["answer", &task, "Again.", "--as", "lead"]).await,
-        "error: no open message found for task 'task-1': no question waits for a reply \
-         (unknown_message)\n"
+        "error: no open message found for task 'task-1': no question waits for a reply. `tasuki \
+         swarm show ISSUE/TASK` shows what was asked. (unknown_message)\n"
     );
 }
 
@@ -389,7 +389,8 @@ async fn what_lapses_or_is_reset_is_open_again_and_its_tokens_are_stale() {
     let step = step["submission"]["next_step"]["token"].as_str().unwrap().to_owned();
     assert_eq!(
         shop.refusal(1, &["claim", &two, "--next-step", &step, "--as", "w1"]).await,
-        "error: invalid next_step_token: it was given to another worker (invalid_next_step_token)\n"
+        "error: invalid next_step_token: it was given to another worker. `tasuki swarm claim` without \
+         --next-step takes what is kept for the role, or for nobody. (invalid_next_step_token)\n"
     );
     let reset = ["reset", &two, "--reason", "Not that one.", "--as", "lead"];
     assert_eq!(shop.says(&reset).await, "task-2 of ISSUE is open.\n");
@@ -397,7 +398,8 @@ async fn what_lapses_or_is_reset_is_open_again_and_its_tokens_are_stale() {
     assert_eq!(told["detail"], "Not that one.");
     assert_eq!(
         shop.refusal(1, &["claim", &two, "--next-step", &step, "--as", "w2"]).await,
-        "error: invalid next_step_token: nothing is reserved for it any more \
+        "error: invalid next_step_token: nothing is kept with it any more. `tasuki swarm claim` \
+         without --next-step takes what is kept for the role, or for nobody. \
          (invalid_next_step_token)\n"
     );
 

@@ -214,7 +214,8 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
         (
             1,
             &["show", &format!("{short}/7")],
-            "task 'task-7' not found in issue 'ISSUE' (unknown_task)",
+            "task 'task-7' not found in issue 'ISSUE'. `tasuki swarm tasks ISSUE` shows those there \
+             are. (unknown_task)",
         ),
         (
             2,
@@ -239,8 +240,8 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
         (
             1,
             &["review", &task, "--reject", "--feedback", "f", "--as", "lead"],
-            "no open submission for task 'task-1': nothing waits for a verdict \
-             (no_open_submission)",
+            "no open submission for task 'task-1': nothing waits for a verdict. `tasuki swarm show \
+             ISSUE/TASK` shows how it stands. (no_open_submission)",
         ),
         (2, &["lock", "../a", "--repository", "host.example/us/r", "--as", "w1"], ""),
         (2, &["locks", "a", "--repository", "none"], ""),

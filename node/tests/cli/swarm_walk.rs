@@ -34,6 +34,7 @@ async fn every_command_of_the_walk_through_works_as_it_stands_there() {
     git(&here, &["commit", "-q", "--allow-empty", "-m", "one"]);
     let commands = commands(section);
     assert!(20 < commands.len(), "{commands:?}");
+    let mut claimed = Vec::new();
     for command in commands {
         let id = async |list: &str, field: &str| {
             let of = shop.json(0, &[list]).await;
@@ -51,7 +52,19 @@ async fn every_command_of_the_walk_through_works_as_it_stands_there() {
         let output = soon(shell.stdin(std::process::Stdio::null()).output()).await.unwrap();
         assert!(output.status.success(), "{typed}: {output:?}");
         assert!(!output.stdout.is_empty(), "{typed}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stdout);
+        for idle in [" before", " already"] {
+            assert!(!said.contains(idle), "{typed} does nothing: {said}");
+        }
+        let next = match typed.contains("claim --next") {
+            true => {
+                shop.json(0, &["tasks", short, "--claimed-by", "w1", "--stage", "working"]).await
+            }
+            false => continue,
+        };
+        claimed.push(next[0]["task_id"].as_str().unwrap().to_owned());
     }
+    assert_eq!(claimed, ["task-1", "task-2"]);
     let issues = shop.json(0, &["issues"]).await;
     assert_eq!(issues[0]["status"], "done");
     assert_eq!(issues[0]["is_unaccepted"], false);

@@ -174,6 +174,10 @@ async fn each_set_shows_a_lean_core_and_all_of_it_when_asked() {
         assert!(core.len() <= 16, "{role}: {}", core.len());
         assert!(bytes <= 12 * 1024, "{role}: {bytes} bytes");
         assert!(names(&core).is_subset(&names(&full)) && core.len() < full.len(), "{role}");
+        for tool in &full {
+            let told = tool.to_string();
+            assert!(!told.contains(r#""description":"""#), "a description says something: {told}");
+        }
     }
 }
 
@@ -360,6 +364,30 @@ async fn what_a_tool_does_not_have_is_said_beside_its_answer() {
     let told = client.call("closeIssue", json!({ "issue_id": "issue_1_0001" })).await;
     assert!(told["structuredContent"].get("ignored_arguments").is_none(), "{told}");
     assert_eq!(told["content"].as_array().unwrap().len(), 1, "{told}");
+}
+
+#[tokio::test]
+async fn a_list_is_sorted_by_what_its_description_names() {
+    let world = world("swarm-lead:full").await;
+    let client = Client::new(world.addr, "/mcp/A").await;
+    let tools = listed("swarm-lead:full").await;
+    for (name, others) in [("listIssues", &["points"][..]), ("listIssueTasks", &[])] {
+        let tool = tools.iter().find(|it| it["name"] == name).unwrap();
+        let told = tool["inputSchema"]["properties"]["sort_by"]["description"].as_str().unwrap();
+        let told = told.trim_end_matches('.').replace(" or ", ", ");
+        for by in told.split(", ") {
+            let words = json!({ "issue_id": "issue_1_0001", "sort_by": by });
+            let (code, said) = refusal(&client.call(name, words).await).unwrap();
+            assert_eq!(code, "unavailable", "{name} by {by}: {said}");
+        }
+        for by in others.iter().chain(&["bogus"]) {
+            let words = json!({ "issue_id": "issue_1_0001", "sort_by": by });
+            let (code, said) = refusal(&client.call(name, words).await).unwrap();
+            assert_eq!(code, "invalid_argument", "{name} by {by}: {said}");
+            assert!(told.split(", ").all(|it| said.contains(it)), "{said}");
+            assert!(others.iter().all(|it| !said.contains(it)), "{said}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ pub(super) fn maybe<T: FromStr<Err: Display>>(
 
 /// A token that says what a worker is to do next. What is none is no better than an old one.
 pub(super) fn next_step(shown: &str) -> Result<NextStepId, Status> {
-    let why = |_| "invalid next_step_token: it is none; getNextStepToken gives one".to_owned();
+    let why = |_| "invalid next_step_token: it is none".to_owned();
     shown.parse().map_err(why).map_err(|why| Reason::InvalidNextStepToken.status(why))
 }
 

@@ -13,6 +13,7 @@ use crate::rules::turn::Actor;
 
 /// What to do about a claim that was lost.
 pub(super) const AGAIN: &str = "Claim it again before going on";
+const ANOTHER: &str = "Stop working on it, and take another one";
 
 /// What came of a command so far.
 pub(super) struct Draft<'a> {
@@ -109,11 +110,12 @@ impl Task {
             return check_token(what, token, claim.token).map(|()| claim);
         }
         if let Some(former) = self.former.as_ref().filter(|it| it.worker == *role) {
-            let (how, next) = match (self.state, former.is_reset) {
-                (TaskState::Canceled, true) => ("ended: the task was canceled", "Take another one"),
-                (_, true) => ("was reset", AGAIN),
-                (_, false) => ("lapsed", AGAIN),
+            let how = match (self.state, former.is_reset) {
+                (TaskState::Canceled, true) => "ended: the task was canceled",
+                (_, true) => "was reset",
+                (_, false) => "lapsed",
             };
+            let next = if self.state == TaskState::Open { AGAIN } else { ANOTHER };
             let lost = format!("the claim of {role} on {task} {how}");
             return Err(Rejection::LeaseLost { lost, next });
         }

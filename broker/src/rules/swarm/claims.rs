@@ -53,7 +53,7 @@ impl Swarm {
         match (next_step, live) {
             (None, None) => {}
             (Some(shown), Some(own)) => own.check(shown, role)?,
-            (Some(_), None) => return Err(invalid("nothing is reserved for it any more")),
+            (Some(shown), None) => return Err(state.not_kept(shown, draft.now)),
             (None, Some(it)) if it.worker == *role && it.is_attached => {}
             (None, Some(it)) => {
                 let left_ms = it.lease.lapses.millis_since(draft.now);
@@ -100,8 +100,7 @@ impl Swarm {
     ) -> Result<(), Rejection> {
         let (_, task) = self.open_task(issue, number)?;
         if task.state == TaskState::Canceled {
-            let (state, holder) = (task.state.as_str(), String::new());
-            return Err(Rejection::TaskAlreadyClaimed { task: number, state, holder });
+            return Err(Rejection::TaskCanceled { task: number });
         }
         if task.state == TaskState::Open && task.reservation.is_none() {
             draft.is_repeat = true;
@@ -153,6 +152,17 @@ impl Issue {
     }
 }
 
+impl Issue {
+    /// A next step that leads to another task, or nowhere any more.
+    fn not_kept(&self, shown: NextStepId, now: Timestamp) -> Rejection {
+        let is_kept = |it: &&Task| it.live_reservation(now).is_some_and(|it| it.next_step == shown);
+        match self.tasks.iter().find(is_kept) {
+            Some(kept) => invalid(format!("it keeps task '{}', not this one", kept.number)),
+            None => invalid("nothing is kept with it any more"),
+        }
+    }
+}
+
 impl Task {
     /// The reservation, if its time is not over.
     pub(super) fn live_reservation(&self, now: Timestamp) -> Option<&Reservation> {
@@ -164,7 +174,7 @@ impl Reservation {
     /// Whether it is for whoever shows this (I5).
     fn check(&self, shown: NextStepId, role: &tasuki_proto::id::RoleId) -> Result<(), Rejection> {
         if self.next_step != shown {
-            return Err(invalid("the task is reserved with another one; ask for your next step"));
+            return Err(invalid("the task is kept with another one"));
         }
         if self.worker != *role {
             return Err(invalid("it was given to another worker"));
@@ -176,6 +186,6 @@ impl Reservation {
     }
 }
 
-pub(super) fn invalid(why: &'static str) -> Rejection {
-    Rejection::InvalidNextStepToken { why }
+pub(super) fn invalid(why: impl Into<String>) -> Rejection {
+    Rejection::InvalidNextStepToken { why: why.into() }
 }

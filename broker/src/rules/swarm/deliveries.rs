@@ -13,6 +13,7 @@ use super::{
     Issue, LeaseRenewed, Rejection, Reply, ReviewDelivery, Submission, SubmissionState, Swarm,
     Task, TaskState, Verdict, Words,
     check::{AGAIN, Draft, check_token},
+    issues::FIRST,
     words::{CommandResult, DeliveryWords, EvidenceWords, TestEvidence, Verification},
 };
 use crate::{hash::Hash, rules::rejection::listed};
@@ -47,7 +48,7 @@ impl Swarm {
         {
             return Ok(draft.repeat(Reply::Delivered(newest.id)));
         }
-        issue.check_done("deliver")?;
+        issue.check_done("deliver", FIRST)?;
         // What was canceled is in nobody's way, but it is no work either.
         if !issue.tasks.iter().any(|it| it.state == TaskState::Done) {
             return Err(Rejection::NothingToDeliver { issue: id });
@@ -187,7 +188,7 @@ impl Swarm {
             // A task that was reset or added meanwhile is not in what was delivered, also once it
             // is done.
             let issue = self.issue(delivery.issue)?;
-            issue.check_done("accept")?;
+            issue.check_done("accept", "reject it, and it can be delivered anew once they are")?;
             let changed = issue.changed_since(delivery);
             if !changed.is_empty() {
                 let changed: Vec<String> = changed.iter().map(ToString::to_string).collect();

@@ -14,6 +14,9 @@ use super::{
 };
 use crate::{hash::Hash, rules::rejection::listed};
 
+/// What is to be done about tasks that are in the way of an issue's end.
+pub(super) const FIRST: &str = "they have to be done or canceled first";
+
 impl Swarm {
     pub(super) fn decide_create_issue(
         &self,
@@ -76,7 +79,7 @@ impl Swarm {
             return Ok(draft.repeat(Reply::Issue(id)));
         }
         let issue = self.open_issue(id)?;
-        issue.check_done("close")?;
+        issue.check_done("close", FIRST)?;
         if !issue.is_accepted && reason.trim().is_empty() {
             return Err(Rejection::NotAccepted { issue: id });
         }
@@ -125,7 +128,11 @@ impl Swarm {
 
 impl Issue {
     /// Whether every task is done or canceled.
-    pub(super) fn check_done(&self, what: &'static str) -> Result<(), Rejection> {
+    pub(super) fn check_done(
+        &self,
+        what: &'static str,
+        next: &'static str,
+    ) -> Result<(), Rejection> {
         let [open, in_progress, blocked, ..] = &self.by_state;
         let undone = open.iter().chain(in_progress).chain(blocked);
         let told = |number: &TaskNumber| {
@@ -136,7 +143,8 @@ impl Issue {
         if undone.is_empty() {
             return Ok(());
         }
-        Err(Rejection::TasksNotDone { what, tasks: listed(undone.iter().map(String::as_str)) })
+        let tasks = listed(undone.iter().map(String::as_str));
+        Err(Rejection::TasksNotDone { what, tasks, next })
     }
 }
 

@@ -1,4 +1,7 @@
 //! Why a command about issues, tasks, locks or deliveries is refused.
+//!
+//! A refusal says what happened, what holds, and what can be done about it. Tools and commands are
+//! not named here: what the same is called differs by who is told, so nodes add that.
 
 use tasuki_proto::{
     id::{FencingToken, RoleId},
@@ -14,7 +17,7 @@ use tasuki_proto::{
 pub enum Rejection {
     #[error("{0}")]
     Invalid(String),
-    #[error("there is no issue {issue} in this workspace; listIssues shows those there are")]
+    #[error("there is no issue {issue} in this workspace")]
     UnknownIssue { issue: IssueId },
     #[error(
         "issue {issue} is here already, and not as it is told now; nothing was taken. What is \
@@ -23,7 +26,7 @@ pub enum Rejection {
     IssueExists { issue: IssueId },
     #[error("task '{task}' not found in issue '{issue}'")]
     UnknownTask { issue: IssueId, task: TaskNumber },
-    #[error("unknown worker_id {worker}: please call registerWorker first")]
+    #[error("unknown worker_id {worker}: it is not registered")]
     UnknownWorker { worker: RoleId },
     #[error("there is no submission {submission} here")]
     UnknownSubmission { submission: SubmissionId },
@@ -37,15 +40,15 @@ pub enum Rejection {
     UnknownDelivery { delivery: DeliveryId },
     #[error("there is no document {name}; known: {known}")]
     UnknownDoc { name: String, known: String },
-    #[error("issue {issue} is {state}; reopenIssue opens it again. Nothing changed")]
+    #[error("issue {issue} is {state}; nothing changed")]
     IssueClosed { issue: IssueId, state: &'static str },
     #[error(
         "issue {issue} is not all here: {done} of {parts} parts of it were taken over. Import it \
          again first, then reopen it. Nothing changed"
     )]
     HalfImported { issue: IssueId, done: u32, parts: u32 },
-    #[error("cannot {what} issue: tasks not done: {tasks}")]
-    TasksNotDone { what: &'static str, tasks: String },
+    #[error("cannot {what} issue: tasks not done: {tasks}; {next}")]
+    TasksNotDone { what: &'static str, tasks: String, next: &'static str },
     #[error(
         "no delivery of issue {issue} was approved since it was opened; deliver it, or close it \
          with a summary that says why it ends without one"
@@ -58,10 +61,12 @@ pub enum Rejection {
     #[error("task '{task}' is not open (status: {state}){holder}; take another one")]
     TaskAlreadyClaimed { task: TaskNumber, state: &'static str, holder: String },
     #[error(
-        "task '{task}' is done; resetTask opens it again, and what is open can be canceled. Nothing \
+        "task '{task}' is done; reset it first, and what is open then can be canceled. Nothing \
          changed"
     )]
     TaskDone { task: TaskNumber },
+    #[error("task '{task}' is canceled, and stays so; plan another in its place. Nothing changed")]
+    TaskCanceled { task: TaskNumber },
     #[error(
         "task '{task}' is reserved for another worker, for {left} more; take another one",
         left = seconds(*left_ms)
@@ -70,8 +75,8 @@ pub enum Rejection {
     #[error("task '{task}' waits for others to be done first: {blockers}; take another one")]
     TaskBlocked { task: TaskNumber, blockers: String },
     #[error("invalid next_step_token: {why}")]
-    InvalidNextStepToken { why: &'static str },
-    #[error("next_step_token is required: call getNextStepToken, then review with what it gives")]
+    InvalidNextStepToken { why: String },
+    #[error("next_step_token is required to approve; nothing changed")]
     NextStepRequired,
     #[error("task '{task}' is not claimed by {role}{holder}; nothing changed")]
     NotClaimant { task: TaskNumber, role: RoleId, holder: String },
@@ -114,7 +119,10 @@ pub enum Rejection {
     AlreadyReplied { message: TaskMessageId, state: &'static str },
     #[error("{role} did this work and cannot judge it; another role has to")]
     OwnWork { role: RoleId },
-    #[error("issue {issue} has no task that is done, so there is nothing to deliver")]
+    #[error(
+        "issue {issue} has no task that is done, so there is nothing to deliver: plan what is to be \
+         done, or close it with a summary that says why it ends without a delivery"
+    )]
     NothingToDeliver { issue: IssueId },
     #[error("delivery {delivery} of this issue waits for its verdict; nothing was delivered")]
     AlreadyDelivered { delivery: DeliveryId },
@@ -135,7 +143,7 @@ pub enum Rejection {
          approved, whoever overrides; reject it, and the issue can be delivered anew. Nothing changed"
     )]
     DeliveryOutdated { delivery: DeliveryId, tasks: String },
-    #[error("max_task_count exceeded: {max}; nothing was made")]
+    #[error("max_task_count exceeded: {max}; nothing was made. Whoever may steer can allow more")]
     MaxTaskCount { max: u32 },
     #[error("this workspace has {ISSUES_MAX} issues, which is the limit")]
     TooManyIssues,
@@ -186,7 +194,9 @@ impl Rejection {
             Self::NotAccepted { .. } => Reason::NotAccepted,
             Self::BlockedInACircle { .. } => Reason::BlockedInACircle,
             Self::MissingDoc { .. } => Reason::MissingDoc,
-            Self::TaskAlreadyClaimed { .. } | Self::TaskDone { .. } => Reason::TaskAlreadyClaimed,
+            Self::TaskAlreadyClaimed { .. } | Self::TaskDone { .. } | Self::TaskCanceled { .. } => {
+                Reason::TaskAlreadyClaimed
+            }
             Self::TaskReserved { .. } => Reason::TaskReserved,
             Self::TaskBlocked { .. } => Reason::TaskBlocked,
             Self::InvalidNextStepToken { .. } => Reason::InvalidNextStepToken,

@@ -6,6 +6,7 @@ mod flows;
 mod freed;
 mod limits;
 mod locks;
+mod refused;
 mod repairs;
 mod scoring;
 

@@ -41,6 +41,7 @@ mod submit;
 mod task;
 mod tasks;
 mod verdict;
+pub(super) mod ways;
 pub(super) mod who;
 mod whole;
 mod words;
@@ -141,6 +142,10 @@ pub(super) async fn run(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
+    carry_out(command, config, output).await.map_err(ways::with_way)
+}
+
+async fn carry_out(command: Command, config: &Config, output: &mut Output) -> Result<(), Failure> {
     match command {
         Command::Board(args) => board::run(args, config, output).await,
         Command::Issues(args) => issues::run(args, config, output).await,

@@ -68,7 +68,7 @@ const LENGTHS: [Length; 7] = [
     Length {
         name: "heartbeat",
         never: None,
-        what: "how often locks are to be renewed, told to nodes",
+        what: "how often nodes say who is there, at most",
         of: |it| &mut it.heartbeat_ms,
     },
     Length {

@@ -214,7 +214,7 @@ fn name_of(awaited: &Awaited) -> (&'static str, String) {
         Awaited::Items(issue) => ("items", issue.to_string()),
         Awaited::Review(submission) => ("review", submission.to_string()),
         Awaited::Reply(message) => ("reply", message.to_string()),
-        Awaited::Deliveries => ("deliver", String::new()),
+        Awaited::Deliveries { limit } => ("deliver", limit.to_string()),
         Awaited::Verdict(delivery) => ("verdict", delivery.to_string()),
         Awaited::Files { .. } => unreachable!("K1: no task stands for a wait for files"),
     }
@@ -230,7 +230,8 @@ fn awaited(kind: &str, id: &str) -> Option<Awaited> {
         "items" => Awaited::Items(id.parse().ok()?),
         "review" => Awaited::Review(id.parse().ok()?),
         "reply" => Awaited::Reply(id.parse().ok()?),
-        "deliver" => Awaited::Deliveries,
+        // Of earlier versions without a limit.
+        "deliver" => Awaited::Deliveries { limit: id.parse().unwrap_or_default() },
         "verdict" => Awaited::Verdict(id.parse().ok()?),
         _ => return None,
     })

@@ -128,6 +128,7 @@ mod tests {
             ("closeIssue", json!({ "force": true, "rerun": null }), vec!["force"]),
             ("listLocks", json!({ "worker_id": "w" }), vec!["worker_id"]),
             ("waitIssueTaskEvents", json!({ "timeout_sec": 0 }), vec![]),
+            ("submitIssueTask", json!({ "timeout_sec": 0 }), vec![]),
             ("closeIssue", json!({ "timeout_sec": 0 }), vec!["timeout_sec"]),
             (
                 "await_my_turn",

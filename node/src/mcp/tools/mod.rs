@@ -35,6 +35,8 @@ use crate::{
     role::{Actions, Refusal, player::Instance},
 };
 
+#[cfg(test)]
+pub(super) use self::swarm::named;
 pub(super) use self::{
     mail::{SET as MAIL, arrived},
     result::refused,
@@ -210,6 +212,11 @@ pub(super) fn names(choices: &[ToolsetChoice]) -> Vec<&'static str> {
         rows().filter(|row| row.is_shown(choices)).map(|row| row.name).collect();
     names.sort_unstable();
     names
+}
+
+/// Whether a role with these toolsets is shown this tool.
+fn is_shown(tool: &str, choices: &[ToolsetChoice]) -> bool {
+    rows().any(|row| row.name == tool && row.is_shown(choices))
 }
 
 /// The same with the instance it says it is.

@@ -34,10 +34,29 @@ pub(crate) async fn held(transport: Transport, role: &str, of: &Process, hold: u
     Agent::with(transport, role, of.mcp, of.data.clone(), manner).await
 }
 
+/// That an agent is told to call tools of its own. Roles here have what is usual for their names.
+fn check_named(agent: &Agent, told: &str) {
+    let of = |names: &str| names.split(',').map(|it| it.parse().unwrap()).collect::<Vec<_>>();
+    let full = ["swarm-lead:full", "swarm-worker:full", "swarm-acceptor:full"];
+    let own = full.iter().find(|set| {
+        let part = set.trim_start_matches("swarm-").trim_end_matches(":full");
+        agent.role.starts_with(part)
+    });
+    let Some(own) = own else { return };
+    let own = tasuki_node::mcp::tool_names(&of(own));
+    let words: Vec<&str> = told.split(|it: char| !it.is_ascii_alphanumeric()).collect();
+    let is_name = |it: &String| it.contains(|it: char| it.is_ascii_uppercase());
+    let all = tasuki_node::mcp::tool_names(&of(&full.join(",")));
+    for tool in all.iter().filter(|it| is_name(it) && words.contains(&it.as_str())) {
+        assert!(own.contains(tool), "{} is told of {tool}: {told}", agent.role);
+    }
+}
+
 /// The facts of an answer that is no refusal.
 pub(crate) async fn ok(agent: &mut Agent, tool: &str, arguments: Value) -> Value {
     let result = soon(agent.call(tool, arguments)).await.unwrap();
     assert_ne!(result["isError"], true, "{tool}: {result}");
+    check_named(agent, &result["structuredContent"]["next_actions"].to_string());
     result["structuredContent"].clone()
 }
 
@@ -49,6 +68,7 @@ pub(crate) async fn no(agent: &mut Agent, tool: &str, arguments: Value) -> (Stri
     let error = &result["structuredContent"]["error"];
     assert!(text.starts_with("ERROR: ") && error["message"] == text, "{result}");
     assert!(error["retryable"].is_boolean() && error["maybe_applied"] == false, "{result}");
+    check_named(agent, text);
     (error["code"].as_str().unwrap().to_owned(), text.to_owned())
 }
 

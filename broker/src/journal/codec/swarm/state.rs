@@ -120,7 +120,6 @@ fn decode_docs(docs: Vec<swarm_state::Doc>) -> Result<Docs, CodecError> {
     Ok(decoded)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a lease is a message, which may be missing")]
 const fn encode_earned(it: Total) -> swarm_state::Earned {
     swarm_state::Earned { points: it.points, low_scores: it.low_scores }
 }
@@ -129,6 +128,7 @@ const fn decode_earned(it: swarm_state::Earned) -> Total {
     Total { points: it.points, low_scores: it.low_scores }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a lease is a message, which may be missing")]
 fn encode_lease(it: Lease) -> Option<swarm_state::Lease> {
     let (lapses_ms, Lease { had_grace, length_ms, .. }) = (it.lapses.as_millis(), it);
     Some(swarm_state::Lease { lapses_ms, had_grace, length_ms })

@@ -221,7 +221,7 @@ impl Locks {
         token: FencingToken,
     ) -> Result<&Lock, Rejection> {
         let Some(lock) = self.by_id.get(&id) else {
-            let next = "Lock the files again before going on";
+            let next = "If what they are for is still yours, lock the files again before going on";
             let lost = self.why_ended(id).map(|lost| Rejection::LeaseLost { lost, next });
             return Err(lost.unwrap_or(Rejection::LeaseNotFound { lock: id }));
         };

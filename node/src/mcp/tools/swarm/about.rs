@@ -124,7 +124,7 @@ pub(super) async fn worker(
     let Some(found) = it.workers.first() else {
         return Err(Refusal {
             reason: Reason::UnknownWorker,
-            message: format!("unknown worker_id {worker}; listWorkers shows those there are."),
+            message: format!("unknown worker_id {worker}"),
         });
     };
     Ok(answer(Worker::new(found, it.now_ms), it.now_ms, &Others::default(), Vec::new()))
@@ -196,13 +196,7 @@ pub(super) async fn profile(caller: &Caller<'_>) -> Result<CallToolResult, Refus
     let mut others = Others::default();
     let locks = caller.ask(locks).await?.locks;
     let mut profile = Profile {
-        toolsets: caller
-            .call
-            .host
-            .toolsets(caller.role())
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
+        toolsets: caller.toolsets().iter().map(ToString::to_string).collect(),
         worker,
         locks: locks.iter().map(|it| Lock::new(it, &mut others)).collect(),
         kept_for_you: Vec::new(),

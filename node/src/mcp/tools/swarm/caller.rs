@@ -12,13 +12,14 @@ use super::{
     super::{
         Call, Row,
         arguments::{Arguments, invalid},
-        label,
+        is_shown, label,
         waiting::wait,
     },
     list,
     waited::unanswered,
 };
 use crate::{
+    config::ToolsetChoice,
     mcp::{
         instances::Playing,
         intent,
@@ -78,6 +79,15 @@ impl<'a> Caller<'a> {
     /// Whether the role has this toolset.
     pub(super) fn has_set(&self, set: &str) -> bool {
         self.call.host.has_set(self.role(), set)
+    }
+
+    pub(super) fn toolsets(&self) -> Vec<ToolsetChoice> {
+        self.call.host.toolsets(self.role())
+    }
+
+    /// Whether its agent is shown this tool.
+    pub(super) fn has(&self, tool: &str) -> bool {
+        is_shown(tool, &self.toolsets())
     }
 
     pub(super) fn swarm(&self) -> &dyn Swarm {
@@ -176,7 +186,11 @@ pub(in crate::mcp::tools) fn takes(tool: &str, argument: &str) -> bool {
         WORKER | OWNER => list::ROWS.iter().any(|row| row.name == tool && is_by_name(row)),
         TIMEOUT => matches!(
             tool,
-            list::WAIT_EVENTS | list::SELECT_INBOX | list::NEXT_SIGNAL | list::STEP_INBOX
+            list::SUBMIT_TASK
+                | list::WAIT_EVENTS
+                | list::SELECT_INBOX
+                | list::NEXT_SIGNAL
+                | list::STEP_INBOX
         ),
         _ => false,
     }
@@ -213,8 +227,8 @@ fn another(named: &str, able: &[&RoleId]) -> Refusal {
         _ => Refusal {
             reason: Reason::UnknownWorker,
             message: format!(
-                "unknown worker_id {named:?}: here you are {names}. Leave it out or give that; \
-                 registerWorker answers it. Nothing happened."
+                "unknown worker_id {named:?}: here you are {names}. Leave it out or give that. \
+                 Nothing happened."
             ),
         },
     }

@@ -285,19 +285,29 @@ struct ToClaim {
 }
 
 /// The answer to the wait of an acceptor for a delivery.
-pub(super) fn to_claim(role: &RoleId, it: &SwarmAnswer) -> CallToolResult {
+pub(super) fn to_claim(role: &RoleId, limit: u32, it: &SwarmAnswer) -> CallToolResult {
     let standing = it.standing();
     let mut others = Others::default();
-    let found = it.deliveries.iter().map(|it| Delivery::new(it, &mut others)).collect();
+    let mut told = it.deliveries.clone();
+    told.sort_by_key(|it| it.claimed_by != role.as_str());
+    cut(&mut told, limit);
+    let found = told.iter().map(|it| Delivery::new(it, &mut others)).collect();
     let shown = ToClaim { status: status(standing, true), deliveries: found };
     let next = match standing {
         Standing::Superseded => superseded(role),
         Standing::Unspecified | Standing::StillWaiting => {
             "Nothing yet. Call waitDeliveries again at once.".to_owned()
         }
-        Standing::There => next_of(role, &it.deliveries),
+        Standing::There => next_of(role, &told),
     };
     answer(shown, it.now_ms, &others, vec![next])
+}
+
+/// The first ones, so many at most; 0: all.
+pub(super) fn cut(deliveries: &mut Vec<wire::Delivery>, limit: u32) {
+    if limit != 0 {
+        deliveries.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    }
 }
 
 /// What an acceptor does first about these.
@@ -406,6 +416,23 @@ mod tests {
         let result = verdict(&role, id, &waiting);
         assert_eq!(told(&result)["status"], "still_waiting");
         assert!(told(&result).get("delivery").is_none());
+    }
+
+    #[test]
+    fn an_acceptor_is_told_of_as_many_as_it_asks_for_its_own_first() {
+        let role: RoleId = "acceptor".parse().unwrap();
+        let open = delivery(wire::DeliveryStatus::Open, "");
+        let own = delivery(wire::DeliveryStatus::InReview, "acceptor");
+        let there = SwarmAnswer {
+            standing: Standing::There.into(),
+            deliveries: vec![open.clone(), open, own],
+            ..SwarmAnswer::default()
+        };
+        for (limit, count) in [(0, 3), (1, 1), (2, 2), (7, 3)] {
+            let result = to_claim(&role, limit, &there);
+            let shown = told(&result)["deliveries"].as_array().unwrap();
+            assert_eq!((shown.len(), &shown[0]["status"]), (count, &"in_review".into()));
+        }
     }
 
     #[test]

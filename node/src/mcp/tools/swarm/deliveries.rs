@@ -260,12 +260,12 @@ pub(super) async fn wait(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
-    said::count(arguments, "limit")?;
+    let limit = said::count(arguments, "limit")?;
     match said::delivery_status(arguments)? {
         DeliveryStatus::Unspecified | DeliveryStatus::Open => {
-            caller.wait(Awaited::Deliveries, arguments).await
+            caller.wait(Awaited::Deliveries { limit }, arguments).await
         }
-        DeliveryStatus::InReview => own(caller).await.map(CallToolResponse::Complete),
+        DeliveryStatus::InReview => own(caller, limit).await.map(CallToolResponse::Complete),
         DeliveryStatus::Approved | DeliveryStatus::Rejected => Err(Refusal {
             reason: Reason::InvalidArgument,
             message:
@@ -277,11 +277,15 @@ pub(super) async fn wait(
 }
 
 /// Those that the role reviews. Nobody else makes one of them, so there is nothing to wait for.
-async fn own(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
-    let (status, limit) = (DeliveryStatus::InReview.into(), SWARM_PAGE_MAX);
-    let request = wire::ListDeliveriesRequest { status, limit, ..Default::default() };
+async fn own(caller: &Caller<'_>, limit: u32) -> Result<CallToolResult, Refusal> {
+    let request = wire::ListDeliveriesRequest {
+        status: DeliveryStatus::InReview.into(),
+        limit: SWARM_PAGE_MAX,
+        ..wire::ListDeliveriesRequest::default()
+    };
     let mut found = caller.ask(request).await?;
     found.deliveries.retain(|it| it.claimed_by == caller.role().as_str());
+    delivered::cut(&mut found.deliveries, limit);
     let next = match found.deliveries.is_empty() {
         true => "You have claimed none. Call waitDeliveries without a status.".to_owned(),
         false => delivered::next_of(caller.role(), &found.deliveries),

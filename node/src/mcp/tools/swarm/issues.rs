@@ -156,7 +156,7 @@ pub(super) async fn list(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let (sort_by, ascending) = said::order(arguments)?;
+    let (sort_by, ascending) = said::order(arguments, said::ISSUE_ORDERS)?;
     let request = wire::ListIssuesRequest {
         status: said::issue_status(arguments)?.into(),
         subject_contains: arguments.text("subject_contains")?.unwrap_or_default(),

@@ -96,13 +96,13 @@ fn next(role: &RoleId, standing: Standing, item: Option<&wire::Item>) -> String 
     let item = match (standing, item) {
         (Standing::There, Some(item)) => item,
         (Standing::There, None) => {
-            return "The issue is over: stop waiting for it. reopenIssue opens it again."
+            return "The issue is over: stop waiting for it, and tell your user how it ended."
                 .to_owned();
         }
         (Standing::Superseded, _) => return superseded(role),
         (Standing::Unspecified | Standing::StillWaiting, _) => {
-            return "Nothing yet. Call waitIssueTaskEvents again at once; once listIssueTasks shows \
-                    all done, submitDelivery instead."
+            return "Nothing yet. Call waitIssueTaskEvents again at once. Once listIssueTasks shows \
+                    that none is left to do, do what it says instead."
                 .to_owned();
         }
     };

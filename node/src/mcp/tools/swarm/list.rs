@@ -88,3 +88,12 @@ tools! {
     LIST_LOCKS "listLocks" W;
     FORCE_UNLOCK "forceUnlock" L;
 }
+
+/// The tools that a text names. `heartbeat` and `unlock` are words as well, so they do not count.
+#[cfg(test)]
+pub(in crate::mcp) fn named(text: &str) -> Vec<&'static str> {
+    let words: Vec<&str> = text.split(|it: char| !it.is_ascii_alphanumeric()).collect();
+    let is_named =
+        |name: &&str| name.contains(|it: char| it.is_ascii_uppercase()) && words.contains(name);
+    ROWS.iter().map(|row| row.name).filter(is_named).collect()
+}

@@ -10,7 +10,8 @@
 //!   [`locks`]: the tools, by what they are about. [`said`]: what callers say; [`graph`]: and how
 //!   tasks of a plan name each other.
 //! - [`facts`], [`delivered`]: what they answer, field by field. [`waited`], [`items`]: what waits
-//!   end with. [`next`]: what an agent does about it. [`answer`]: what each answer says besides.
+//!   end with. [`next`]: what an agent does about it, [`ways`]: and about a refusal. [`answer`]: what
+//!   each answer says besides.
 
 mod about;
 mod answer;
@@ -31,12 +32,17 @@ mod plan;
 mod reviews;
 mod said;
 mod schemas;
+#[cfg(test)]
+mod tests;
 mod waited;
+mod ways;
 mod work;
 
 use rmcp::model::{CallToolResponse, CallToolResult};
 
 use self::caller::{Caller, TIMEOUT};
+#[cfg(test)]
+pub(in crate::mcp) use self::list::named;
 pub(super) use self::{caller::takes, list::ROWS, schemas::tools};
 pub(in crate::mcp) use self::{
     claims::Claims,
@@ -70,7 +76,10 @@ pub(super) async fn call(
         list::WAIT_DELIVERIES => deliveries::wait(&caller, arguments).await,
         _ => at_once(row.name, &caller, arguments).await?.map(CallToolResponse::Complete),
     };
-    Some(Ok(done.unwrap_or_else(|refusal| CallToolResponse::Complete(no(&refusal)))))
+    Some(Ok(done.unwrap_or_else(|refusal| {
+        let refusal = ways::with_way(refusal, row, &caller.toolsets());
+        CallToolResponse::Complete(no(&refusal))
+    })))
 }
 
 async fn at_once(

@@ -91,9 +91,14 @@ pub(super) fn of_list(shown: &[wire::Task], total: u64, asker: &Asker<'_>) -> Ve
     let is_done = |it: &wire::Task| matches!(it.stage(), Stage::Done | Stage::Canceled);
     let is_whole = shown.len() as u64 == total;
     if asker.is_lead && is_whole && !shown.is_empty() && shown.iter().all(is_done) {
-        return vec![
-            "All of these are done. If the issue has no other, submitDelivery.".to_owned(),
-        ];
+        let next = match shown.iter().any(|it| it.stage() == Stage::Done) {
+            true => "All of these are done. If the issue has no other, submitDelivery.",
+            false => {
+                "All of these are canceled, so there is nothing to deliver: createIssueTask for \
+                 what is to be done, or closeIssue with a summary that says why it ends."
+            }
+        };
+        return vec![next.to_owned()];
     }
     Vec::new()
 }
@@ -161,6 +166,9 @@ mod tests {
         let lead = Asker { role: "l", is_lead: true, is_worker: false, is_acceptor: false };
         let done = [task(Stage::Done), task(Stage::Canceled)];
         assert!(of_list(&done, 2, &lead)[0].contains("submitDelivery"));
+        let canceled = [task(Stage::Canceled), task(Stage::Canceled)];
+        let told = of_list(&canceled, 2, &lead).remove(0);
+        assert!(told.contains("closeIssue") && !told.contains("submitDelivery"), "{told}");
         assert!(of_list(&done, 3, &lead).is_empty());
         assert!(of_list(&[task(Stage::Done), task(Stage::Ready)], 2, &lead).is_empty());
         assert!(of_list(&[], 0, &lead).is_empty());

@@ -177,7 +177,7 @@ pub(super) async fn list(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let (status, stage) = said::task_status(arguments)?;
-    let (sort_by, ascending) = said::order(arguments)?;
+    let (sort_by, ascending) = said::order(arguments, said::TASK_ORDERS)?;
     let offset = said::count(arguments, "offset")?;
     let request = wire::ListTasksRequest {
         issue_id: said::issue(arguments)?.to_string(),

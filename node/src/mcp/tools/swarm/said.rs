@@ -138,8 +138,15 @@ pub(super) fn delivery_status(arguments: Arguments<'_>) -> Result<wire::Delivery
     }
 }
 
-/// What a list is sorted by, and whether the smallest comes first.
-pub(super) fn order(arguments: Arguments<'_>) -> Result<(wire::SortBy, bool), Refusal> {
+/// What issues are sorted by, and tasks: in words.
+pub(super) const ISSUE_ORDERS: &str = "created_at, updated_at or subject";
+pub(super) const TASK_ORDERS: &str = "created_at, updated_at, subject or points";
+
+/// What a list is sorted by, of what `known` names, and whether the smallest comes first.
+pub(super) fn order(
+    arguments: Arguments<'_>,
+    known: &str,
+) -> Result<(wire::SortBy, bool), Refusal> {
     const BY: &str = "sort_by";
     const ORDER: &str = "sort_order";
     let by = match word(arguments, BY)?.as_deref() {
@@ -147,8 +154,8 @@ pub(super) fn order(arguments: Arguments<'_>) -> Result<(wire::SortBy, bool), Re
         Some("created_at") => wire::SortBy::Created,
         Some("updated_at") => wire::SortBy::Updated,
         Some("subject") => wire::SortBy::Subject,
-        Some("points") => wire::SortBy::Points,
-        Some(_) => return Err(invalid(BY, &"is created_at, updated_at, subject or points")),
+        Some("points") if known == TASK_ORDERS => wire::SortBy::Points,
+        Some(_) => return Err(invalid(BY, &format_args!("is {known}"))),
     };
     match word(arguments, ORDER)?.as_deref() {
         None | Some("desc") => Ok((by, false)),

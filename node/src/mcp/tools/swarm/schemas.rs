@@ -8,7 +8,7 @@ mod locks;
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use super::{super::schema, list};
+use super::{super::schema, list, said};
 
 /// What a tool does to the world, for clients that ask their user before they call one.
 #[derive(Clone, Copy)]
@@ -130,7 +130,7 @@ fn task() -> Value {
         "subject": text(),
         "description": text(),
         "difficulty": one_of(&["easy", "medium", "focus"]),
-        "points": count("Its worth for the worker's score."),
+        "points": count("Its worth for the worker's score; else 0."),
         "spec": spec(),
         "context_task_ids": texts(""),
         "suggested_files": texts(""),
@@ -146,8 +146,8 @@ fn page(mut fields: Value) -> Value {
     fields
 }
 
-fn sorted(mut fields: Value) -> Value {
-    fields["sort_by"] = about("created_at, updated_at, subject or points.");
+fn sorted(mut fields: Value, by: &str) -> Value {
+    fields["sort_by"] = about(&format!("{by}."));
     fields["sort_order"] = about("desc or asc.");
     fields["subject_contains"] = text();
     page(fields)
@@ -236,7 +236,10 @@ fn of_issues() -> Vec<Tool> {
             list::LIST_ISSUES,
             Look,
             "Lists issues, the newest first.",
-            sorted(json!({ "status": about("open, in_progress, done or canceled.") })),
+            sorted(
+                json!({ "status": about("open, in_progress, done or canceled.") }),
+                said::ISSUE_ORDERS,
+            ),
             &[],
         ),
         tool(list::LIST_OPEN_ISSUES, Look, "Lists issues that are open.", json!({}), &[]),
@@ -244,7 +247,11 @@ fn of_issues() -> Vec<Tool> {
             list::WAIT_ISSUES,
             Look,
             "Waits until an issue is open.",
-            json!({ "status": about("open, else done or canceled."), "limit": count(""), "timeout_sec": wait_for() }),
+            json!({
+                "status": about("open, else done or canceled."),
+                "limit": count("At most 50, else 50."),
+                "timeout_sec": wait_for(),
+            }),
             &[],
         ),
         tool(list::LIST_WORKERS, Look, "Lists workers and what they are at.", json!({}), &[]),
@@ -302,7 +309,7 @@ fn of_tasks() -> Vec<Tool> {
             json!({
                 "issue_id": text(),
                 "status": about("open."),
-                "limit": count(""),
+                "limit": count("At most; one at a time is offered."),
                 "timeout_sec": wait_for(),
             }),
             &["issue_id"],
@@ -342,13 +349,16 @@ fn of_tasks() -> Vec<Tool> {
             list::LIST_TASKS,
             Look,
             "Lists tasks of an issue, the newest first.",
-            sorted(json!({
-                "issue_id": text(),
-                "status": about("open, in_progress, blocked, done or canceled; or a stage: ready, \
-                                 waiting, reserved, submitted, in_review."),
-                "claimed_by": text(),
-                "submitter": text(),
-            })),
+            sorted(
+                json!({
+                    "issue_id": text(),
+                    "status": about("open, in_progress, blocked, done or canceled; or a stage: ready, \
+                                     waiting, reserved, submitted, in_review."),
+                    "claimed_by": text(),
+                    "submitter": text(),
+                }),
+                said::TASK_ORDERS,
+            ),
             &["issue_id"],
         ),
         tool(

@@ -59,7 +59,7 @@ pub(in crate::mcp) fn told(
 ) -> CallToolResult {
     let limit = match awaited {
         Awaited::Items(issue) => return items::told(role, *issue, answer),
-        Awaited::Deliveries => return delivered::to_claim(role, answer),
+        Awaited::Deliveries { limit } => return delivered::to_claim(role, *limit, answer),
         Awaited::Verdict(delivery) => return delivered::verdict(role, *delivery, answer),
         Awaited::Issues { limit, .. } => usize::try_from(*limit).unwrap_or(usize::MAX),
         Awaited::Tasks(_) | Awaited::Review(_) | Awaited::Reply(_) | Awaited::Files { .. } => {
@@ -129,7 +129,9 @@ fn next(role: &RoleId, awaited: &Awaited, answer: &SwarmAnswer) -> Vec<String> {
                                   is asked once."
                     .to_owned()
             }
-            Awaited::Deliveries => "Nothing yet. Call waitDeliveries again at once.".to_owned(),
+            Awaited::Deliveries { .. } => {
+                "Nothing yet. Call waitDeliveries again at once.".to_owned()
+            }
             Awaited::Verdict(_) => "No verdict yet. Call submitDelivery again at once, with the \
                                     same: it is delivered once."
                 .to_owned(),
@@ -144,7 +146,7 @@ fn next(role: &RoleId, awaited: &Awaited, answer: &SwarmAnswer) -> Vec<String> {
             Awaited::Review(_) => after_review(answer),
             Awaited::Reply(_) => after_reply(answer),
             Awaited::Items(_)
-            | Awaited::Deliveries
+            | Awaited::Deliveries { .. }
             | Awaited::Verdict(_)
             | Awaited::Files { .. } => return Vec::new(),
         },

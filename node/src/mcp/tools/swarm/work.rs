@@ -23,7 +23,7 @@ use super::{
     answer::answer,
     caller::Caller,
     facts::{self, is_nothing},
-    said,
+    list, said,
 };
 use crate::role::{
     Refusal,
@@ -180,7 +180,7 @@ impl Claimed {
             next_actions: [
                 "Lock what you are about to edit with lockFiles.",
                 "Ask with askIssueTask rather than guess.",
-                "When it is done and tested, unlock, then submitIssueTask.",
+                "When it is done and tested, submitIssueTask. Its approval unlocks what you locked for it.",
             ],
         }
     }
@@ -267,7 +267,7 @@ impl Of {
             return refusal;
         }
         let Some(why) = self.why_ended(caller).await else { return refusal };
-        Refusal { message: format!("{}. What happened last: {why}.", refusal.message), ..refusal }
+        Refusal { message: format!("{}. What happened last: {why}", refusal.message), ..refusal }
     }
 
     async fn why_ended(&self, caller: &Caller<'_>) -> Option<String> {
@@ -421,7 +421,10 @@ pub(super) async fn ask(
         None => "question".to_owned(),
         Some(kind) if matches!(kind.as_str(), "question" | "blocker") => kind,
         Some(_) => {
-            let why = "is question or blocker; postIssueTaskMessage tells anything else";
+            let why = match caller.has(list::POST_MESSAGE) {
+                true => "is question or blocker; postIssueTaskMessage tells anything else",
+                false => "is question or blocker",
+            };
             return Err(invalid("kind", &why));
         }
     };

@@ -77,7 +77,7 @@ pub(super) fn tools() -> Vec<Tool> {
             "Waits for a delivery to be claimed; with status in_review, for those you claimed.",
             json!({
                 "status": about("open or in_review."),
-                "limit": count(""),
+                "limit": count("At most so many; else all."),
                 "timeout_sec": wait_for(),
             }),
             &[],

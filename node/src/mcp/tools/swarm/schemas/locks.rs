@@ -12,9 +12,7 @@ use super::{
 pub(super) fn tools() -> Vec<Tool> {
     let lease_of = || json!({ "lease_id": text(), "worker_id": text() });
     let repository = || {
-        about(
-            "A directory of another repository than the project's, or its name as listLocks shows it.",
-        )
+        about("A directory of another repository than the project's, or its name as locks show it.")
     };
     let mut renewed = lease_of();
     renewed["extend_sec"] = lease();

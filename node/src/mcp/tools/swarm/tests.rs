@@ -1,0 +1,227 @@
+//! Whatever an agent is told to call is a tool that it is shown.
+
+use tasuki_proto::{
+    reason::Reason,
+    wire::{self, SwarmAnswer, swarm_answer::Standing},
+};
+
+use super::{
+    super::{Row, is_shown},
+    list::{self, ROWS, named},
+    next::{self, Asker},
+    schemas, waited, ways,
+};
+use crate::{
+    config::ToolsetChoice,
+    role::{
+        Refusal,
+        swarm::{Awaited, IssuesIn},
+    },
+};
+
+/// What roles may have: each set lean and in full, and two together.
+const CHOICES: [&str; 8] = [
+    "swarm-lead",
+    "swarm-lead:full",
+    "swarm-worker",
+    "swarm-worker:full",
+    "swarm-acceptor",
+    "swarm-acceptor:full",
+    "swarm-lead,swarm-worker",
+    "swarm-lead,swarm-acceptor:full",
+];
+
+fn sets(names: &str) -> Vec<ToolsetChoice> {
+    names.split(',').map(|it| it.parse().expect("a toolset")).collect()
+}
+
+/// That a role with these sets is shown every tool that the text names.
+fn check(text: &str, choices: &str, from: &str) {
+    for tool in named(text) {
+        assert!(is_shown(tool, &sets(choices)), "{from} tells {choices} of {tool}: {text}");
+    }
+}
+
+fn row(tool: &str) -> &'static Row {
+    ROWS.iter().find(|it| it.name == tool).expect("a tool")
+}
+
+fn refused(tool: &str, reason: Reason, choices: &str) -> String {
+    let refusal = Refusal { reason, message: "It is so".to_owned() };
+    ways::with_way(refusal, row(tool), &sets(choices)).message
+}
+
+#[test]
+fn refusals_name_tools_of_whoever_is_refused() {
+    for choices in CHOICES {
+        let has = |row: &&Row| sets(choices).iter().any(|it| row.is_in(it.set));
+        for row in ROWS.iter().filter(has) {
+            for reason in Reason::ALL {
+                check(&refused(row.name, *reason, choices), choices, row.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refusal_leads_on() {
+    for (tool, reason, choices, expected) in [
+        (list::CLAIM_TASK, Reason::InvalidNextStepToken, "swarm-worker", "claimIssueTask without"),
+        (list::CLAIM_TASK, Reason::TaskAlreadyClaimed, "swarm-worker", "waitIssueTasks"),
+        (list::REVIEW_TASK, Reason::InvalidNextStepToken, "swarm-lead", "getNextStepToken"),
+        (
+            list::REVIEW_TASK,
+            Reason::InvalidNextStepToken,
+            "swarm-lead,swarm-worker",
+            "getNextStepToken",
+        ),
+        (list::CREATE_TASK, Reason::IssueClosed, "swarm-lead", "tasuki swarm reopen"),
+        (list::CREATE_TASK, Reason::IssueClosed, "swarm-lead:full", "reopenIssue opens it again"),
+        (list::SUBMIT_TASK, Reason::IssueClosed, "swarm-worker:full", "waitIssues"),
+        (list::SUBMIT_TASK, Reason::LeaseLost, "swarm-worker", "waitIssueTasks"),
+        (list::HEARTBEAT, Reason::LeaseLost, "swarm-worker", "lockFiles"),
+        (list::SUBMIT_TASK, Reason::MissingDoc, "swarm-worker", "askIssueTask"),
+        (list::SUBMIT_TASK, Reason::MissingDoc, "swarm-worker:full", "writeTaskDoc"),
+        (list::GET_ISSUE, Reason::UnknownIssue, "swarm-acceptor:full", "listDeliveries"),
+        (list::SUBMIT_DELIVERY, Reason::AlreadyDelivered, "swarm-lead", "waitIssueTaskEvents"),
+        (list::SUBMIT_DELIVERY, Reason::NothingToDeliver, "swarm-lead", "closeIssue"),
+        (list::REVIEW_TASK, Reason::NoOpenSubmission, "swarm-lead", "waitIssueTaskEvents"),
+        (list::REVIEW_DELIVERY, Reason::TasksNotDone, "swarm-acceptor", "verdict rejected"),
+        (list::REVIEW_DELIVERY, Reason::AlreadyReviewed, "swarm-acceptor", "waitDeliveries"),
+        (list::GET_WORKER, Reason::UnknownWorker, "swarm-lead:full", "listWorkers"),
+    ] {
+        let told = refused(tool, reason, choices);
+        assert!(told.starts_with("It is so. ") && told.contains(expected), "{tool}: {told}");
+    }
+    assert_eq!(refused(list::GET_WORKER, Reason::UnknownWorker, "swarm-worker:full"), "It is so");
+    assert_eq!(refused(list::CLOSE_ISSUE, Reason::Unavailable, "swarm-lead"), "It is so");
+}
+
+#[test]
+fn descriptions_name_tools_that_are_shown_beside_them() {
+    let tools = schemas::tools();
+    for choices in CHOICES {
+        for tool in tools.iter().filter(|it| is_shown(&it.name, &sets(choices))) {
+            let told = serde_json::to_string(tool).expect("a tool is JSON");
+            check(&told, choices, &tool.name);
+        }
+    }
+}
+
+/// Ways for a wait to end: what of it there may be, in each state that says something else.
+fn answers() -> Vec<SwarmAnswer> {
+    use wire::{DeliveryStatus as Delivered, MessageStatus as Said, SubmissionStatus as Submitted};
+    let mut answers = Vec::new();
+    for standing in
+        [Standing::Unspecified, Standing::StillWaiting, Standing::Superseded, Standing::There]
+    {
+        let of = |more: SwarmAnswer| SwarmAnswer { standing: standing.into(), ..more };
+        for ended_because in [String::new(), "it ended".to_owned()] {
+            answers.push(of(SwarmAnswer { ended_because, ..SwarmAnswer::default() }));
+        }
+        for status in [
+            Submitted::Approved,
+            Submitted::Rejected,
+            Submitted::Superseded,
+            Submitted::Reset,
+            Submitted::Open,
+        ] {
+            for task_id in ["", "task-2"] {
+                let next = wire::NextStep { task_id: task_id.to_owned(), ..Default::default() };
+                let it = wire::Submission {
+                    status: status.into(),
+                    next_step: Some(next),
+                    ..Default::default()
+                };
+                answers.push(of(SwarmAnswer { submission: Some(it), ..Default::default() }));
+            }
+        }
+        for status in [Said::Open, Said::Replied, Said::Resolved] {
+            let it = wire::TaskMessage { status: status.into(), ..Default::default() };
+            answers.push(of(SwarmAnswer { message: Some(it), ..Default::default() }));
+        }
+        for status in
+            [Delivered::Open, Delivered::InReview, Delivered::Approved, Delivered::Rejected]
+        {
+            let it = wire::Delivery { status: status.into(), ..Default::default() };
+            let item = wire::Item {
+                kind: "delivery_result".to_owned(),
+                delivery: Some(it.clone()),
+                ..Default::default()
+            };
+            answers.push(of(SwarmAnswer {
+                delivery: Some(it.clone()),
+                deliveries: vec![it],
+                item: Some(item),
+                ..Default::default()
+            }));
+        }
+        for kind in ["submission", "question", "blocker", "note", "task_lapsed"] {
+            let item = wire::Item { kind: kind.to_owned(), ..Default::default() };
+            answers.push(of(SwarmAnswer { item: Some(item), ..Default::default() }));
+        }
+    }
+    answers
+}
+
+#[test]
+fn the_ends_of_waits_name_tools_of_whoever_waits() {
+    let role = "r".parse().expect("an id");
+    let id = |kind: &str| format!("{kind}_1_0000");
+    let issue = || id("issue").parse().expect("an id");
+    let waits = [
+        ("swarm-worker", Awaited::Issues { state: IssuesIn::Open, limit: 1 }),
+        ("swarm-worker", Awaited::Tasks(issue())),
+        ("swarm-worker", Awaited::Review(id("sub").parse().expect("an id"))),
+        ("swarm-worker", Awaited::Reply(id("msg").parse().expect("an id"))),
+        ("swarm-lead", Awaited::Items(issue())),
+        ("swarm-lead", Awaited::Verdict(id("delivery").parse().expect("an id"))),
+        ("swarm-acceptor", Awaited::Deliveries { limit: 0 }),
+    ];
+    for (choices, awaited) in &waits {
+        for answer in answers() {
+            let told = waited::told(&role, awaited, &answer);
+            let told = told.structured_content.expect("facts");
+            let next = told["next_actions"].to_string();
+            check(&next, choices, &format!("{awaited:?} {answer:?}"));
+        }
+    }
+}
+
+#[test]
+fn what_is_done_about_a_task_is_done_by_tools_of_whoever_asks() {
+    use wire::TaskStage as Stage;
+    let stages = [
+        Stage::Ready,
+        Stage::Waiting,
+        Stage::Reserved,
+        Stage::Working,
+        Stage::Asking,
+        Stage::Submitted,
+        Stage::InReview,
+        Stage::Done,
+        Stage::Canceled,
+    ];
+    for choices in CHOICES {
+        let asker = Asker {
+            role: "r",
+            is_lead: choices.contains(list::LEAD),
+            is_worker: choices.contains(list::WORKER),
+            is_acceptor: choices.contains(list::ACCEPTOR),
+        };
+        for stage in stages {
+            for claimed_by in ["r", "s"] {
+                let task = wire::Task {
+                    stage: stage.into(),
+                    claimed_by: claimed_by.to_owned(),
+                    reserved_for: claimed_by.to_owned(),
+                    reserved_token: "ns_1_0000".to_owned(),
+                    ..wire::Task::default()
+                };
+                let mut next = next::of_task(&task, &asker);
+                next.extend(next::of_list(&[task], 1, &asker));
+                check(&next.join(" "), choices, &format!("{stage:?} of {claimed_by}"));
+            }
+        }
+    }
+}
