@@ -229,6 +229,10 @@ pub(super) fn delivery(it: &Delivery, asker: Option<&RoleId>) -> wire::Delivery 
         claim_token: own.map_or(0, |it| it.token.get()),
         overridden: overridden
             .map(|it| wire::Override { person: it.person.to_string(), reason: it.reason.clone() }),
+        ended_because: match (it.state, verdict) {
+            (DeliveryState::Rejected, None) => "its issue was closed".to_owned(),
+            _ => String::new(),
+        },
         ..wire::Delivery::default()
     }
 }

@@ -16,10 +16,7 @@ use super::{
     render::Submitted,
 };
 use crate::{
-    rules::swarm::{
-        Answer, DeliveryState, IssueState, MessageState, Question, SubmissionState,
-        words::AuditKind,
-    },
+    rules::swarm::{Answer, IssueState, MessageState, Question, SubmissionState, words::AuditKind},
     workspace::{self, Told},
 };
 
@@ -155,12 +152,10 @@ impl Entered {
                 };
                 self.look_for(None, look).await?
             }
-            Answer::Verdict { delivery, state } => {
+            Answer::Verdict { delivery, .. } => {
                 let shown = self.delivery(Some(role.clone()), *delivery).await?.0;
-                let is_judged = shown.verification.is_some() || *state != DeliveryState::Rejected;
-                let why = if is_judged { "" } else { "its issue was closed" };
-                let delivery = Some(shown);
-                wire::SwarmAnswer { delivery, ended_because: why.to_owned(), ..Default::default() }
+                let (ended_because, delivery) = (shown.ended_because.clone(), Some(shown));
+                wire::SwarmAnswer { delivery, ended_because, ..Default::default() }
             }
             Answer::Locks(conflict) => {
                 let id = conflict.as_ref().map(|it| it.lock);

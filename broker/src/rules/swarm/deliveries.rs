@@ -108,7 +108,9 @@ impl Swarm {
         token: FencingToken,
         extend_ms: Option<u64>,
     ) -> Result<Reply, Rejection> {
-        let claim = self.delivery(id)?.claim_of(draft, token)?;
+        let it = self.delivery(id)?;
+        it.check_open()?;
+        let claim = it.claim_of(draft, token)?;
         let extend_ms = extend_ms.unwrap_or(self.settings.delivery_claim_ms);
         let lapses = draft.now.plus_millis(extend_ms).max(claim.lease.lapses);
         if lapses != claim.lease.lapses {

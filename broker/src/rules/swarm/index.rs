@@ -79,7 +79,7 @@ impl Swarm {
 
     /// That this issue was opened here.
     pub(super) fn note_newest(&mut self, issue: &Issue) {
-        let newest = self.newest.entry(issue.lead.clone()).or_insert(issue.id);
+        let newest = self.newest.entry((issue.lead.clone(), issue.content)).or_insert(issue.id);
         *newest = issue.id.max(*newest);
     }
 

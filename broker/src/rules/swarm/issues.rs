@@ -24,14 +24,11 @@ impl Swarm {
         it: &CreateIssue,
     ) -> Result<Reply, Rejection> {
         let content = it.content();
-        // A model that calls again, after a time-out or because it began anew: its own newest, as
-        // long as that is open.
-        let newest = self.newest.get(&draft.by.role().cloned()).map(|id| &self.issues[id]);
-        if let Some(newest) = newest
-            && newest.content == content
-            && newest.state == IssueState::Open
-        {
-            return Ok(draft.repeat(Reply::Issue(newest.id)));
+        // A model that calls again, after a time-out or because it began anew, as long as what it
+        // opened is open.
+        let before = self.newest.get(&(draft.by.role().cloned(), content));
+        if let Some(before) = before.filter(|id| self.issues[id].state == IssueState::Open) {
+            return Ok(draft.repeat(Reply::Issue(*before)));
         }
         if ISSUES_MAX <= self.issues.len() {
             return Err(Rejection::TooManyIssues);

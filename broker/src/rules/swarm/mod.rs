@@ -90,6 +90,7 @@ pub use self::{
     words::{DocPlace, Words},
 };
 use self::{lapse::SIGNS_IN_A_LEASE, lock::Locks};
+use crate::hash::Hash;
 
 /// How long things last in a workspace, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,8 +205,9 @@ pub struct Swarm {
     by_state: [BTreeSet<IssueId>; 3],
     /// Derived: by [`DeliveryState`].
     deliveries_by_state: [BTreeSet<DeliveryId>; 4],
-    /// Derived: the newest issue that was opened here by each role; by a person under `None`.
-    newest: BTreeMap<Option<RoleId>, IssueId>,
+    /// Derived: the newest issue that was opened here by each role in the same words; by a person
+    /// under `None`.
+    newest: BTreeMap<(Option<RoleId>, Hash), IssueId>,
 }
 
 /// What a snapshot holds.

@@ -82,6 +82,8 @@ pub enum Rejection {
     NotClaimant { task: TaskNumber, role: RoleId, holder: String },
     #[error("delivery '{delivery}' is not claimed by {role}{holder}; nothing changed")]
     NotAcceptor { delivery: DeliveryId, role: RoleId, holder: String },
+    #[error("{lost}; nothing was written")]
+    LockLost { lost: String },
     #[error("{lost}; there is nothing to unlock")]
     LockEnded { lost: String },
     #[error("{lost}; nothing was written. {next}")]
@@ -201,7 +203,9 @@ impl Rejection {
             Self::TaskBlocked { .. } => Reason::TaskBlocked,
             Self::InvalidNextStepToken { .. } => Reason::InvalidNextStepToken,
             Self::NotClaimant { .. } | Self::NotAcceptor { .. } => Reason::NotClaimant,
-            Self::LeaseLost { .. } | Self::LockEnded { .. } => Reason::LeaseLost,
+            Self::LeaseLost { .. } | Self::LockLost { .. } | Self::LockEnded { .. } => {
+                Reason::LeaseLost
+            }
             Self::StaleToken { .. } => Reason::StaleToken,
             Self::NotHolder { .. } => Reason::NotHolder,
             Self::LeaseNotFound { .. } => Reason::LeaseNotFound,

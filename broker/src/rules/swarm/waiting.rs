@@ -11,8 +11,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    DeliveryState, Event, Happened, Issue, IssueState, Item, MessageState, Rejection,
-    SubmissionState, Swarm,
+    DeliveryState, Event, Happened, Issue, IssueState, Item, MessageState, OfIssue, Rejection,
+    SubmissionState, Swarm, TaskState, Verdict,
     lock::{Conflict, LockKey},
 };
 
@@ -258,6 +258,25 @@ impl Swarm {
             | Happened::DeliveryClaimed { .. }
             | Happened::EvidenceAttached { .. } => Vec::new(),
         }
+    }
+
+    /// The claimed task that this event, just applied, gives back to its worker, and what the
+    /// worker would wait for that knows of it.
+    pub fn gives_back(&self, event: &Event) -> Option<(TasksAnswer, RoleId, Question)> {
+        let Event::Issue(OfIssue { issue: of, what, .. }) = event else { return None };
+        let (number, waits) = match what {
+            Happened::Reviewed(it) if it.verdict == Verdict::Rejected => {
+                (it.task, Question::Review(it.submission))
+            }
+            Happened::Replied { task, message, .. } => (*task, Question::Reply(*message)),
+            _ => return None,
+        };
+        let (issue, task) = self.task(*of, number).ok()?;
+        let is_its_move = task.state == TaskState::InProgress && task.open_submission().is_none();
+        let claim = task.live_claim().filter(|_| is_its_move)?;
+        let (ready, state) = (issue.ready.len(), issue.state);
+        let answer = TasksAnswer { of: *of, task: Some(number), ready, issue: state };
+        Some((answer, claim.worker.clone(), waits))
     }
 
     /// Whoever may wait for the end of something about a task.

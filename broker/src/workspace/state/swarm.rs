@@ -6,7 +6,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::waits::{Answer, Question, WaitId},
+    super::waits::{Answer, Question, Told, WaitId},
     State,
 };
 use crate::rules::{
@@ -50,6 +50,9 @@ impl State {
         if self.waits.is_empty() {
             return;
         }
+        if let Some((answer, worker, waits)) = self.workspace.swarm.gives_back(event) {
+            self.wake_claimant(&answer, &worker, waits);
+        }
         for reach in self.workspace.swarm.reaches(event) {
             match reach {
                 Reach::Issues => {
@@ -68,6 +71,33 @@ impl State {
                     asked.iter().for_each(|question| self.end_answered(question));
                 }
             }
+        }
+    }
+
+    /// A worker that does not wait for what came of its task, since it began anew, waits for
+    /// another task, and with that keeps the one it has: it is told of that one.
+    fn wake_claimant(
+        &mut self,
+        answer: &swarm::TasksAnswer,
+        worker: &RoleId,
+        waits: swarm::Question,
+    ) {
+        let knows = Question::Swarm { what: waits, role: worker.clone() };
+        if self.waits.questions().any(|it| *it == knows) {
+            return;
+        }
+        let is_its = |it: &&Question| {
+            let Question::Swarm { what, role } = it else { return false };
+            role == worker && matches!(what, swarm::Question::Tasks(_))
+        };
+        let asked: Vec<Question> = self.waits.questions().filter(is_its).cloned().collect();
+        for question in asked {
+            let Some(parked) = self.waits.take(&question) else { continue };
+            let now = self.now();
+            self.context.presence.role_seen(worker, now, None);
+            let answer = Answer::Swarm(swarm::Answer::Tasks(answer.clone()));
+            let told = Told { answer, is_superseded: false, sequence: self.workspace.sequence };
+            self.release(Box::new(move || (parked.sink)(Ok(told))));
         }
     }
 

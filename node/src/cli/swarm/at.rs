@@ -145,6 +145,9 @@ pub(in crate::cli) fn judged(of: &wire::Delivery) -> String {
     let by = of.overridden.as_ref().map(|it| {
         format!(", in spite of failed evidence, by {}: {}", line(&it.person), line(&it.reason))
     });
+    let ended = Some(&of.ended_because).filter(|why| !why.is_empty());
+    let ended = ended.map(|why| format!(" without a verdict: {}", line(why)));
     let status = spaced(&delivery_status(of.status()), " ");
-    format!("{} is {}{}.", line(&of.delivery_id), status.bold(), by.unwrap_or_default())
+    let how = by.or(ended).unwrap_or_default();
+    format!("{} is {}{how}.", line(&of.delivery_id), status.bold())
 }

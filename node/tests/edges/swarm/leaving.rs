@@ -80,7 +80,7 @@ impl Waiting {
 }
 
 /// Until so many calls are under way at a node.
-async fn until_calls(of: &Process, count: usize) {
+pub(super) async fn until_calls(of: &Process, count: usize) {
     soon(async {
         while status(of).await["calls"] != count {
             tokio::task::yield_now().await;

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Under, agent, approve, count, held, issue, item, node, of, ok, result};
+use super::{
+    Under, agent, approve, count, held, issue, item, leaving::until_calls, node, of, ok, result,
+};
 use crate::{
     agents::{Agent, Transport},
     crash::accepted,
@@ -170,8 +172,8 @@ async fn a_worker_that_begins_anew_is_told_what_it_has_claimed() {
     assert_eq!(told["spec"]["goal"], "faster", "{told}");
     let told = ok(&mut anew, "waitIssueTasks", json!({ "issue_id": id })).await;
     assert_eq!(
-        (&told["status"], &told["claimed_before"]),
-        (&json!("still_waiting"), &before),
+        (&told["status"], &told["claimed_before"], &told["next_actions"]),
+        (&json!("still_waiting"), &before, &json!([next])),
         "{told}"
     );
 
@@ -181,12 +183,34 @@ async fn a_worker_that_begins_anew_is_told_what_it_has_claimed() {
     ok(&mut anew, "submitIssueTask", words).await;
     let told = ok(&mut anew, "registerWorker", json!({})).await;
     assert!(told.get("claimed_before").is_none(), "{told}");
-    ok(&mut leads, "reviewIssueTask", super::verdict(&id, "task-1", None)).await;
     drop(anew);
-    let mut third = agent(Transport::Stateless, "worker", &one).await;
-    ok(&mut third, "registerWorker", json!({})).await;
+    let third = agent(Transport::Stateless, "worker", &one).await;
+    let waits = Under::way(third, "waitIssueTasks", json!({ "issue_id": id }));
+    until_calls(&one, 1).await;
+    ok(&mut leads, "reviewIssueTask", super::verdict(&id, "task-1", None)).await;
+    let (mut third, told) = waits.done().await;
+    let found = &told["tasks"][0];
+    assert_eq!(
+        (&found["id"], &found["claimed_by"]),
+        (&json!("task-1"), &json!("worker")),
+        "{told}"
+    );
+    assert_eq!(told["next_actions"], json!([next]), "{told}");
     let told = ok(&mut third, "waitIssueTasks", json!({ "issue_id": id })).await;
     assert_eq!(told["status"], "claimed_before", "{told}");
+
+    // A reply is as good as a verdict.
+    ok(&mut third, "claimIssueTask", task.clone()).await;
+    let mut question = task.clone();
+    question["content"] = "which?".into();
+    question["timeout_sec"] = 0.into();
+    ok(&mut third, "askIssueTask", question).await;
+    let waits = Under::way(third, "waitIssueTasks", json!({ "issue_id": id }));
+    until_calls(&one, 1).await;
+    let reply = json!({ "issue_id": id, "task_id": "task-1", "content": "this" });
+    ok(&mut leads, "replyIssueTaskMessage", reply).await;
+    let (_, told) = waits.done().await;
+    assert_eq!(told["tasks"][0]["id"], "task-1", "{told}");
 
     // So is a lead: it goes on with the issue that it has.
     drop(leads);

@@ -14,6 +14,7 @@ use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
     limits::{LOCK_FILES_MAX, LOCK_PATTERNS_MAX, LOCKS_MAX},
     swarm::{IssueId, LockId, TaskNumber},
+    visible::is_visible,
 };
 
 use self::held::Index;
@@ -209,7 +210,11 @@ impl Locks {
         let ended = self.ended.iter().find(|it| it.lock == id)?;
         Some(match &ended.forced {
             None => format!("lease '{id}' ended, with its time or its task"),
-            Some(it) => format!("lease '{id}' was taken by {}: {}", it.by, it.reason),
+            Some(it) => {
+                let line = it.reason.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
+                let said: String = line.filter(|c| is_visible(*c)).collect();
+                format!("lease '{id}' was taken by {}, saying {said:?}", it.by)
+            }
         })
     }
 
@@ -221,8 +226,7 @@ impl Locks {
         token: FencingToken,
     ) -> Result<&Lock, Rejection> {
         let Some(lock) = self.by_id.get(&id) else {
-            let next = "If what they are for is still yours, lock the files again before going on";
-            let lost = self.why_ended(id).map(|lost| Rejection::LeaseLost { lost, next });
+            let lost = self.why_ended(id).map(|lost| Rejection::LockLost { lost });
             return Err(lost.unwrap_or(Rejection::LeaseNotFound { lock: id }));
         };
         if lock.role != *role {

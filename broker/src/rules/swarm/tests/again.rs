@@ -19,7 +19,7 @@ fn what_others_made_meanwhile_doubles_nothing() {
            3 L opens s: an issue (as before)
            4 M opens t: an issue (as before)
            5 L opens t: an issue
-           6 L opens s: an issue
+           6 L opens s: an issue (as before)
            7 L opens s: an issue (as before)",
     );
     // A lead that began anew and knows nothing of it goes on with what it has.

@@ -67,7 +67,10 @@ fn whoever_lost_a_lock_is_told_so() {
     let mut story = Story::new();
     story.step(1, "W locks a");
     let lost = story.lock();
-    story.step(2, "L forces");
+    let reason = "stuck\u{1b}[31m\nand \u{202e}gone".to_owned();
+    let force =
+        Command { by: Actor::Role(role("L")), ask: Ask::ForceUnlock { lock: lost, reason } };
+    assert_eq!(story.execute(Timestamp::from_millis(2), AnyCommand::Swarm(force)), "done");
     story.step(3, "V locks a");
     let ask = Ask::RenewLock { lock: lost, token: FencingToken::NONE, extend_ms: None };
     let command = Command { by: Actor::Role(role("W")), ask };
@@ -76,7 +79,10 @@ fn whoever_lost_a_lock_is_told_so() {
     story.step(4, "restart");
     let why = story.swarm().locks.held(lost, &role("W"), FencingToken::NONE).unwrap_err();
     let told = why.to_string();
-    assert!(told.starts_with(&format!("lease '{lost}' was taken by L: stuck; ")), "{told}");
+    let expected = format!(
+        "lease '{lost}' was taken by L, saying \"stuck[31m and gone\"; nothing was written"
+    );
+    assert_eq!(told, expected);
     let ask = Ask::Unlock { lock: LockId::default(), token: FencingToken::NONE };
     let command = Command { by: Actor::Role(role("W")), ask };
     let said = story.execute(Timestamp::from_millis(5), AnyCommand::Swarm(command));

@@ -16,7 +16,7 @@ use tasuki_proto::{
 /// What each role made last, persons as one, and how it asked for that.
 #[derive(Debug, Default)]
 pub(super) struct Made {
-    issues: BTreeMap<Option<RoleId>, (CreateIssue, IssueId)>,
+    issues: Vec<(Option<RoleId>, CreateIssue, IssueId)>,
     tasks: BTreeMap<(IssueId, Option<RoleId>), (CreateTasks, TaskNumber, u32)>,
 }
 
@@ -26,12 +26,14 @@ impl Made {
         let by = command.by.role().cloned();
         let (told, due) = match (&command.ask, reply) {
             (Ask::CreateIssue(it), Reply::Issue(id)) => {
-                let before = self.issues.insert(by, (it.clone(), *id));
-                let due = before.filter(|(asked, id)| {
-                    let issue = &swarm.issues()[id];
-                    asked == it && issue.state == IssueState::Open
-                });
-                (reply, due.map(|(_, id)| Reply::Issue(id)))
+                let mut before = self.issues.iter().rev();
+                let before = before.find(|(role, asked, _)| *role == by && asked == it);
+                let due = before.map(|(.., id)| *id);
+                let due = due.filter(|id| swarm.issues()[id].state == IssueState::Open);
+                if due.is_none() {
+                    self.issues.push((by, it.clone(), *id));
+                }
+                (reply, due.map(Reply::Issue))
             }
             (Ask::CreateTasks(it), Reply::Tasks { first, count }) => {
                 let before = self.tasks.insert((it.issue, by), (it.clone(), *first, *count));

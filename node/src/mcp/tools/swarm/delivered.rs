@@ -28,6 +28,9 @@ pub(super) struct Delivery {
     pub reviewed_by: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<&'static str>,
+    /// Why no verdict came, nor will.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ended_because: String,
     pub delivered_at: Time,
     pub claimed_at: Time,
     pub reviewed_at: Time,
@@ -132,8 +135,9 @@ impl Delivery {
     pub(super) fn new(it: &wire::Delivery, others: &mut Others) -> Self {
         let verdict = match it.status() {
             wire::DeliveryStatus::Approved => Some("approved"),
-            wire::DeliveryStatus::Rejected => Some("rejected"),
-            wire::DeliveryStatus::Unspecified
+            wire::DeliveryStatus::Rejected if it.ended_because.is_empty() => Some("rejected"),
+            wire::DeliveryStatus::Rejected
+            | wire::DeliveryStatus::Unspecified
             | wire::DeliveryStatus::Open
             | wire::DeliveryStatus::InReview => None,
         };
@@ -146,6 +150,7 @@ impl Delivery {
             claimed_by: it.claimed_by.clone(),
             reviewed_by: it.reviewed_by.clone(),
             verdict,
+            ended_because: it.ended_because.clone(),
             delivered_at: Time(it.delivered_ms),
             claimed_at: Time(it.claimed_ms),
             reviewed_at: Time(it.reviewed_ms),

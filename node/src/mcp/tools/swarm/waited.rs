@@ -141,6 +141,11 @@ fn next(role: &RoleId, awaited: &Awaited, answer: &SwarmAnswer) -> Vec<String> {
             Awaited::Tasks(_) if !answer.ended_because.is_empty() => {
                 "No task of this issue will come any more. Find another with waitIssues.".to_owned()
             }
+            Awaited::Tasks(_) if answer.tasks.iter().any(|it| it.claimed_by == role.as_str()) => {
+                "Your role has claimed it, and it was given back: call claimIssueTask for it again \
+                 and go on with it, unless another agent of the role does."
+                    .to_owned()
+            }
             Awaited::Tasks(_) => "Claim it with claimIssueTask.".to_owned(),
             Awaited::Issues { .. } => "Call waitIssueTasks for the issue you work on.".to_owned(),
             Awaited::Review(_) => after_review(answer),

@@ -8,6 +8,7 @@
 
 use rmcp::model::{CallToolResponse, CallToolResult};
 use serde::Serialize;
+use serde_json::{Value, json};
 use tasuki_proto::{
     reason::Reason,
     swarm::{SubmissionId, TaskMessageId},
@@ -18,7 +19,7 @@ use super::{
     super::{
         arguments::{Arguments, invalid},
         others::{FRAME, Others},
-        result::{remark, shown},
+        result::shown,
     },
     answer::answer,
     caller::Caller,
@@ -50,8 +51,9 @@ struct Registered {
 
 pub(super) async fn register(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
     let it = caller.tell(wire::RegisterWorkerRequest::default()).await?;
+    // An agent registers when it begins: what it was granted before, it may know nothing of.
+    it.claims.iter().for_each(|it| caller.ended(&claim_of(&it.issue_id, &it.task_id)));
     let unfinished = Unfinished::of(caller, &it);
-    unfinished.forget(caller);
     Ok(shown(&Registered {
         worker_id: it.worker,
         joined_at: facts::Time(it.joined_ms),
@@ -96,13 +98,6 @@ impl Unfinished {
         self.0.is_empty()
     }
 
-    /// An agent registers when it begins: what it was granted before, it may know nothing of.
-    fn forget(&self, caller: &Caller<'_>) {
-        for it in &self.0 {
-            caller.ended(&claim_of(&it.issue_id, &it.task_id));
-        }
-    }
-
     /// Whether one of them was claimed by another agent of the role, or by this one before it
     /// began anew.
     fn is_news(&self, caller: &Caller<'_>) -> bool {
@@ -119,12 +114,24 @@ impl Unfinished {
         )
     }
 
-    /// Says so beside what else is answered.
+    /// Says so beside what else is answered, and before it.
     fn remark(&self, result: &mut CallToolResult) {
-        if !self.is_empty() {
-            let fact = serde_json::to_value(&self.0).unwrap_or_default();
-            remark(result, "claimed_before", fact, self.next());
+        let Some(Value::Object(facts)) = &mut result.structured_content else { return };
+        if self.is_empty() {
+            return;
         }
+        let mut next = vec![Value::from(self.next())];
+        let is_other = |it: &Value| self.0.iter().all(|own| own.task_id != it["id"]);
+        let has_other = facts.get("status").is_none_or(|it| it != "still_waiting")
+            && facts.get("tasks").and_then(|it| it.get(0)).is_none_or(is_other);
+        if let Some(Value::Array(others)) = facts.remove("next_actions")
+            && has_other
+        {
+            next.extend(others);
+        }
+        facts.insert("claimed_before".to_owned(), json!(self.0));
+        facts.insert("next_actions".to_owned(), next.into());
+        *result = shown(&facts);
     }
 }
 
@@ -200,9 +207,16 @@ pub(super) async fn wait_issues(
         0 => ISSUES_MAX,
         limit => limit.min(ISSUES_MAX),
     };
-    let mut waited = caller.wait(Awaited::Issues { state, limit }, arguments).await?;
+    remarked(caller, caller.wait(Awaited::Issues { state, limit }, arguments).await?).await
+}
+
+/// The end of a wait, with what the worker has claimed by then.
+async fn remarked(
+    caller: &Caller<'_>,
+    mut waited: CallToolResponse,
+) -> Result<CallToolResponse, Refusal> {
     if let CallToolResponse::Complete(result) = &mut waited {
-        // What is not known is not said; the issues are.
+        // What is not known is not said; what was waited for is.
         if let Ok(unfinished) = Unfinished::ask(caller).await {
             unfinished.remark(result);
         }
@@ -232,11 +246,7 @@ pub(super) async fn wait_tasks(
         let claims = Claims { status, claimed_before, next_actions: [next] };
         return Ok(CallToolResponse::Complete(shown(&claims)));
     }
-    let mut waited = caller.wait(Awaited::Tasks(issue), arguments).await?;
-    if let CallToolResponse::Complete(result) = &mut waited {
-        unfinished.remark(result);
-    }
-    Ok(waited)
+    remarked(caller, caller.wait(Awaited::Tasks(issue), arguments).await?).await
 }
 
 /// Which task of which issue a worker speaks of.
@@ -296,7 +306,9 @@ fn why(it: &wire::HistoryEntry) -> Option<String> {
         _ => return None,
     };
     let mut others = Others::default();
-    let by = [&it.role, &it.person].into_iter().find(|it| !it.is_empty());
+    // What lapses is nobody's doing; the role is whose claim it was.
+    let is_done = !matches!(it.r#type.as_str(), "issue_task_expired" | "issue_expired");
+    let by = [&it.role, &it.person].into_iter().find(|it| is_done && !it.is_empty());
     let by = by.map_or_else(String::new, |by| format!(" by {by}"));
     let is_said = matches!(it.r#type.as_str(), "issue_task_reset" | "issue_closed");
     let detail = others.line(&it.detail);
@@ -513,6 +525,7 @@ mod tests {
         assert_eq!(told, "the task was reset by lead, saying \"wrong plan\"");
         let lapsed = wire::HistoryEntry {
             r#type: "issue_task_expired".to_owned(),
+            role: "w".to_owned(),
             ..wire::HistoryEntry::default()
         };
         assert_eq!(why(&lapsed).unwrap(), "the claim lapsed");
