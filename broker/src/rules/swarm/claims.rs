@@ -82,7 +82,8 @@ impl Swarm {
     ) -> Result<Reply, Rejection> {
         let (_, task) = self.open_task(issue, number)?;
         let claim = task.claim_of(draft.role()?, token)?;
-        let extend_ms = extend_ms.unwrap_or(self.settings.task_claim_ms);
+        let usual_ms = self.settings.task_claim_ms;
+        let extend_ms = extend_ms.unwrap_or_else(|| claim.lease.length(usual_ms));
         let lapses = draft.now.plus_millis(extend_ms).max(claim.lease.lapses);
         if lapses != claim.lease.lapses {
             let held = Held::Claim(issue, number);

@@ -111,7 +111,8 @@ impl Swarm {
         let it = self.delivery(id)?;
         it.check_open()?;
         let claim = it.claim_of(draft, token)?;
-        let extend_ms = extend_ms.unwrap_or(self.settings.delivery_claim_ms);
+        let usual_ms = self.settings.delivery_claim_ms;
+        let extend_ms = extend_ms.unwrap_or_else(|| claim.lease.length(usual_ms));
         let lapses = draft.now.plus_millis(extend_ms).max(claim.lease.lapses);
         if lapses != claim.lease.lapses {
             let held = Held::Delivery(id);

@@ -30,7 +30,7 @@ impl Swarm {
         for (_, held) in due {
             let Some((lease, holder, length_ms)) = self.lease(*held) else { continue };
             // Nobody could keep what lasts no longer than it takes to hear of its holder.
-            let granted_ms = if lease.length_ms == 0 { length_ms } else { lease.length_ms };
+            let granted_ms = lease.length(length_ms);
             let length_ms = granted_ms.max(SIGNS_IN_A_LEASE * self.settings.sign_every_ms());
             match lease.runs_until(holder, length_ms, now, presence) {
                 Some((lapses, is_grace)) => {

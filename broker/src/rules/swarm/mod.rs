@@ -149,6 +149,11 @@ impl Lease {
         Self { lapses, had_grace: false, length_ms: 0 }
     }
 
+    /// How long it lasts where the settings say `usual_ms`.
+    pub const fn length(self, usual_ms: u64) -> u64 {
+        if self.length_ms == 0 { usual_ms } else { self.length_ms }
+    }
+
     /// One that is kept by being there, for as long each time as it was granted for.
     pub const fn granted(now: Timestamp, lapses: Timestamp) -> Self {
         Self { lapses, had_grace: false, length_ms: lapses.millis_since(now) }

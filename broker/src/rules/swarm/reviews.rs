@@ -39,7 +39,8 @@ impl Swarm {
                 let shown = it.next_step.ok_or(Rejection::NextStepRequired)?;
                 let minted = submission.minted.as_ref();
                 let minted = minted.filter(|minted| minted.next_step == shown);
-                let minted = minted.ok_or_else(|| invalid("it is not this submission's"))?;
+                let minted = minted
+                    .ok_or_else(|| invalid("this submission has another one by now, or none"))?;
                 if minted.score != it.score {
                     return Err(invalid("it was made for another completion_score"));
                 }

@@ -264,12 +264,14 @@ impl Swarm {
     /// worker would wait for that knows of it.
     pub fn gives_back(&self, event: &Event) -> Option<(TasksAnswer, RoleId, Question)> {
         let Event::Issue(OfIssue { issue: of, what, .. }) = event else { return None };
-        let (number, waits) = match what {
-            Happened::Reviewed(it) if it.verdict == Verdict::Rejected => {
-                (it.task, Question::Review(it.submission))
-            }
-            Happened::Replied { task, message, .. } => (*task, Question::Reply(*message)),
-            _ => return None,
+        let (number, waits) = if let Happened::Reviewed(it) = what
+            && it.verdict == Verdict::Rejected
+        {
+            (it.task, Question::Review(it.submission))
+        } else if let Happened::Replied { task, message, .. } = what {
+            (*task, Question::Reply(*message))
+        } else {
+            return None;
         };
         let (issue, task) = self.task(*of, number).ok()?;
         let is_its_move = task.state == TaskState::InProgress && task.open_submission().is_none();

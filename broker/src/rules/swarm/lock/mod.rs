@@ -301,7 +301,7 @@ impl Swarm {
         extend_ms: Option<u64>,
     ) -> Result<Reply, Rejection> {
         let lock = self.locks.held(id, draft.role()?, token)?;
-        let extend_ms = extend_ms.unwrap_or(self.settings.lock_ms);
+        let extend_ms = extend_ms.unwrap_or_else(|| lock.lease.length(self.settings.lock_ms));
         let lapses = draft.now.plus_millis(extend_ms).max(lock.lease.lapses);
         if lapses != lock.lease.lapses {
             let held = Held::Lock(id);

@@ -87,20 +87,22 @@ fn a_lease_lasts_as_long_as_it_was_granted_for() {
         &[
             (0, "W is there"),
             (1, "W locks a +ttl=45000"),
+            (2, "W keeps"),
             (2, "V locks b +ttl=1000"),
             (3, "V is there"),
             (20_000, "W is there"),
-            (45_001, "time"),
+            (45_002, "time"),
             (45_002, "X locks b"),
             (65_001, "time"),
             (65_002, "X locks a"),
         ],
         "  0 W is there: so
            1 W locks a +ttl=45000: locked, token 1 until 45001
+           2 W keeps: locked, token 1 until 45002
            2 V locks b +ttl=1000: locked, token 2 until 1002
            3 V is there: so
          20000 W is there: so
-         45001 time: done
+         45002 time: done
          45002 X locks b: locked, token 3 until 165002
          65001 time: done
          65002 X locks a: locked, token 4 until 185002",
