@@ -44,8 +44,8 @@ pub(super) async fn create(
     let made = caller.tell(request).await?;
     let next = match made.repeated {
         true => {
-            "You have opened this issue before: go on with it. listIssueTasks shows how far \
-                 it is."
+            "You have opened this issue before: go on with it. listIssueTasks shows how far it \
+             is. Another one is opened in other words."
         }
         false => "Break it down with createIssueTask.",
     };

@@ -52,7 +52,9 @@ struct Registered {
 pub(super) async fn register(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
     let it = caller.tell(wire::RegisterWorkerRequest::default()).await?;
     // An agent registers when it begins: what it was granted before, it may know nothing of.
-    it.claims.iter().for_each(|it| caller.ended(&claim_of(&it.issue_id, &it.task_id)));
+    if !caller.call.host.instances.is_shared(caller.role()) {
+        it.claims.iter().for_each(|it| caller.ended(&claim_of(&it.issue_id, &it.task_id)));
+    }
     let unfinished = Unfinished::of(caller, &it);
     Ok(shown(&Registered {
         worker_id: it.worker,
@@ -121,7 +123,9 @@ impl Unfinished {
             return;
         }
         let mut next = vec![Value::from(self.next())];
-        let is_other = |it: &Value| self.0.iter().all(|own| own.task_id != it["id"]);
+        let is_it =
+            |own: &Before, it: &Value| own.task_id == it["id"] && own.issue_id == it["issue_id"];
+        let is_other = |it: &Value| !self.0.iter().any(|own| is_it(own, it));
         let has_other = facts.get("status").is_none_or(|it| it != "still_waiting")
             && facts.get("tasks").and_then(|it| it.get(0)).is_none_or(is_other);
         if let Some(Value::Array(others)) = facts.remove("next_actions")
