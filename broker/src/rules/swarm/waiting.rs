@@ -273,12 +273,17 @@ impl Swarm {
         } else {
             return None;
         };
-        let (issue, task) = self.task(*of, number).ok()?;
-        let is_its_move = task.state == TaskState::InProgress && task.open_submission().is_none();
-        let claim = task.live_claim().filter(|_| is_its_move)?;
-        let (ready, state) = (issue.ready.len(), issue.state);
-        let answer = TasksAnswer { of: *of, task: Some(number), ready, issue: state };
-        Some((answer, claim.worker.clone(), waits))
+        let (answer, worker) = self.unfinished(*of, number)?;
+        Some((answer, worker.clone(), waits))
+    }
+
+    /// A claimed task that waits for nobody but its worker.
+    pub fn unfinished(&self, of: IssueId, task: TaskNumber) -> Option<(TasksAnswer, &RoleId)> {
+        let (issue, state) = self.task(of, task).ok()?;
+        let is_its_move = state.state == TaskState::InProgress && state.open_submission().is_none();
+        let claim = state.live_claim().filter(|_| is_its_move)?;
+        let (ready, issue) = (issue.ready.len(), issue.state);
+        Some((TasksAnswer { of, task: Some(task), ready, issue }, &claim.worker))
     }
 
     /// Whoever may wait for the end of something about a task.

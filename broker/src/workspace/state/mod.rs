@@ -10,11 +10,17 @@ mod swarm;
 mod time;
 mod waiting;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use ractor::ActorRef;
-use tasuki_proto::id::{Sequence, Timestamp};
+use tasuki_proto::{
+    id::{RoleId, Sequence, Timestamp},
+    swarm::{IssueId, TaskNumber},
+};
 use tokio::{sync::oneshot, task::AbortHandle};
 use tracing::{error, warn};
 
@@ -50,6 +56,8 @@ pub(super) struct State {
     unpublished: VecDeque<Arc<Record>>,
     pub(super) waits: Waits,
     offers: Offers,
+    /// Tasks that came back to workers of whom nobody waited; told to whoever waits next.
+    came_back: BTreeMap<RoleId, (IssueId, TaskNumber)>,
     snapshot: SnapshotState,
     last_active: Timestamp,
     pub(super) alarm: Option<(Timestamp, AbortHandle)>,

@@ -72,6 +72,7 @@ impl State {
             unpublished: VecDeque::new(),
             waits: Waits::default(),
             offers: Offers::default(),
+            came_back: BTreeMap::new(),
             snapshot,
             last_active: now,
             alarm: None,

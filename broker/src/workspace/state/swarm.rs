@@ -25,6 +25,12 @@ impl State {
         let swarm::Question::Tasks(issue) = *what else {
             return Ok(Answer::Swarm(swarm.answer(now, role, what, |_| true)?));
         };
+        if let Some((of, task)) = self.came_back.remove(role)
+            && let Some((answer, worker)) = swarm.unfinished(of, task)
+            && worker == role
+        {
+            return Ok(Answer::Swarm(swarm::Answer::Tasks(answer)));
+        }
         // What it was offered and has not claimed is what it is told again.
         let is_ready = |task| swarm.task(issue, task).is_ok_and(|(_, task)| task.is_ready());
         let own = offers.of(issue, role).find(|task| is_ready(*task));
@@ -47,11 +53,11 @@ impl State {
         if let Event::Issue(OfIssue { issue, what: Happened::Claimed(it), .. }) = event {
             self.offers.remove(*issue, it.task);
         }
-        if self.waits.is_empty() {
-            return;
-        }
         if let Some((answer, worker, waits)) = self.workspace.swarm.gives_back(event) {
             self.wake_claimant(&answer, &worker, waits);
+        }
+        if self.waits.is_empty() {
+            return;
         }
         for reach in self.workspace.swarm.reaches(event) {
             match reach {
@@ -91,6 +97,9 @@ impl State {
             role == worker && matches!(what, swarm::Question::Tasks(_))
         };
         let asked: Vec<Question> = self.waits.questions().filter(is_its).cloned().collect();
+        if let (true, Some(task)) = (asked.is_empty(), answer.task) {
+            self.came_back.insert(worker.clone(), (answer.of, task));
+        }
         for question in asked {
             let Some(parked) = self.waits.take(&question) else { continue };
             let now = self.now();

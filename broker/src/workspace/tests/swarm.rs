@@ -12,7 +12,7 @@ use crate::rules::{
     Reply,
     swarm::{
         Answer as Told, Ask, CreateIssue, CreateTasks, Difficulty, NewTask, Question as What,
-        Reply as Said, SubmissionState, SubmitTask, TasksAnswer, words,
+        Reply as Said, ReviewTask, Score, SubmissionState, SubmitTask, TasksAnswer, Verdict, words,
     },
     turn::Actor,
 };
@@ -169,4 +169,60 @@ async fn what_was_handed_and_not_dealt_with_is_shown_again_after_a_while() {
     it.pass(1).await;
     let Told::Events(again) = told(lead).await else { panic!("not about events") };
     assert_eq!(again.item.expect("it is shown").0, number);
+}
+
+/// Who began anew knows nothing of its task, and waits for another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_for_a_task_is_told_of_its_own_that_comes_back() {
+    let it = Fixture::start().await;
+    let issue = it.opened().await;
+    it.plan(issue, 1).await;
+    it.ask("w1", Ask::RegisterWorker).await;
+    it.ask("w1", Ask::ClaimTask { issue, task: TASK, next_step: None }).await;
+    let reject = |submission| {
+        Ask::ReviewTask(ReviewTask {
+            issue,
+            task: TASK,
+            submission: Some(submission),
+            verdict: Verdict::Rejected,
+            score: Score::new(1).unwrap(),
+            next_step: None,
+            words: words::ReviewWords {
+                reviewed_refs: vec!["a".to_owned()],
+                details: vec![words::FeedbackDetail {
+                    dimension: words::Dimension::Correctness,
+                    severity: words::Severity::Minor,
+                    file_path: String::new(),
+                    line_range: String::new(),
+                    content: "c".to_owned(),
+                    suggestion: String::new(),
+                }],
+                ..words::ReviewWords::default()
+            },
+        })
+    };
+    // While it waits, and just before.
+    let waiting = it.submit(issue, "one").await;
+    let mut tasks = it.wait("w1", What::Tasks(issue), 600_000).await;
+    assert!(tasks.try_recv().is_err());
+    it.ask("L", reject(waiting)).await;
+    assert_eq!(offered(&told(tasks).await), Some(1));
+    let waiting = it.submit(issue, "two").await;
+    it.ask("L", reject(waiting)).await;
+    tasks = it.wait("w1", What::Tasks(issue), 600_000).await;
+    assert_eq!(offered(&told(tasks).await), Some(1));
+    // It is told once, and not of what it does already.
+    tasks = it.wait("w1", What::Tasks(issue), 600_000).await;
+    assert!(tasks.try_recv().is_err());
+    let waiting = it.submit(issue, "three").await;
+    let review = it.wait("w1", What::Review(waiting), 600_000).await;
+    it.ask("L", reject(waiting)).await;
+    assert!(matches!(told(review).await, Told::Review { .. }));
+    assert!(tasks.try_recv().is_err());
+    let waiting = it.submit(issue, "four").await;
+    it.ask("L", reject(waiting)).await;
+    assert_eq!(offered(&told(tasks).await), Some(1));
+    it.submit(issue, "five").await;
+    tasks = it.wait("w1", What::Tasks(issue), 600_000).await;
+    assert!(tasks.try_recv().is_err());
 }

@@ -80,9 +80,19 @@ impl Waiting {
 }
 
 /// Until so many calls are under way at a node.
-pub(super) async fn until_calls(of: &Process, count: usize) {
+async fn until_calls(of: &Process, count: usize) {
     soon(async {
         while status(of).await["calls"] != count {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// Until the only role of a node waits, or is on its way to the broker for it.
+pub(super) async fn until_waiting(of: &Process) {
+    soon(async {
+        while status(of).await["roles"][0]["waits"] != 1 {
             tokio::task::yield_now().await;
         }
     })

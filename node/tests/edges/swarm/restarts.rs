@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Under, agent, approve, count, held, issue, item, leaving::until_calls, node, of, ok, result,
+    Under, agent, approve, count, held, issue, item, leaving::until_waiting, node, of, ok, result,
 };
 use crate::{
     agents::{Agent, Transport},
@@ -186,7 +186,7 @@ async fn a_worker_that_begins_anew_is_told_what_it_has_claimed() {
     drop(anew);
     let third = agent(Transport::Stateless, "worker", &one).await;
     let waits = Under::way(third, "waitIssueTasks", json!({ "issue_id": id }));
-    until_calls(&one, 1).await;
+    until_waiting(&one).await;
     ok(&mut leads, "reviewIssueTask", super::verdict(&id, "task-1", None)).await;
     let (mut third, told) = waits.done().await;
     let found = &told["tasks"][0];
@@ -206,7 +206,7 @@ async fn a_worker_that_begins_anew_is_told_what_it_has_claimed() {
     question["timeout_sec"] = 0.into();
     ok(&mut third, "askIssueTask", question).await;
     let waits = Under::way(third, "waitIssueTasks", json!({ "issue_id": id }));
-    until_calls(&one, 1).await;
+    until_waiting(&one).await;
     let reply = json!({ "issue_id": id, "task_id": "task-1", "content": "this" });
     ok(&mut leads, "replyIssueTaskMessage", reply).await;
     let (_, told) = waits.done().await;
