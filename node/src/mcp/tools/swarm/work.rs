@@ -6,6 +6,8 @@
 //! A question and a result are said first and waited for then; said again, by a call that comes
 //! after `still_waiting` or after its node was started anew, they are the same at the broker.
 
+use std::time::Duration;
+
 use rmcp::model::{CallToolResponse, CallToolResult};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,6 +16,7 @@ use tasuki_proto::{
     swarm::{SubmissionId, TaskMessageId},
     wire,
 };
+use tokio::time::timeout;
 
 use super::{
     super::{
@@ -33,6 +36,9 @@ use crate::role::{
 
 /// Issues that one wait tells unless it is told otherwise, and at most.
 const ISSUES_MAX: u32 = 50;
+
+/// How long a wait looks for what its worker has claimed, in milliseconds.
+const KNOWN_MS_MAX: u64 = 500;
 
 /// Tasks that are named in one sentence.
 const BEFORE_MAX: usize = 8;
@@ -89,11 +95,14 @@ impl Unfinished {
         Self(claims.filter(is_unfinished).map(before).collect())
     }
 
-    async fn ask(caller: &Caller<'_>) -> Result<Self, Refusal> {
+    /// `None` where the broker does not say so soon: a wait is held for as long as its client
+    /// allows, and has no time left for it.
+    async fn known(caller: &Caller<'_>) -> Option<Self> {
         let worker = caller.role().to_string();
         let own = wire::ListWorkersRequest { worker, ..wire::ListWorkersRequest::default() };
-        let found = caller.ask(own).await?.workers.pop();
-        Ok(Self::of(caller, &found.unwrap_or_default()))
+        let asked = timeout(Duration::from_millis(KNOWN_MS_MAX), caller.ask(own)).await;
+        let found = asked.ok()?.ok()?.workers.pop();
+        Some(Self::of(caller, &found.unwrap_or_default()))
     }
 
     fn is_empty(&self) -> bool {
@@ -211,21 +220,17 @@ pub(super) async fn wait_issues(
         0 => ISSUES_MAX,
         limit => limit.min(ISSUES_MAX),
     };
-    remarked(caller, caller.wait(Awaited::Issues { state, limit }, arguments).await?).await
+    Ok(remarked(caller, caller.wait(Awaited::Issues { state, limit }, arguments).await?).await)
 }
 
 /// The end of a wait, with what the worker has claimed by then.
-async fn remarked(
-    caller: &Caller<'_>,
-    mut waited: CallToolResponse,
-) -> Result<CallToolResponse, Refusal> {
-    if let CallToolResponse::Complete(result) = &mut waited {
-        // What is not known is not said; what was waited for is.
-        if let Ok(unfinished) = Unfinished::ask(caller).await {
-            unfinished.remark(result);
-        }
+async fn remarked(caller: &Caller<'_>, mut waited: CallToolResponse) -> CallToolResponse {
+    if let CallToolResponse::Complete(result) = &mut waited
+        && let Some(unfinished) = Unfinished::known(caller).await
+    {
+        unfinished.remark(result);
     }
-    Ok(waited)
+    waited
 }
 
 pub(super) async fn wait_tasks(
@@ -243,14 +248,15 @@ pub(super) async fn wait_tasks(
     // One task is offered at a time, however many are asked for.
     said::count(arguments, "limit")?;
     let _playing = caller.playing()?;
-    let unfinished = Unfinished::ask(caller).await?;
-    if unfinished.is_news(caller) {
+    if let Some(unfinished) = Unfinished::known(caller).await
+        && unfinished.is_news(caller)
+    {
         let next = unfinished.next();
         let (status, claimed_before) = ("claimed_before", unfinished.0);
         let claims = Claims { status, claimed_before, next_actions: [next] };
         return Ok(CallToolResponse::Complete(shown(&claims)));
     }
-    remarked(caller, caller.wait(Awaited::Tasks(issue), arguments).await?).await
+    Ok(remarked(caller, caller.wait(Awaited::Tasks(issue), arguments).await?).await)
 }
 
 /// Which task of which issue a worker speaks of.
