@@ -6,7 +6,7 @@ use crate::world::{Home, Host};
 const TIGHT: &str = "size=4k";
 
 #[tokio::test]
-#[ignore = "needs root: it mounts a small disk"]
+#[ignore = "needs small disks: it mounts one"]
 async fn a_disk_that_fills_up_while_joining_is_no_loss() {
     let place = tempfile::tempdir().unwrap();
     let host = Host::new(place.path(), "host").await;
