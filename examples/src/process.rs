@@ -38,7 +38,8 @@ pub struct Process {
 /// When it was not built.
 pub fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    let folder = own.ancestors().skip(1).find(|folder| !folder.ends_with("examples"));
+    let is_inner = |folder: &&Path| folder.ends_with("examples") || folder.ends_with("deps");
+    let folder = own.ancestors().skip(1).find(|folder| !is_inner(folder));
     let folder = folder.ok_or("this program lies in no folder")?;
     let path = folder.join(name);
     if path.is_file() {
