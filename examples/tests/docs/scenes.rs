@@ -124,8 +124,10 @@ pub(super) async fn use_file(block: &Block, world: &mut World) {
             world.says("tasuki config check").await;
         }
         ("md", "dropped") => {
-            world.write("me/project/tasuki.toml", "mirror = true\n");
+            world.write(CONFIG, "mirror = true\n");
             world.start("me", "tasuki up --role qa --role dev").await;
+            // What lies there before is no letter.
+            world.says("until tasuki mirror status | grep 'qa .* in step'; do :; done").await;
             world.write("me/project/docs/mailbox/qa/outbox/new.md", &block.text);
             let got = world.says("tasuki mail wait --role dev --timeout 50s").await;
             assert!(got.contains("a title") && got.contains("The text."), "{got}");
