@@ -6,9 +6,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin"
 
-# The oldest Node.js whose npm installs the SDKs.
-node_major_min=18
-
 packages=()
 # program NAME PACKAGE…: the packages are missing if no such program is found.
 program() {
@@ -27,8 +24,6 @@ program faketime faketime
 # Kills at each system call.
 program strace strace
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3 python3-venv)
-program node nodejs
-program npm npm
 
 # Runs a command as root, or fails without asking where nobody could answer.
 as_root() {
@@ -40,24 +35,19 @@ as_root() {
         sudo -n "$@"
     fi
 }
-install() {
+install_packages() {
     command -v apt-get > /dev/null || return
     echo "Installing ${packages[*]}" >&2
     as_root apt-get update -qq &&
         as_root env DEBIAN_FRONTEND=noninteractive \
             apt-get install -qq -y --no-install-recommends "${packages[@]}" > /dev/null
 }
-if [ "${#packages[@]}" -gt 0 ] && ! install; then
+if [ "${#packages[@]}" -gt 0 ] && ! install_packages; then
     echo "Programs are missing. Install them (package names of Debian and Ubuntu), then repeat:" >&2
     echo "    sudo apt-get install -y --no-install-recommends ${packages[*]}" >&2
     exit 1
 fi
 
-node_major=$(node -p 'process.versions.node.split(".")[0]')
-if [ "$node_major" -lt "$node_major_min" ]; then
-    echo "Node.js $node_major is too old; install $node_major_min or later." >&2
-    exit 1
-fi
 if ! ./scripts/sdk-setup.sh; then
     echo 'The SDKs are not installed. With a connection to PyPI and npm, run: make sdk' >&2
     exit 1

@@ -78,7 +78,7 @@ fn tests_that_lack_something_are_skipped_by_name_and_counted() {
     assert!(ran.trim().ends_with("-- --include-ignored --exact --skip a::two --skip b"), "{ran}");
     // And how to have them run.
     let install = why.lines().find(|it| it.contains("sudo apt-get install -y ")).unwrap();
-    assert!(install.contains(" strace") && install.contains(" nodejs npm"), "{install}");
+    assert!(install.contains(" strace") && install.contains(" python3 python3-venv"), "{install}");
 }
 
 /// Every test that is not for everybody says what it needs in words that the script knows.
