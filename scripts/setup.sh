@@ -23,7 +23,10 @@ program nft nftables
 program faketime faketime
 # Kills at each system call.
 program strace strace
-python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3 python3-venv)
+has_venv() {
+    python3 -c 'import ensurepip, venv' 2> /dev/null
+}
+has_venv || packages+=(python3 python3-venv)
 
 # Runs a command as root, or fails without asking where nobody could answer.
 as_root() {
@@ -42,13 +45,14 @@ install_packages() {
         as_root env DEBIAN_FRONTEND=noninteractive \
             apt-get install -qq -y --no-install-recommends "${packages[@]}" > /dev/null
 }
+status=0
 if [ "${#packages[@]}" -gt 0 ] && ! install_packages; then
     echo "Programs are missing. Install them (package names of Debian and Ubuntu), then repeat:" >&2
     echo "    sudo apt-get install -y --no-install-recommends ${packages[*]}" >&2
-    exit 1
+    status=1
 fi
-
-if ! ./scripts/sdk-setup.sh; then
-    echo 'The SDKs are not installed. With a connection to PyPI and npm, run: make sdk' >&2
-    exit 1
+if ! has_venv || ! ./scripts/sdk-setup.sh; then
+    echo 'The SDKs are not installed. With Python and a connection to PyPI and npm: make sdk' >&2
+    status=1
 fi
+exit "$status"
