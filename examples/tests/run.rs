@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
-#[path = "docs/mod.rs"]
 mod docs;
-#[path = "scripts.rs"]
 mod scripts;
 
 use std::{
