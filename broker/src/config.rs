@@ -12,8 +12,13 @@ use std::{
 
 use serde::{Deserialize, de::IgnoredAny};
 
+use crate::trust::{Distrust, TrustStore};
+
 /// The file's name.
 pub const FILE: &str = "tasuki.toml";
+
+/// One such file, in bytes; a larger one is not a configuration.
+const BYTES_MAX: u64 = 1024 * 1024;
 
 /// The broker's part of a data directory: `tasuki up` keeps its node's files beside it.
 pub const FOLDER: &str = "broker";
@@ -61,50 +66,121 @@ pub enum FileError {
     Wrong { path: PathBuf, message: String },
 }
 
-/// Reads the named file; else the first there is of those in the current directory, in `data`
-/// (else the platform's data directory) and in the platform's configuration directory.
+/// A file as it was read, once.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub path: PathBuf,
+    pub content: String,
+    /// Nobody named it: it is in the current directory, which is no place for configuration.
+    pub is_here: bool,
+    /// Why its settings do not count, but for those that any file may make.
+    pub distrust: Option<Distrust>,
+}
+
+/// Reads what the file says about a broker; see [`find`].
 ///
 /// # Errors
-/// When a named file is not there, a value is not one, or a key is nobody's.
+/// When a named file is not there, a value is not one, a key is nobody's, or a setting does not
+/// count.
 pub fn read(named: Option<&Path>, data: Option<&Path>) -> Result<File, FileError> {
-    if let Some(path) = named {
-        return parse(path)?.ok_or_else(|| FileError::Unreadable {
-            path: path.to_owned(),
-            source: io::ErrorKind::NotFound.into(),
-        });
-    }
-    let data = data.map_or_else(data_directory, Path::to_owned);
-    let project = directories::ProjectDirs::from("", "", "tasuki");
-    let config = project.map(|project| project.config_dir().join(FILE));
-    for path in [Some(PathBuf::from(FILE)), Some(data.join(FILE)), config].into_iter().flatten() {
-        if let Some(file) = parse(&path)? {
-            return Ok(file);
-        }
-    }
-    Ok(File::default())
+    let here = std::env::current_dir().unwrap_or_else(|_| ".".into());
+    let found = find(named, &here, data, &TrustStore::of_user())?;
+    found.map_or_else(|| Ok(File::default()), |found| found.of_broker())
 }
 
-/// `None` when there is no such file.
-fn parse(path: &Path) -> Result<Option<File>, FileError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            return Ok(None);
+/// Finds the named file; else the first there is of those in `directory`, where the command is
+/// called, in `data` (else the platform's data directory) and in the platform's configuration
+/// directory.
+///
+/// # Errors
+/// When a named file is not there, or one cannot be read.
+pub fn find(
+    named: Option<&Path>,
+    directory: &Path,
+    data: Option<&Path>,
+    trusted: &TrustStore,
+) -> Result<Option<Found>, FileError> {
+    let path = match named {
+        Some(path) => Some(path.to_owned()),
+        None => {
+            let mut places = std::iter::once(directory.to_owned()).chain(kept_places(data));
+            places.by_ref().map(|place| place.join(FILE)).find(|path| path.is_file())
         }
-        Err(source) => return Err(FileError::Unreadable { path: path.to_owned(), source }),
     };
-    toml::from_str(&text)
-        .map(Some)
-        .map_err(|error| FileError::Wrong { path: path.to_owned(), message: error.to_string() })
+    let Some(path) = path else { return Ok(None) };
+    let content = content(&path)?;
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_kept = || kept_places(data).any(|kept| real(&kept) == real(directory));
+    let is_here = named.is_none() && path == directory.join(FILE) && !is_kept();
+    let distrust = if is_here {
+        trusted.distrust(directory, FILE, content.as_bytes())
+    } else {
+        Distrust::of_own(&path)
+    };
+    Ok(Some(Found { path, content, is_here, distrust }))
 }
 
-/// The platform's data directory for this program.
-pub fn data_directory() -> PathBuf {
-    directories::ProjectDirs::from("", "", "tasuki")
-        .map_or_else(|| PathBuf::from("tasuki-data"), |dirs| dirs.data_dir().to_owned())
+/// Where a user keeps configuration, beside the current directory.
+pub fn kept_places(data: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let data = data.map_or_else(data_directory, |data| Some(data.to_owned()));
+    let project = directories::ProjectDirs::from("", "", "tasuki");
+    [data, project.map(|it| it.config_dir().to_owned())].into_iter().flatten()
 }
+
+/// What such a file holds.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn content(path: &Path) -> Result<String, FileError> {
+    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
+    let size = fs::metadata(path).map_err(unreadable)?.len();
+    if BYTES_MAX < size {
+        let why = format!("it has {size} bytes; the limit is {BYTES_MAX}");
+        return Err(unreadable(io::Error::new(io::ErrorKind::FileTooLarge, why)));
+    }
+    fs::read_to_string(path).map_err(unreadable)
+}
+
+impl Found {
+    /// What it says about a broker.
+    ///
+    /// # Errors
+    /// When a value is not one, a key is nobody's, or a setting does not count.
+    pub fn of_broker(&self) -> Result<File, FileError> {
+        let wrong = |message| FileError::Wrong { path: self.path.clone(), message };
+        let file: File = toml::from_str(&self.content).map_err(|why| wrong(why.to_string()))?;
+        let made = file.settings();
+        match self.distrust {
+            Some(distrust) if !made.is_empty() => Err(wrong(format!("{}.", distrust.of(&made)))),
+            Some(_) | None => Ok(file),
+        }
+    }
+}
+
+impl File {
+    /// Which it makes of those that not any file may make.
+    fn settings(&self) -> Vec<&'static str> {
+        let made = [
+            ("data", self.data.is_some()),
+            ("broker_listen", self.broker_listen.is_some()),
+            ("secure", self.secure.is_some()),
+            ("advertise", self.advertise.is_some()),
+            ("tls_cert", self.tls_cert.is_some()),
+            ("tls_key", self.tls_key.is_some()),
+            ("client_ca", self.client_ca.is_some()),
+        ];
+        made.into_iter().filter_map(|(name, is_made)| is_made.then_some(name)).collect()
+    }
+}
+
+/// The platform's data directory for this program; `None` for a user without a home directory.
+pub fn data_directory() -> Option<PathBuf> {
+    directories::ProjectDirs::from("", "", "tasuki").map(|dirs| dirs.data_dir().to_owned())
+}
+
+/// What a user without one is told.
+pub const NO_DATA_DIRECTORY: &str =
+    "nobody says where data is kept, and this user has no home directory; give --data DIR";
 
 /// `90s`, `15m`, `2h`; a bare number is seconds.
 ///
@@ -149,5 +225,31 @@ mod tests {
         }
         let missing = read(Some(&folder.path().join("none")), None);
         assert!(matches!(missing, Err(FileError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_file_that_came_with_a_directory_says_nothing_of_a_broker_until_it_is_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (repository, data) = (folder.path().join("repository"), folder.path().join("data"));
+        fs::create_dir(&repository).unwrap();
+        let store = TrustStore::within(folder.path());
+        let write = |text: &str| fs::write(repository.join(FILE), text).unwrap();
+        let find = |data: &Path| find(None, &repository, Some(data), &store).unwrap().unwrap();
+        let broker = |data: &Path| find(data).of_broker().map_err(|why| why.to_string());
+        write("lease = \"2m\"\nroles = [\"A\"]\nhooks = []\n");
+        assert_eq!(broker(&data).unwrap().lease, Some(Duration::from_secs(120)));
+        let attack = "data = \".cache\"\nbroker_listen = \"0.0.0.0:7420\"\nlease = \"2m\"\n";
+        write(attack);
+        let why = broker(&data).unwrap_err();
+        assert!(why.contains("`data` and `broker_listen` are not taken from a file"), "{why}");
+        assert!(why.contains("run `tasuki trust`"), "{why}");
+        // Where configuration is kept, or once it is trusted, it counts, as it is.
+        assert!(broker(&repository).is_ok());
+        store.trust(&repository, [(FILE, attack.as_bytes())]).unwrap();
+        assert_eq!(broker(&data).unwrap().data, Some(".cache".into()));
+        write(&format!("{attack}secure = false\n"));
+        let why = broker(&data).unwrap_err();
+        assert!(why.contains("`secure` are not taken from a file in the current"), "{why}");
+        assert!(why.contains("changed since you trusted it"), "{why}");
     }
 }

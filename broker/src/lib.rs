@@ -23,4 +23,5 @@ pub mod rules;
 pub mod search;
 pub mod server;
 pub mod tls;
+pub mod trust;
 pub mod workspace;

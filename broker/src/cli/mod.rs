@@ -19,7 +19,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tasuki_broker::{config, journal::JournalError};
+use tasuki_broker::{config, files, journal::JournalError};
 use tracing_subscriber::EnvFilter;
 
 /// Everything is as it should be.
@@ -142,9 +142,18 @@ fn file(data: &Data) -> Option<config::File> {
     read.inspect_err(|error| tracing::error!("{error}")).ok()
 }
 
-fn directory(data: &Data, file: &config::File) -> PathBuf {
+/// The broker's part of the data directory; `None` when it cannot be used, which was said.
+fn directory(data: &Data, file: &config::File) -> Option<PathBuf> {
     let chosen = data.data.clone().or_else(|| file.data.clone());
-    chosen.unwrap_or_else(config::data_directory).join(config::FOLDER)
+    let Some(chosen) = chosen.or_else(config::data_directory) else {
+        tracing::error!("{}", config::NO_DATA_DIRECTORY);
+        return None;
+    };
+    if let Err(why) = files::check_data_directory(&chosen) {
+        tracing::error!("{why}");
+        return None;
+    }
+    Some(chosen.join(config::FOLDER))
 }
 
 /// The only place that writes to stdout. A reader that went away is no reason to stop.

@@ -76,9 +76,10 @@ pub(super) struct Serve {
 
 pub(super) fn run(it: Serve) -> u8 {
     let Some(file) = file(&it.data) else { return EXIT_USAGE };
+    let Some(directory) = directory(&it.data, &file) else { return EXIT_USAGE };
     let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
     let listen = it.listen.or(file.broker_listen).unwrap_or(default);
-    let mut settings = Settings::new(directory(&it.data, &file), listen);
+    let mut settings = Settings::new(directory, listen);
     if let Some(lease) = it.lease.or(file.lease) {
         let ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         settings.lease_ms = ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX);

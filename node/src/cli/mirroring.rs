@@ -1,10 +1,16 @@
 //! The mailboxes on disk of a node that is started from the command line.
 
+use std::path::Path;
+
+use tasuki_proto::id::RoleId;
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::Failure;
+use super::{
+    Failure,
+    text::{line, word},
+};
 use crate::{
-    config::{Config, Surroundings},
+    config::{Config, Key, Surroundings},
     filebox,
     mail_directories::{Directories, Registered},
     mirror::{Mirror, Roots, is_within, roots},
@@ -15,6 +21,34 @@ use crate::{
 pub(super) struct Mirroring {
     pub(super) mirror: Mirror,
     following: JoinHandle<()>,
+}
+
+/// Takes no project from a `.filebox` that came with a directory unless it lies in there: mail would
+/// be written there, and what lies in its outbox sent. The user's own says what it wants.
+fn refuse_strays(
+    filebox: &filebox::Settings,
+    roles: &[RoleId],
+    around: &Surroundings,
+) -> Result<(), Failure> {
+    let own = filebox.path.parent().unwrap_or_else(|| Path::new("."));
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_of_home = around.home.as_ref().is_some_and(|home| real(home) == real(own));
+    let mut strays = filebox
+        .agents
+        .iter()
+        .filter(|(role, at)| roles.contains(role) && !is_within(Some(own), at));
+    let Some((role, stray)) = strays.next() else { return Ok(()) };
+    if is_of_home || around.trusted.distrust(own, filebox::FILE, &filebox.content).is_none() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{} keeps the mailbox of {role} in {}, which is outside of its own directory, and may be \
+         somebody else's file. Read it and run `tasuki trust {}`, or name the project with {}.",
+        line(&filebox.path.to_string_lossy()),
+        line(&stray.to_string_lossy()),
+        word(&own.to_string_lossy()),
+        Key::MirrorRoot.env(),
+    )))
 }
 
 impl Mirroring {
@@ -32,6 +66,9 @@ impl Mirroring {
             .map_err(|bad| Failure::usage(format!("Mailboxes cannot be kept on disk: {bad}.")))?;
         let roles: Vec<_> = node.roles().iter().map(|spec| spec.role.clone()).collect();
         let root = config.mirror_root.value.clone();
+        if let (None, Some(filebox)) = (&root, &filebox) {
+            refuse_strays(filebox, &roles, &around)?;
+        }
         let mut registered = directories.watch();
         let all = move |registered: &watch::Receiver<Vec<_>>| -> Roots {
             let of = registered.borrow();

@@ -1,7 +1,7 @@
 //! `tasuki up`: broker and node in one process.
 
 use tasuki_broker::{
-    config::{self as broker, FOLDER},
+    config::{self as broker, FOLDER, Found},
     server::{Broker, Settings},
 };
 
@@ -54,7 +54,7 @@ pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Fail
     let broker = Broker::start(settings).await;
     let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
     let url = broker.local_url().to_owned();
-    let result = host(config, &broker, &url, output).await;
+    let result = host(config, &broker, url, output).await;
     let closed = broker.stop().await.map_err(|why| Failure::local(hosting::sentence(&why)));
     result.and(closed)
 }
@@ -76,11 +76,9 @@ fn refuse_joined(config: &Config) -> Result<(), Failure> {
 /// How the broker in this process is reached: by its own keys in the configuration file, and by
 /// the flags, which are for all that listens here.
 fn guards(config: &Config) -> Result<Settings, Failure> {
-    let file = match &config.file {
-        Some(path) => broker::read(Some(path), None)
-            .map_err(|why| Failure::usage(format!("The configuration cannot be used: {why}.")))?,
-        None => broker::File::default(),
-    };
+    let file = config.file.as_ref().map_or_else(|| Ok(broker::File::default()), Found::of_broker);
+    let file =
+        file.map_err(|why| Failure::usage(format!("The configuration cannot be used: {why}.")))?;
     if file.client_ca.is_some() {
         return Err(Failure::usage(
             "client_ca is for `tasuki-broker serve`: a node in the same process has no \
@@ -99,13 +97,13 @@ fn guards(config: &Config) -> Result<Settings, Failure> {
 async fn host(
     config: &Config,
     broker: &Broker,
-    url: &str,
+    url: String,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let listener = hosting::listen("--listen", config.listen.value).await?;
     // The roles are nobody else's: a node of an earlier start that died is not waited for.
-    let mut hosting = Hosting::start(config, url.to_owned(), true, listener).await?;
-    hosting.announce(Some(url), output)?;
+    let mut hosting = Hosting::start(config, url, true, listener).await?;
+    hosting.announce(Some(&broker.url()), output)?;
     tokio::select! {
         why = broker.failed() => Err(Failure::local(format!(
             "The storage failed: {why}. Acknowledged work is on disk; start again once the disk \

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use tasuki_broker::{config::Found, trust::FREE};
 use tasuki_proto::id::RoleId;
 use toml::{
     Spanned,
@@ -47,15 +48,9 @@ pub(super) type Accept = Result<Sourced<Settings>, Problem>;
 /// Roles by the name of their group, and where the file says so.
 pub(super) type Groups = BTreeMap<String, (Source, Vec<RoleId>)>;
 
-/// `is_found_here`: nobody named the file, it is in the current directory. `home` is what `~` stands
-/// for.
-pub(super) fn parse(
-    path: &Path,
-    is_found_here: bool,
-    home: Option<&Path>,
-    content: &str,
-    problems: &mut Vec<Problem>,
-) -> Contents {
+/// `home` is what `~` stands for.
+pub(super) fn parse(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) -> Contents {
+    let Found { path, content, distrust, .. } = found;
     let at = |offset: usize| Source::File { path: path.to_owned(), line: line(content, offset) };
     let (table, errors) = DeTable::parse_recoverable(content);
     for error in errors {
@@ -63,39 +58,41 @@ pub(super) fn parse(
         problems.push(Problem { at: at(offset), message: error.message().to_owned() });
     }
     let mut contents = Contents::default();
+    let mut refused = Vec::new();
     for (name, item) in table.get_ref() {
-        let source = at(name.span().start);
+        let key_offset = name.span().start;
+        let source = at(key_offset);
         let name: &str = name.get_ref();
-        let said = if OF_THE_BROKER.contains(&name) {
+        let is_known = OF_THE_BROKER.contains(&name) || Key::parse(name).is_some();
+        let said = if distrust.is_some() && is_known && !FREE.contains(&name) {
+            refused.push((key_offset, name));
+            Ok(())
+        } else if OF_THE_BROKER.contains(&name) {
             Ok(())
         } else if name == TOOLSETS {
             toolsets(item, &mut contents.toolsets)
         } else if name == GROUPS {
             groups(item, &mut contents.groups, &at)
         } else if name == HOOKS {
-            let hooks = hooks::parse(item, path, &at, problems);
-            match hooks::distrust(path, is_found_here) {
+            match distrust {
+                // What is wrong in them is nobody's concern then.
                 Some(why) => {
-                    let (at, message) = (source.clone(), format!("`{HOOKS}` {why}"));
+                    let (at, message) = (source.clone(), why.of(&[HOOKS]));
                     contents.distrust = Some(Problem { at, message });
                 }
-                None => contents.hooks = hooks,
+                None => contents.hooks = hooks::parse(item, path, &at, problems),
             }
             Ok(())
         } else if name == ACCEPT {
-            contents.accept = Some(match hooks::distrust(path, is_found_here) {
-                // What is wrong in it is nobody's concern then.
-                Some(why) => {
-                    let (at, message) = (source.clone(), format!("`{ACCEPT}` {why}"));
-                    Err(Problem { at, message })
-                }
+            contents.accept = Some(match distrust {
+                Some(why) => Err(Problem { at: source.clone(), message: why.of(&[ACCEPT]) }),
                 None => {
                     let value = accept::parse(item, home, &at, problems);
                     Ok(Sourced { value, source: source.clone() })
                 }
             });
             Ok(())
-        } else if let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) {
+        } else if let Some(key) = Key::parse(name) {
             texts(key, item).map(|texts| {
                 contents.layer.insert(key, Raw { source: source.clone(), texts });
             })
@@ -116,18 +113,22 @@ pub(super) fn parse(
             problems.push(Problem { at, message: format!("`{name}` {why}") });
         }
     }
+    refused.sort_unstable();
+    if let (Some(distrust), Some((first, _))) = (distrust, refused.first()) {
+        let names: Vec<&str> = refused.iter().map(|(_, name)| *name).collect();
+        problems.push(Problem { at: at(*first), message: distrust.of(&names) });
+    }
     contents
 }
 
 /// What a file that is not the one that holds says of accepting alone.
 pub(super) fn accept_alone(
-    path: &Path,
+    found: &Found,
     home: Option<&Path>,
-    content: &str,
     problems: &mut Vec<Problem>,
 ) -> Option<Accept> {
     let mut own = Vec::new();
-    let contents = parse(path, false, home, content, &mut own);
+    let contents = parse(found, home, &mut own);
     if contents.accept.is_some() {
         problems.extend(own.into_iter().filter(|it| it.message.starts_with("`accept`")));
     }

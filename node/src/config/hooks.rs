@@ -1,8 +1,7 @@
 //! `[[hooks]]`: what is to be run or posted to when something happens to mail.
 //!
-//! Hooks run programs and send mail's words elsewhere, so they count only in a file that the
-//! operator put where configuration is kept, or named: one that lies in the current directory may
-//! have come with somebody else's repository.
+//! Hooks run programs and send mail's words elsewhere: in a file that came with a directory they
+//! count only once its user trusts it (`tasuki_broker::trust`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -300,24 +299,4 @@ fn url(text: &str, allow_http: bool) -> Result<Uri, Wrong> {
                       https://, or say `allow_http = true`"),
         _ => no("begins neither with https:// nor with http://"),
     }
-}
-
-/// Why hooks of this file do not count, if they do not.
-pub(super) fn distrust(path: &Path, is_found_here: bool) -> Option<&'static str> {
-    if is_found_here {
-        return Some(
-            "is not taken from a file that happens to be in the current directory, which may be \
-             somebody else's; name it with --config, or keep it in the data or the configuration \
-             directory",
-        );
-    }
-    #[cfg(unix)]
-    if std::fs::metadata(path)
-        .is_ok_and(|it| std::os::unix::fs::PermissionsExt::mode(&it.permissions()) & 0o002 != 0)
-    {
-        return Some("is not taken from a file that everybody on this machine may write to");
-    }
-    #[cfg(not(unix))]
-    let _ = path;
-    None
 }

@@ -47,6 +47,8 @@ pub struct Settings {
     pub agents: BTreeMap<RoleId, PathBuf>,
     /// The names of those agents whose role has another.
     names: BTreeMap<RoleId, String>,
+    /// As it was read.
+    pub content: Vec<u8>,
 }
 
 impl Settings {
@@ -68,10 +70,10 @@ impl Settings {
         let content = fs::read(path).map_err(|why| wrong(format!("cannot be read: {why}")))?;
         let written: Written = serde_json::from_slice(&content)
             .map_err(|why| wrong(format!("is not the JSON it should be: {why}")))?;
-        Self::of(written, path).map(Some).map_err(wrong)
+        Self::of(written, path, content).map(Some).map_err(wrong)
     }
 
-    fn of(written: Written, path: &Path) -> Result<Self, String> {
+    fn of(written: Written, path: &Path, content: Vec<u8>) -> Result<Self, String> {
         let place = path.parent().unwrap_or_else(|| Path::new("."));
         let mut agents = BTreeMap::new();
         let mut names: BTreeMap<RoleId, String> = BTreeMap::new();
@@ -86,7 +88,7 @@ impl Settings {
         }
         names.retain(|role, name| role.as_str() != name);
         let current_agent = written.current_agent.as_deref().map(role_of);
-        Ok(Self { path: path.to_owned(), current_agent, agents, names })
+        Ok(Self { path: path.to_owned(), current_agent, agents, names, content })
     }
 
     /// The nearest: in `directory`, in those above it, and at last in `home`.
