@@ -92,6 +92,14 @@ impl Grant {
         }
     }
 
+    /// The only workspace it is for.
+    pub(crate) fn workspace(&self) -> Option<&WorkspaceId> {
+        match self {
+            Self::Open => None,
+            Self::Token(live) => live.scope.workspace.as_ref(),
+        }
+    }
+
     /// Whether whoever has this may give `scope` away.
     pub fn covers(&self, scope: &Scope) -> bool {
         let Self::Token(live) = self else { return false };

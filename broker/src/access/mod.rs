@@ -15,7 +15,7 @@ mod live;
 mod penalty;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
@@ -98,6 +98,8 @@ struct Table {
     /// What the system workspace's time is ahead of the clock, in milliseconds.
     ahead_ms: u64,
     live: BTreeMap<TokenId, Arc<Live>>,
+    /// That tokens and invitations are for, as long as somebody may act or join with one.
+    workspaces: BTreeSet<WorkspaceId>,
 }
 
 impl fmt::Debug for Tokens {
@@ -178,6 +180,16 @@ impl Tokens {
     /// A token by its id, as long as it is remembered.
     pub(crate) fn get(&self, token: &TokenId) -> Option<Arc<Live>> {
         self.table().live.get(token).cloned()
+    }
+
+    /// Workspaces that tokens and invitations are for: whoever made those made them too.
+    pub(crate) fn workspaces(&self) -> BTreeSet<WorkspaceId> {
+        self.table().workspaces.clone()
+    }
+
+    /// Whether a workspace is one of them.
+    pub(crate) fn names(&self, workspace: &WorkspaceId) -> bool {
+        self.table().workspaces.contains(workspace)
     }
 
     /// What is remembered of invitations and tokens, on disk.
@@ -269,15 +281,17 @@ impl Tokens {
         let clock = self.shared.clock.clone();
         let seen = self.shared.workspaces.look(&system, move |view| {
             let ahead_ms = view.now.millis_since(clock.now());
-            (view.workspace.sequence, ahead_ms, view.workspace.access.tokens.clone())
+            let access = &view.workspace.access;
+            (view.workspace.sequence, ahead_ms, access.tokens.clone(), access.workspaces())
         });
-        let (sequence, ahead_ms, tokens) = seen.await?;
+        let (sequence, ahead_ms, tokens, workspaces) = seen.await?;
         let mut table = self.shared.table.write().unwrap_or_else(PoisonError::into_inner);
         if sequence < table.sequence {
             return Ok(());
         }
         table.sequence = sequence;
         table.ahead_ms = ahead_ms;
+        table.workspaces = workspaces;
         table.live.retain(|id, live| {
             let is_kept = tokens.contains_key(id);
             if !is_kept {

@@ -36,7 +36,7 @@ impl Directory for Service {
             .caller
             .take()
             .map(|it| wire::Caller { workspace: it.workspace, ..wire::Caller::default() });
-        let entered = self.door.enter(&grant, stranger.as_ref())?;
+        let entered = self.door.enter_new(&grant, stranger.as_ref())?;
         let key = parse::key(it.key.take(), &it)?;
         if ROLES_MAX < it.roles.len() {
             let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());

@@ -1,11 +1,12 @@
 //! A caller inside a workspace that it may see: the only way from a handler to a workspace.
 //!
 //! - **E6** Nothing is asked of a workspace that the caller's token does not have; for such a
-//!   caller it is as if it were not there.
+//!   caller it is as if it were not there. Nothing but the registration of a node is asked of one
+//!   that there is not.
 //! - **E7** Nothing is done as a role that the token does not have, and nothing as a person
 //!   without the right to steer.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use tasuki_proto::{
     id::{IdempotencyKey, NodeId, RoleId, Sequence, TokenId, WorkspaceId},
@@ -26,6 +27,9 @@ use crate::{
     search::{Ask, Found, Search, SearchError},
     workspace::{Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
 };
+
+/// Workspaces named where one is unknown.
+const NAMES_SHOWN_MAX: usize = 20;
 
 /// What handlers share: nothing of it leads to a workspace but [`Door::enter`].
 #[derive(Debug, Clone)]
@@ -56,8 +60,41 @@ impl Door {
         self.workspaces.journal().probe().await
     }
 
-    /// Into the workspace that `caller` names.
+    /// Into the workspace that `caller` names, which there is.
     pub(super) fn enter(
+        &self,
+        grant: &Grant,
+        caller: Option<&wire::Caller>,
+    ) -> Result<Entered, Status> {
+        let entered = self.enter_new(grant, caller)?;
+        if self.exists(&entered.workspace) {
+            return Ok(entered);
+        }
+        Err(Reason::UnknownWorkspace.status(format!(
+            "there is no workspace {}; there {}. One is made by `tasuki up --workspace NAME`, by \
+             `tasuki node`, or by an invitation",
+            entered.workspace,
+            listed(self.names().into_iter().filter(|it| grant.has_workspace(it)).collect()),
+        )))
+    }
+
+    fn exists(&self, workspace: &WorkspaceId) -> bool {
+        // Callers that name none mean this one, also before anything happened in it.
+        workspace.as_str() == WORKSPACE_DEFAULT
+            || self.workspaces.exists(workspace)
+            || self.tokens.names(workspace)
+    }
+
+    /// For whoever may see all of them.
+    fn names(&self) -> BTreeSet<WorkspaceId> {
+        let mut names = self.workspaces.names();
+        names.extend(self.tokens.workspaces());
+        names.insert(WORKSPACE_DEFAULT.parse().expect("the default is an id"));
+        names
+    }
+
+    /// The same for a node, which makes the workspace that it registers in.
+    pub(super) fn enter_new(
         &self,
         grant: &Grant,
         caller: Option<&wire::Caller>,
@@ -69,13 +106,27 @@ impl Door {
         let workspace = if workspace.is_empty() { WORKSPACE_DEFAULT } else { workspace };
         let workspace: WorkspaceId = parse::id("workspace", workspace)?;
         if !grant.has_workspace(&workspace) {
+            // Of others it learns nothing, not even whether they are.
+            let own = grant.workspace().map(|own| format!("; it may see {own}"));
             return Err(Reason::UnknownWorkspace.status(format!(
-                "there is no workspace {workspace}, or none that your token may see"
+                "there is no workspace {workspace}, or none that your token may see{}",
+                own.unwrap_or_default()
             )));
         }
         let caller = Caller { node, token: grant.token().cloned() };
         Ok(Entered { door: self.clone(), workspace, caller, grant: grant.clone() })
     }
+}
+
+/// Names in a sentence, as many as one reads.
+fn listed(names: BTreeSet<WorkspaceId>) -> String {
+    let is = if names.len() == 1 { "is" } else { "are" };
+    let shown: Vec<&str> = names.iter().take(NAMES_SHOWN_MAX).map(WorkspaceId::as_str).collect();
+    let others = match names.len().saturating_sub(NAMES_SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{is} {}{others}", shown.join(", "))
 }
 
 /// A caller inside a workspace.

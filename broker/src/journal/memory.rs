@@ -189,6 +189,10 @@ impl Journal for MemoryJournal {
         written.map(|(id, _)| id.clone()).collect()
     }
 
+    fn has(&self, workspace: &WorkspaceId) -> bool {
+        self.held().workspaces.get(workspace).is_some_and(|kept| 0 < kept.last)
+    }
+
     fn pinning(&self) -> Vec<WorkspaceId> {
         Vec::new()
     }

@@ -129,6 +129,9 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     /// All workspaces that have records or a snapshot.
     fn workspaces(&self) -> Vec<WorkspaceId>;
 
+    /// Whether this is one of them.
+    fn has(&self, workspace: &WorkspaceId) -> bool;
+
     /// Workspaces whose oldest needed record keeps more than a bounded number of commits from
     /// being dropped. Writing a snapshot of each frees them.
     fn pinning(&self) -> Vec<WorkspaceId>;

@@ -111,6 +111,9 @@ impl Broker {
         });
         let clock = Clock::system();
         let workspaces = Workspaces::start(journal.clone(), clock.clone(), shared, on_fatal).await;
+        for workspace in &settings.workspaces {
+            workspaces.make(workspace.clone());
+        }
         let stopping = CancellationToken::new();
         let is_guarded = settings.is_guarded();
         let tokens = Tokens::start(&workspaces, clock, is_guarded, stopping.clone()).await?;

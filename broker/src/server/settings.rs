@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
-use tasuki_proto::limits::LEASE_MS;
+use tasuki_proto::{id::WorkspaceId, limits::LEASE_MS};
 
 use crate::{
     admin::AdminError,
@@ -18,6 +18,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// Where to listen for gRPC.
     pub listen: SocketAddr,
+    /// Workspaces that there are from the start on; nodes and invitations make others.
+    pub workspaces: Vec<WorkspaceId>,
     /// Guarded on a loopback address too.
     pub secure: bool,
     /// A certificate, with what lies between it and its authority, and its key, both in PEM;
@@ -39,6 +41,7 @@ impl Settings {
         Self {
             data,
             listen,
+            workspaces: Vec::new(),
             secure: false,
             tls: None,
             client_ca: None,

@@ -4,7 +4,7 @@
 //! unknown, and the next call wakes it again from the journal.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc, OnceLock, RwLock,
@@ -46,6 +46,8 @@ pub struct Workspaces {
 
 pub(super) struct Shared {
     awake: RwLock<BTreeMap<WorkspaceId, Handle>>,
+    /// Made by whoever runs the broker, though nothing may have happened in them.
+    made: RwLock<BTreeSet<WorkspaceId>>,
     journal: Arc<dyn Journal>,
     clock: Clock,
     since: Timestamp,
@@ -89,6 +91,7 @@ impl Workspaces {
     ) -> Self {
         let shared = Arc::new(Shared {
             awake: RwLock::default(),
+            made: RwLock::default(),
             journal,
             since: clock.now(),
             clock,
@@ -111,6 +114,25 @@ impl Workspaces {
 
     pub fn journal(&self) -> &Arc<dyn Journal> {
         &self.shared.journal
+    }
+
+    /// Makes a workspace, for as long as this broker runs; what happens in it makes it for good.
+    pub fn make(&self, workspace: WorkspaceId) {
+        self.shared.made.write().unwrap_or_else(|e| e.into_inner()).insert(workspace);
+    }
+
+    /// Whether there is such a workspace: something happened in it, or it was made.
+    pub fn exists(&self, workspace: &WorkspaceId) -> bool {
+        self.shared.journal.has(workspace)
+            || self.shared.made.read().unwrap_or_else(|e| e.into_inner()).contains(workspace)
+    }
+
+    /// Those that exist, but for the broker's own.
+    pub fn names(&self) -> BTreeSet<WorkspaceId> {
+        let mut names = self.shared.made.read().unwrap_or_else(|e| e.into_inner()).clone();
+        names.extend(self.shared.journal.workspaces());
+        names.remove(&WorkspaceId::system());
+        names
     }
 
     /// Carries out a command.

@@ -87,6 +87,7 @@ fn guards(config: &Config) -> Result<Settings, Failure> {
     }
     let of_flags = || config.tls_cert.value.clone().zip(config.tls_key.value.clone());
     Ok(Settings {
+        workspaces: vec![config.workspace.value.clone()],
         secure: config.secure.value || file.secure.unwrap_or(false),
         advertise: file.advertise.or_else(|| config.advertise.value.clone()),
         tls: file.tls_cert.zip(file.tls_key).or_else(of_flags),

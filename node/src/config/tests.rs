@@ -76,8 +76,8 @@ fn the_data_directory_may_hold_the_file() {
 #[test]
 fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
     let place = tempfile::tempdir().unwrap();
-    let content = "roles = [\"lead\", \"worker-1\", \"c\", \"d=runs\"]\n\
-                   [toolsets]\nc = [\"board:full\"]\nd = [\"loop\"]\n";
+    let content = "roles = [\"lead\", \"worker-1\", \"c\", \"d=swarm-lead\"]\n\
+                   [toolsets]\nc = [\"mail:full\"]\nd = [\"loop\"]\n";
     fs::write(place.path().join(FILE), content).unwrap();
     let config = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap();
     let roles: Vec<String> = config.roles.value.iter().map(ToString::to_string).collect();
@@ -86,8 +86,8 @@ fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
         [
             "lead=loop:quiet,mail:quiet,swarm-lead",
             "worker-1=loop:quiet,mail:quiet,swarm-worker",
-            "c=board:full",
-            "d=runs"
+            "c=mail:full",
+            "d=swarm-lead"
         ]
     );
 }
@@ -127,11 +127,25 @@ fn a_group_names_several_roles_at_once() {
 
 #[test]
 fn every_toolset_has_a_name_the_broker_takes() {
-    let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor,runs,board,gateway:full";
+    let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor:full";
     let role: Role = format!("A={all}").parse().unwrap();
     let sets: Vec<String> = role.sets().iter().map(ToString::to_string).collect();
     assert_eq!(sets.join(","), all.trim_end_matches(":full"));
     assert_eq!(role.to_string(), format!("A={all}"));
+}
+
+#[test]
+fn a_toolset_without_tools_is_refused_by_name() {
+    for set in ["runs", "board:full", "gateway:quiet"] {
+        let name = set.split(':').next().unwrap();
+        let why = format!(
+            "names the toolset {name:?}, which has no tools in this version; there are loop, mail, \
+             swarm-lead, swarm-worker, swarm-acceptor"
+        );
+        assert_eq!(format!("A=loop,{set}").parse::<Role>().unwrap_err(), why);
+        let file = problems(&format!("roles = [\"A\"]\n[toolsets]\nA = [\"{set}\"]\n"));
+        assert_eq!(file, [format!("3: `toolsets` of A {why}")]);
+    }
 }
 
 #[test]
@@ -152,7 +166,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
     assert_eq!(
         problems("[toolsets]\nA = [\"loop\"]\nB = [\"lop\"]\n"),
         ["3: `toolsets` of B names the toolset \"lop\"; there are loop, mail, swarm-lead, \
-          swarm-worker, swarm-acceptor, runs, board, gateway"]
+          swarm-worker, swarm-acceptor"]
     );
     assert!(problems("listen = \"127.0.0.1:1\"\nlisten = \n")[0].starts_with("2: "));
 }

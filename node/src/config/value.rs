@@ -12,13 +12,15 @@ use tasuki_proto::{
     limits::{HOLD_MS_MAX, RECEIVERS_MAX, ROLES_MAX, TOOLSETS_MAX},
 };
 
+use crate::mcp::has_tools;
+
 /// The shortest lease: below it an agent's own thinking would cost it the turn.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// The longest lease: beyond it a person had better reclaim.
 const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The toolsets there are.
+/// The names of toolsets. Some have no tools yet, and no role gets one of those.
 const TOOLSETS: [&str; 8] =
     ["loop", "mail", "swarm-lead", "swarm-worker", "swarm-acceptor", "runs", "board", "gateway"];
 
@@ -67,9 +69,17 @@ impl FromStr for ToolsetChoice {
                 return Err(format!("has {other:?} after ':'; only `full` or `quiet` may be"));
             }
         };
+        let there_are = || {
+            let usable: Vec<&str> = TOOLSETS.into_iter().filter(|set| has_tools(set)).collect();
+            format!("there are {}", usable.join(", "))
+        };
         match TOOLSETS.into_iter().find(|set| *set == name) {
-            Some(set) => Ok(Self { set, shown }),
-            None => Err(format!("names the toolset {name:?}; there are {}", TOOLSETS.join(", "))),
+            Some(set) if has_tools(set) => Ok(Self { set, shown }),
+            Some(_) => Err(format!(
+                "names the toolset {name:?}, which has no tools in this version; {}",
+                there_are()
+            )),
+            None => Err(format!("names the toolset {name:?}; {}", there_are())),
         }
     }
 }

@@ -46,6 +46,8 @@ mod transport;
 
 use crate::config::ToolsetChoice;
 
+pub(crate) use tools::has_tools;
+
 pub use prompts::prompt;
 pub use tasks::TaskKey;
 pub use tools::{read_vocabulary, tokens};

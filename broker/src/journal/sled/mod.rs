@@ -279,6 +279,10 @@ impl Journal for SledJournal {
         self.shared.index().workspaces().map(|(id, _)| id.clone()).collect()
     }
 
+    fn has(&self, workspace: &WorkspaceId) -> bool {
+        self.shared.index().get(workspace).is_some()
+    }
+
     fn pinning(&self) -> Vec<WorkspaceId> {
         let index = self.shared.index();
         let newest = index.last_commit.saturating_sub(PIN_COMMITS_MAX);

@@ -18,10 +18,10 @@ mod apply;
 mod decide;
 mod scope;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::{
-    id::{InvitationId, Timestamp, TokenId},
+    id::{InvitationId, Timestamp, TokenId, WorkspaceId},
     token::SecretHash,
 };
 
@@ -43,6 +43,16 @@ pub const MISUSES_MAX: usize = 16;
 pub struct Access {
     pub invitations: BTreeMap<InvitationId, Invitation>,
     pub tokens: BTreeMap<TokenId, Token>,
+}
+
+impl Access {
+    /// Workspaces that somebody may act in, or may join to act in.
+    pub fn workspaces(&self) -> BTreeSet<WorkspaceId> {
+        let invited = self.invitations.values().filter(|it| it.used.is_none() && !it.is_withdrawn);
+        let tokens = self.tokens.values().filter(|it| it.revoked.is_none());
+        let scopes = invited.map(|it| &it.scope).chain(tokens.map(|it| &it.scope));
+        scopes.filter_map(|scope| scope.workspace.clone()).collect()
+    }
 }
 
 /// A way for one node to join.

@@ -8,6 +8,7 @@
 use std::{fs, io, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use tasuki_broker::files;
 use tasuki_proto::{
     id::{TokenId, WorkspaceId},
     limits::ID_BYTES_MAX,
@@ -60,15 +61,14 @@ impl TaskKey {
     /// a time uses a data directory. Blocks on the disk.
     pub fn open(data: &Path, workspace: &WorkspaceId) -> io::Result<Self> {
         let path = data.join(FILE);
-        let kept = match fs::read(&path) {
-            Ok(kept) => kept,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let kept = match files::read_secret(&path).map_err(io::Error::other)? {
+            Some(kept) => kept,
+            None => {
                 let mut fresh = [0; blake3::KEY_LEN];
                 getrandom::fill(&mut fresh).map_err(io::Error::other)?;
                 keep(&path, &fresh)?;
                 fresh.to_vec()
             }
-            Err(error) => return Err(error),
         };
         let kept: [u8; blake3::KEY_LEN] = kept.try_into().map_err(|_| {
             let why = format!(
@@ -374,6 +374,14 @@ mod tests {
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert_eq!(fs::read_dir(data.path()).unwrap().count(), 1, "no draft is left");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            let error = TaskKey::open(data.path(), &here).unwrap_err();
+            assert!(error.to_string().contains("chmod 600"), "{error}");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
         fs::write(&path, "short").unwrap();
         let error = TaskKey::open(data.path(), &here).unwrap_err();
         assert!(error.to_string().contains("remove it"), "{error}");

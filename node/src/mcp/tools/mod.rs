@@ -85,6 +85,11 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     OF_THE_LOOP.iter().chain(&mail::ROWS).chain(swarm::ROWS)
 }
 
+/// Whether there is anything in a toolset.
+pub(crate) fn has_tools(set: &str) -> bool {
+    rows().any(|row| row.is_in(set))
+}
+
 /// The same as clients are told of them.
 fn tools(role_is_required: bool) -> Vec<Tool> {
     let mut tools = turn_loop::tools(role_is_required);
