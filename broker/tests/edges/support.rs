@@ -12,8 +12,9 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use tasuki_proto::{
+    limits::WORKSPACE_DEFAULT,
     reason::Reason,
-    wire::{self, turn_loop_client::TurnLoopClient},
+    wire::{self, directory_client::DirectoryClient, turn_loop_client::TurnLoopClient},
 };
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
@@ -217,6 +218,17 @@ pub(crate) fn caller(workspace: &str) -> Option<wire::Caller> {
     Some(wire::Caller { workspace: workspace.to_owned(), ..wire::Caller::default() })
 }
 
+/// Makes a workspace, as a node does that registers in it.
+pub(crate) async fn make(channel: Channel, workspace: &str, client: &str) -> Result<(), Status> {
+    let request = wire::RegisterRequest {
+        caller: caller(workspace),
+        key: key(&format!("{client}-node"), 1),
+        node: "maker".to_owned(),
+        ..Default::default()
+    };
+    DirectoryClient::new(channel).register(request).await.map(drop)
+}
+
 pub(crate) fn key(client: &str, counter: u64) -> Option<wire::IdempotencyKey> {
     Some(wire::IdempotencyKey { client_id: client.to_owned(), counter })
 }
@@ -297,14 +309,17 @@ impl Player {
         }
     }
 
-    pub(crate) async fn create(&self, turns: &mut TurnLoopClient<Channel>) -> Result<(), Status> {
+    pub(crate) async fn create(&self, channel: Channel) -> Result<(), Status> {
+        if self.line.0 != WORKSPACE_DEFAULT {
+            make(channel.clone(), &self.line.0, &self.client()).await?;
+        }
         let request = wire::CreateLoopRequest {
             caller: caller(&self.line.0),
             key: key(&self.client(), 1),
             r#loop: self.line.1.clone(),
             participants: vec!["A".to_owned(), "B".to_owned()],
         };
-        turns.create_loop(request).await.map(|_| ())
+        TurnLoopClient::new(channel).create_loop(request).await.map(|_| ())
     }
 
     /// The next handover.
@@ -320,7 +335,10 @@ impl Player {
     pub(crate) async fn check(&self, turns: &mut TurnLoopClient<Channel>) -> Result<(), String> {
         let entries = match history(turns, &self.line).await {
             Ok(entries) => entries,
-            Err(status) if reason(&status) == "unknown_loop" && self.acknowledged == 0 => {
+            Err(status)
+                if ["unknown_loop", "unknown_workspace"].contains(&reason(&status))
+                    && self.acknowledged == 0 =>
+            {
                 return Ok(());
             }
             Err(status) => return Err(format!("{:?}: {}", self.line, status.message())),
@@ -357,7 +375,7 @@ pub(crate) async fn play_all(
         let count = count.clone();
         playing.spawn(async move {
             let mut turns = turns(address);
-            let created = player.create(&mut turns).await;
+            let created = player.create(channel(address)).await;
             let mut gone = created.err();
             while gone.is_none() {
                 match player.play(&mut turns).await {

@@ -32,6 +32,7 @@ mod strikes;
 mod swarm;
 mod swarmstorm;
 mod tasks;
+mod trust;
 
 /// What the shared module expects of a test binary.
 mod world {

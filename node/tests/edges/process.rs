@@ -13,6 +13,7 @@ use std::{
 };
 
 use serde_json::Value;
+use tasuki_proto::wire::{self, directory_client::DirectoryClient};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -151,6 +152,19 @@ impl Process {
         let pid = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         soon(self.child.as_mut().unwrap().wait()).await.unwrap()
+    }
+
+    /// Makes a workspace at its broker, as a node does that registers in it.
+    pub(crate) async fn make_workspace(&self, name: &str) {
+        let request = wire::RegisterRequest {
+            caller: Some(wire::Caller { workspace: name.to_owned(), ..Default::default() }),
+            key: Some(wire::IdempotencyKey { client_id: "maker".to_owned(), counter: 1 }),
+            node: "maker".to_owned(),
+            ..Default::default()
+        };
+        let url = format!("http://{}", self.broker.unwrap());
+        let mut directory = DirectoryClient::connect(url).await.unwrap();
+        soon(directory.register(request)).await.unwrap();
     }
 
     /// A command of this node's user, with `--json`; the broker is found through the data.

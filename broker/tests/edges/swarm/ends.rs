@@ -115,7 +115,7 @@ async fn shorten(desk: &mut Desk) {
     let settings = desk.get_settings(wire::GetSettingsRequest::default()).await.unwrap();
     let settings = wire::SwarmSettings { task_claim_ms: 1000, lock_ms: 1000, ..settings };
     let set = wire::SetSettingsRequest {
-        caller: caller("w"),
+        caller: caller("default"),
         key: key("person", 1),
         person: "somebody".to_owned(),
         settings: Some(settings),

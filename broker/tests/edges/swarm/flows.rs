@@ -354,7 +354,7 @@ async fn what_ends_otherwise_is_told_to_whoever_waits_for_it() {
     let settings = lead.get_settings(wire::GetSettingsRequest::default()).await.unwrap();
     assert_eq!((settings.task_claim_ms, settings.lock_ms), (3_600_000, 120_000));
     let set = |counter, task_claim_ms| wire::SetSettingsRequest {
-        caller: caller("w"),
+        caller: caller("default"),
         key: key("person", counter),
         person: "somebody".to_owned(),
         settings: Some(wire::SwarmSettings { task_claim_ms, ..settings }),

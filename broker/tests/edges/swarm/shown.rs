@@ -117,7 +117,7 @@ async fn the_feed_tells_names_and_no_words() {
     worker.submit(&task, "secret words").await.unwrap();
     lead.item(&id).await;
     lead.approve(&task, 5).await;
-    let request = wire::SubscribeRequest { caller: caller("w"), from_sequence: 1 };
+    let request = wire::SubscribeRequest { caller: caller("default"), from_sequence: 1 };
     let mut items =
         FeedClient::new(channel(address)).subscribe(request).await.unwrap().into_inner();
     let mut told = Vec::new();
@@ -152,7 +152,7 @@ async fn questions_of_all_kinds_share_one_stream() {
     let (asks, stream) = tokio::sync::mpsc::channel(8);
     let park = |wait, role: &str, ask| {
         let question = wire::SwarmQuestion {
-            caller: caller("w"),
+            caller: caller("default"),
             role: role.to_owned(),
             hold_ms: 60_000,
             ask: Some(ask),

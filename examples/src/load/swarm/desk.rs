@@ -4,10 +4,11 @@ use tasuki_proto::wire::{
     Caller, ClaimTaskRequest, CreateIssueRequest, CreateTasksRequest, Difficulty, FeedbackDetail,
     IdempotencyKey, ListTasksRequest, ListTasksResponse, MintNextStepRequest, NewTask, NextStep,
     RegisterWorkerRequest, ResetTaskRequest, Review, ReviewTaskRequest, SubmissionWords,
-    SubmitTaskRequest, TaskWords, swarm_client::SwarmClient,
+    SubmitTaskRequest, TaskWords, directory_client::DirectoryClient, swarm_client::SwarmClient,
 };
 use tonic::transport::Channel;
 
+use super::super::calls::registration;
 use crate::{Result, process::Process};
 
 /// Whose issue it is.
@@ -33,8 +34,10 @@ pub(super) struct Desk {
 impl Desk {
     /// Opens an issue in a workspace of its own.
     pub(super) async fn open(broker: &Process, workspace: &str) -> Result<Self> {
-        let mut swarm = SwarmClient::new(channel(broker).await?);
+        let channel = channel(broker).await?;
         let caller = Caller { workspace: workspace.to_owned(), ..Caller::default() };
+        DirectoryClient::new(channel.clone()).register(registration(&caller, "desk")).await?;
+        let mut swarm = SwarmClient::new(channel);
         let request = CreateIssueRequest {
             caller: Some(caller.clone()),
             key: Some(IdempotencyKey { client_id: "desk".to_owned(), counter: 1 }),
