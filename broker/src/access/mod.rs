@@ -98,7 +98,7 @@ struct Table {
     /// What the system workspace's time is ahead of the clock, in milliseconds.
     ahead_ms: u64,
     live: BTreeMap<TokenId, Arc<Live>>,
-    /// That tokens and invitations are for, as long as somebody may act or join with one.
+    /// That tokens and invitations are for.
     workspaces: BTreeSet<WorkspaceId>,
 }
 

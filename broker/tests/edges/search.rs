@@ -332,7 +332,7 @@ async fn reindex_makes_it_anew() {
     let none = run(&["reindex"], data.path()).await;
     assert_eq!((none.code, none.out.as_str()), (Some(0), "no workspace has an index\n"));
     let made = run(&["reindex", "--workspace", "default"], data.path()).await;
-    assert_eq!((made.code, made.out.as_str()), (Some(0), "w: 1 entries\n"), "{}", made.log);
+    assert_eq!((made.code, made.out.as_str()), (Some(0), "default: 1 entries\n"), "{}", made.log);
     let unknown = run(&["reindex", "--workspace", "x"], data.path()).await;
     assert_eq!(unknown.code, Some(2), "{}", unknown.log);
     assert!(unknown.log.contains("there is no workspace x"), "{}", unknown.log);

@@ -46,11 +46,11 @@ pub struct Access {
 }
 
 impl Access {
-    /// Workspaces that somebody may act in, or may join to act in.
+    /// Workspaces that a token is for, or an invitation that was not withdrawn.
     pub fn workspaces(&self) -> BTreeSet<WorkspaceId> {
-        let invited = self.invitations.values().filter(|it| it.used.is_none() && !it.is_withdrawn);
-        let tokens = self.tokens.values().filter(|it| it.revoked.is_none());
-        let scopes = invited.map(|it| &it.scope).chain(tokens.map(|it| &it.scope));
+        let invited = self.invitations.values().filter(|it| !it.is_withdrawn);
+        let tokens = self.tokens.values().map(|it| &it.scope);
+        let scopes = invited.map(|it| &it.scope).chain(tokens);
         scopes.filter_map(|scope| scope.workspace.clone()).collect()
     }
 }
