@@ -53,7 +53,8 @@ impl Clone {
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
         command.args(line.split_whitespace()).current_dir(self.path("")).env_clear();
-        command.env("HOME", self.home()).env("NO_COLOR", "1").kill_on_drop(true);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", path).env("HOME", self.home()).env("NO_COLOR", "1").kill_on_drop(true);
         command
     }
 
@@ -95,16 +96,17 @@ const ATTACK: &str = "data = \".cache\"\nbroker_listen = \"0.0.0.0:0\"\n";
 
 #[tokio::test]
 async fn a_cloned_repository_with_its_own_data_opens_no_broker() {
-    let clone = Clone::new(&[("tasuki.toml", ATTACK)]);
+    let clone = Clone::new(&[]);
     // Its author once ran a broker with that data, and knows a token that may do everything.
     let mut author = Process::up(&clone.path(".cache"), "").await;
     author.kill().await;
-    fs::remove_file(clone.path(".log")).ok();
+    fs::remove_file(clone.path(".cache.log")).unwrap();
+    clone.write("tasuki.toml", ATTACK);
     let admin = fs::read_to_string(clone.path(".cache/broker/admin.json")).unwrap();
     let token = serde_json::from_str::<Value>(&admin).unwrap()["token"].clone();
 
     let words = "`data` and `broker_listen` are not taken from a file that happens to be in";
-    for line in ["up --listen 127.0.0.1:0", "status", "node", "mail list inbox --as A"] {
+    for line in ["up --listen 127.0.0.1:0", "status", "node", "mail list inbox --role A"] {
         clone.refuses(line, words).await;
     }
     let (code, out, err) = clone.run("config check").await;
@@ -233,10 +235,12 @@ async fn a_workspace_that_up_names_is_there_at_once_and_a_mistyped_one_never() {
     let up = Process::up(&dir.path().join("data"), "--workspace project --role A --role B").await;
     up.json("loop list --workspace project").await;
     for line in [
-        "mail send --workspace typo --as A --to B --type BR --title x --text y",
+        "mail send --workspace typo --role A --to B lost",
+        "mail send --workspace typo --role A --new-role --to A lost",
+        "mail mailboxes --workspace typo",
         "loop list --workspace typo",
         "status --workspace typo",
-        "mail list inbox --as A --workspace typo",
+        "mail list inbox --role A --workspace typo",
     ] {
         let output = up.run(line).await;
         let said = String::from_utf8(output.stdout).unwrap();
@@ -244,4 +248,7 @@ async fn a_workspace_that_up_names_is_there_at_once_and_a_mistyped_one_never() {
         assert!(said.contains("\"unknown_workspace\""), "{line}: {said}");
         assert!(said.contains("there are default, project."), "{line}: {said}");
     }
+    // Another node makes its own.
+    up.make_workspace("other").await;
+    up.json("loop list --workspace other").await;
 }
