@@ -6,7 +6,6 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Output,
-    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -18,11 +17,11 @@ use tokio::{
 use crate::process::{Process, soon};
 
 /// A user at home, and a repository of somebody else's that they are in.
-struct Clone {
+struct Repository {
     place: tempfile::TempDir,
 }
 
-impl Clone {
+impl Repository {
     fn new(files: &[(&str, &str)]) -> Self {
         let it = Self { place: tempfile::tempdir().unwrap() };
         for directory in [it.home(), it.path("")] {
@@ -96,7 +95,7 @@ const ATTACK: &str = "data = \".cache\"\nbroker_listen = \"0.0.0.0:0\"\n";
 
 #[tokio::test]
 async fn a_cloned_repository_with_its_own_data_opens_no_broker() {
-    let clone = Clone::new(&[]);
+    let clone = Repository::new(&[]);
     // Its author once ran a broker with that data, and knows a token that may do everything.
     let mut author = Process::up(&clone.path(".cache"), "").await;
     author.kill().await;
@@ -148,7 +147,7 @@ async fn a_cloned_repository_with_its_own_data_opens_no_broker() {
 #[tokio::test]
 async fn a_cloned_repository_sends_and_gets_no_mail_of_its_users() {
     let letter = "---\nto: B\ntype: BR\ntitle: x\n---\nsent as you\n";
-    let clone = Clone::new(&[
+    let clone = Repository::new(&[
         ("tasuki.toml", "mirror = true\nroles = [\"A\", \"B\"]\n"),
         ("docs/mailbox/A/outbox/x.md", letter),
     ]);
@@ -175,7 +174,7 @@ async fn a_cloned_repository_sends_and_gets_no_mail_of_its_users() {
     let mut child = up.env("TASUKI_MIRROR", "yes").spawn().unwrap();
     soon(async {
         while !outside.join("docs/mailbox").exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
     })
     .await;
@@ -185,7 +184,7 @@ async fn a_cloned_repository_sends_and_gets_no_mail_of_its_users() {
 #[tokio::test]
 async fn hooks_of_a_repository_count_once_it_is_trusted() {
     let ring = "[[hooks]]\nname = \"a\"\non = \"sent\"\ncommand = [\"true\"]\n";
-    let clone = Clone::new(&[("tasuki.toml", ring)]);
+    let clone = Repository::new(&[("tasuki.toml", ring)]);
     let up = "up --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0";
     clone.refuses(up, "`hooks` is not taken from a file that happens to be in").await;
     let (code, out, _) = clone.run("trust").await;
@@ -206,7 +205,7 @@ async fn hooks_of_a_repository_count_once_it_is_trusted() {
 
 #[tokio::test]
 async fn a_node_uses_no_key_that_others_may_read_and_no_data_that_they_may_write() {
-    let clone = Clone::new(&[]);
+    let clone = Repository::new(&[]);
     let data = clone.home().join("data");
     let line = format!("--broker-listen 127.0.0.1:0 --secure --data {}", data.display());
     let (mut child, _) = clone.up(&line).await;
