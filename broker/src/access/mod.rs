@@ -25,6 +25,7 @@ use tasuki_proto::{
     id::{Sequence, Timestamp, TokenId, WorkspaceId},
     token::{SecretHash, Token as Presented},
 };
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -300,6 +301,7 @@ impl Tokens {
     /// the time that was.
     async fn end(&self) {
         let mut every = tokio::time::interval(Duration::from_millis(END_EXPIRED_MS));
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             every.tick().await;
             if let Err(error) = self.execute(access::Command::EndExpired, None).await {
@@ -311,6 +313,7 @@ impl Tokens {
     /// Ends what tokens that expired have open.
     async fn sweep(&self) {
         let mut every = tokio::time::interval(Duration::from_millis(SWEEP_MS));
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             every.tick().await;
             let now = self.now();

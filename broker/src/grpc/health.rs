@@ -3,7 +3,7 @@
 use std::{pin::Pin, time::Duration};
 
 use futures::Stream;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::{
@@ -87,6 +87,7 @@ impl Health for Probe {
             let _watch = watch;
             let mut told = None;
             let mut every = tokio::time::interval(WATCH_EVERY);
+            every.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     _ = every.tick() => {}

@@ -133,16 +133,25 @@ impl Workspace {
         context: &Context,
         request: &Request,
     ) -> Result<Decision, Rejection> {
-        if let Some((key, hash)) = &request.key
-            && let Some(answer) = self.clients.answer(&request.caller.token, key, *hash, now)?
-        {
-            return Ok(Decision {
-                answered_by: Some(answer.sequence),
-                is_repeat: answer.is_repeat,
-                ..Decision::new(Vec::new(), answer.reply.clone())
-            });
+        let check = || self.directory.check(&request.caller, request.command.role());
+        if let Some((key, hash)) = &request.key {
+            match self.clients.answer(&request.caller.token, key, *hash, now) {
+                Ok(None) => {}
+                Ok(Some(answer)) => {
+                    return Ok(Decision {
+                        answered_by: Some(answer.sequence),
+                        is_repeat: answer.is_repeat,
+                        ..Decision::new(Vec::new(), answer.reply.clone())
+                    });
+                }
+                // Who fenced a node may have used up its keys, too: on a copy of its data.
+                Err(why) => {
+                    let is_fenced = |it: &Rejection| matches!(it, Rejection::StaleEpoch { .. });
+                    return Err(check().err().filter(is_fenced).unwrap_or(why));
+                }
+            }
         }
-        self.directory.check(&request.caller, request.command.role())?;
+        check()?;
         match &request.command {
             Command::Register(it) => {
                 let mut decision = self.directory.decide(now, context, &request.caller, it)?;

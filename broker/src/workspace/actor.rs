@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use super::{
     handle::Admitted,
+    pulse::Pulse,
     state::State,
     waits::{Question, Sink, WaitId, Waits},
 };
@@ -109,8 +110,7 @@ pub(super) struct Arguments {
     pub id: WorkspaceId,
     pub journal: Arc<dyn Journal>,
     pub clock: Clock,
-    /// When the broker began to listen.
-    pub since: Timestamp,
+    pub pulse: Arc<Pulse>,
     pub settings: Settings,
     pub admission: Arc<Semaphore>,
     pub feed: broadcast::Sender<Arc<Record>>,
@@ -146,6 +146,7 @@ impl Actor for Shell {
         message: Msg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        state.listen();
         match message {
             Msg::Execute { request, reply, permit } => state.execute(&request, reply, permit),
             Msg::Look(look) => state.look(look),

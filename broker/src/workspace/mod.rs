@@ -14,6 +14,7 @@
 mod actor;
 mod handle;
 mod offers;
+mod pulse;
 mod state;
 mod supervisor;
 mod waits;

@@ -13,13 +13,14 @@ use std::{
 };
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
-use tasuki_proto::id::{NodeId, RoleId, Timestamp, WorkspaceId};
+use tasuki_proto::id::{NodeId, RoleId, WorkspaceId};
 use tokio::sync::{Semaphore, broadcast, oneshot};
 use tracing::{error, warn};
 
 use super::{
     actor::{Arguments, Executed, Msg as WorkspaceMsg, Settings, Shell, View},
     handle::{Admitted, ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
+    pulse::Pulse,
     waits::{Question, Sink, WaitId},
 };
 use crate::{
@@ -48,7 +49,7 @@ pub(super) struct Shared {
     awake: RwLock<BTreeMap<WorkspaceId, Handle>>,
     journal: Arc<dyn Journal>,
     clock: Clock,
-    since: Timestamp,
+    pulse: Arc<Pulse>,
     settings: Settings,
     fatal: Arc<dyn Fn(&str) + Send + Sync>,
     next_wait: AtomicU64,
@@ -90,7 +91,7 @@ impl Workspaces {
         let shared = Arc::new(Shared {
             awake: RwLock::default(),
             journal,
-            since: clock.now(),
+            pulse: Pulse::start(clock.clone()),
             clock,
             settings,
             fatal,
@@ -291,7 +292,7 @@ impl Shared {
             id: workspace.clone(),
             journal: self.journal.clone(),
             clock: self.clock.clone(),
-            since: self.since,
+            pulse: self.pulse.clone(),
             settings: self.settings.clone(),
             admission: admission.clone(),
             feed: feed.clone(),

@@ -116,6 +116,8 @@ enum Step {
     Tick,
     Snapshot,
     Restart,
+    /// The broker goes on after it stood still.
+    StoodStill,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -150,6 +152,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Tick),
         1 => Just(Step::Snapshot),
         1 => Just(Step::Restart),
+        1 => Just(Step::StoodStill),
     ]
 }
 
@@ -232,6 +235,10 @@ impl World {
             Step::Restart => {
                 self.system.restart();
                 return self.restart();
+            }
+            Step::StoodStill => {
+                self.context.presence.listens_since(Timestamp::from_millis(self.now));
+                return;
             }
             Step::Tick => (None, Command::Tick),
             Step::Mail(step) => {
@@ -563,5 +570,6 @@ fn swarm_step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Tick),
         1 => Just(Step::Snapshot),
         1 => Just(Step::Restart),
+        1 => Just(Step::StoodStill),
     ]
 }

@@ -2,8 +2,9 @@
 //!
 //! A lease runs as long as its holder gives signs of life, and a while longer. Signs are soft
 //! state; a renewal is journalled when the lease would lapse without it, and so is the lapse. After
-//! the broker was down, what ran out meanwhile gets one grace per grant: nobody could renew it. A
-//! reservation and an issue are held by nobody's presence: their time just runs.
+//! the broker was down or stood still, what ran out meanwhile gets one grace per grant: nobody
+//! could renew it. A reservation and an issue are held by nobody's presence: their time just runs,
+//! but for that grace.
 
 use tasuki_proto::id::{RoleId, Timestamp};
 
@@ -136,8 +137,7 @@ impl Lease {
         if let Some(lasts) = lasts.filter(|lasts| now < *lasts) {
             return Some((lasts, false));
         }
-        let graced = presence.since.plus_millis(length_ms);
-        let is_graced = self.lapses <= presence.since && !self.had_grace && now < graced;
-        is_graced.then_some((graced, true))
+        let graced = presence.grace(self.lapses, length_ms);
+        graced.filter(|graced| !self.had_grace && now < *graced).map(|graced| (graced, true))
     }
 }

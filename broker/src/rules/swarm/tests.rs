@@ -253,6 +253,10 @@ impl Story {
                 self.presence = Presence::new(now);
                 "so".to_owned()
             }
+            "standstill" => {
+                self.presence.listens_since(now);
+                "so".to_owned()
+            }
             line if line.ends_with(" is there") => {
                 self.presence.role_seen(&role(line.split(' ').next().unwrap()), now, None);
                 "so".to_owned()

@@ -2,8 +2,8 @@
 //!
 //! A lease runs as long as its holder gives signs of life, and a while longer. Signs are soft
 //! state; what is journalled is a renewal once half the lease is used up, so that a restart
-//! knows of it, and the lapse. After the broker was down a lease that ran out meanwhile gets one
-//! grace per turn, since its holder could not renew it.
+//! knows of it, and the lapse. After the broker was down or stood still, a lease that ran out
+//! meanwhile gets one grace per turn, since its holder could not renew it.
 
 use tasuki_proto::id::{LoopId, RoleId, Timestamp};
 
@@ -63,9 +63,9 @@ impl Loops {
             if now < *lapses {
                 continue;
             }
-            let graced = context.presence.since.plus_millis(context.lease_ms);
             let had_grace = state.lease.is_some_and(|lease| lease.had_grace);
-            if *lapses <= context.presence.since && !had_grace && now < graced {
+            let graced = context.presence.grace(*lapses, context.lease_ms);
+            if let Some(graced) = graced.filter(|graced| !had_grace && now < *graced) {
                 events.push(state.renewal(id, graced, true));
             } else {
                 let moment = TurnMoment { loop_id: id.clone(), turn: state.turn };
@@ -104,13 +104,9 @@ impl Loops {
         // Half-times lie in the order of the lapses: the first that is still to come counts.
         let undue = (now.plus_millis(half + 1), smallest_id());
         let next_half = self.leases.range(undue..).next().map(|(at, _)| at.minus_millis(half));
-        let deadline = next_half.map_or(*first, |half_time| half_time.min(*first));
-        Some(deadline.max(now.plus_millis(TICK_MS_MIN)))
+        Some(next_half.map_or(*first, |half_time| half_time.min(*first)))
     }
 }
-
-/// Between two ticks, in milliseconds: a lease that only waits for signs must not spin.
-const TICK_MS_MIN: u64 = 20;
 
 impl Loop {
     fn renewal(&self, id: &LoopId, lapses: Timestamp, is_grace: bool) -> Event {

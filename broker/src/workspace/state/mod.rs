@@ -60,6 +60,8 @@ pub(super) struct State {
     came_back: BTreeMap<RoleId, (IssueId, TaskNumber)>,
     snapshot: SnapshotState,
     last_active: Timestamp,
+    /// When time was looked at last.
+    ticked: Timestamp,
     pub(super) alarm: Option<(Timestamp, AbortHandle)>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tasuki_proto::id::Sequence;
+use tasuki_proto::id::{Sequence, Timestamp};
 
 use super::{
     super::{actor::Arguments, offers::Offers, waits::Waits},
@@ -58,7 +58,7 @@ impl State {
             }
         }
         let behind_ms = workspace.time.millis_since(arguments.clock.now());
-        let presence = Presence::new(arguments.since.max(workspace.time));
+        let presence = Presence::new(arguments.pulse.since().max(workspace.time));
         let lease_ms = arguments.settings.lease_ms;
         let now = arguments.clock.now().plus_millis(behind_ms);
         Ok(Self {
@@ -75,6 +75,7 @@ impl State {
             came_back: BTreeMap::new(),
             snapshot,
             last_active: now,
+            ticked: Timestamp::default(),
             alarm: None,
             arguments,
         })
