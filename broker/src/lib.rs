@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod admin;
+pub mod checked;
 pub mod clock;
 pub mod config;
 pub mod dial;
@@ -19,6 +20,7 @@ pub mod files;
 pub mod grpc;
 pub mod hash;
 pub mod journal;
+pub mod location;
 pub mod rules;
 pub mod search;
 pub mod server;

@@ -24,6 +24,11 @@ pub enum TlsError {
         key = key.display()
     )]
     Pair { cert: PathBuf, key: PathBuf, why: rustls::Error },
+    #[error(
+        "a file in {folder} is damaged: certificate, key and checksum do not fit",
+        folder = folder.display()
+    )]
+    Changed { folder: PathBuf },
     /// An own certificate that others may have pinned.
     #[error(
         "{what}. Whoever joined knows this side by that certificate: bring {folder} back from a \

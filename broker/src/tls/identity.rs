@@ -37,7 +37,8 @@ impl ServerIdentity {
     /// replaced silently.
     pub fn own(folder: &Path, names: &[String]) -> Result<Self, TlsError> {
         let (cert, key) = kept::pair(folder, names)?;
-        Self::given(&cert, &key)
+        let own = Self::given(&cert, &key);
+        own.and_then(|own| kept::check(folder).map(|()| own))
             .map_err(|what| TlsError::Lost { folder: folder.to_owned(), what: Box::new(what) })
     }
 

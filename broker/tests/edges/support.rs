@@ -117,6 +117,11 @@ impl Process {
         Self::spawn(&arguments(&["serve", "--listen", "127.0.0.1:0"], data), &[])
     }
 
+    /// The same on a copy.
+    pub(crate) fn serve_moved(data: &Path) -> Self {
+        Self::spawn(&arguments(&["serve", "--moved", "--listen", "127.0.0.1:0"], data), &[])
+    }
+
     /// A broker that serves, and where.
     pub(crate) async fn served(data: &Path) -> (Self, SocketAddr) {
         let mut broker = Self::serve(data);
@@ -160,8 +165,12 @@ impl Process {
     }
 
     pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid().try_into().unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, signal).unwrap();
     }
 
     /// kill -9.

@@ -301,7 +301,7 @@ async fn dispatch(
     output: &mut Output,
 ) -> Result<(), Failure> {
     match command {
-        Command::Up(_) => up::run(config, output).await,
+        Command::Up(args) => up::run(&args, config, output).await,
         Command::Node(args) => node::run(args, config, output).await,
         Command::Join(args) => join::run(args, config, look, output).await,
         Command::Token(command) => token::run(command, config, output).await,

@@ -33,6 +33,13 @@ pub struct Args {
     /// Where the broker serves gRPC [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS")]
     broker_listen: Option<String>,
+    /// Serve data that was moved here or restored from a backup: a copy is refused otherwise
+    ///
+    /// Needed once: the place is noted. Make sure that no other copy is served. What was done after
+    /// a backup was made is gone, and tokens that were revoked since are good again: look at
+    /// `tasuki-broker token list`.
+    #[arg(long)]
+    moved: bool,
     /// How long after its holder's last sign of life a turn stays its own [default: 15m]
     #[arg(long, value_name = "DURATION")]
     lease: Option<String>,
@@ -47,10 +54,10 @@ impl Args {
 }
 
 /// Runs until [`stopped`]; every setting is in `config`.
-pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     refuse_joined(config)?;
     let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
-    let settings = Settings { lease_ms, ..guards(config)? };
+    let settings = Settings { lease_ms, is_moved: args.moved, ..guards(config)? };
     let broker = Broker::start(settings).await;
     let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
     let url = broker.local_url().to_owned();
