@@ -10,6 +10,8 @@ pub mod credentials;
 pub mod edit_guard;
 pub mod filebox;
 mod files;
+#[cfg(test)]
+mod flips;
 mod hex;
 pub mod hooks;
 pub mod identity;

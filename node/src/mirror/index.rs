@@ -3,7 +3,9 @@
 //! `DATA/mirror/WORKSPACE/ROLE.index`: a line of JSON for each change, appended after it, written
 //! anew when most lines are of the past. It is a help, not a truth: what it lacks is found by
 //! looking at the files and asking the broker, so a lost one costs reading, and nothing else.
-//! Lines that cannot be read, as the last one after a crash, are passed over.
+//! Each line begins with what the rest hashes to. The last one may be cut off after a crash, and
+//! is passed over; any other that is not as it was written may have said that a file is not to be
+//! sent, so nothing of the index counts then.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,6 +33,9 @@ const PAST_MAX: usize = 1_024;
 
 /// An index, in bytes; a larger one is not ours. A line has some 250.
 const BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// What a line's hash is written in.
+const CHECK_CHARS: usize = 16;
 
 /// A thread's file as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,10 +111,19 @@ impl Index {
         let mut index = Self::new(path);
         let is_ours = fs::metadata(&index.path).is_ok_and(|it| it.len() <= BYTES_MAX);
         let content = if is_ours { fs::read(&index.path) } else { Ok(Vec::new()) };
-        for line in content.unwrap_or_default().split(|byte| *byte == b'\n') {
-            if let Ok(line) = serde_json::from_slice(line) {
-                index.take(line);
-            }
+        let content = content.unwrap_or_default();
+        let mut lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
+        // Behind the last line's end is nothing, or what a crash left of one more, or a line of
+        // which only the end is damaged.
+        let tail = lines.pop().and_then(|tail| tail.split_last());
+        lines.extend(tail.map(|(_, line)| line).filter(|line| read_line(line).is_some()));
+        for line in lines {
+            let Some(line) = read_line(line) else {
+                let path = index.path.display();
+                tracing::warn!(%path, "an index of mirrored mail is damaged; it is made anew");
+                return Self::new(index.path);
+            };
+            index.take(line);
         }
         index
     }
@@ -250,8 +264,7 @@ impl Index {
             return self.write_anew();
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let mut bytes = serde_json::to_vec(line)?;
-        bytes.push(b'\n');
+        let bytes = written(line)?;
         self.lines += 1;
         file.write_all(&bytes)
     }
@@ -268,14 +281,37 @@ impl Index {
         for line in
             folder.chain([Line::Synced(self.is_synced)]).chain(before).chain(sent).chain(threads)
         {
-            serde_json::to_writer(&mut bytes, &line)?;
-            bytes.push(b'\n');
+            bytes.extend(written(&line)?);
             self.lines += 1;
         }
         tasuki_broker::files::replace(&self.path, &bytes)?;
         self.file = Some(fs::OpenOptions::new().append(true).open(&self.path)?);
         Ok(())
     }
+}
+
+/// A line as it is on disk.
+fn written(line: &Line) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_vec(line)?;
+    let mut bytes = check(&json).into_bytes();
+    bytes.push(b' ');
+    bytes.extend(json);
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// `None`: it is not as it was written. Earlier releases wrote no hash.
+fn read_line(line: &[u8]) -> Option<Line> {
+    if line.starts_with(b"{") {
+        return serde_json::from_slice(line).ok();
+    }
+    let (noted, json) = line.split_at_checked(CHECK_CHARS)?;
+    let json = json.strip_prefix(b" ")?;
+    (check(json).as_bytes() == noted).then(|| serde_json::from_slice(json).ok())?
+}
+
+fn check(json: &[u8]) -> String {
+    blake3::hash(json).to_hex()[..CHECK_CHARS].to_owned()
 }
 
 fn line_of(id: MessageId, known: &Known) -> Line {
@@ -297,6 +333,29 @@ mod tests {
 
     fn known(kind: BoxKind, name: &str) -> Known {
         Known { kind, name: name.into(), entries: 2, hash: Hash::of(b"x"), stamp: STAMP }
+    }
+
+    #[test]
+    fn a_flipped_bit_makes_it_begin_anew_or_nothing_else() {
+        let data = tempfile::tempdir().unwrap();
+        let file = path(data.path(), &"w".parse().unwrap(), &"qa".parse().unwrap());
+        let mut whole = Index::open(file.clone());
+        whole.begin("/p".into(), true).unwrap();
+        whole.wrote(MessageId::from_bits(1), known(BoxKind::Inbox, "A.md")).unwrap();
+        whole.note_before("old.md", STAMP).unwrap();
+        whole.note_sent("new.md", STAMP).unwrap();
+        whole.synced().unwrap();
+        let told = |it: &Index| format!("{:?}", (&it.folder, &it.threads, &it.before, &it.sent));
+        crate::flips::each(&file, |what| {
+            let read = Index::open(file.clone());
+            let is_whole = told(&read) == told(&whole) && read.is_synced;
+            let is_new = told(&read) == told(&Index::new(file.clone())) && !read.is_synced;
+            assert!(is_whole || is_new, "{what}: {read:?}");
+        });
+        let lines = fs::read_to_string(&file).unwrap();
+        let old: String = lines.lines().map(|line| format!("{}\n", &line[17..])).collect();
+        fs::write(&file, old + "{\"wro").unwrap();
+        assert_eq!(told(&Index::open(file)), told(&whole), "of an earlier release, and cut off");
     }
 
     #[test]

@@ -27,6 +27,7 @@ use rmcp::{
 };
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
+use tasuki_broker::checked;
 use tasuki_proto::id::TokenId;
 use tokio_util::sync::CancellationToken;
 
@@ -434,7 +435,7 @@ impl Files {
             return false;
         };
         let Ok(json) = read else { return true };
-        let owner = serde_json::from_slice::<Remembered<IgnoredAny>>(&json);
+        let owner = checked::from_slice::<Remembered<IgnoredAny>>(&json);
         owner.is_ok_and(|it| it.token.as_deref() == token.map(TokenId::as_str))
     }
 
@@ -474,7 +475,7 @@ impl SessionStore for Files {
         let Some(path) = self.path(id) else { return Ok(None) };
         let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await?;
         match read {
-            Ok(json) => Ok(serde_json::from_slice::<Remembered<SessionState>>(&json)
+            Ok(json) => Ok(checked::from_slice::<Remembered<SessionState>>(&json)
                 .inspect_err(|error| tracing::warn!(id, %error, "unreadable session"))
                 .ok()
                 .map(|it| it.state)),
@@ -486,7 +487,7 @@ impl SessionStore for Files {
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
         let Some(path) = self.path(id) else { return Ok(()) };
         let token = self.owners.of(id).map(|token| token.to_string());
-        let json = serde_json::to_vec(&Remembered { state, token })?;
+        let json = checked::to_vec(&Remembered { state, token })?;
         let files = self.clone();
         tokio::task::spawn_blocking(move || files.write(&path, &json)).await??;
         Ok(())
