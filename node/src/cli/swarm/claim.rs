@@ -14,7 +14,7 @@ use super::{
     pages::PAGE,
     tasks,
     who::{Acting, Who, client},
-    words::left,
+    words::has_left,
 };
 use crate::{
     cli::{
@@ -169,10 +169,10 @@ fn told(done: &wire::TaskResponse, output: &mut Output) -> Result<(), Failure> {
             let (task, issue) = (line(&of.task_id), line(&of.issue_id));
             let (who, subject) = (line(&of.claimed_by), line(&of.subject));
             let (until, token) = (time(of.lease_expires_ms), of.claim_token);
-            let left = left(of.lease_expires_ms, done.now_ms);
+            let left = has_left(of.lease_expires_ms, done.now_ms);
             let again = again(done.repeated);
             format!(
-                "{who} has {task} of {issue} until {until} ({left} left): {subject}. Its token is \
+                "{who} has {task} of {issue} until {until} ({left}): {subject}. Its token is \
                  {token}.{again}\n"
             )
         },
@@ -187,9 +187,9 @@ async fn delivery(acting: &Acting, id: &str, output: &mut Output) -> Result<(), 
         || {
             let (id, who) = (line(&of.delivery_id), line(&of.claimed_by));
             let (until, token) = (time(of.lease_expires_ms), of.claim_token);
-            let left = left(of.lease_expires_ms, done.now_ms);
+            let left = has_left(of.lease_expires_ms, done.now_ms);
             let again = again(done.repeated);
-            format!("{who} has {id} until {until} ({left} left). Its token is {token}.{again}\n")
+            format!("{who} has {id} until {until} ({left}). Its token is {token}.{again}\n")
         },
     )
 }
