@@ -205,7 +205,7 @@ impl Link {
                 return Ok(Done::Queued(Box::new(summary)));
             }
         }
-        let queued_ms = clock::wall_ms();
+        let queued_ms = clock::steady_ms();
         let new = New {
             workspace: self.shared.settings.workspace.clone(),
             role: role.clone(),
