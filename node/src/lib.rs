@@ -7,6 +7,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod credentials;
+mod dir;
 pub mod edit_guard;
 pub mod filebox;
 mod files;

@@ -32,6 +32,7 @@ impl Mirroring {
             .map_err(|bad| Failure::usage(format!("Mailboxes cannot be kept on disk: {bad}.")))?;
         let roles: Vec<_> = node.roles().iter().map(|spec| spec.role.clone()).collect();
         let root = config.mirror_root.value.clone();
+        let within = root.clone();
         let mut registered = directories.watch();
         let all = move |registered: &watch::Receiver<Vec<_>>| -> Roots {
             let of = registered.borrow();
@@ -47,7 +48,8 @@ impl Mirroring {
                 changes.send_replace(all(&registered));
             }
         });
-        Ok(Some(Self { mirror: node.start_mirror(told, config.groups.clone()), following }))
+        let mirror = node.start_mirror(told, within, config.groups.clone());
+        Ok(Some(Self { mirror, following }))
     }
 
     pub(super) async fn shutdown(self) {

@@ -1,9 +1,13 @@
 //! What was written where, so that what a person changed is known from what the node wrote.
 //!
 //! `DATA/mirror/WORKSPACE/ROLE.index`: a line of JSON for each change, appended after it, written
-//! anew when most lines are of the past. It is a help, not a truth: what it lacks is found by
-//! looking at the files and asking the broker, so a lost one costs reading, and nothing else.
-//! Lines that cannot be read, as the last one after a crash, are passed over.
+//! anew when most lines are of the past. Of threads it is a help, not a truth: what it lacks is found
+//! by looking at the files and asking the broker. Lines that cannot be read, as the last one after a
+//! crash, are passed over.
+//!
+//! - **Z9** Which outboxes are kept, and what lay in each before, is durable before anything is sent
+//!   from one. An outbox that the index does not name is one that was never kept, so a lost index
+//!   costs reading, and sends nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,8 +53,11 @@ enum Line {
     Folder(PathBuf),
     /// The mailbox was here as a whole.
     Synced(bool),
-    /// A file that was in the outbox before the mirror.
-    Before(String, Stamp),
+    /// An outbox that is kept, by which directory it is, and what lay in it before.
+    Kept {
+        outbox: String,
+        before: BTreeMap<String, Stamp>,
+    },
     /// A file that was sent, and could not be taken away.
     Sent(String, Stamp),
     Wrote {
@@ -74,7 +81,8 @@ pub(super) struct Index {
     pub(super) folder: Option<PathBuf>,
     threads: BTreeMap<MessageId, Known>,
     by_name: BTreeMap<String, MessageId>,
-    before: BTreeMap<String, Stamp>,
+    /// Outboxes, and what lay in each before it was one.
+    kept: BTreeMap<String, BTreeMap<String, Stamp>>,
     sent: BTreeMap<String, Stamp>,
     /// Whether the mailbox was ever here as a whole.
     pub(super) is_synced: bool,
@@ -95,7 +103,7 @@ impl Index {
             folder: None,
             threads: BTreeMap::new(),
             by_name: BTreeMap::new(),
-            before: BTreeMap::new(),
+            kept: BTreeMap::new(),
             sent: BTreeMap::new(),
             is_synced: false,
         }
@@ -118,9 +126,7 @@ impl Index {
         match line {
             Line::Folder(folder) => self.folder = Some(folder),
             Line::Synced(is_synced) => self.is_synced = is_synced,
-            Line::Before(name, stamp) => {
-                self.before.insert(name, stamp);
-            }
+            Line::Kept { outbox, before } => drop(self.kept.insert(outbox, before)),
             Line::Sent(name, stamp) => {
                 self.sent.insert(name, stamp);
             }
@@ -183,18 +189,28 @@ impl Index {
         self.by_name.entry(fold(name)).or_insert(id);
     }
 
-    /// Whether this file was in the outbox before the mirror, and is as it was.
+    /// Whether this file was in the outbox before it was kept, and is as it was.
     pub(super) fn was_before(&self, name: &str, stamp: Stamp) -> bool {
-        self.before.get(name) == Some(&stamp)
+        self.kept.values().any(|before| before.get(name) == Some(&stamp))
+    }
+
+    pub(super) fn keeps(&self, outbox: &str) -> bool {
+        self.kept.contains_key(outbox)
+    }
+
+    /// Keeps an outbox from now on, durably.
+    pub(super) fn keep(
+        &mut self,
+        outbox: String,
+        before: BTreeMap<String, Stamp>,
+    ) -> io::Result<()> {
+        self.kept.insert(outbox.clone(), before);
+        self.write_anew().inspect_err(|_| drop(self.kept.remove(&outbox)))
     }
 
     /// The same for one that was sent and could not be taken away.
     pub(super) fn was_sent(&self, name: &str, stamp: Stamp) -> bool {
         self.sent.get(name) == Some(&stamp)
-    }
-
-    pub(super) fn count_before(&self) -> usize {
-        self.before.len()
     }
 
     /// Keeps the files of this folder from now on, and nothing of another one.
@@ -223,11 +239,6 @@ impl Index {
         Ok(())
     }
 
-    pub(super) fn note_before(&mut self, name: &str, stamp: Stamp) -> io::Result<()> {
-        self.before.insert(name.to_owned(), stamp);
-        self.append(&Line::Before(name.to_owned(), stamp))
-    }
-
     pub(super) fn note_sent(&mut self, name: &str, stamp: Stamp) -> io::Result<()> {
         if self.was_sent(name, stamp) {
             return Ok(());
@@ -245,7 +256,7 @@ impl Index {
     }
 
     fn append(&mut self, line: &Line) -> io::Result<()> {
-        let live = self.threads.len() + self.before.len() + self.sent.len();
+        let live = self.threads.len() + self.kept.len() + self.sent.len();
         if self.file.is_none() || 2 * live + PAST_MAX < self.lines {
             return self.write_anew();
         }
@@ -260,13 +271,16 @@ impl Index {
         // If it fails, the next change tries again.
         self.file = None;
         let folder = self.folder.iter().cloned().map(Line::Folder);
-        let before = self.before.iter().map(|(name, stamp)| Line::Before(name.clone(), *stamp));
+        let kept = self.kept.iter().map(|(outbox, before)| {
+            let (outbox, before) = (outbox.clone(), before.clone());
+            Line::Kept { outbox, before }
+        });
         let sent = self.sent.iter().map(|(name, stamp)| Line::Sent(name.clone(), *stamp));
         let threads = self.threads.iter().map(|(id, known)| line_of(*id, known));
         let mut bytes = Vec::new();
         self.lines = 0;
         for line in
-            folder.chain([Line::Synced(self.is_synced)]).chain(before).chain(sent).chain(threads)
+            folder.chain([Line::Synced(self.is_synced)]).chain(kept).chain(sent).chain(threads)
         {
             serde_json::to_writer(&mut bytes, &line)?;
             bytes.push(b'\n');
@@ -310,7 +324,7 @@ mod tests {
         index.wrote(id(1), known(BoxKind::Inbox, "A.md")).unwrap();
         index.wrote(id(2), known(BoxKind::Inbox, "b.md")).unwrap();
         index.wrote(id(1), known(BoxKind::Done, "A.md")).unwrap();
-        index.note_before("old.md", STAMP).unwrap();
+        index.keep("inode 1 of 2".into(), [("old.md".into(), STAMP)].into()).unwrap();
         index.note_sent("new.md", STAMP).unwrap();
         index.gone(id(2)).unwrap();
         index.synced().unwrap();
@@ -321,6 +335,7 @@ mod tests {
         assert!(again.was_before("old.md", STAMP) && again.was_sent("new.md", STAMP));
         assert!(!again.was_before("new.md", STAMP) && !again.was_sent("old.md", STAMP));
         assert!(!again.was_before("old.md", Stamp { size: 4, ..STAMP }));
+        assert!(again.keeps("inode 1 of 2") && !again.keeps("inode 1 of 3"));
         assert_eq!(again.taken(id(2), "a.md").len(), 1);
         assert_eq!(again.taken(id(1), "a.md").len(), 0);
         // As a crash in the middle of a line leaves it.
@@ -332,7 +347,8 @@ mod tests {
         let mut again = Index::open(file.clone());
         again.begin("/q".into(), false).unwrap();
         let none = Index::open(file);
-        assert!(none.len() == 0 && none.folder == Some("/q".into()) && none.count_before() == 0);
+        assert!(none.len() == 0 && none.folder == Some("/q".into()));
+        assert!(!none.keeps("inode 1 of 2"));
     }
 
     #[test]

@@ -140,7 +140,8 @@ impl Job {
                 }
                 (Step::Move, Some((from, was)), Some((to, name)), _) => {
                     at = before.as_ref().and_then(|it| it.hash.zip(it.stamp));
-                    self.disk.rename(&self.boxes.file(from, was), &self.boxes.file(to, name))?
+                    let (from, to) = (self.boxes.folder(from), self.boxes.folder(to));
+                    self.disk.rename((from, was), (to, name))?
                 }
                 (Step::TakeAway, Some((kind, name)), ..) => {
                     let Some(seen) = before.as_ref().and_then(|it| it.hash) else { continue };
@@ -173,7 +174,7 @@ impl Job {
     }
 
     fn look(&self, kind: BoxKind, name: &str) -> io::Result<Look> {
-        let at = self.disk.read(&self.boxes.file(kind, name))?;
+        let at = self.disk.read(self.boxes.folder(kind), name)?;
         let hash = at.hash();
         let stamp = match &at {
             At::File(_, stamp) => Some(*stamp),

@@ -42,7 +42,7 @@ impl Bench {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         let roots = [("qa".parse().unwrap(), place.path().to_owned())].into();
-        let boxes = Arc::new(homes(&roots).into_values().next().unwrap().open().unwrap());
+        let boxes = Arc::new(homes(&roots, None).into_values().next().unwrap().open().unwrap());
         Self { place, boxes }
     }
 
@@ -54,7 +54,7 @@ impl Bench {
     fn told(&self) -> Vec<String> {
         let mut all = Vec::new();
         for kind in BoxKind::ALL {
-            for entry in fs::read_dir(self.boxes.folder(kind)).unwrap() {
+            for entry in fs::read_dir(self.boxes.folder(kind).path()).unwrap() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 if matches!(Kind::of(&name), Kind::New) {
                     continue;
@@ -202,7 +202,9 @@ fn a_kill_at_any_change_loses_nothing_and_leaves_nothing() {
                 index.wrote(ID.parse().unwrap(), known.clone()).unwrap();
             }
             let seen = Seen::of(&index, &bench.boxes, look_at_all(&bench.boxes).unwrap(), true);
-            seen.halves.iter().for_each(|half| Disk::default().remove(half).unwrap());
+            for (kind, name) in &seen.halves {
+                Disk::default().remove(bench.boxes.folder(*kind), name).unwrap();
+            }
             let is_remembered = known.is_some();
             bench.job(Disk::default(), known, case.2).carry_out().unwrap();
             let after = bench.told();
