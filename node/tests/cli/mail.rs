@@ -538,3 +538,48 @@ async fn a_broker_that_is_away_is_said() {
         "{said:?}"
     );
 }
+
+/// The lines that the README shows for the command line, by the letter and in its order.
+#[tokio::test]
+async fn the_lines_of_the_readme_work() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let up = Process::up(&data, "--role qa --role dev").await;
+    fs::write(place.path().join("log.txt"), "a log").unwrap();
+    let url = format!("http://{}", up.broker.unwrap());
+    let mut client = MailboxClient::connect(url).await.unwrap();
+    for (counter, digits) in (1..).zip(["380fa4", "91be02"]) {
+        let request = wire::SendRequest {
+            key: Some(wire::IdempotencyKey { client_id: "test".into(), counter }),
+            role: "dev".into(),
+            to: vec!["qa".into()],
+            r#type: "BR".into(),
+            subject: "Slow!".into(),
+            text: "It is.".into(),
+            message_id: format!("{digits}00-0000-4000-8000-000000000000"),
+            ..Default::default()
+        };
+        client.send(request).await.unwrap();
+    }
+    let readme = include_str!("../../../README.md");
+    let block = readme.split("**From the command line.**").nth(1).unwrap();
+    let block = block.split("```").nth(1).unwrap();
+    let lines: Vec<&str> = block.lines().filter(|it| it.starts_with("tasuki mail ")).collect();
+    assert!(lines.iter().any(|it| it.starts_with("tasuki mail reply 380fa4 ")), "{lines:?}");
+    assert!(lines.iter().any(|it| it.starts_with("tasuki mail resolve 380fa4 ")), "{lines:?}");
+    let program = Path::new(env!("CARGO_BIN_EXE_tasuki")).parent().unwrap().display().to_string();
+    let path = format!("{program}:{}", std::env::var("PATH").unwrap());
+    for line in lines {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).current_dir(place.path()).stdin(Stdio::null());
+        command.env("PATH", &path).env("TASUKI_DATA", &data).env("TASUKI_ROLE", "qa");
+        let said = Said::of(&soon(command.output()).await.unwrap());
+        assert_eq!(said.code, 0, "{line}: {said:?}\n{}", up.log());
+    }
+    let done = up.json("mail list done --role qa").await;
+    let mut ids: Vec<&str> =
+        done.iter().map(|it| &it["message_id"].as_str().unwrap()[..6]).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["380fa4", "91be02"]);
+}

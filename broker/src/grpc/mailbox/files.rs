@@ -24,7 +24,7 @@ use crate::{access::Grant, rules::mailbox};
 pub(super) type Chunks =
     Pin<Box<dyn Stream<Item = Result<wire::GetAttachmentResponse, Status>> + Send>>;
 
-/// Keeps a file; true when this role had stored it already.
+/// Keeps a file; true when this role had stored it already, or has a thread that it is attached to.
 pub(super) async fn put(
     door: &Door,
     grant: &Grant,
@@ -45,7 +45,7 @@ pub(super) async fn put(
     let sender = role.clone();
     let known = entered.look_as(&role, move |view| {
         view.workspace.privacy.check_files()?;
-        Ok(view.workspace.mail.size_of_stored(&sender, &hash))
+        Ok(view.workspace.mail.size_of_known(&sender, &hash))
     });
     if known.await? == Some(head.size) {
         return Ok(true);

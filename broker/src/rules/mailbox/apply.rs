@@ -91,6 +91,7 @@ impl Mailboxes {
     fn sent(&mut self, now: Timestamp, it: &EntrySent) {
         let head = EntryHead { sender: it.sender.clone(), to: it.to.clone(), kind: it.kind };
         let number = self.add(it.thread, it.entry, &head);
+        self.attached(number, &it.files);
         self.change(it.thread, &it.sender, |thread, copy, _| {
             acted(thread, copy, it.acted, now);
             thread.copies[copy].kind = it.sender_box;

@@ -39,6 +39,8 @@ pub struct EntrySent {
     /// Entries up to this one are answered by it, and seen.
     pub acted: u32,
     pub lapses: Option<Timestamp>,
+    /// What is attached. None in records of before it was kept.
+    pub files: Vec<ContentHash>,
 }
 
 /// A copy came into another box by its role's act.

@@ -10,8 +10,8 @@
 //! - **X4** An entry that was not handed to a role never leaves its inbox unread, unless the role
 //!   moves a thread of which it was handed nothing.
 //! - **X5** A wait passes over mail only when it is a dead letter or lapsed.
-//! - **X6** A file is kept once, with one size, and is known only to roles that sent all its bytes:
-//!   to every other it is as if it were not there.
+//! - **X6** A file is kept once, with one size, and is known only to roles that sent all its bytes, or
+//!   have a thread that it is attached to: to every other it is as if it were not there.
 
 mod apply;
 mod command;
@@ -106,6 +106,9 @@ pub struct File {
     /// Who sent all its bytes, and so may attach it. Nobody where it was stored before that was
     /// kept.
     pub roles: BTreeSet<RoleNumber>,
+    /// Threads it is attached to: whoever has a copy of one can read it, and so may attach it, too.
+    /// None of entries from before that was kept.
+    pub threads: BTreeSet<ThreadNumber>,
 }
 
 /// A name that a sender gave to what it sent.
@@ -207,6 +210,10 @@ impl Mailboxes {
         let last = files.values().filter_map(|it| it.roles.last()).max();
         if last.is_some_and(|it| restored.mailboxes.len() <= usize::from(it.0)) {
             return Err("a file's roles");
+        }
+        let last = files.values().filter_map(|it| it.threads.last()).max();
+        if last.is_some_and(|it| !restored.threads.has(*it)) {
+            return Err("a file's threads");
         }
         restored.attachment_bytes = files.values().map(|it| it.size).sum();
         restored.files = files;

@@ -38,6 +38,7 @@ impl Mailboxes {
             sender_box: BoxKind::Outbox,
             acted: 0,
             lapses: it.expires_in_ms.map(|ms| now.plus_millis(ms)),
+            files: it.attachments.iter().map(|it| it.hash).collect(),
         };
         let mut title = None;
         match &it.place {
@@ -74,7 +75,7 @@ impl Mailboxes {
             self.may_receive(around, role)?;
         }
         for file in &it.attachments {
-            if self.size_of_stored(&it.role, &file.hash) != Some(file.size) {
+            if self.size_of_known(&it.role, &file.hash) != Some(file.size) {
                 return Err(Rejection::UnknownAttachment { name: file.name.clone() });
             }
         }

@@ -240,8 +240,39 @@ fn a_thread_goes_to_and_fro() {
          6 B waits: done | A o1 | B i1*
          7 B resolves 1: Moved | A o1 | B d1
          8 B resolves 1: Already | A o1 | B d1
-         9 A resolves 1: NotInInbox(Outbox) | A o1 | B d1
+         9 A resolves 1: Moved | A d1 | B d1
         10 A answers 1 to B: m4: 1/4 | A o1 | B i1*",
+    );
+}
+
+/// An answer takes a thread out of the inbox; whoever is done with it may still say so.
+#[test]
+fn a_thread_is_put_away_after_ones_own_answer() {
+    check(
+        &[
+            (1, "A writes 1 to B: m1"),
+            (2, "A resolves 1"),
+            (3, "B sees 1 to 1"),
+            (4, "B answers 1 to A: m2"),
+            (5, "B resolves 1"),
+            (6, "B rejects 1"),
+            (7, "A answers 1 to B: m3"),
+            (8, "A writes 2 to B: m1"),
+            (9, "B sees 2 to 1"),
+            (10, "B answers 2 to A: m2"),
+            (11, "B rejects 2"),
+        ],
+        "1 A writes 1 to B: m1: 1/1 | A o1 | B i1*
+         2 A resolves 1: NotInInbox(Outbox) | A o1 | B i1*
+         3 B sees 1 to 1: done | A o1 | B i1
+         4 B answers 1 to A: m2: 1/2 | A i1* | B o1
+         5 B resolves 1: Moved | A i1* | B d1
+         6 B rejects 1: NotInInbox(Done) | A i1* | B d1
+         7 A answers 1 to B: m3: 1/3 | A i1* | B i1*
+         8 A writes 2 to B: m1: 2/1 | A i1* o2 | B i1* i2*
+         9 B sees 2 to 1: done | A i1* o2 | B i1* i2
+        10 B answers 2 to A: m2: 2/2 | A i1* i2* | B i1* o2
+        11 B rejects 2: Moved | A i1* i2* | B i1* c2",
     );
 }
 
@@ -432,7 +463,7 @@ fn names_lead_to_threads_of_ones_own_only() {
 }
 
 #[test]
-fn a_file_is_known_to_roles_that_stored_it() {
+fn a_file_is_known_to_roles_that_stored_it_or_got_it() {
     check(
         &[
             (0, "opens B"),
@@ -440,20 +471,28 @@ fn a_file_is_known_to_roles_that_stored_it() {
             (2, "A stores log"),
             (3, "B writes 1 to A +file=log: stolen"),
             (4, "A writes 1 to B +file=log: mine"),
-            (5, "B answers 1 to A +file=log: yours"),
+            (5, "B writes 2 to A +file=log: forwarded"),
             (6, "B stores log"),
-            (7, "B stores log"),
-            (8, "B answers 1 to A +file=log: yours"),
+            (7, "C stores log"),
+            (8, "C writes 3 to A +file=log: it sent the bytes"),
+            (9, "opens D"),
+            (10, "D writes 4 to A +file=log: stolen"),
+            (11, "B answers 1 to D: all of it"),
+            (12, "D writes 4 to A +file=log: got with the thread"),
         ],
         "0 opens B: done
          1 A stores log: done
          2 A stores log: so already (said before)
          3 B writes 1 to A +file=log: stolen: no: unknown_attachment
          4 A writes 1 to B +file=log: mine: 1/1 | B i1* | A o1
-         5 B answers 1 to A +file=log: yours: no: unknown_attachment
-         6 B stores log: done | B i1* | A o1
-         7 B stores log: so already (said before) | B i1* | A o1
-         8 B answers 1 to A +file=log: yours: 1/2 | B i1* | A i1*",
+         5 B writes 2 to A +file=log: forwarded: 2/1 | B i1* o2 | A i2* o1
+         6 B stores log: so already (said before) | B i1* o2 | A i2* o1
+         7 C stores log: done | B i1* o2 | A i2* o1
+         8 C writes 3 to A +file=log: it sent the bytes: 3/1 | B i1* o2 | A i2* i3* o1 | C o3
+         9 opens D: done | B i1* o2 | A i2* i3* o1 | C o3
+        10 D writes 4 to A +file=log: stolen: no: unknown_attachment
+        11 B answers 1 to D: all of it: 1/2 | B i1* o2 | A i2* i3* o1 | C o3 | D i1*
+        12 D writes 4 to A +file=log: got with the thread: 4/1 | B i1* o2 | A i2* i3* i4* o1 | C o3 | D i1* o4",
     );
 }
 
@@ -487,11 +526,11 @@ fn a_file_of_an_older_journal_is_known_to_nobody_until_it_is_stored_again() {
     let mut mail = Mailboxes::default();
     let old = Event::Kept(AttachmentKept { hash, size, role: None });
     mail.apply(Timestamp::from_millis(1), &old);
-    assert_eq!((mail.size_of_stored(&role("A"), &hash), mail.attachment_bytes), (None, 3));
+    assert_eq!((mail.size_of_known(&role("A"), &hash), mail.attachment_bytes), (None, 3));
     let again = Event::Kept(AttachmentKept { hash, size, role: Some(role("A")) });
     mail.apply(Timestamp::from_millis(2), &again);
-    assert_eq!((mail.size_of_stored(&role("A"), &hash), mail.attachment_bytes), (Some(3), 3));
-    assert_eq!(mail.size_of_stored(&role("B"), &hash), None);
+    assert_eq!((mail.size_of_known(&role("A"), &hash), mail.attachment_bytes), (Some(3), 3));
+    assert_eq!(mail.size_of_known(&role("B"), &hash), None);
 }
 
 /// A million of them are to fit.

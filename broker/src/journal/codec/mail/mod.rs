@@ -129,6 +129,7 @@ pub(super) fn encode_event(event: &Event) -> Kind {
             sender_box: box_code(it.sender_box),
             acted: it.acted,
             lapses_ms: ms(it.lapses),
+            files: it.files.iter().map(|it| Bytes::copy_from_slice(it)).collect(),
         }),
         Event::Moved(it) => Kind::MailMoved(stored::MailMoved {
             thread: id_bytes(it.thread),
@@ -207,6 +208,7 @@ pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
             sender_box: box_of(it.sender_box)?,
             acted: it.acted,
             lapses: at(it.lapses_ms),
+            files: it.files.iter().map(|it| content_hash(it)).collect::<Result<_, _>>()?,
         }),
         Kind::MailMoved(it) => Event::Moved(CopyMoved {
             thread: thread(&it.thread)?,

@@ -63,6 +63,7 @@ fn encode_file((hash, it): (&ContentHash, &File)) -> snapshot::File {
         hash: Bytes::copy_from_slice(hash),
         size: it.size,
         roles: it.roles.iter().map(|it| it.0.into()).collect(),
+        threads: it.threads.iter().map(|it| it.0).collect(),
     }
 }
 
@@ -72,7 +73,8 @@ fn decode_file(it: snapshot::File) -> Result<(ContentHash, File), CodecError> {
         number.try_into().map(RoleNumber).map_err(invalid)
     };
     let roles = it.roles.into_iter().map(number).collect::<Result<_, _>>()?;
-    Ok((content_hash(&it.hash)?, File { size: it.size, roles }))
+    let threads = it.threads.into_iter().map(ThreadNumber).collect();
+    Ok((content_hash(&it.hash)?, File { size: it.size, roles, threads }))
 }
 
 fn encode_mailbox(it: &Mailbox) -> snapshot::Mailbox {

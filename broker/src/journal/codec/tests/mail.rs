@@ -33,6 +33,7 @@ fn events() -> Vec<mailbox::Event> {
         sender_box: BoxKind::Outbox,
         acted: 0,
         lapses: Some(at(900)),
+        files: Vec::new(),
     };
     let answer = EntrySent {
         entry: 2,
@@ -42,7 +43,7 @@ fn events() -> Vec<mailbox::Event> {
         client_ref: None,
         acted: 1,
         lapses: None,
-        ..sent
+        ..sent.clone()
     };
     let head = EntryHead { sender: role("A"), to: vec![role("D")], kind: 0 };
     vec![
@@ -130,6 +131,7 @@ fn state() -> Workspace {
         sender_box: BoxKind::Inbox,
         acted: 0,
         lapses: Some(at(950)),
+        files: Vec::new(),
     };
     mail.apply(at(50), &mailbox::Event::Sent(open));
     Workspace { sequence: Sequence::from(9), time: at(800), mail, ..Workspace::default() }
@@ -232,6 +234,45 @@ fn the_bytes_that_say_who_stored_a_file_are_unchanged() {
         bad.attachments[0].roles.push(number);
         assert!(decode_snapshot(bad.encode_to_vec().into()).is_err(), "role {number}");
     }
+}
+
+/// To which threads a file is attached came later: without it the bytes are those of before.
+#[test]
+fn the_bytes_that_say_what_a_file_is_attached_to_are_unchanged() {
+    let kept = AttachmentKept { hash: [9; 32], size: 77, role: Some(role("A")) };
+    let sent = EntrySent {
+        thread: thread(4),
+        entry: 1,
+        sender: role("A"),
+        to: vec![role("B")],
+        kind: 1,
+        content: Hash([6; 16]),
+        client_ref: None,
+        sender_box: BoxKind::Outbox,
+        acted: 0,
+        lapses: None,
+        files: vec![[9; 32]],
+    };
+    let events = [mailbox::Event::Kept(kept), mailbox::Event::Sent(sent)];
+    let record = Record { events: events.clone().map(Event::Mail).to_vec(), ..record() };
+    let record = Record { reply: Reply::Done, ..record };
+    let stored = encode_record(&record, &[3; 16]);
+    let mut bytes = hex(&stored);
+    assert_eq!(decode_record(stored).unwrap(), record);
+
+    let mut state = state();
+    for event in &events {
+        state.mail.apply(at(60), event);
+    }
+    assert_eq!(state.mail.size_of_known(&role("B"), &[9; 32]), Some(77));
+    let stored = encode_snapshot(&state);
+    bytes += &hex(&stored);
+    assert_eq!(bytes, include_str!("mail_attached.golden.txt"));
+    assert_eq!(decode_snapshot(stored.clone()).unwrap(), state);
+
+    let mut bad = stored::Snapshot::decode(stored).unwrap();
+    bad.attachments[0].threads.push(900);
+    assert!(decode_snapshot(bad.encode_to_vec().into()).is_err());
 }
 
 /// A snapshot whose columns do not fit together is damaged, and says so.
