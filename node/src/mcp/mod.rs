@@ -31,6 +31,7 @@ mod hold;
 mod host;
 mod instances;
 mod intent;
+pub(crate) mod letter;
 mod malformed;
 mod notices;
 mod prompts;

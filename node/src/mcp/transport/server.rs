@@ -42,6 +42,7 @@ use crate::mcp::{
     address::readable,
     agent::Agents,
     host::{Host, Scope},
+    letter,
     settle::settle,
     status,
     take_over::take_over,
@@ -256,6 +257,7 @@ pub async fn serve(
     let beside = Router::new()
         .route("/take-over/{role}", post(take_over))
         .route("/outbox/{number}/{how}", post(settle))
+        .route("/mail/{role}", post(letter::send))
         .with_state(Arc::clone(&host));
     let door = Door { listener, guard, clock };
     let served = run(door, of_all, of_role, sessions_dir, beside, shutdown).await;
