@@ -130,6 +130,7 @@ pub(super) async fn list(
     let issue: Option<IssueId> = parse::maybe("issue_id", &it.issue_id)?;
     let delivered_by: Option<RoleId> = optional("delivered_by", &it.delivered_by)?;
     let reviewed_by: Option<RoleId> = optional("reviewed_by", &it.reviewed_by)?;
+    let claimed_by: Option<RoleId> = optional("claimed_by", &it.claimed_by)?;
     let shown_to = asker.clone();
     let look = move |view: &View<'_>| {
         let swarm = &view.workspace.swarm;
@@ -138,12 +139,15 @@ pub(super) async fn list(
             issue.is_none_or(|issue| issue == it.issue)
                 && (delivered_by.is_none() || delivered_by == it.role)
                 && (reviewed_by.is_none() || reviewed_by == reviewer(it))
+                && (claimed_by.is_none()
+                    || claimed_by.as_ref() == it.claim.as_ref().map(|it| &it.role))
         };
         let all: Box<dyn Iterator<Item = &Delivery>> = match state {
             Some(state) => Box::new(swarm.deliveries_in(state)),
             None => Box::new(swarm.deliveries().values().rev()),
         };
-        let is_plain = issue.is_none() && delivered_by.is_none() && reviewed_by.is_none();
+        let is_plain = issue.is_none()
+            && [&delivered_by, &reviewed_by, &claimed_by].into_iter().all(Option::is_none);
         let count = match state {
             Some(state) => swarm.count_deliveries(state),
             None => swarm.deliveries().len(),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tasuki_proto::{
     id::{RoleId, Sequence, Timestamp},
     limits::{NEW_DOCS_MAX, TEXT_BYTES_MAX},
+    reason::Reason,
     swarm::{DocName, IssueId},
     wire,
 };
@@ -12,7 +13,7 @@ use tonic::Status;
 
 use super::{
     super::refuse::{invalid, too_large},
-    Entered, id, key, parse, render,
+    Entered, id, key, optional, parse, render,
 };
 use crate::rules::swarm::{
     Ask, CreateIssue, Issue, IssueState, ListFilter, Reply,
@@ -62,10 +63,41 @@ pub(super) async fn set_paths(
     mut it: wire::UpdateIssueDocPathsRequest,
 ) -> Result<wire::IssueResponse, Status> {
     let key = key(it.key.take(), &it)?;
-    let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
-    let paths = parse::paths(it.shared_doc_paths, it.project_doc_paths)?;
-    let done = entered.ask(role, Some(key), Ask::SetDocPaths { issue, paths }).await?;
-    entered.issue_response(issue, done.is_repeat, done.sequence).await
+    let (role, issue): (RoleId, IssueId) =
+        (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
+    let (keeps_shared, keeps_project) = (it.keep_shared_docs, it.keep_project_docs);
+    for (field, is_kept, list) in [
+        ("shared_doc_paths", keeps_shared, &it.shared_doc_paths),
+        ("project_doc_paths", keeps_project, &it.project_doc_paths),
+    ] {
+        if is_kept && !list.is_empty() {
+            return Err(invalid(field, &"is given and is to be kept as it is, too"));
+        }
+    }
+    loop {
+        let (mut shared, mut project) = (it.shared_doc_paths.clone(), it.project_doc_paths.clone());
+        let mut replaces = None;
+        if keeps_shared || keeps_project {
+            let look = move |view: &crate::workspace::View<'_>| {
+                Ok(view.workspace.swarm.issue(issue)?.paths_version)
+            };
+            let version = entered.look_for(None, look).await?;
+            let known = entered.doc_paths(issue, version)?;
+            shared = if keeps_shared { known.shared } else { shared };
+            project = if keeps_project { known.project } else { project };
+            replaces = Some(version);
+        }
+        let paths = parse::paths(shared, project)?;
+        let ask = Ask::SetDocPaths { issue, paths, replaces };
+        let done = match entered.ask(role.clone(), Some(key.clone()), ask).await {
+            // Somebody set them in between: what they said is kept.
+            Err(why) if replaces.is_some() && Reason::of(&why) == Some(Reason::StaleToken) => {
+                continue;
+            }
+            done => done?,
+        };
+        return entered.issue_response(issue, done.is_repeat, done.sequence).await;
+    }
 }
 
 pub(super) async fn close(
@@ -128,12 +160,16 @@ pub(super) async fn list(
         subject_contains: (!it.subject_contains.is_empty()).then_some(it.subject_contains),
         ..ListFilter::default()
     };
+    let lead: Option<RoleId> = optional("lead", &it.lead)?;
     let is_in_progress = status == wire::IssueStatus::InProgress;
     let is_default = matches!(sort_by, wire::SortBy::Unspecified | wire::SortBy::Created);
     let look = move |view: &crate::workspace::View<'_>| {
         let swarm = &view.workspace.swarm;
-        let found = swarm.list_issues(&filter).filter(|it| !is_in_progress || it.is_in_progress());
-        let is_plain = !is_in_progress && filter.subject_contains.is_none();
+        let is_meant = |it: &&Issue| {
+            (!is_in_progress || it.is_in_progress()) && (lead.is_none() || lead == it.lead)
+        };
+        let found = swarm.list_issues(&filter).filter(is_meant);
+        let is_plain = !is_in_progress && filter.subject_contains.is_none() && lead.is_none();
         let total = is_plain.then(|| swarm.count_issues(filter.issue_state));
         let list = Listed { total, is_default, is_ascending, limit, offset };
         let (issues, total) = list.of(found, order);

@@ -71,6 +71,18 @@ fn workers(view: &View<'_>, only: Option<&RoleId>, asker: Option<&RoleId>) -> Ve
                 });
             }
         }
+        if let Some(worker) = asker.and_then(|asker| found.get_mut(asker)) {
+            let filter = ListFilter { task_state: Some(TaskState::Open), ..ListFilter::default() };
+            let open = issue.list(&filter).filter(|it| it.reservation.is_some());
+            let own = open.map(|it| render::task(issue, it, asker));
+            let own = own.filter(|it| !it.reserved_token.is_empty());
+            worker.reserved.extend(own.map(|it| wire::ReservedTask {
+                issue_id: it.issue_id,
+                task_id: it.task_id,
+                next_step_token: it.reserved_token,
+                reserved_until_ms: it.reserved_until_ms,
+            }));
+        }
         for state in [TaskState::InProgress, TaskState::Blocked] {
             let filter = ListFilter { task_state: Some(state), ..ListFilter::default() };
             for task in issue.list(&filter) {

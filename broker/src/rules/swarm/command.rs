@@ -30,6 +30,8 @@ pub enum Ask {
     SetDocPaths {
         issue: IssueId,
         paths: DocPaths,
+        /// Refused where they were set anew since this version.
+        replaces: Option<u32>,
     },
     /// `reason` stands for an approved delivery; empty where there is one.
     CloseIssue {

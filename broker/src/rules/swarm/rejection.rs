@@ -54,6 +54,8 @@ pub enum Rejection {
          with a summary that says why it ends without one"
     )]
     NotAccepted { issue: IssueId },
+    #[error("the documents that issue {issue} names were set anew meanwhile; call again")]
+    PathsSetMeanwhile { issue: IssueId },
     #[error("tasks would block each other in a circle: {circle}; nothing was made")]
     BlockedInACircle { circle: String },
     #[error("missing required {place} doc: {name}; write it first, then call again")]
@@ -194,6 +196,7 @@ impl Rejection {
             Self::IssueClosed { .. } | Self::HalfImported { .. } => Reason::IssueClosed,
             Self::TasksNotDone { .. } => Reason::TasksNotDone,
             Self::NotAccepted { .. } => Reason::NotAccepted,
+            Self::PathsSetMeanwhile { .. } => Reason::StaleToken,
             Self::BlockedInACircle { .. } => Reason::BlockedInACircle,
             Self::MissingDoc { .. } => Reason::MissingDoc,
             Self::TaskAlreadyClaimed { .. } | Self::TaskDone { .. } | Self::TaskCanceled { .. } => {

@@ -275,6 +275,14 @@ async fn a_delivery_is_accepted_on_evidence_and_its_issue_closed() {
     assert_eq!(reason(&own), "own_work");
     let claimed = acceptor.claim_delivery(claim.clone()).await.unwrap().delivery.unwrap();
     assert_ne!(claimed.claim_token, 0);
+    for (claimed_by, count) in [("acceptor", 1), ("nobody", 0)] {
+        let of = wire::ListDeliveriesRequest {
+            claimed_by: claimed_by.to_owned(),
+            status: wire::DeliveryStatus::InReview.into(),
+            ..Default::default()
+        };
+        assert_eq!(acceptor.list_deliveries(of).await.unwrap().total, count, "{claimed_by}");
+    }
     let renew = wire::RenewDeliveryRequest {
         delivery_id: delivered.delivery_id.clone(),
         claim_token: claimed.claim_token,
