@@ -211,7 +211,7 @@ impl Dir {
     pub(crate) fn open_file(&self, name: impl AsRef<OsStr>) -> Result<(File, Metadata), NoFile> {
         let name = plain(name.as_ref())?;
         // A device may do something when it is opened.
-        let about = self.stat(name)?.ok_or(io::Error::from(rustix::io::Errno::NOENT))?;
+        let about = self.stat(name)?.ok_or_else(|| io::Error::from(rustix::io::Errno::NOENT))?;
         let strange = |is_link| if is_link { NoFile::Link } else { NoFile::Strange };
         if !is(&about, FileType::RegularFile) {
             return Err(strange(is(&about, FileType::Symlink)));

@@ -126,10 +126,10 @@ fn owners(settings: Option<&Settings>, root: &Path) -> Vec<String> {
 }
 
 fn unopened(folder: &Path, why: &io::Error) -> Skipped {
-    match why.kind() {
-        io::ErrorKind::NotFound => Skipped::stranger(folder, "is not there"),
-        _ => Skipped::loss(folder, format!("cannot be opened: {why}")),
+    if why.kind() == io::ErrorKind::NotFound {
+        return Skipped::stranger(folder, "is not there");
     }
+    Skipped::loss(folder, format!("cannot be opened: {why}"))
 }
 
 /// Also one that is a link: it may have mail, which is not read, and that is said.
