@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use axum::body::{Body, to_bytes};
 use http::{
     Method, Request,
-    header::{AUTHORIZATION, HOST},
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST},
 };
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -48,7 +48,12 @@ async fn send(method: Method, node: &NodeAt, path: &str) -> Result<Value, Error>
     let url = &node.url;
     let invalid = || Error::Address(url.clone());
     let authority = node.authority().ok_or_else(invalid)?;
-    let mut request = Request::builder().method(method).uri(path).header(HOST, authority);
+    // Without its type a node takes a request that changes something for a page's.
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, authority)
+        .header(CONTENT_TYPE, "application/json");
     if let Some(credentials) = node.credentials() {
         request = request.header(AUTHORIZATION, credentials);
     }

@@ -33,7 +33,7 @@ use super::{
     accept::accept,
     bearer::{Bearer, Bearers, authenticated, forbidden},
     guarded::Guard,
-    security::{Names, check_names},
+    security::{Names, check_content_type, check_names},
     served::Served,
     sse, stdio,
     streamable::Streamable,
@@ -317,7 +317,9 @@ async fn run<S: Served>(
         stdio: stdio::Lines::default(),
         life: life.clone(),
     });
-    let app = routes(Arc::clone(&server)).merge(beside).layer(middleware::from_fn(readable));
+    let app = routes(Arc::clone(&server)).merge(beside);
+    let app = app.layer(middleware::from_fn(readable));
+    let app = app.layer(middleware::from_fn(check_content_type));
     let app = match &guard {
         None => app,
         Some(guard) => {
