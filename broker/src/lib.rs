@@ -19,6 +19,7 @@ pub mod files;
 pub mod grpc;
 pub mod hash;
 pub mod journal;
+pub mod logs;
 pub mod rules;
 pub mod search;
 pub mod server;

@@ -12,15 +12,10 @@ mod serve;
 mod token;
 mod verify;
 
-use std::{
-    io::{IsTerminal as _, Write as _},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tasuki_broker::{config, journal::JournalError};
-use tracing_subscriber::EnvFilter;
+use tasuki_broker::{config, journal::JournalError, logs};
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;
@@ -103,17 +98,8 @@ enum LogFormat {
 
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        // When standard error takes nothing any more, these would be written there too, by a
-        // macro that panics.
-        .log_internal_errors(false);
-    match cli.log_format {
-        LogFormat::Text => logs.init(),
-        LogFormat::Json => logs.json().init(),
+    if let Err(why) = logs::start("info", matches!(cli.log_format, LogFormat::Json)) {
+        tracing::debug!(%why, "logs are set up already");
     }
     ExitCode::from(match cli.command {
         Command::Serve(it) => serve::run(it),

@@ -18,6 +18,7 @@ mod http;
 mod instances;
 mod issues;
 mod lifecycle;
+mod logs;
 mod mail;
 mod mailstorm;
 mod notices;

@@ -34,6 +34,8 @@ pub(crate) struct Process {
     /// From the first start on, the same at each.
     pub(crate) mcp: SocketAddr,
     pub(crate) broker: Option<SocketAddr>,
+    /// From the next start on.
+    pub(crate) rust_log: Option<&'static str>,
     child: Option<Child>,
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
@@ -58,6 +60,7 @@ impl Process {
             line,
             mcp: any(),
             broker: Some(any()),
+            rust_log: None,
             child: None,
             lines: None,
         };
@@ -74,7 +77,8 @@ impl Process {
         let line = format!("node --broker http://{broker} {more}");
         let line = line.split_whitespace().map(Into::into).collect();
         let data = data.to_owned();
-        let mut it = Self { data, line, mcp: any(), broker: None, child: None, lines: None };
+        let mut it =
+            Self { data, line, mcp: any(), broker: None, rust_log: None, child: None, lines: None };
         it.start().await;
         it
     }
@@ -83,6 +87,7 @@ impl Process {
         let mut command = tasuki(&self.data);
         command.args(&self.line).arg("--data").arg(&self.data);
         command.args(["--listen", &self.mcp.to_string()]);
+        command.envs(self.rust_log.map(|it| ("RUST_LOG", it)));
         if let Some(broker) = self.broker {
             command.args(["--broker-listen", &broker.to_string()]);
         }

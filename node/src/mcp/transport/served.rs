@@ -100,6 +100,7 @@ pub(super) async fn converse(
                 tracing::debug!(%error, "a connection's service ended");
             }
         }
-        Err(error) => tracing::debug!(%error, "a connection was not initialized"),
+        // Why it was not would say what came instead.
+        Err(_) => tracing::debug!("a connection was not initialized"),
     }
 }
