@@ -17,7 +17,7 @@ use std::{
 
 use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
 use http_body::{Frame, SizeHint};
-use tasuki_proto::{limits::MESSAGE_BYTES_MAX, reason::Reason, token::Right};
+use tasuki_proto::{echo::echo, limits::MESSAGE_BYTES_MAX, reason::Reason, token::Right};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
@@ -266,7 +266,7 @@ impl<S> Guarded<S> {
             live.shown_on(peer);
         }
         let Some(rule) = rule else {
-            let text = format!("there is no call {}", request.uri().path());
+            let text = format!("there is no call {}", echo(request.uri().path()));
             return Err(Refused::Known(Status::unimplemented(text)));
         };
         let lacking = match rule.takes {

@@ -16,7 +16,7 @@ use rmcp::{
     service::{RequestContext, SubscriptionContext},
     transport::streamable_http_server::session::SessionRestoreMarker,
 };
-use tasuki_proto::{id::RoleId, reason::Reason};
+use tasuki_proto::{echo::echo, id::RoleId, reason::Reason};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -161,11 +161,10 @@ impl Agent {
         self.scope.roles(&self.host).into_iter().any(|role| self.host.has_set(role, tools::MAIL))
     }
 
-    /// The roles of this address that there are prompts for, with their toolsets.
-    fn prompted(&self) -> impl Iterator<Item = (&RoleId, Vec<ToolsetChoice>)> {
+    /// The roles of this address, with their toolsets.
+    fn equipped(&self) -> impl Iterator<Item = (&RoleId, Vec<ToolsetChoice>)> {
         let roles = self.scope.roles(&self.host).into_iter();
-        let players = roles.map(|role| (role, self.host.toolsets(role)));
-        players.filter(|(_, toolsets)| prompts::has_prompt(toolsets))
+        roles.map(|role| (role, self.host.toolsets(role)))
     }
 
     /// The roles of this address that take turns.
@@ -379,7 +378,7 @@ impl ServerHandler for Agent {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let mut list = prompts::list(self.prompted());
+        let mut list = prompts::list(self.equipped());
         (list.ttl_ms, list.cache_scope) = fresh(&context);
         Ok(list)
     }
@@ -389,7 +388,7 @@ impl ServerHandler for Agent {
         request: GetPromptRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        prompts::get(self.prompted(), &request).map(Into::into)
+        prompts::get(self.equipped(), &request).map(Into::into)
     }
 
     async fn list_resources(
@@ -516,7 +515,7 @@ impl ServerHandler for Agent {
             done = tools::call(&request.name, call) => match done {
                 Some(response) => Ok(response),
                 None => Err(ErrorData::invalid_params(
-                    format!("there is no tool {:?} here that you may call", request.name),
+                    format!("there is no tool {} here that you may call", echo(&request.name)),
                     None,
                 )),
             },

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use tasuki_proto::{
+    echo::echo,
     id::{InvalidId, RoleId},
     reason::Reason,
 };
@@ -10,7 +11,11 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    hold::Learning, instances::Instances, shown::Shown, tasks::Tasks, tools::Claims,
+    hold::Learning,
+    instances::Instances,
+    shown::Shown,
+    tasks::Tasks,
+    tools::{Claims, Grants},
     transport::server::Settings,
 };
 use crate::{
@@ -53,6 +58,8 @@ pub(super) struct Host {
     pub hooks: Option<Hooks>,
     /// The tokens that agents were given with what they hold.
     pub claims: Claims,
+    /// Locks on their way to the agent of each role.
+    pub grants: Grants,
     /// Waits that clients poll instead of holding a call.
     pub tasks: Arc<Tasks>,
     /// How long a session's wait goes on after its stream broke.
@@ -103,6 +110,7 @@ impl Host {
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
             claims: Claims::default(),
+            grants: Grants::default(),
             tasks: Arc::new(Tasks::new(task_key)),
             shown: roles.keys().map(|role| (role.clone(), Shown::default())).collect(),
             roles,
@@ -184,8 +192,9 @@ impl Scope {
                 Err(Refusal {
                     reason: Reason::RoleForbidden,
                     message: format!(
-                        "`{field}` names {named:?}, but this connection is for role {role}. \
+                        "`{field}` names {named}, but this connection is for role {role}. \
                          Leave `{field}` out or give {role:?}.",
+                        named = echo(named),
                         role = role.as_str()
                     ),
                 })
@@ -201,7 +210,7 @@ impl Scope {
             (Self::All, Some(named)) => {
                 let role: RoleId = named.parse().map_err(|error: InvalidId| Refusal {
                     reason: Reason::InvalidArgument,
-                    message: format!("`{field}` is not a role's name: {named:?} {error}."),
+                    message: format!("`{field}` is not a role's name: {} {error}.", echo(named)),
                 })?;
                 host.roles.get(&role).map(Arc::clone).ok_or_else(|| Refusal {
                     reason: Reason::UnknownRole,

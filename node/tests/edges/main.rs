@@ -9,6 +9,7 @@ mod chance;
 mod copies;
 mod crash;
 mod crowd;
+mod echoes;
 mod full;
 mod guarded;
 mod hooks;

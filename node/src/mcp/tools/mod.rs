@@ -7,7 +7,7 @@
 mod arguments;
 mod ignored;
 mod mail;
-mod others;
+pub(super) mod others;
 mod result;
 mod swarm;
 mod turn_loop;
@@ -40,7 +40,7 @@ pub(super) use self::swarm::named;
 pub(super) use self::{
     mail::{SET as MAIL, arrived},
     result::refused,
-    swarm::{ACCEPTOR, Claims, LEAD, WORKER, told},
+    swarm::{ACCEPTOR, Claims, Grants, LEAD, WORKER, told},
     turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, SET as LOOP, Status, awaited},
 };
 

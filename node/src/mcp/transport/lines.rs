@@ -17,6 +17,7 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
+use tasuki_proto::echo::bounded;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _},
     sync::{Mutex, Semaphore},
@@ -24,6 +25,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    errors::with_error_cut,
     handed::{NotTaken, Probes},
     server::Life,
 };
@@ -96,7 +98,7 @@ pub(in crate::mcp) fn complaint(line: &[u8], error: &serde_json::Error) -> Strin
         None => (-32700, serde_json::Value::Null),
         Some(value) => (-32600, value.get("id").cloned().unwrap_or_default()),
     };
-    let message = format!("not a JSON-RPC message: {error}");
+    let message = bounded(&format!("not a JSON-RPC message: {error}"));
     serde_json::json!({
         "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message }
     })
@@ -196,12 +198,11 @@ where
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let writer = Arc::clone(&self.writer);
-        let probe = self.probes.answered(&message);
+        let sent = self.probes.answered(&message);
         async move {
-            write(&writer, serde_json::to_string(&message)?).await?;
-            if let Some(probe) = probe {
-                probe.written();
-            }
+            let Some(sent) = sent else { return Ok(()) };
+            write(&writer, serde_json::to_string(&with_error_cut(message))?).await?;
+            sent.written();
             Ok(())
         }
     }

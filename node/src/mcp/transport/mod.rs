@@ -16,6 +16,7 @@ pub(super) mod sessions;
 pub(super) mod stdio;
 
 mod early;
+mod errors;
 mod events;
 mod security;
 mod sse;

@@ -25,7 +25,10 @@ use bytes::BytesMut;
 use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
 use http_body::Body as _;
 use serde_json::json;
-use tasuki_proto::id::{RoleId, TokenId};
+use tasuki_proto::{
+    echo::{bounded, echo},
+    id::{RoleId, TokenId},
+};
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -231,7 +234,8 @@ impl<S: Served> Server<S> {
     fn unknown_role(&self, role: &str) -> Response {
         let names: Vec<&str> = self.of_role.keys().map(RoleId::as_str).collect();
         let hosted = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let message = format!("this node does not host the role {role:?}; it hosts: {hosted}");
+        let role = echo(role);
+        let message = format!("this node does not host the role {role}; it hosts: {hosted}");
         let body = json!({ "error": "unknown_role", "message": message, "roles": names });
         (StatusCode::NOT_FOUND, Json(body)).into_response()
     }
@@ -421,7 +425,8 @@ pub(in crate::mcp) fn refuse(
     error: &str,
     message: impl Into<String>,
 ) -> Response {
-    (status, Json(json!({ "error": error, "message": message.into() }))).into_response()
+    let message = bounded(&message.into());
+    (status, Json(json!({ "error": error, "message": message }))).into_response()
 }
 
 /// A request's body, whole. One that says it is too large is refused before any of it is read.

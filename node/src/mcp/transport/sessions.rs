@@ -13,11 +13,11 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, future::ready};
 use rmcp::{
     model::{
-        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
-        JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, Extensions,
+        GetExtensions as _, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
     },
     transport::streamable_http_server::session::{
         RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     events::Events,
+    handed::{Fate, Probe},
     served::{Lifeline, Served},
 };
 use crate::{
@@ -51,6 +52,9 @@ const FILES_MAX: usize = 1024;
 
 /// Messages on their way to one client. A full queue holds up the whole session.
 const CHANNEL_CAPACITY: usize = 256;
+
+/// Answers of one session that were not read yet and can be taken back.
+const AHEAD_MAX: usize = 256;
 
 /// What the ids of events of a session's own stream have in them, and no other's.
 const STANDALONE: &str = ":common/";
@@ -102,9 +106,17 @@ struct Session {
     gone: CancellationToken,
 }
 
-/// The ids of a session's requests that are not answered, and whose streams are open.
+/// A session's requests.
 #[derive(Debug, Clone, Default)]
-struct Asked(Arc<Mutex<BTreeSet<String>>>);
+struct Asked(Arc<Mutex<Requests>>);
+
+#[derive(Debug, Default)]
+struct Requests {
+    /// The ids of those that are not answered, and whose streams are open.
+    open: BTreeSet<String>,
+    /// What becomes of the answers that were not read yet, of those too whose streams broke.
+    ahead: BTreeMap<String, Fate>,
+}
 
 /// An id in use until dropped.
 #[derive(Debug)]
@@ -114,20 +126,50 @@ struct Asking {
 }
 
 impl Asked {
-    fn ids(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    fn all(&self) -> MutexGuard<'_, Requests> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None`: a request with this id is not answered yet, and only one of the two would be.
-    fn begin(&self, id: &RequestId) -> Option<Asking> {
-        let id = format!("{id:?}");
-        self.ids().insert(id.clone()).then(|| Asking { asked: self.clone(), id })
+    fn begin(&self, id: &RequestId, fate: Fate) -> Option<Asking> {
+        let id = key(id);
+        let mut all = self.all();
+        if !all.open.insert(id.clone()) {
+            return None;
+        }
+        if AHEAD_MAX <= all.ahead.len() {
+            all.ahead.pop_first();
+        }
+        all.ahead.insert(id.clone(), fate);
+        Some(Asking { asked: self.clone(), id })
     }
+
+    /// The answer is being read. False: its request was taken back.
+    fn give(&self, id: &RequestId) -> bool {
+        let fate = self.all().ahead.remove(&key(id));
+        fate.inspect(Fate::give).is_some()
+    }
+
+    /// The client took a request back.
+    fn disown(&self, id: &RequestId) {
+        let fate = self.all().ahead.remove(&key(id));
+        fate.iter().for_each(Fate::disown);
+    }
+
+    /// The client takes back all that was not answered.
+    fn disown_all(&self) {
+        let ahead = std::mem::take(&mut self.all().ahead);
+        ahead.values().for_each(Fate::disown);
+    }
+}
+
+fn key(id: &RequestId) -> String {
+    format!("{id:?}")
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.asked.ids().remove(&self.id);
+        self.asked.all().open.remove(&self.id);
     }
 }
 
@@ -196,6 +238,10 @@ impl<S: Served> Sessions<S> {
                 tracing::debug!(%error, "a session of a token that is gone");
             }
         }
+    }
+
+    fn asked(&self, id: &SessionId) -> Option<Asked> {
+        self.known().sessions.get(id).map(|it| it.asked.clone())
     }
 
     fn begun(&self, id: SessionId, is_restoring: bool) {
@@ -271,7 +317,10 @@ impl<S: Served> SessionManager for Sessions<S> {
         self.doors.remove(id);
         let ended = self.local.close_session(id).await;
         // Only then, so that nobody is told of a call that was cut off by its own client.
-        closed.iter().for_each(|it| it.gone.cancel());
+        if let Some(it) = &closed {
+            it.gone.cancel();
+            it.asked.disown_all();
+        }
         Ok(ended?)
     }
 
@@ -288,20 +337,22 @@ impl<S: Served> SessionManager for Sessions<S> {
             request.request.extensions_mut().insert(line);
         }
         let mut asking = match (&message, asked) {
-            (JsonRpcMessage::Request(request), Some(asked)) => match asked.begin(&request.id) {
-                Some(asking) => Some(asking),
-                None => return Ok(refused_twice(request.id.clone()).left_stream()),
-            },
+            (JsonRpcMessage::Request(request), Some(asked)) => {
+                let fate = fate(request.request.extensions());
+                match asked.begin(&request.id, fate) {
+                    Some(asking) => Some(asking),
+                    None => return Ok(refused_twice(request.id.clone()).left_stream()),
+                }
+            }
             (_, _) => None,
         };
         let stream = self.local.create_stream(id, message).await?;
-        let stream = stream.inspect(move |event| {
-            // Free again before the client can have read the answer.
-            if let Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) =
-                event.message.as_deref()
-            {
-                drop(asking.take());
-            }
+        let stream = stream.filter(move |event| {
+            let is_told = answered(event).is_none_or(|id| {
+                // Free again before the client can have read the answer.
+                asking.take().is_none_or(|it| it.asked.give(id))
+            });
+            ready(is_told)
         });
         Ok(kept_with(stream, used).right_stream())
     }
@@ -312,6 +363,13 @@ impl<S: Served> SessionManager for Sessions<S> {
         message: ClientJsonRpcMessage,
     ) -> Result<(), SessionsError> {
         self.used(id);
+        if let JsonRpcMessage::Notification(it) = &message
+            && let ClientNotification::CancelledNotification(cancelled) = &it.notification
+            && let Some(request) = &cancelled.params.request_id
+            && let Some(asked) = self.asked(id)
+        {
+            asked.disown(request);
+        }
         let is_introduced = matches!(
             &message,
             JsonRpcMessage::Notification(it)
@@ -341,7 +399,13 @@ impl<S: Served> SessionManager for Sessions<S> {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
         let is_standalone = last_event_id.contains(STANDALONE);
+        let asked = self.asked(id);
         let stream = self.local.resume(id, last_event_id).await?;
+        let stream = stream.inspect(move |event| {
+            if let (Some(asked), Some(id)) = (&asked, answered(event)) {
+                asked.give(id);
+            }
+        });
         let door = is_standalone.then(|| self.doors.open(id)).flatten();
         Ok(kept_with(stream, (used, door)))
     }
@@ -360,6 +424,22 @@ impl<S: Served> SessionManager for Sessions<S> {
 
     // `event_store` stays `None`: requests without a session are cancelled when their client
     // goes away, and with a store they would not be.
+}
+
+/// What becomes of the answer to a request with these extensions.
+fn fate(extensions: &Extensions) -> Fate {
+    let parts = extensions.get::<http::request::Parts>();
+    let probe = parts.and_then(|parts| parts.extensions.get::<Probe>());
+    probe.map(|probe| probe.fate().clone()).unwrap_or_default()
+}
+
+/// Which request an event answers.
+fn answered(event: &ServerSseMessage) -> Option<&RequestId> {
+    match event.message.as_deref()? {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+    }
 }
 
 /// What is said to a request whose id is taken.

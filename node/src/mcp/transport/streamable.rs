@@ -27,6 +27,7 @@ use tokio::sync::Mutex;
 use super::{
     bearer::Bearer,
     early::opened,
+    errors::with_body_cut,
     handed::{Probe, Watched},
     lines::complaint,
     served::{Served, Stay},
@@ -159,6 +160,7 @@ impl<S: Served> Streamable<S> {
         let listens = parts.headers.get(METHOD_HEADER).is_some_and(|method| method == LISTEN);
         let open = listens.then(|| self.served.stream(&parts)).flatten();
         // Any other response opens at once, and some need their status and headers.
+        let may_resume = parts.headers.contains_key(SESSION_HEADER);
         let is_modern_call = parts.headers.get(METHOD_HEADER).is_some_and(|it| it == CALL);
         let request = Request::from_parts(parts, Body::from(body.clone()));
         let response = if is_modern_call {
@@ -179,10 +181,11 @@ impl<S: Served> Streamable<S> {
             .get(CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         match (is_stream, open) {
+            (false, _) if !response.status().is_success() => with_body_cut(response).await,
             (false, _) => response,
-            (true, None) => response.map(|body| Body::new(Watched::new(body, probe))),
+            (true, None) => response.map(|body| Body::new(Watched::new(body, probe, may_resume))),
             (true, Some(open)) => response
-                .map(|body| Body::new(Watched::new(body, probe)))
+                .map(|body| Body::new(Watched::new(body, probe, may_resume)))
                 .map(|body| Body::new(Kept { body, _open: open })),
         }
     }

@@ -6,7 +6,7 @@
 use std::{fmt::Display, sync::Arc};
 
 use rmcp::model::CallToolResponse;
-use tasuki_proto::{id::RoleId, reason::Reason};
+use tasuki_proto::{echo::echo, id::RoleId, reason::Reason};
 
 use super::{
     super::{
@@ -227,8 +227,9 @@ fn another(named: &str, able: &[&RoleId]) -> Refusal {
         _ => Refusal {
             reason: Reason::UnknownWorker,
             message: format!(
-                "unknown worker_id {named:?}: here you are {names}. Leave it out or give that. \
-                 Nothing happened."
+                "unknown worker_id {}: here you are {names}. Leave it out or give that. Nothing \
+                 happened.",
+                echo(named)
             ),
         },
     }
