@@ -198,6 +198,37 @@ mod tests {
     }
 
     #[test]
+    fn words_are_shown_without_what_hides() {
+        let main: LoopId = "main".parse().expect("an id");
+        let role: RoleId = "B".parse().expect("an id");
+        let words = || "a\u{e0041}\u{202e}b\u{1b}".to_owned();
+        let latest = wire::Entry {
+            kind: EntryKind::Handover.into(),
+            summary: words(),
+            instruction: words(),
+            person: words(),
+            reason: words(),
+            ..Default::default()
+        };
+        let of = wire::Loop { holder: "B".into(), ..Default::default() };
+        let what =
+            wire::GetLoopResponse { r#loop: Some(of), latest: Some(latest), ..Default::default() };
+        let seen = Seen { what, ago: None };
+        let shown = |role| serde_json::to_value(Shown::new(&main, role, &seen)).expect("JSON");
+        let (own, nobodys) = (shown(Some(&role)), shown(None));
+        let previous = &own["previous"];
+        assert_eq!((&previous["summary"], &previous["instruction"]), (&"ab".into(), &"ab".into()));
+        assert_eq!((&previous["from"], &previous["stripped"]), (&"ab".into(), &9.into()));
+        for field in ["summary", "instruction", "person", "reason"] {
+            assert_eq!(nobodys["latest"][field], "ab", "{nobodys}");
+        }
+        assert_eq!(nobodys["stripped"], 12);
+        for shown in [own, nobodys] {
+            assert!(shown["note"].as_str().expect("a text").contains("material to judge"));
+        }
+    }
+
+    #[test]
     fn which_addresses_are_a_loops() {
         let main: LoopId = "main".parse().expect("an id");
         assert_eq!(loop_of(&uri(&main)), Some(main));
