@@ -59,9 +59,11 @@ pub fn routes(
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let door = Door::new(workspaces.clone(), tokens.clone(), search.clone());
     let service = Service { door, stopping: stopping.clone() };
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
     let turn_loop = TurnLoopServer::new(service.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -95,5 +97,6 @@ pub fn routes(
         .add_service(feed)
         .add_service(privacy)
         .add_service(health::server(service).max_decoding_message_size(QUESTION_BYTES_MAX))
-        .add_service(reflection.build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX)))
+        .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
+        .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX)))
 }

@@ -106,6 +106,9 @@ pub(super) static CALLS: &[Call] = &[
         // list_services: "*"
         Bytes::from_static(b"\x3a\x01*")
     })),
+    stream(plain("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", |_, _| {
+        Bytes::from_static(b"\x3a\x01*")
+    })),
     admin("/tasuki.v1.Access/Invite", |workspace, role| {
         bytes(wire::InviteRequest {
             code: hash(),
