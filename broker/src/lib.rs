@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod admin;
+pub mod canonical;
 pub mod clock;
 pub mod config;
 pub mod dial;

@@ -160,7 +160,7 @@ impl Tokens {
             let (token, ending) = (shown.id, Arc::clone(&live));
             tokio::spawn(async move {
                 let end = access::Command::EndOldSecret { token, used };
-                let ended = tokens.execute(end, None).await;
+                let ended = tokens.execute(end, None, 0).await;
                 if let Err(error) = ended {
                     warn!(%error, "the old secret of a rotated token is ended at its next use");
                     ending.keeps_old();
@@ -186,19 +186,20 @@ impl Tokens {
         self.shared.workspaces.look(&system, |view| view.workspace.access.clone()).await
     }
 
-    /// Carries out a command of access and brings this table up to date, also when its caller
-    /// went away meanwhile.
+    /// Carries out a command of access, which is so many `bytes` large, and brings this table up to
+    /// date, also when its caller went away meanwhile.
     pub(crate) async fn execute(
         &self,
         command: access::Command,
         by: Option<TokenId>,
+        bytes: usize,
     ) -> Result<Executed, ExecuteError> {
         let tokens = self.clone();
         let done = tokio::spawn(async move {
             let caller = Caller { node: None, token: by };
             let request = Request { caller, key: None, command: Command::Access(command) };
             let workspaces = &tokens.shared.workspaces;
-            let executed = workspaces.execute(&WorkspaceId::system(), request).await;
+            let executed = workspaces.execute(&WorkspaceId::system(), request, bytes).await;
             // What changed nothing makes no work: strangers could ask for it again and again.
             let is_known = match &executed {
                 Ok(executed) => executed.sequence <= tokens.table().sequence,
@@ -234,7 +235,7 @@ impl Tokens {
         });
         for (token, _) in earlier {
             info!(%token, "revoked a token for administration that is no longer in use");
-            self.execute(access::Command::Revoke { token }, None).await?;
+            self.execute(access::Command::Revoke { token }, None, 0).await?;
         }
         let issue = access::Issue {
             secret,
@@ -242,7 +243,7 @@ impl Tokens {
             valid_ms: None,
             label: label.to_owned(),
         };
-        let executed = self.execute(access::Command::Issue(issue), None).await?;
+        let executed = self.execute(access::Command::Issue(issue), None, 0).await?;
         let Reply::Issued { token, .. } = executed.reply else {
             unreachable!("a token is issued or refused")
         };
@@ -302,7 +303,7 @@ impl Tokens {
         let mut every = tokio::time::interval(Duration::from_millis(END_EXPIRED_MS));
         loop {
             every.tick().await;
-            if let Err(error) = self.execute(access::Command::EndExpired, None).await {
+            if let Err(error) = self.execute(access::Command::EndExpired, None, 0).await {
                 warn!(%error, "what expired is written down later");
             }
         }

@@ -23,6 +23,7 @@ use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 use tracing::{debug, warn};
 
+use super::entered::Admitted;
 use crate::{
     access::{self, Denied, Ended, Grant, Kind, Penalty, Place, Tokens},
     access::{FAILURES_PER_CONNECTION_MAX, JOINS_PER_CONNECTION_MAX},
@@ -44,7 +45,7 @@ pub(crate) struct Rule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// Whoever reaches the broker may call it.
+    /// Whoever reaches the broker may call it, and acts as a stranger.
     Nothing,
     /// Any good token; none where the broker asks for none.
     Entry,
@@ -218,7 +219,7 @@ where
         let ready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, ready);
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
-        let (grant, place) = match self.admit(&request, peer.as_ref()) {
+        let admitted = match self.admit(&request, peer.as_ref()) {
             Ok(admitted) => admitted,
             Err(Refused::Stranger(denied)) => {
                 let tokens = self.tokens.clone();
@@ -231,10 +232,12 @@ where
                 return Box::pin(std::future::ready(Ok(status.into_http())));
             }
         };
-        request.extensions_mut().insert(grant.clone());
+        let (rule, grant, place) = admitted;
+        let known = Admitted { grant: grant.clone(), call: rule.path, bytes: 0 };
+        request.extensions_mut().insert(known);
         let Grant::Token(live) = &grant else {
             return Box::pin(async move {
-                let _joining = match joining(&mut request, peer.as_ref()) {
+                let _joining = match joining(rule, &mut request, peer.as_ref()) {
                     Ok(joining) => joining,
                     Err(status) => return Ok(status.into_http()),
                 };
@@ -242,7 +245,7 @@ where
             });
         };
         // A stream's messages are small, and go on.
-        if find(request.uri().path()).is_none_or(|rule| rule.kind != Kind::Stream) {
+        if rule.kind != Kind::Stream {
             let words = Arc::clone(&live.words);
             request = request.map(|body| Incoming::wrap(body, Allowed::Words(words)));
         }
@@ -267,10 +270,10 @@ impl<S> Guarded<S> {
         &self,
         request: &Request<Body>,
         peer: Option<&Arc<Peer>>,
-    ) -> Result<(Grant, Place), Refused> {
+    ) -> Result<(&'static Rule, Grant, Place), Refused> {
         let rule = find(request.uri().path());
-        if let Some(Rule { takes: Takes::Nothing, .. }) = rule {
-            return Ok((Grant::Open, Place::default()));
+        if let Some(rule @ Rule { takes: Takes::Nothing, .. }) = rule {
+            return Ok((rule, Grant::Stranger, Place::default()));
         }
         let shown = shown(request.headers()).map_err(Refused::Stranger)?;
         let grant = self.tokens.authenticate(shown).map_err(Refused::Stranger)?;
@@ -291,23 +294,23 @@ impl<S> Guarded<S> {
         if let Some(right) = lacking {
             return Err(match (&grant, right) {
                 // Nobody administrates without a token.
-                (Grant::Open, _) => Refused::Stranger(Denied::Missing),
+                (Grant::Open | Grant::Stranger, _) => Refused::Stranger(Denied::Missing),
                 (Grant::Token(_), right) => Refused::Known(lacks(right)),
             });
         }
         let place = grant.enter(rule.kind).map_err(Refused::Known)?;
-        Ok((grant, place))
+        Ok((rule, grant, place))
     }
 }
 
 /// Bounds what is taken of a call that shows no token, where tokens are asked for; on an open
 /// broker only joining, which there comes to nothing anyway.
 fn joining(
+    rule: &Rule,
     request: &mut Request<Body>,
     peer: Option<&Arc<Peer>>,
 ) -> Result<Option<Joining>, Status> {
-    let is_open = |rule: &Rule| rule.takes == Takes::Nothing;
-    if !find(request.uri().path()).is_some_and(is_open) {
+    if rule.takes != Takes::Nothing {
         return Ok(None);
     }
     let body = std::mem::take(request.body_mut());

@@ -7,11 +7,7 @@ use tasuki_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{
-    Service,
-    entered::{Entered, grant},
-    parse, refuse, render,
-};
+use super::{Service, entered::Entered, parse, refuse, render};
 use crate::{
     rules::{Command, Mark, Reply, turn},
     workspace::{Executed, Question},
@@ -26,10 +22,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::CreateLoopRequest>,
     ) -> Result<Response<wire::CreateLoopResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let loop_id = parse::id("loop", &it.r#loop)?;
         let create = turn::CreateLoop {
             loop_id: Clone::clone(&loop_id),
@@ -45,10 +39,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::StartRoundRequest>,
     ) -> Result<Response<wire::StartRoundResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let start = turn::StartRound {
             loop_id: parse::loop_id(&it.r#loop)?,
             by: parse::actor(&it.role, &it.person)?,
@@ -73,9 +65,7 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::AwaitTurnRequest>,
     ) -> Result<Response<wire::AwaitTurnResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let question = Question::Turn {
             loop_id: parse::loop_id(&it.r#loop)?,
             role: parse::id("role", &it.role)?,
@@ -89,10 +79,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::HandOverRequest>,
     ) -> Result<Response<wire::HandOverResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let instruction = if it.is_task_complete {
             parse::text("instruction", it.instruction)?
         } else {
@@ -128,9 +116,7 @@ impl TurnLoop for Service {
         request: Request<wire::MarkTurnRequest>,
     ) -> Result<Response<wire::MarkTurnResponse>, Status> {
         use wire::mark_turn_request::Mark as Wire;
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let mark = match it.mark() {
             Wire::Handed => Mark::Handed,
             Wire::Seen => Mark::Seen,
@@ -147,9 +133,7 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::GetLoopRequest>,
     ) -> Result<Response<wire::GetLoopResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let (state, latest) = entered.loop_state(parse::loop_id(&it.r#loop)?).await?;
         let Some(latest) = latest else {
             return Ok(Response::new(wire::GetLoopResponse {
@@ -167,9 +151,7 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::ListLoopsRequest>,
     ) -> Result<Response<wire::ListLoopsResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
         let loops = entered.look(|view| {
             let loops = view.workspace.loops.by_id.iter();
             loops.map(|(id, state)| render::loop_state(id, state, view)).collect()
@@ -182,10 +164,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::ReclaimRequest>,
     ) -> Result<Response<wire::ReclaimResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let reclaim = turn::Reclaim {
             loop_id: parse::loop_id(&it.r#loop)?,
             by: parse::actor(&it.role, &it.person)?,
@@ -213,9 +193,7 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::HistoryRequest>,
     ) -> Result<Response<wire::HistoryResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let loop_id = parse::loop_id(&it.r#loop)?;
         let (_, latest) = entered.loop_state(loop_id.clone()).await?;
         let Some(latest) = latest else {

@@ -72,7 +72,7 @@ impl Mail {
     async fn execute(&mut self, command: mailbox::Command) {
         let command = Command::Mail(command);
         let request = Request { caller: Caller::default(), key: None, command };
-        let executed = self.workspaces.execute(&self.id, request).await.unwrap();
+        let executed = self.workspaces.execute(&self.id, request, 0).await.unwrap();
         self.last = executed.sequence;
     }
 

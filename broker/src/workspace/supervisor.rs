@@ -113,7 +113,7 @@ impl Workspaces {
         &self.shared.journal
     }
 
-    /// Carries out a command.
+    /// Carries out a command. `bytes`: how large it is.
     ///
     /// # Errors
     /// A refusal, or why there is no answer.
@@ -121,9 +121,10 @@ impl Workspaces {
         &self,
         workspace: &WorkspaceId,
         request: Request,
+        bytes: usize,
     ) -> Result<Executed, ExecuteError> {
         let (handle, place) = self.admitted(workspace).await?;
-        let kib = u32::try_from(request.command.bytes() / 1024 + 1).unwrap_or(u32::MAX);
+        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
         let words = self.shared.words.clone().try_acquire_many_owned(kib);
         let words = words.map_err(|_| ExecuteError::TooManyWords)?;
         let executed = handle.execute(request, Admitted { _place: place, _words: words }).await;

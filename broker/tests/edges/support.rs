@@ -103,7 +103,7 @@ impl Process {
         let logging = tokio::spawn(async move {
             while let Ok(Some(line)) = errors.next_line().await {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                if kept.len() < LOG_LINES_MAX {
+                if kept.len() < LOG_LINES_MAX || line.contains("panicked at") {
                     kept.push(line);
                 }
                 count.send_modify(|count| *count += 1);
@@ -190,6 +190,15 @@ impl Process {
         let status = soon("the broker ends", self.child.wait()).await.unwrap();
         soon("its log ends", &mut self.logging).await.unwrap();
         Ended { code: status.code(), out, log: self.log() }
+    }
+}
+
+impl Drop for Process {
+    /// A panic ends only the call that led to it, so nothing else would show it: whatever a test
+    /// does, none is reached.
+    fn drop(&mut self) {
+        let log = self.log();
+        assert!(std::thread::panicking() || !log.contains("panicked at"), "{log}");
     }
 }
 

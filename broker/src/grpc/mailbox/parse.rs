@@ -1,7 +1,7 @@
 //! What callers say of mail, as values that are already valid.
 
 use tasuki_proto::{
-    id::{IdempotencyKey, RoleId, Timestamp},
+    id::{RoleId, Timestamp},
     limits::{
         ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CLIENT_REF_BYTES_MAX,
         FILE_NAME_BYTES_MAX, IMPORT_ENTRIES_MAX, MAIL_EXPIRES_MS_MAX, MOVES_MAX, RECEIVERS_MAX,
@@ -14,11 +14,14 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::{parse::text, refuse::too_large},
+    super::{
+        entered::{Entered, Key},
+        parse::text,
+        refuse::too_large,
+    },
     id, optional, refuse,
 };
 use crate::{
-    hash::Hash,
     rules::mailbox::{
         Attachment, ContentHash, Filter, Import, ImportedEntry, Place, Send, Subject, ThreadFacts,
     },
@@ -35,13 +38,13 @@ const KIND_BYTES_MAX: usize = 64;
 const SAME_BYTES: usize = 16;
 
 /// The key of a letter. Sealed again, it is the same letter, though its bytes are others.
-pub(super) fn key_of_letter(it: &mut wire::SendRequest) -> Result<(IdempotencyKey, Hash), Status> {
+pub(super) fn key_of_letter(entered: &Entered, it: &mut wire::SendRequest) -> Result<Key, Status> {
     let key = it.key.take();
     let marked = it.sealed.as_mut().filter(|it| it.same.len() == SAME_BYTES);
     let Some(envelope) = marked.map(|it| std::mem::take(&mut it.envelope)) else {
-        return super::key(key, it);
+        return entered.key(key, it);
     };
-    let key = super::key(key, it);
+    let key = entered.key(key, it);
     if let Some(sealed) = &mut it.sealed {
         sealed.envelope = envelope;
     }

@@ -9,7 +9,7 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::parse::text, Entered, View, id, issues::Listed, key, optional, parse, render, token,
+    super::parse::text, Entered, View, id, issues::Listed, optional, parse, render, token,
 };
 use crate::rules::swarm::{
     Ask, Attached, Delivery, DeliveryState, Reply, ReviewDelivery, Verdict,
@@ -23,7 +23,7 @@ pub(super) async fn submit(
     entered: &Entered,
     mut it: wire::SubmitDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let issue = parse::named("issue_id", &it.issue_id)?;
     let words = Box::new(parse::delivery(it)?);
@@ -39,7 +39,7 @@ pub(super) async fn claim(
     entered: &Entered,
     mut it: wire::ClaimDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let ask = Ask::ClaimDelivery { delivery, extend_ms: parse::lease(it.for_ms)? };
@@ -52,7 +52,7 @@ pub(super) async fn renew(
     mut it: wire::RenewDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let ask = Ask::RenewDelivery { delivery, token, extend_ms: parse::lease(it.for_ms)? };
@@ -65,7 +65,7 @@ pub(super) async fn attach(
     mut it: wire::AttachEvidenceRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let words = EvidenceWords {
@@ -83,7 +83,7 @@ pub(super) async fn review(
     mut it: wire::ReviewDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let review = ReviewDelivery {

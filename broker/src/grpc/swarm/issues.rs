@@ -12,7 +12,7 @@ use tonic::Status;
 
 use super::{
     super::refuse::{invalid, too_large},
-    Entered, id, key, parse, render,
+    Entered, id, parse, render,
 };
 use crate::rules::swarm::{
     Ask, CreateIssue, Issue, IssueState, ListFilter, Reply,
@@ -23,7 +23,7 @@ pub(super) async fn create(
     entered: &Entered,
     mut it: wire::CreateIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     if TEXT_BYTES_MAX < it.description.len() {
         return Err(too_large("description", it.description.len(), TEXT_BYTES_MAX));
@@ -61,7 +61,7 @@ pub(super) async fn set_paths(
     entered: &Entered,
     mut it: wire::UpdateIssueDocPathsRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let paths = parse::paths(it.shared_doc_paths, it.project_doc_paths)?;
     let done = entered.ask(role, Some(key), Ask::SetDocPaths { issue, paths }).await?;
@@ -72,7 +72,7 @@ pub(super) async fn close(
     entered: &Entered,
     mut it: wire::CloseIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let reason = parse::why("summary", it.summary)?;
     let done = entered.ask(role, Some(key), Ask::CloseIssue { issue, reason }).await?;
@@ -83,7 +83,7 @@ pub(super) async fn reopen(
     entered: &Entered,
     mut it: wire::ReopenIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let reason = parse::why("summary", it.summary)?;
     let done = entered.ask(role, Some(key), Ask::ReopenIssue { issue, reason }).await?;
@@ -94,7 +94,7 @@ pub(super) async fn extend(
     entered: &Entered,
     mut it: wire::ExtendIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let ask = Ask::ExtendIssue { issue, extend_ms: parse::lease(it.for_ms)? };
     let done = entered.ask(role, Some(key), ask).await?;

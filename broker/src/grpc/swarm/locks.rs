@@ -4,7 +4,7 @@ use tasuki_proto::{id::RoleId, swarm::LockId, wire};
 use tonic::Status;
 
 use super::{
-    super::refuse::invalid, Done, Entered, View, id, key, optional, parse, render, tasks, token,
+    super::refuse::invalid, Done, Entered, View, id, optional, parse, render, tasks, token,
 };
 use crate::rules::swarm::{Ask, LockFiles, Reply, lock::Lock};
 
@@ -13,7 +13,7 @@ pub(super) async fn lock(
     mut it: wire::LockFilesRequest,
 ) -> Result<wire::LockResponse, Status> {
     let claim = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let keys = parse::lock_keys(&it.files.unwrap_or_default())?;
     let task = match (it.issue_id.as_str(), it.task_id.as_str()) {
@@ -31,7 +31,7 @@ pub(super) async fn renew(
     mut it: wire::RenewLockRequest,
 ) -> Result<wire::LockResponse, Status> {
     let token = token(&mut it.lock_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
     let ask = Ask::RenewLock { lock, token, extend_ms: parse::lease(it.for_ms)? };
@@ -44,7 +44,7 @@ pub(super) async fn unlock(
     mut it: wire::UnlockRequest,
 ) -> Result<wire::UnlockResponse, Status> {
     let token = token(&mut it.lock_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
     let before = entered.lock_of(role.clone(), lock).await?;
@@ -57,7 +57,7 @@ pub(super) async fn force(
     entered: &Entered,
     mut it: wire::ForceUnlockRequest,
 ) -> Result<wire::UnlockResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
     let before = entered.lock_of(role.clone(), lock).await?;

@@ -13,7 +13,7 @@ use super::{
     super::refuse::{invalid, too_large},
     Entered, View, id,
     issues::Listed,
-    key, optional, parse,
+    optional, parse,
     render::{self, Posted, Submitted},
     token,
 };
@@ -29,7 +29,7 @@ pub(super) async fn create(
     entered: &Entered,
     mut it: wire::CreateTasksRequest,
 ) -> Result<wire::CreateTasksResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let (role, issue): (_, IssueId) =
         (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let count = it.tasks.len();
@@ -62,7 +62,7 @@ pub(super) async fn claim(
     entered: &Entered,
     mut it: wire::ClaimTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let next_step = match it.next_step_token.as_str() {
@@ -79,7 +79,7 @@ pub(super) async fn renew(
     mut it: wire::RenewClaimRequest,
 ) -> Result<wire::TaskResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let ask = Ask::RenewClaim { issue, task, token, extend_ms: parse::lease(it.for_ms)? };
@@ -98,7 +98,7 @@ pub(super) async fn reset(
     entered: &Entered,
     mut it: wire::ResetTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let reason = parse::why("reason", it.reason)?;
@@ -111,7 +111,7 @@ pub(super) async fn cancel(
     entered: &Entered,
     mut it: wire::CancelTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let reason = parse::why("reason", it.reason)?;

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use tasuki_proto::{id::RoleId, wire};
 use tonic::Status;
 
-use super::{Entered, View, id, key, optional, render};
+use super::{Entered, View, id, optional, render};
 use crate::rules::swarm::{Ask, IssueState, ListFilter, TaskState};
 
 pub(super) async fn register(
     entered: &Entered,
     mut it: wire::RegisterWorkerRequest,
 ) -> Result<wire::Worker, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let done = entered.ask(role.clone(), Some(key), Ask::RegisterWorker).await?;
     let look = {

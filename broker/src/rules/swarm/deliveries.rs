@@ -10,11 +10,13 @@ use tasuki_proto::{
 
 use super::{
     Delivered, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, Event, Happened, Held,
-    Issue, LeaseRenewed, Rejection, Reply, ReviewDelivery, Submission, SubmissionState, Swarm,
-    Task, TaskState, Verdict, Words,
+    Issue, LeaseRenewed, Override, Rejection, Reply, ReviewDelivery, Submission, SubmissionState,
+    Swarm, Task, TaskState, Verdict, Words,
     check::{AGAIN, Draft, check_token},
     issues::FIRST,
-    words::{CommandResult, DeliveryWords, EvidenceWords, TestEvidence, Verification},
+    words::{
+        CommandResult, DeliveryWords, EvidenceWords, TestEvidence, VerdictWords, Verification,
+    },
 };
 use crate::{hash::Hash, rules::rejection::listed};
 
@@ -133,7 +135,7 @@ impl Swarm {
             return Err(Rejection::Invalid("evidence is of at least one command".to_owned()));
         }
         let number = |at: usize| u32::try_from(at + 1).expect("at most EVIDENCE_MAX");
-        let content = Hash::of(format!("{words:?}").as_bytes());
+        let content = Hash::of_value(words);
         if let Some(at) = it.evidence.iter().position(|own| own.content == content) {
             return Ok(draft.repeat(Reply::Evidence { number: number(at) }));
         }
@@ -324,7 +326,7 @@ impl Delivery {
 
 impl DeliveryWords {
     pub(super) fn content(&self) -> Hash {
-        Hash::of(format!("{self:?}").as_bytes())
+        Hash::of_value(self)
     }
 
     pub(super) fn is_passed(&self) -> bool {
@@ -353,8 +355,14 @@ impl TestEvidence {
 }
 
 impl ReviewDelivery {
-    fn content(&self) -> Hash {
-        let Self { verdict, words, overridden, .. } = self;
-        Hash::of(format!("{verdict:?}{words:?}{overridden:?}").as_bytes())
+    pub(super) fn content(&self) -> Hash {
+        self.words.content(self.verdict, self.overridden.as_ref())
+    }
+}
+
+impl VerdictWords {
+    /// What is said with a verdict, to recognise it when it is said again.
+    pub(super) fn content(&self, verdict: Verdict, overridden: Option<&Override>) -> Hash {
+        Hash::of_values(&[&verdict, self, &overridden.cloned()])
     }
 }

@@ -24,6 +24,7 @@ mod audit;
 mod check;
 mod claims;
 mod command;
+mod content;
 mod decide;
 mod deliveries;
 mod docs;

@@ -57,6 +57,6 @@ impl Swarm {
 impl Artifacts {
     /// What is said, to recognise it when it is said again.
     pub(super) fn content(&self) -> Hash {
-        Hash::of(format!("{self:?}").as_bytes())
+        Hash::of_value(self)
     }
 }

@@ -3,6 +3,7 @@
 mod calls;
 mod endings;
 mod files;
+mod keys;
 mod limits;
 mod swarm_calls;
 

@@ -52,7 +52,7 @@ impl ImportedSubmission {
             reviewed: self.review.as_ref().map(|it| Judged {
                 verdict: it.verdict,
                 score: it.score,
-                content: it.words.content(&format!("{}{}", it.verdict, it.score.get())),
+                content: it.words.content(it.verdict, it.score),
                 at: it.at,
                 by: it.by.clone(),
                 next_step: None,
@@ -108,7 +108,7 @@ impl ImportedDelivery {
             evidence: Vec::new(),
             verdict: verdict.map(|it| DeliveryVerdict {
                 verdict: it.verdict,
-                content: Hash::of(format!("{:?}{:?}", it.verdict, it.words).as_bytes()),
+                content: it.words.content(it.verdict, None),
                 by: it.by.clone(),
                 at: it.at,
                 overridden: None,
