@@ -7,7 +7,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python_sdk='mcp==1.30.*'
-python_grpc=('grpcio==1.85.*' 'grpcio-tools==1.85.*' 'googleapis-common-protos==1.*')
+python_grpc=(
+    'grpcio==1.85.*' 'grpcio-tools==1.85.*' 'grpcio-reflection==1.85.*'
+    'googleapis-common-protos==1.*'
+)
 packages=(
     '@modelcontextprotocol/sdk@1.32'
     '@modelcontextprotocol/conformance@0.2.0-alpha.12'

@@ -405,15 +405,14 @@ mod tests {
     #[test]
     fn what_a_call_brings_is_measured_whole() {
         let mib = || vec!["x".repeat(1024 * 1024)];
-        let (links, test_cases, commands) = (mib(), mib(), mib());
-        let submission =
-            wire::SubmissionWords { links, test_cases, commands, ..Default::default() };
-        let message =
-            wire::SubmitTaskRequest { submission: Some(submission), ..Default::default() };
+        let rerun = wire::Rerun { commands: mib(), ..Default::default() };
+        let (changed_files, rerun) = (mib(), Some(rerun));
+        let words = wire::SubmissionWords { changed_files, rerun, ..Default::default() };
+        let message = wire::SubmitTaskRequest { words: Some(words), ..Default::default() };
         let mut request = Request::new(message);
         let known = Admitted { grant: Grant::Stranger, call: "/a/call", bytes: 0 };
         request.extensions_mut().insert(known);
         let (admitted, message) = Admitted::open(request).unwrap();
-        assert!(3 * 1024 * 1024 < admitted.bytes && admitted.bytes == message.encoded_len());
+        assert!(2 * 1024 * 1024 < admitted.bytes && admitted.bytes == message.encoded_len());
     }
 }

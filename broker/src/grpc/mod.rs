@@ -15,6 +15,7 @@ mod parse;
 mod privacy;
 mod refuse;
 mod render;
+mod scan;
 mod swarm;
 mod turn_loop;
 mod waits;

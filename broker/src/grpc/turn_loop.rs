@@ -1,8 +1,10 @@
 //! `TurnLoop`: turns, rounds, history.
 
+use std::ops::Bound;
+
 use tasuki_proto::{
     id::{LoopId, Turn},
-    limits::HISTORY_PAGE_MAX,
+    limits::{HISTORY_PAGE_MAX, LOOPS_PAGE_MAX},
     wire::{self, turn_loop_server::TurnLoop},
 };
 use tonic::{Request, Response, Status};
@@ -151,13 +153,23 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::ListLoopsRequest>,
     ) -> Result<Response<wire::ListLoopsResponse>, Status> {
-        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
-        let loops = entered.look(|view| {
-            let loops = view.workspace.loops.by_id.iter();
-            loops.map(|(id, state)| render::loop_state(id, state, view)).collect()
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let limit = match it.limit {
+            0 => LOOPS_PAGE_MAX,
+            limit => limit.min(LOOPS_PAGE_MAX),
+        } as usize;
+        let after = parse::optional::<LoopId>("after", &it.after)?;
+        let listed = entered.look(move |view| {
+            let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let mut rest = view.workspace.loops.by_id.range((from, Bound::Unbounded));
+            let page = rest.by_ref().take(limit);
+            let loops: Vec<_> =
+                page.map(|(id, state)| render::loop_state(id, state, view)).collect();
+            let next = loops.last().filter(|_| rest.next().is_some());
+            let next = next.map(|it: &wire::Loop| it.r#loop.clone()).unwrap_or_default();
+            wire::ListLoopsResponse { loops, next }
         });
-        let loops = loops.await?;
-        Ok(Response::new(wire::ListLoopsResponse { loops }))
+        Ok(Response::new(listed.await?))
     }
 
     async fn reclaim(

@@ -136,6 +136,7 @@ impl Mail {
             same: bytes::Bytes::new(),
             client_ref: None,
             fold: false,
+            earlier: mailbox::Earlier::Unknown,
             expires_in_ms: None,
             attachments: Vec::new(),
         }))

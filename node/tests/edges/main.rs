@@ -25,6 +25,7 @@ mod outbox;
 mod patience;
 mod private;
 mod process;
+mod repeats;
 mod stdio;
 mod stored;
 mod storm;

@@ -179,7 +179,7 @@ impl Overview for View {
         let names = std::iter::once("main").chain(others.iter().map(String::as_str));
         let mut loops: Vec<_> = names.filter_map(|name| self.0.of(name)?.r#loop).collect();
         loops.sort_by(|a, b| a.r#loop.cmp(&b.r#loop));
-        Ok(Seen::now(wire::ListLoopsResponse { loops }))
+        Ok(Seen::now(wire::ListLoopsResponse { loops, next: String::new() }))
     }
 
     async fn look(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
@@ -192,6 +192,7 @@ impl Overview for View {
     fn at_a_glance(&self) -> Glance {
         let loops = wire::ListLoopsResponse {
             loops: self.0.of("main").and_then(|of| of.r#loop).into_iter().collect(),
+            next: String::new(),
         };
         let ago = Duration::from_secs(42);
         Glance {

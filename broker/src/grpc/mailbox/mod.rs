@@ -28,11 +28,12 @@ use super::{
     entered::{Admitted, Entered},
     parse::{hold, id, optional},
     refuse,
+    scan::Part,
 };
 use crate::{
     rules::{
         Command, Mark, Reply,
-        mailbox::{self, MoveOutcome},
+        mailbox::{self, MoveOutcome, ThreadFacts},
     },
     workspace::{Answer, Executed},
 };
@@ -136,14 +137,23 @@ impl Mailbox for Service {
             limit => limit.min(BOX_PAGE_MAX),
         } as usize;
         let filter = parse::list_filter(&it)?;
-        let asker = role.clone();
-        let seen = entered.look_as(&role, move |view| {
-            let mail = &view.workspace.mail;
-            let found = mail.page(&asker, kind, after).filter(|facts| filter.fits(facts));
-            let page = found.take(limit + 1).collect::<Vec<_>>();
-            Ok((page, mail.count(&asker, kind) as u64, view.workspace.sequence))
-        });
-        let (page, total, sequence) = seen.await?;
+        let (mut page, mut behind) = (Vec::new(), after);
+        let (total, sequence) = loop {
+            let (asker, filter, most) = (role.clone(), filter.clone(), limit + 1 - page.len());
+            let seen = entered.look_as(&role, move |view| {
+                let mail = &view.workspace.mail;
+                let fits = |facts: ThreadFacts| filter.fits(&facts).then_some(facts);
+                let found = mail.page(&asker, kind, behind);
+                let part = Part::of(found, most, |facts| (facts.place, 1), fits);
+                Ok((part, mail.count(&asker, kind) as u64, view.workspace.sequence))
+            });
+            let (Part { found, next }, total, sequence) = seen.await?;
+            page.extend(found);
+            behind = next;
+            if behind.is_none() || limit < page.len() {
+                break (total, sequence);
+            }
+        };
         let read = entered.reading(page.len(), move |it| it.page_of(page, limit));
         let (threads, next) = read.await?;
         let sequence = sequence.get();

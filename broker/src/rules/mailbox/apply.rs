@@ -9,8 +9,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    ClientRef, Copy, CopyState, EntryHead, EntrySent, Event, Head, Last, Mailboxes, Mark, MarkKind,
-    Order, ThreadImported,
+    ClientRef, Copy, CopyState, Earlier, EntryHead, EntrySent, Event, Head, Letter, Mailboxes,
+    Mark, MarkKind, Order, ThreadImported,
     thread::{Thread, ThreadNumber},
 };
 
@@ -103,7 +103,13 @@ impl Mailboxes {
         }
         let sender = self.number_or_new(&it.sender);
         let mailbox = &mut self.mailboxes[usize::from(sender.0)];
-        mailbox.last = Some(Last { content: it.content, thread: it.thread, entry: it.entry });
+        let letter = Letter {
+            content: it.content,
+            thread: it.thread,
+            entry: it.entry,
+            is_among_others: it.earlier == Earlier::UnderWay,
+        };
+        mailbox.recent.push(letter, it.earlier);
         if let Some(name) = &it.client_ref {
             let (thread, entry) = (it.thread, it.entry);
             let named = ClientRef { name: name.clone(), content: it.content, thread, entry };

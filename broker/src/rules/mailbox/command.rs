@@ -46,11 +46,21 @@ pub struct Send {
     /// Its sender's mark of what is sealed, the same for the same words; empty without one.
     pub same: Bytes,
     pub client_ref: Option<String>,
-    /// The same words, said last and seen by nobody, are the same entry.
+    /// The same words, said [lately](super::Recent) and seen by nobody, are the same entry.
     pub fold: bool,
+    pub earlier: Earlier,
     /// Until it lapses, in milliseconds; `None` never.
     pub expires_in_ms: Option<u64>,
     pub attachments: Vec<Attachment>,
+}
+
+/// What a sender knows of the answers to what the role wrote before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Earlier {
+    #[default]
+    Unknown,
+    Arrived,
+    UnderWay,
 }
 
 /// Where an entry goes.

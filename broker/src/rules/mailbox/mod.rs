@@ -23,6 +23,7 @@ mod lapse;
 mod marks;
 mod moves;
 mod receipts;
+mod recent;
 mod send;
 mod shelf;
 mod thread;
@@ -39,8 +40,8 @@ use tasuki_proto::{
 
 pub use self::{
     command::{
-        Attachment, Command, Filter, Import, ImportedEntry, Keep, MarkThread, Move, Place, Send,
-        Subject,
+        Attachment, Command, Earlier, Filter, Import, ImportedEntry, Keep, MarkThread, Move, Place,
+        Send, Subject,
     },
     event::{
         AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event,
@@ -49,6 +50,7 @@ pub use self::{
     facts::{Answer, MailboxCounts, ThreadFacts},
     moves::{MoveOutcome, Moved},
     receipts::{EntryReceipts, Receipts},
+    recent::{Letter, Recent},
     shelf::Shelf,
     thread::{Copy, CopyState, Head, Mark, MarkKind, Thread, ThreadNumber},
 };
@@ -88,8 +90,7 @@ pub struct Mailbox {
     pub is_closed: bool,
     /// The sender's own names of what it sent, oldest first.
     pub refs: VecDeque<ClientRef>,
-    /// What it sent last.
-    pub last: Option<Last>,
+    pub recent: Recent,
     /// Derived, by [`BoxKind`].
     boxes: [BTreeSet<Order>; 4],
     /// Derived: threads with unseen entries that are no dead letters.
@@ -117,14 +118,6 @@ pub struct ClientRef {
     pub entry: u32,
 }
 
-/// To recognise the same words said again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Last {
-    pub content: Hash,
-    pub thread: MessageId,
-    pub entry: u32,
-}
-
 /// Where a thread stands in its box: urgent ones first, then by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Order {
@@ -139,7 +132,7 @@ impl Mailbox {
             role,
             is_closed: false,
             refs: VecDeque::new(),
-            last: None,
+            recent: Recent::default(),
             boxes: Default::default(),
             unseen: BTreeSet::new(),
             dead: BTreeSet::new(),

@@ -63,6 +63,11 @@ fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
             same: bytes::Bytes::new(),
             client_ref: option("ref=").map(str::to_owned),
             fold: options.contains(&"fold"),
+            earlier: match option("earlier=") {
+                Some("arrived") => Earlier::Arrived,
+                Some("under-way") => Earlier::UnderWay,
+                Some(_) | None => Earlier::Unknown,
+            },
             expires_in_ms: option("within=").map(|ms| ms.parse().unwrap()),
             attachments: option("file=").map(file).into_iter().collect(),
         })
@@ -345,6 +350,47 @@ fn the_same_intent_is_one_entry() {
          7 A writes 6 to B +fold: again: 6/1 | A o1 o4 o6 | B i1* i4 i6*
          8 A writes 7 to B: again: 7/1 | A o1 o4 o6 o7 | B i1* i4 i6* i7*
          9 A writes 7 to B: the id is taken: no: message_exists",
+    );
+}
+
+#[test]
+fn a_letter_under_way_with_others_is_known_until_its_answer_arrived() {
+    check(
+        &[
+            (1, "A writes 1 to B +fold: one"),
+            (2, "A writes 2 to B +fold +earlier=under-way: two"),
+            (3, "A writes 3 to B +fold +earlier=under-way: three"),
+            // The sender was killed, and three agents say it again, in whatever order.
+            (4, "A writes 4 to B +fold: one"),
+            (5, "A writes 5 to B +fold: four"),
+            (6, "A writes 6 to B +fold: two"),
+            (7, "A writes 7 to B +earlier=arrived: one"),
+            (8, "A writes 8 to B +fold: two"),
+            (9, "A writes 9 to B +fold: three"),
+        ],
+        "1 A writes 1 to B +fold: one: 1/1 | A o1 | B i1*
+         2 A writes 2 to B +fold +earlier=under-way: two: 2/1 | A o1 o2 | B i1* i2*
+         3 A writes 3 to B +fold +earlier=under-way: three: 3/1 | A o1 o2 o3 | B i1* i2* i3*
+         4 A writes 4 to B +fold: one: 1/1 (said before) | A o1 o2 o3 | B i1* i2* i3*
+         5 A writes 5 to B +fold: four: 5/1 | A o1 o2 o3 o5 | B i1* i2* i3* i5*
+         6 A writes 6 to B +fold: two: 2/1 (said before) | A o1 o2 o3 o5 | B i1* i2* i3* i5*
+         7 A writes 7 to B +earlier=arrived: one: 7/1 | A o1 o2 o3 o5 o7 | B i1* i2* i3* i5* i7*
+         8 A writes 8 to B +fold: two: 8/1 | A o1 o2 o3 o5 o7 o8 | B i1* i2* i3* i5* i7* i8*
+         9 A writes 9 to B +fold: three: 9/1 | A o1 o2 o3 o5 o7 o8 o9 | B i1* i2* i3* i5* i7* i8* i9*",
+    );
+}
+
+#[test]
+fn one_agent_that_says_something_else_in_between_means_it_again() {
+    check(
+        &[
+            (1, "A writes 1 to B +fold: start"),
+            (2, "A writes 2 to B +fold: stop"),
+            (3, "A writes 3 to B +fold: start"),
+        ],
+        "1 A writes 1 to B +fold: start: 1/1 | A o1 | B i1*
+         2 A writes 2 to B +fold: stop: 2/1 | A o1 o2 | B i1* i2*
+         3 A writes 3 to B +fold: start: 3/1 | A o1 o2 o3 | B i1* i2* i3*",
     );
 }
 

@@ -339,7 +339,7 @@ pub(super) static CALLS: &[Call] = &[
         bytes(wire::HistoryRequest { caller, r#loop: String::new(), from: 0, limit: 0 })
     }),
     inside("/tasuki.v1.TurnLoop/ListLoops", Right::Read, |workspace, _| {
-        bytes(wire::ListLoopsRequest { caller: caller(workspace) })
+        bytes(wire::ListLoopsRequest { caller: caller(workspace), ..Default::default() })
     }),
     answers(
         "unknown_loop",

@@ -37,6 +37,7 @@ fn mutating() -> BTreeMap<String, Fields> {
             for method in &service.method {
                 let message = method.input_type().rsplit('.').next().unwrap();
                 let thread = number_of(message, "message");
+                let thread = thread.or_else(|| number_of(message, "messages"));
                 let thread = thread.or_else(|| number_of(message, "in_reply_to"));
                 if let Some(key) = number_of(message, "key") {
                     let path = format!("/{package}.{}/{}", service.name(), method.name());

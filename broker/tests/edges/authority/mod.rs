@@ -5,6 +5,7 @@ mod endings;
 mod files;
 mod keys;
 mod limits;
+mod numbers;
 mod swarm_calls;
 
 use std::collections::BTreeSet;

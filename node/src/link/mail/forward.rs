@@ -55,8 +55,14 @@ impl Link {
         key: Option<IdempotencyKey>,
     ) -> Result<Sent, Refusal> {
         let key = self.mail_key(role, key)?;
-        let mut request =
-            wire::SendRequest { role: role.to_string(), caller: None, key: None, ..request };
+        let (_under_way, earlier) = self.sending.begin(role);
+        let mut request = wire::SendRequest {
+            role: role.to_string(),
+            caller: None,
+            key: None,
+            earlier: earlier.into(),
+            ..request
+        };
         if request.in_reply_to.is_empty() && request.message_id.is_empty() {
             let (named, by_key) = (self.named(role, &request.client_ref), keys::begun_by(&key));
             request.message_id = named.unwrap_or(by_key).to_string();

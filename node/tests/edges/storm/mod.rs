@@ -308,7 +308,7 @@ impl Broker {
     }
 
     async fn loops(&self) -> Vec<wire::Loop> {
-        let request = wire::ListLoopsRequest { caller: Some(wire::Caller::default()) };
+        let request = wire::ListLoopsRequest::default();
         let mut turns = TurnLoopClient::new(self.0.clone());
         turns.list_loops(request).await.unwrap().into_inner().loops
     }

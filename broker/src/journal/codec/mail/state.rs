@@ -15,8 +15,8 @@ use super::{
     box_code, box_of, content_hash, id_bytes, thread,
 };
 use crate::rules::mailbox::{
-    ClientRef, ContentHash, Copy, CopyState, File, Head, Last, Mailbox, Mailboxes, Mark, MarkKind,
-    RoleNumber, Thread, ThreadNumber,
+    ClientRef, ContentHash, Copy, CopyState, File, Head, Letter, Mailbox, Mailboxes, Mark,
+    MarkKind, Recent, RoleNumber, Thread, ThreadNumber,
 };
 
 /// The part of a snapshot that is about mail.
@@ -82,16 +82,21 @@ fn encode_mailbox(it: &Mailbox) -> snapshot::Mailbox {
         thread: id_bytes(it.thread),
         entry: it.entry,
     };
+    let known = |it: &Letter| snapshot::ClientRef {
+        name: String::new(),
+        content: it.content.to_bytes(),
+        thread: id_bytes(it.thread),
+        entry: it.entry,
+    };
+    let mut letters = it.recent.iter();
+    let last = letters.next_back();
     snapshot::Mailbox {
         role: it.role.to_string(),
         is_closed: it.is_closed,
         refs: it.refs.iter().map(named).collect(),
-        last: it.last.as_ref().map(|it| snapshot::ClientRef {
-            name: String::new(),
-            content: it.content.to_bytes(),
-            thread: id_bytes(it.thread),
-            entry: it.entry,
-        }),
+        last: last.map(known),
+        is_last_among_others: last.is_some_and(|it| it.is_among_others),
+        among_others: letters.map(known).collect(),
     }
 }
 
@@ -107,16 +112,13 @@ fn decode_mailbox(it: snapshot::Mailbox) -> Result<Mailbox, CodecError> {
             entry: named.entry,
         });
     }
-    mailbox.last = it
-        .last
-        .map(|it| {
-            Ok::<_, CodecError>(Last {
-                content: hash("content", &it.content)?,
-                thread: thread(&it.thread)?,
-                entry: it.entry,
-            })
-        })
-        .transpose()?;
+    let older = it.among_others.into_iter().map(|it| (it, true));
+    let letters = older.chain(it.last.map(|last| (last, it.is_last_among_others)));
+    let letters = letters.map(|(it, is_among_others)| {
+        let (content, thread) = (hash("content", &it.content)?, thread(&it.thread)?);
+        Ok(Letter { content, thread, entry: it.entry, is_among_others })
+    });
+    mailbox.recent = Recent::restored(letters.collect::<Result<Vec<_>, CodecError>>()?);
     Ok(mailbox)
 }
 

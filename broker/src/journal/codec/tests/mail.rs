@@ -4,8 +4,8 @@ use tasuki_proto::mail::{BoxKind, MessageId};
 
 use super::*;
 use crate::rules::mailbox::{
-    self, Attachment, AttachmentKept, CopyMoved, EntryHead, EntryLapsed, EntrySent, Mailboxes,
-    MoveOutcome, Moved, ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
+    self, Attachment, AttachmentKept, CopyMoved, Earlier, EntryHead, EntryLapsed, EntrySent,
+    Mailboxes, MoveOutcome, Moved, ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
 };
 
 fn at(ms: u64) -> Timestamp {
@@ -33,6 +33,7 @@ fn events() -> Vec<mailbox::Event> {
         sender_box: BoxKind::Outbox,
         acted: 0,
         lapses: Some(at(900)),
+        earlier: Earlier::Unknown,
     };
     let answer = EntrySent {
         entry: 2,
@@ -130,6 +131,7 @@ fn state() -> Workspace {
         sender_box: BoxKind::Inbox,
         acted: 0,
         lapses: Some(at(950)),
+        earlier: Earlier::Unknown,
     };
     mail.apply(at(50), &mailbox::Event::Sent(open));
     Workspace { sequence: Sequence::from(9), time: at(800), mail, ..Workspace::default() }
@@ -256,4 +258,39 @@ fn mail_that_does_not_fit_together_is_refused() {
         let decoded = decode_snapshot(bad.encode_to_vec().into());
         assert!(decoded.is_err(), "change {number}");
     }
+}
+
+#[test]
+fn letters_that_were_under_way_together_are_known_from_a_snapshot() {
+    let mut mail = Mailboxes::default();
+    let mut told = String::new();
+    for (number, earlier) in [(1, Earlier::Arrived), (2, Earlier::UnderWay), (3, Earlier::Unknown)]
+    {
+        let sent = EntrySent {
+            thread: thread(number),
+            entry: 1,
+            sender: role("A"),
+            to: vec![role("B")],
+            kind: 4,
+            content: Hash([u8::try_from(number).unwrap(); 16]),
+            client_ref: None,
+            sender_box: BoxKind::Outbox,
+            acted: 0,
+            lapses: None,
+            earlier,
+        };
+        let event = mailbox::Event::Sent(sent);
+        mail.apply(at(50), &event);
+        let record = Record { events: vec![Event::Mail(event)], ..record() };
+        let stored = encode_record(&record, &[3; 16]);
+        told += &hex(&stored);
+        assert_eq!(decode_record(stored).unwrap(), record);
+    }
+    let workspace =
+        Workspace { sequence: Sequence::from(9), time: at(800), mail, ..Workspace::default() };
+    let stored = encode_snapshot(&workspace);
+    assert_eq!(decode_snapshot(stored.clone()).unwrap(), workspace);
+    assert_eq!(workspace.mail.mailboxes()[0].recent.iter().count(), 3);
+    told += &hex(&stored);
+    assert_eq!(told, include_str!("mail_under_way.golden.txt"));
 }
