@@ -1,8 +1,8 @@
 //! The wire, in and out. A handler parses, asks a workspace, and renders; it decides nothing.
 //!
 //! One file per service; `parse` turns messages into values that are already valid, `render`
-//! the other way, `refuse` names why not. `auth` stands in front of them all, and `entered` between
-//! them and the workspaces.
+//! the other way, `refuse` names why not, `scan` looks through long lists part by part. `auth`
+//! stands in front of them all, and `entered` between them and the workspaces.
 
 mod access;
 mod auth;

@@ -87,7 +87,10 @@ async fn a_key_that_named_one_call_names_no_other() {
     let keyed = |message: Bytes, it: Fields, counter| {
         let key = key("pairs", counter).unwrap().encode_to_vec();
         let message = with(&message, it.key, &key);
-        it.thread.map_or(message.clone(), |field| with(&message, field, thread.as_bytes()))
+        match it.thread {
+            Some(field) => with(&message, field, thread.as_bytes()),
+            None => message,
+        }
     };
     let mut kept = Vec::new();
     let mut wrong = Vec::new();
