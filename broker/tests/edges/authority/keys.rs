@@ -39,6 +39,8 @@ fn mutating() -> BTreeMap<String, Fields> {
                 let thread = number_of(message, "message");
                 let thread = thread.or_else(|| number_of(message, "messages"));
                 let thread = thread.or_else(|| number_of(message, "in_reply_to"));
+                // Messages of issues are none of mail.
+                let thread = thread.filter(|_| service.name() == "Mailbox");
                 if let Some(key) = number_of(message, "key") {
                     let path = format!("/{package}.{}/{}", service.name(), method.name());
                     found.insert(path, Fields { key, thread });
