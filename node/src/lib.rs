@@ -13,6 +13,7 @@ mod files;
 mod hex;
 pub mod hooks;
 pub mod identity;
+pub mod limiter;
 pub mod link;
 pub mod mail_directories;
 mod mail_terms;

@@ -200,7 +200,7 @@ impl Link {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let _room = self.room()?;
+        let _room = self.room().await?;
         self.shared.ready().await?;
         // In use until the answer is there.
         let key = self.shared.keys.next().await?;

@@ -56,9 +56,10 @@ use tasuki_proto::{
     reason::Reason,
     wire::{self, directory_client::DirectoryClient},
 };
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub(crate) use self::swarm::is_command;
 pub use self::{
     channel::BadAddress,
     mail::settle,
@@ -79,6 +80,7 @@ use self::{
 use crate::{
     clock::{self, Moment},
     identity::Identity,
+    limiter::Limiter,
     outbox::Outbox,
     private::Sealer,
     role::{Refusal, news::News, presence::Presence},
@@ -134,8 +136,8 @@ pub struct Link {
     outbox: Outbox,
     carriers: Carriers,
     found: mail::Found,
-    calls: Arc<Semaphore>,
-    transfers: Arc<Semaphore>,
+    calls: Limiter,
+    transfers: Limiter,
 }
 
 #[derive(Debug)]
@@ -213,8 +215,8 @@ impl Link {
             .spawn(shared.ended.clone().run_until_cancelled_owned(moves::run(shared.clone())));
         shared.session.spawn(session::run(shared.clone()));
         let mail_receipts = MailReceipts::start(&shared);
-        let calls = Arc::new(Semaphore::new(CALLS_MAX));
-        let transfers = Arc::new(Semaphore::new(TRANSFERS_MAX));
+        let calls = Limiter::new("calls of this node", CALLS_MAX);
+        let transfers = Limiter::new("transfers of files", TRANSFERS_MAX);
         let link = Self {
             shared,
             waits,
@@ -428,12 +430,5 @@ fn stopping() -> Refusal {
     Refusal {
         reason: Reason::Unavailable,
         message: "This node is stopping; nothing was sent. Call again once it is back.".to_owned(),
-    }
-}
-
-fn overloaded(what: &str, limit: usize) -> Refusal {
-    Refusal {
-        reason: Reason::Overloaded,
-        message: format!("{limit} {what} already; nothing was sent. Call again in a moment."),
     }
 }

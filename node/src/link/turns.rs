@@ -22,7 +22,7 @@ impl Link {
         role: &RoleId,
         handover: &HandOver,
     ) -> Result<wire::HandOverResponse, Refusal> {
-        let _room = self.room()?;
+        let _room = self.room().await?;
         self.shared.ready().await?;
         // In use until the answer is there.
         let ours;

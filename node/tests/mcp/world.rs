@@ -21,6 +21,7 @@ use tasuki_node::{
         Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, Settling,
         mail::Mail,
         news::News,
+        player::Instance,
         swarm::{self, Swarm},
     },
 };
@@ -356,13 +357,15 @@ impl Actions for Fake {
         &Away
     }
 
-    fn called(&self, client: &str) {
+    fn called(&self, client: &str, _by: Option<&Instance>) {
         self.shared.0.send_modify(|state| state.clients.push(client.to_owned()));
     }
 
-    fn answers(&self, _is_answered: bool) {}
+    fn given_to(&self, _who: &Instance) {}
 
-    fn connected(&self, _client: &str) -> Connected {
+    fn answers(&self, _is_answered: bool, _who: &Instance) {}
+
+    fn connected(&self, _who: &Instance) -> Connected {
         self.shared.0.send_modify(|state| state.connected += 1);
         let (guard, gone) = Connected::new();
         let shared = Arc::clone(&self.shared);

@@ -131,7 +131,7 @@ impl Link {
         key: IdempotencyKey,
         what: What,
     ) -> Result<Done, Refusal> {
-        let _room = self.room()?;
+        let _room = self.room().await?;
         // Said once more, by somebody who did not hear that it waits.
         if let Some(summary) = self.outbox.find(role, &key) {
             return Ok(Done::Queued(Box::new(summary)));

@@ -40,7 +40,7 @@ use super::{
     host::{Host, Scope},
     instances::Playing,
     question::{About, Asking, Looked, Question, What},
-    tools::{Call, label, label_as, refused},
+    tools::{Call, refused},
     transport::handed::Probe,
 };
 use crate::{clock, role::player::Instance};
@@ -138,13 +138,12 @@ impl Tasks {
         Ok(CreateTaskResult::new(task(&id, &asked, TaskStatus::Working, waiting)))
     }
 
-    /// How a task stands. `is_admitted`: there is room to ask the broker.
+    /// How a task stands.
     pub(super) async fn get(
         self: &Arc<Self>,
         id: &str,
         asker: &Asker<'_>,
         probe: Option<&Probe>,
-        is_admitted: bool,
     ) -> Result<DetailedTask, ErrorData> {
         let (asked, asking) = self.open(id, asker)?;
         if let Some(end) = self.memory().end(id) {
@@ -154,14 +153,13 @@ impl Tasks {
         if self.is_superseded(&asked) {
             return Ok(self.cancelled(id, &asked, words.superseded));
         }
-        let client = label(asker.client);
-        let Ok(playing) = asker.host.instances.enter(actions.role(), &asker.who, &client) else {
+        let Ok(playing) = asker.host.enter(&**actions, &asker.who, asker.client) else {
             return Ok(self.cancelled(id, &asked, LOST));
         };
-        actions.called(&label_as(asker.client, &asker.who));
+        let admitted = asker.host.admit(actions.role());
         let is_over = asked.until_ms != 0 && asked.until_ms <= clock::wall_ms();
         let working = || detailed(id, &asked, words.waiting, TaskPayload::Working);
-        if !is_admitted || (!is_over && self.waits.is_parked(&asked.question)) {
+        if admitted.is_err() || (!is_over && self.waits.is_parked(&asked.question)) {
             return Ok(working());
         }
         let looked = asking.look(&asker.host.stopping).await;

@@ -13,7 +13,10 @@ mod swarm;
 mod turn_loop;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use rmcp::{
     RoleServer,
@@ -21,6 +24,7 @@ use rmcp::{
     service::RequestContext,
 };
 use tasuki_proto::{id::RoleId, reason::Reason, visible::is_visible};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use self::{arguments::Arguments, ignored::Ignored};
@@ -112,12 +116,18 @@ pub(super) struct Call<'a> {
     pub gone: Option<&'a CancellationToken>,
     pub probe: Option<Probe>,
     pub context: &'a RequestContext<RoleServer>,
+    /// Once its role is known, its place among the role's calls.
+    pub admitted: OnceLock<Option<OwnedSemaphorePermit>>,
 }
 
 impl Call<'_> {
-    /// Name and version, and which instance, for people.
-    fn client_label(&self) -> String {
-        label_as(self.client.as_ref(), &self.who)
+    /// Takes room for the call as `role`, until it is over.
+    fn admit(&self, role: &RoleId) -> Result<(), Refusal> {
+        if self.admitted.get().is_none() {
+            // Nobody else admits this call.
+            drop(self.admitted.set(self.host.admit(role)?));
+        }
+        Ok(())
     }
 
     /// The call is held from here on; unless it is answered, its client gave it up.
@@ -139,6 +149,7 @@ impl Call<'_> {
     ) -> Result<Arc<dyn Actions>, Refusal> {
         let named = arguments.name(field)?;
         let actions = self.scope.resolve(self.host, field, named.as_deref())?;
+        self.admit(actions.role())?;
         may_use(self.host, actions.role(), set)?;
         Ok(actions)
     }
@@ -151,9 +162,7 @@ impl Call<'_> {
         set: &str,
     ) -> Result<Arc<dyn Actions>, Refusal> {
         let actions = self.role(arguments, field, set)?;
-        if self.host.instances.looked(actions.role(), &self.who) {
-            actions.called(&self.client_label());
-        }
+        self.host.looked(&*actions, &self.who, self.client.as_ref());
         Ok(actions)
     }
 
@@ -165,9 +174,7 @@ impl Call<'_> {
         set: &str,
     ) -> Result<(Arc<dyn Actions>, Playing), Refusal> {
         let actions = self.role(arguments, field, set)?;
-        let client = label(self.client.as_ref());
-        let playing = self.host.instances.enter(actions.role(), &self.who, &client)?;
-        actions.called(&self.client_label());
+        let playing = self.host.enter(&*actions, &self.who, self.client.as_ref())?;
         Ok((actions, playing))
     }
 }
@@ -220,10 +227,10 @@ fn is_shown(tool: &str, choices: &[ToolsetChoice]) -> bool {
 }
 
 /// The same with the instance it says it is.
-pub(super) fn label_as(client: Option<&Implementation>, who: &Instance) -> String {
+pub(super) fn label_as(client: &str, who: &Instance) -> String {
     match who.id() {
-        Some(id) => format!("{} as {id}", label(client)),
-        None => label(client),
+        Some(id) if !client.is_empty() => format!("{client} as {id}"),
+        Some(_) | None => client.to_owned(),
     }
 }
 

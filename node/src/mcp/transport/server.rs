@@ -44,7 +44,7 @@ use crate::mcp::{
     host::{Host, Scope},
     settle::settle,
     status,
-    take_over::take_over,
+    take_over::{candidates, take_over},
     tasks::TaskKey,
 };
 use crate::{
@@ -254,7 +254,7 @@ pub async fn serve(
     let of_role = of_role.collect();
     let of_all = agents(Scope::All);
     let beside = Router::new()
-        .route("/take-over/{role}", post(take_over))
+        .route("/take-over/{role}", get(candidates).post(take_over))
         .route("/outbox/{number}/{how}", post(settle))
         .with_state(Arc::clone(&host));
     let door = Door { listener, guard, clock };

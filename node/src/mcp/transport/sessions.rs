@@ -30,15 +30,12 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use tasuki_proto::id::TokenId;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    events::Events,
-    served::{Lifeline, Served},
-};
+use super::{events::Events, served::Lifeline};
 use crate::{
     mcp::{
         address::Address,
         notices::{Doors, SUBSCRIBED},
-        tools::label_as,
+        tools::label,
     },
     role::player::Ended,
 };
@@ -58,10 +55,9 @@ const STANDALONE: &str = ":common/";
 /// A silent session is ended after this long. Waits are silent, so it is far above any hold.
 const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(super) struct Sessions<S> {
+pub(super) struct Sessions {
     local: LocalSessionManager,
     events: Events,
-    served: Arc<S>,
     doors: Doors,
     known: Mutex<Known>,
     owners: Owners,
@@ -139,8 +135,8 @@ pub(super) enum SessionsError {
     Local(#[from] LocalSessionManagerError),
 }
 
-impl<S: Served> Sessions<S> {
-    pub(super) fn new(served: Arc<S>, doors: Doors, owners: Owners) -> Self {
+impl Sessions {
+    pub(super) fn new(doors: Doors, owners: Owners) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.channel_capacity = CHANNEL_CAPACITY;
         local.session_config.keep_alive = Some(IDLE);
@@ -148,7 +144,7 @@ impl<S: Served> Sessions<S> {
         local.session_config.sse_retry = None;
         let events = Events::default();
         let local = local.with_event_store(Arc::new(events.clone()));
-        Self { local, events, served, doors, known: Mutex::default(), owners }
+        Self { local, events, doors, known: Mutex::default(), owners }
     }
 
     /// Those in memory.
@@ -162,13 +158,18 @@ impl<S: Served> Sessions<S> {
 
     /// Notes that a session is used, and keeps it from giving way for as long as the result
     /// lives.
-    fn used(&self, id: &SessionId) -> Option<(Arc<()>, String)> {
+    fn used(&self, id: &SessionId) -> Option<Arc<()>> {
         let mut known = self.known();
         known.clock += 1;
         let clock = known.clock;
         let session = known.sessions.get_mut(id)?;
         session.used = clock;
-        Some((Arc::clone(&session.open), session.client.clone()))
+        Some(Arc::clone(&session.open))
+    }
+
+    /// The client that a session began with; empty: not known.
+    pub(super) fn client(&self, id: &str) -> String {
+        self.known().sessions.get(id).map(|session| session.client.clone()).unwrap_or_default()
     }
 
     /// Whether requests of this session can be taken. One that is being restored is there, but
@@ -231,7 +232,7 @@ impl<S: Served> Sessions<S> {
     }
 }
 
-impl<S: Served> SessionManager for Sessions<S> {
+impl SessionManager for Sessions {
     type Error = SessionsError;
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
@@ -253,7 +254,7 @@ impl<S: Served> SessionManager for Sessions<S> {
         {
             let parts = initialize.extensions.get::<http::request::Parts>();
             let address = parts.map(Address::of).unwrap_or_default();
-            session.client = label_as(Some(&initialize.params.client_info), &address.who());
+            session.client = label(Some(&initialize.params.client_info));
             if let Some(token) = address.token {
                 self.owners.all().insert(id.to_string(), token);
             }
@@ -329,9 +330,8 @@ impl<S: Served> SessionManager for Sessions<S> {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
-        let present = used.as_ref().and_then(|(_, client)| self.served.connected(client));
         let stream = self.local.create_standalone_stream(id).await?;
-        Ok(kept_with(stream, (used, present, self.doors.open(id))))
+        Ok(kept_with(stream, (used, self.doors.open(id))))
     }
 
     async fn resume(
@@ -509,20 +509,13 @@ impl SessionStore for Files {
 #[cfg(test)]
 mod tests {
     use tasuki_proto::limits::HOLD_MS_MAX;
-    use tokio_util::sync::CancellationToken;
 
-    use super::{super::server::Settings, *};
-    use crate::mcp::{
-        agent::Agents,
-        host::{Host, Scope},
-    };
+    use super::*;
 
     /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
     #[test]
     fn a_session_outlives_any_hold() {
-        let host = Arc::new(Host::new(Vec::new(), Settings::default(), CancellationToken::new()));
-        let agents = Arc::new(Agents { host, scope: Scope::All });
-        let sessions = Sessions::new(agents, Doors::default(), Owners::default());
+        let sessions = Sessions::new(Doors::default(), Owners::default());
         let config = sessions.local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);

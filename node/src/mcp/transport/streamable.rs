@@ -56,9 +56,9 @@ const LAST_EVENT_HEADER: &str = "last-event-id";
 
 /// Streamable HTTP of one address.
 pub(super) struct Streamable<S: Served> {
-    service: StreamableHttpService<S::Handler, Sessions<S>>,
+    service: StreamableHttpService<S::Handler, Sessions>,
     served: Arc<S>,
-    sessions: Arc<Sessions<S>>,
+    sessions: Arc<Sessions>,
     /// `None`: sessions end with this server.
     files: Option<Files>,
     /// Held by a request that restores its session, or that may have to.
@@ -84,7 +84,7 @@ impl<S: Served> Streamable<S> {
             config.session_store = Some(Arc::new(files));
         }
         let doors = Doors::in_dir(dir.as_deref());
-        let sessions = Arc::new(Sessions::new(Arc::clone(&served), doors.clone(), owners));
+        let sessions = Arc::new(Sessions::new(doors.clone(), owners));
         let of_requests = Arc::clone(&served);
         let service = StreamableHttpService::new(
             move || Ok(of_requests.of_requests()),
@@ -190,7 +190,11 @@ impl<S: Served> Streamable<S> {
     /// A session's own stream, or its end.
     async fn handle_no_post(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
-        let open = (parts.method == Method::GET).then(|| self.served.stream(&parts)).flatten();
+        let is_get = parts.method == Method::GET;
+        let open = is_get.then(|| self.served.stream(&parts)).flatten();
+        // What is resumed is the answer to a call, mostly.
+        let is_own = is_get && !parts.headers.contains_key(LAST_EVENT_HEADER);
+        let opening = is_own.then(|| parts.clone());
         let closing = (parts.method == Method::DELETE).then(|| parts.clone());
         let request = Request::from_parts(parts, body);
         let mut response = self.serve(request).await;
@@ -201,12 +205,15 @@ impl<S: Served> Streamable<S> {
             // The session is ended, not about to be; some clients complain otherwise.
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
-        match open {
-            Some(open) if response.status() == StatusCode::OK => {
-                response.map(|body| Body::new(Kept { body, _open: open }))
-            }
-            Some(_) | None => response,
+        if response.status() != StatusCode::OK {
+            return response;
         }
+        let present = opening.and_then(|opening| {
+            let session = opening.headers.get(SESSION_HEADER).and_then(|id| id.to_str().ok());
+            let client = session.map(|id| self.sessions.client(id)).unwrap_or_default();
+            self.served.connected(&opening, &client)
+        });
+        response.map(|body| Body::new(Kept { body, _open: Box::new((open, present)) }))
     }
 }
 

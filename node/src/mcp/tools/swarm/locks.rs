@@ -197,7 +197,7 @@ async fn once_free(
 ) -> Result<wire::LockResponse, Refusal> {
     let playing = caller.playing()?;
     let hold = longest(caller.call, Some(asked));
-    let _present = caller.actions.connected(&caller.call.client_label());
+    let _present = caller.actions.connected(&caller.call.who);
     let wire::FileSet { repository, patterns, is_case_folded } = files;
     let awaited = Awaited::Files { repository, patterns, is_case_folded };
     let over = Instant::now() + hold;
