@@ -159,11 +159,12 @@ fn told(done: &wire::TaskResponse, output: &mut Output) -> Result<(), Failure> {
     let of = done.task.clone().unwrap_or_default();
     output.answer(
         || {
-            json!({
+            let value = json!({
                 "task": as_json::task(&of),
                 "repeated": done.repeated,
                 "sequence": done.sequence,
-            })
+            });
+            as_json::at(value, done.now_ms)
         },
         || {
             let (task, issue) = (line(&of.task_id), line(&of.issue_id));
@@ -183,7 +184,10 @@ async fn delivery(acting: &Acting, id: &str, output: &mut Output) -> Result<(), 
     let done = At { acting, delivery: id.to_owned() }.claim().await?;
     let of = done.delivery.unwrap_or_default();
     output.answer(
-        || as_json::delivery_done(&of, done.repeated, done.sequence),
+        || {
+            let value = as_json::delivery_done(&of, done.repeated, done.sequence);
+            as_json::at(value, done.now_ms)
+        },
         || {
             let (id, who) = (line(&of.delivery_id), line(&of.claimed_by));
             let (until, token) = (time(of.lease_expires_ms), of.claim_token);

@@ -127,11 +127,12 @@ pub(super) async fn lock(
     let of = done.lock.unwrap_or_default();
     output.answer(
         || {
-            json!({
+            let value = json!({
                 "lock": as_json::lock(&of),
                 "repeated": done.repeated,
                 "sequence": done.sequence,
-            })
+            });
+            as_json::at(value, done.now_ms)
         },
         || {
             let count = of.files.as_ref().map_or(0, |it| it.patterns.len());
@@ -230,7 +231,7 @@ pub(super) async fn list(
             if std::mem::take(&mut is_first) {
                 output.guide(rows::lock_head)?;
             }
-            output.answer(|| as_json::lock(it), || rows::lock(it, now_ms))
+            output.answer(|| as_json::at(as_json::lock(it), now_ms), || rows::lock(it, now_ms))
         },
     )
     .await?;

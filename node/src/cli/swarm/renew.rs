@@ -122,7 +122,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         }
     };
     output.answer(
-        || value,
+        || as_json::at(value, now_ms),
         || match until_ms {
             0 => format!("{} does not lapse.\n", line(&what)),
             ms => {
