@@ -84,7 +84,6 @@ async fn whoever_names_no_agent_is_told_which_there_are() {
     let config = std::fs::read_to_string(home.join(".codex/config.toml")).unwrap();
     let id = config.split("as=").nth(1).unwrap().split('&').next().unwrap().to_owned();
     let mut plays = Agent::instance("plays", "B", up.mcp, up.data.clone()).await;
-    soon(plays.call("get_loop_status", json!({}))).await.unwrap();
     assert_eq!(hand_over(&mut plays).await["error"]["code"], "not_your_turn");
     let mut other = Agent::instance("other", "B", up.mcp, up.data.clone()).await;
     assert_eq!(hand_over(&mut other).await["error"]["code"], "role_in_use");
