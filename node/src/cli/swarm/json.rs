@@ -277,6 +277,7 @@ pub(super) fn worker(of: &wire::Worker) -> Value {
             "task_id": it.task_id,
             "lease_expires_ms": it.lease_expires_ms,
             "claim_token": it.claim_token,
+            "stage": task_stage(it.stage()),
         })
     });
     let points = of.points.iter().map(|it| {

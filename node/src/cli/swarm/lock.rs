@@ -231,7 +231,7 @@ pub(super) async fn list(
             if std::mem::take(&mut is_first) {
                 output.guide(rows::lock_head)?;
             }
-            output.answer(|| as_json::at(as_json::lock(it), now_ms), || rows::lock(it, now_ms))
+            output.answer(|| as_json::lock(it), || rows::lock(it, now_ms))
         },
     )
     .await?;

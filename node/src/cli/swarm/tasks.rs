@@ -69,7 +69,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             if std::mem::take(&mut is_first) {
                 output.guide(rows::task_head)?;
             }
-            output.answer(|| json::at(json::task(it), now_ms), || rows::task(it, now_ms))
+            output.answer(|| json::task(it), || rows::task(it, now_ms))
         },
     )
     .await?;
