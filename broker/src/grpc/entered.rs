@@ -5,7 +5,7 @@
 //! - **E7** Nothing is done as a role that the token does not have, and nothing as a person
 //!   without the right to steer.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use tasuki_proto::{
     id::{IdempotencyKey, NodeId, RoleId, Sequence, TokenId, WorkspaceId},
@@ -22,9 +22,14 @@ use crate::{
     access::{Grant, Tokens},
     hash::Hash,
     journal::{JournalError, StoredRecord, bodies::Bodies},
-    rules::{self, Caller, Command, Event, Record, Rejection, access::Roles, mailbox, privacy},
+    rules::{
+        self, Caller, Command, Event, Record, Rejection,
+        access::Roles,
+        mailbox, privacy,
+        swarm::{self, words},
+    },
     search::{Ask, Found, Search, SearchError},
-    workspace::{Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
+    workspace::{ExecuteError, Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
 };
 
 /// What handlers share: nothing of it leads to a workspace but [`Door::enter`].
@@ -148,7 +153,37 @@ impl Entered {
     ) -> Result<Executed, Status> {
         let request = rules::Request { caller: self.caller.clone(), key, command };
         let executed = self.door.workspaces.execute(&self.workspace, request).await;
-        executed.map_err(refuse::executing)
+        executed.map_err(|error| refuse::executing(self.with_names(error)))
+    }
+
+    /// A refusal over files that a delivery does not name, with their names: the rules know only
+    /// which they are.
+    fn with_names(&self, error: ExecuteError) -> ExecuteError {
+        let ExecuteError::Rejected(Rejection::Swarm(swarm::Rejection::FilesMissing {
+            issue,
+            missing,
+            names,
+        })) = error
+        else {
+            return error;
+        };
+        let mut found = BTreeSet::new();
+        for (submission, files) in &missing {
+            let words = words::Artifacts::default();
+            let place = swarm::Words::Submission { issue, submission: *submission, words };
+            // Without them it says whose files they are.
+            let Ok(swarm::Words::Submission { words, .. }) = self.bodies().words(place) else {
+                continue;
+            };
+            let is_missing = |it: &String| files.contains(&swarm::FileHash::of(it));
+            found.extend(words.changed_files.into_iter().filter(is_missing));
+        }
+        let names = match found.is_empty() {
+            true => names,
+            false => rules::listed(found.iter().map(String::as_str)),
+        };
+        let rejection = swarm::Rejection::FilesMissing { issue, missing, names };
+        ExecuteError::Rejected(rejection.into())
     }
 
     /// Runs `look` on the workspace's state.

@@ -39,6 +39,7 @@ use std::collections::BTreeMap;
 
 use tasuki_proto::id::{LoopId, Sequence, Timestamp, Turn};
 
+pub(crate) use self::rejection::listed;
 use self::{
     access::Access,
     clients::{Answer, Clients},

@@ -8,7 +8,7 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -19,7 +19,8 @@ use tracing::{error, warn};
 
 use super::{
     actor::{Arguments, Executed, Msg as WorkspaceMsg, Settings, Shell, View},
-    handle::{Admitted, ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
+    handle::{Admitted, ExecuteError, Follower, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
+    snapshots::Snapshots,
     waits::{Question, Sink, WaitId},
 };
 use crate::{
@@ -51,6 +52,7 @@ pub(super) struct Shared {
     since: Timestamp,
     settings: Settings,
     fatal: Arc<dyn Fn(&str) + Send + Sync>,
+    snapshots: Snapshots,
     next_wait: AtomicU64,
     /// Words that may still come in, in KiB.
     words: Arc<Semaphore>,
@@ -94,6 +96,7 @@ impl Workspaces {
             clock,
             settings,
             fatal,
+            snapshots: Snapshots::start().expect("the system has a thread to spare at start"),
             next_wait: AtomicU64::new(1),
             words: Arc::new(Semaphore::new(IN_FLIGHT_KIB_MAX)),
             on_wake: OnceLock::new(),
@@ -198,7 +201,24 @@ impl Workspaces {
         workspace: &WorkspaceId,
     ) -> Result<broadcast::Receiver<Arc<Record>>, ExecuteError> {
         let (handle, _permit) = self.admitted(workspace).await?;
-        Ok(handle.feed.subscribe())
+        handle.subscribe()
+    }
+
+    /// The same for one who goes to sleep with the workspace.
+    ///
+    /// # Errors
+    /// Why the workspace cannot be woken.
+    pub(crate) async fn follow(&self, workspace: &WorkspaceId) -> Result<Follower, ExecuteError> {
+        let (handle, _permit) = self.admitted(workspace).await?;
+        handle.follow()
+    }
+
+    /// Has a workspace look at the time.
+    #[cfg(test)]
+    pub(crate) fn tick(&self, workspace: &WorkspaceId) {
+        if let Some(handle) = self.shared.awake(workspace) {
+            let _ = handle.actor.send_message(WorkspaceMsg::Tick);
+        }
     }
 
     /// Has every workspace that keeps old commits from being dropped take a snapshot.
@@ -287,6 +307,7 @@ impl Shared {
     ) -> Result<Handle, ExecuteError> {
         let admission = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
         let (feed, _) = broadcast::channel(FEED_RECORDS);
+        let (weak, idle_followers) = (feed.downgrade(), Arc::new(AtomicUsize::new(0)));
         let arguments = Arguments {
             id: workspace.clone(),
             journal: self.journal.clone(),
@@ -294,7 +315,9 @@ impl Shared {
             since: self.since,
             settings: self.settings.clone(),
             admission: admission.clone(),
-            feed: feed.clone(),
+            snapshots: self.snapshots.clone(),
+            feed,
+            idle_followers: idle_followers.clone(),
             fatal: self.fatal.clone(),
         };
         let spawned = Actor::spawn_linked(None, Shell, arguments, supervisor.get_cell()).await;
@@ -307,7 +330,7 @@ impl Shared {
                 ExecuteError::Damaged(text)
             }
         })?;
-        Ok(Handle { actor, admission, feed })
+        Ok(Handle { actor, admission, feed: weak, idle_followers })
     }
 }
 

@@ -1,5 +1,6 @@
 //! What happens to those who wait when a workspace falls asleep or ends under them.
 
+mod snapshots;
 mod swarm;
 
 use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering, mpsc};

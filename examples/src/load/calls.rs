@@ -57,7 +57,10 @@ pub(super) struct Agent {
 
 impl Agent {
     fn new(channel: Channel, number: usize) -> Self {
-        let workspace = format!("w{}", number % WORKSPACES);
+        Self::of_workspace(channel, format!("w{}", number % WORKSPACES), number)
+    }
+
+    pub(super) fn of_workspace(channel: Channel, workspace: String, number: usize) -> Self {
         Self {
             turns: TurnLoopClient::new(channel),
             token: None,
@@ -80,7 +83,7 @@ impl Agent {
         request
     }
 
-    async fn open(&mut self) -> Result<()> {
+    pub(super) async fn open(&mut self) -> Result<()> {
         let request = CreateLoopRequest {
             caller: Some(self.caller.clone()),
             key: self.key(),

@@ -83,7 +83,7 @@ pub use self::{
     },
     rejection::Rejection,
     task::{
-        Claim, Former, Judged, Message, MessageState, Minted, Reservation, Submission,
+        Claim, FileHash, Former, Judged, Message, MessageState, Minted, Reservation, Submission,
         SubmissionState, Task, TaskState,
     },
     waiting::{Answer, EventsAnswer, Question, Reach, TasksAnswer},

@@ -13,6 +13,8 @@ use tasuki_proto::{
     swarm::{DeliveryId, DocName, IssueId, LockId, SubmissionId, TaskMessageId, TaskNumber},
 };
 
+use super::FileHash;
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     #[error("{0}")]
@@ -130,9 +132,15 @@ pub enum Rejection {
     AlreadyDelivered { delivery: DeliveryId },
     #[error(
         "artifacts.changed_files is insufficient; please review and include all changed files: \
-         {missing}"
+         {names}"
     )]
-    FilesMissing { missing: String },
+    FilesMissing {
+        issue: IssueId,
+        /// Submissions of which files are not named.
+        missing: Vec<(SubmissionId, Vec<FileHash>)>,
+        /// Whose files those are; how they are called, once that was looked up beside the records.
+        names: String,
+    },
     #[error("delivery '{delivery}' is not open (status: in_review): {holder} reviews it")]
     DeliveryAlreadyClaimed { delivery: DeliveryId, holder: RoleId },
     #[error(

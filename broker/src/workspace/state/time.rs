@@ -1,6 +1,6 @@
 //! What time brings: signs of life, leases, holds that are over, and falling asleep.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use ractor::ActorRef;
 use tasuki_proto::id::{NodeId, RoleId};
@@ -57,7 +57,8 @@ impl State {
             && self.waits.is_empty()
             && self.pending.is_empty()
             && !self.workspace.must_stay_awake(self.now(), self.context.lease_ms)
-            && self.arguments.feed.receiver_count() == 0
+            && self.arguments.feed.receiver_count()
+                <= self.arguments.idle_followers.load(Ordering::Acquire)
     }
 
     /// Leaves memory. Whoever holds a handle is told to ask again by its closed admission.
@@ -66,8 +67,13 @@ impl State {
         let Ok(_everything) = self.arguments.admission.clone().try_acquire_many_owned(all) else {
             return self.set_alarm(myself);
         };
-        // The next writer opens the journal behind this.
-        self.take_snapshot();
+        // What is awake is in memory anyway, so it waits for its snapshot, which says so.
+        if self.snapshot.at < self.workspace.sequence
+            && self.snapshot.failed != Some(self.workspace.sequence)
+        {
+            self.take_snapshot();
+            return self.set_alarm(myself);
+        }
         self.arguments.admission.close();
         info!(workspace = %self.arguments.id, sequence = %self.workspace.sequence, "asleep");
         myself.stop(Some("idle".to_owned()));

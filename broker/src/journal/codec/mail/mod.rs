@@ -10,7 +10,7 @@ use tasuki_proto::{
     stored::{self, event::Kind, reply},
 };
 
-pub(super) use self::state::{decode_mail_state, encode_mail};
+pub(super) use self::state::{Decoding, encode_mail};
 use super::{BodyKey, CodecError, hash, id, ids, optional, text};
 use crate::rules::mailbox::{
     Attachment, AttachmentKept, ContentHash, CopyMoved, EntryBody, EntryHead, EntryLapsed,

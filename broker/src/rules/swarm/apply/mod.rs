@@ -224,7 +224,7 @@ impl Swarm {
                     content: it.content,
                     commit: it.commit.clone(),
                     is_passed: it.is_passed,
-                    commands: it.commands.clone(),
+                    commands: Delivery::commands_hash(&it.commands),
                     state: DeliveryState::Open,
                     at: now,
                     updated: now,

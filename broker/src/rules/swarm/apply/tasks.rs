@@ -97,7 +97,7 @@ impl Swarm {
                 state: SubmissionState::Open,
                 reviewed: None,
                 minted: None,
-                changed_files: it.changed_files.clone(),
+                files: it.files.clone(),
                 item,
             });
             task.updated = now;
@@ -219,7 +219,7 @@ impl Submission {
     /// It will not be approved. Returns the next step that led somewhere.
     fn end(&mut self, state: SubmissionState) -> Option<Minted> {
         self.state = state;
-        self.changed_files = Vec::new();
+        self.files = Vec::new();
         self.minted.take()
     }
 }
