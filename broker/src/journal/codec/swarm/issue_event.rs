@@ -11,11 +11,13 @@ use super::{
     event::{decode_doc, encode_doc},
     ms, named, numbers, optional_at, optional_bytes, optional_stamp, optional_task, score, stamp,
     stamp_bytes,
-    state::{
-        decode_delivery, decode_files, decode_message, decode_submission, decode_task,
-        encode_delivery, encode_message, encode_submission, encode_task,
+    state::{decode_delivery, encode_delivery},
+    task,
+    task_state::{
+        decode_files, decode_message, decode_submission, decode_task, encode_message,
+        encode_submission, encode_task,
     },
-    task, tasks, texts, token,
+    tasks, texts, token,
 };
 use crate::rules::swarm::{
     Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, Happened, ImportBegun, ImportEnd,

@@ -5,6 +5,7 @@ mod event;
 mod issue_event;
 mod reply;
 mod state;
+mod task_state;
 mod words;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
