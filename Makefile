@@ -6,17 +6,18 @@
 run:
 	cargo run --release -p tasuki-node -- up $(ARGS)
 
-# All tests, those with the official MCP SDKs included.
-test: sdk
-	cargo test --workspace --no-fail-fast -- --include-ignored
+# All tests. Installs the programs and SDKs that they need beside Rust, or skips those that need
+# what is missing and names them in the last line.
+test:
+	./scripts/test.sh
 
 # The crash, power-cut, damage and storm tests with many more rounds; beside them, waits of 25
 # minutes over each transport, five minutes of broken networks between machines, and fifty workers
 # on 2,000 tasks.
-soak: sdk
+soak:
 	TASUKI_ROUNDS=200 TASUKI_TASKS=2000 TASUKI_CUTS=100 TASUKI_TRIALS=200 TASUKI_WAIT_SECS=1500 \
 		TASUKI_CHAOS_SECS=300 TASUKI_THREADS=10000 \
-		cargo test --release --workspace --no-fail-fast -- --include-ignored
+		./scripts/test.sh --release
 
 # Each figure beside the limit measured in the same run.
 bench:

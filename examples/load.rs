@@ -11,7 +11,10 @@ use anstream::println;
 use clap::{Parser, ValueEnum};
 use tasuki_examples::{
     Result,
-    load::{Figure, Sizes, calls, limits, mail, mailboxes, relay, stack, startup, swarm, waits},
+    load::{
+        Figure, Sizes, calls, limits, mail, mailboxes, relay, snapshots, stack, startup, swarm,
+        waits,
+    },
 };
 
 /// Measure broker and nodes.
@@ -57,6 +60,8 @@ enum What {
     Mail,
     /// A workspace with a million messages
     Mailboxes,
+    /// Commands while a snapshot of 300 MB is written
+    Snapshots,
     /// Tasks: one caller, 1,000 waiting workers, an issue with 100,000
     Swarm,
 }
@@ -99,6 +104,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
             What::Startup => startup::history(&sizes).await?,
             What::Mail => mail::all(&sizes).await?,
             What::Mailboxes => mailboxes::full(&sizes).await?,
+            What::Snapshots => snapshots::beside(&sizes).await?,
             What::Swarm => swarm::all(&sizes).await?,
         };
         for figure in figures {

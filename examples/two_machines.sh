@@ -6,16 +6,21 @@
 # Run it: cargo build --workspace && sudo ./examples/two_machines.sh
 set -euo pipefail
 
-programs=${PROGRAMS:-$(dirname "$0")/../target/debug}
-programs=$(cd "$programs" && pwd)
+root=$(cd "$(dirname "$0")/.." && pwd)
+programs=$(realpath -m "${PROGRAMS:-${CARGO_TARGET_DIR:-$root/target}/debug}")
+unmet=()
 for program in tasuki tasuki-broker; do
-    if [ ! -x "$programs/$program" ]; then
-        echo "$programs/$program is missing; build it: cargo build --workspace" >&2
-        exit 1
-    fi
+    [ -x "$programs/$program" ] || unmet+=("$programs/$program: run cargo build --workspace")
 done
-if [ "$(id -u)" != 0 ] || ! ip netns add "tasuki-$$-host"; then
-    echo "$0: needs root, ip (iproute2) and a kernel with network namespaces" >&2
+command -v ip > /dev/null || unmet+=('ip: install iproute2')
+if [ "$(id -u)" != 0 ]; then
+    unmet+=('root: run it with sudo')
+elif ! unshare --net true 2> /dev/null; then
+    unmet+=('Linux with network namespaces, which this system or container forbids')
+fi
+if [ "${#unmet[@]}" != 0 ]; then
+    printf '%s needs what is missing here:\n' "$0" >&2
+    printf '  %s\n' "${unmet[@]}" >&2
     exit 1
 fi
 
@@ -27,13 +32,14 @@ clean_up() {
         wait "$pid" 2> /dev/null || true
     done
     # The cable goes with its ends.
-    ip netns delete "tasuki-$$-host"
+    ip netns delete "tasuki-$$-host" 2> /dev/null || true
     ip netns delete "tasuki-$$-laptop" 2> /dev/null || true
     rm -rf "$homes"
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
+ip netns add "tasuki-$$-host"
 ip netns add "tasuki-$$-laptop"
 ip -n "tasuki-$$-host" link add cable type veth peer name cable netns "tasuki-$$-laptop"
 number=1

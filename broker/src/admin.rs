@@ -19,7 +19,10 @@ use tasuki_proto::{
     token::{SECRET_BYTES, Secret, SecretHash, Token},
 };
 
-use crate::files::{self, SecretFileError};
+use crate::{
+    checked,
+    files::{self, SecretFileError},
+};
 
 /// The file's name, in the broker's part of a data directory.
 pub const FILE: &str = "admin.json";
@@ -59,16 +62,15 @@ impl AdminFile {
     pub fn read(data: &Path) -> Result<Option<Self>, SecretFileError> {
         let path = data.join(FILE);
         let Some(bytes) = files::read_secret(&path)? else { return Ok(None) };
-        // The parser's own words could quote the token.
-        let damaged = |_| SecretFileError::Damaged { path, what: "it is not its JSON".to_owned() };
-        serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+        let damaged =
+            |why: checked::Damage| SecretFileError::Damaged { path, what: why.to_string() };
+        checked::from_slice(&bytes).map(Some).map_err(damaged)
     }
 
     /// # Errors
     /// When the directory cannot be written to.
     pub fn write(&self, data: &Path) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(self)? + "\n";
-        files::replace(&data.join(FILE), text.as_bytes())
+        files::replace(&data.join(FILE), &checked::to_vec(self)?)
     }
 
     /// The tokens that may be good, likelier first.

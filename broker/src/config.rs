@@ -4,16 +4,23 @@
 //! keys that are the node's are not looked at here: `tasuki config check` judges the whole file.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use serde::{Deserialize, de::IgnoredAny};
+use tasuki_proto::echo::{bounded, echo};
+
+use crate::trust::{Distrust, TrustStore};
 
 /// The file's name.
 pub const FILE: &str = "tasuki.toml";
+
+/// One such file, in bytes; a larger one is not a configuration.
+const BYTES_MAX: usize = 1024 * 1024;
 
 /// The broker's part of a data directory: `tasuki up` keeps its node's files beside it.
 pub const FOLDER: &str = "broker";
@@ -61,50 +68,183 @@ pub enum FileError {
     Wrong { path: PathBuf, message: String },
 }
 
-/// Reads the named file; else the first there is of those in the current directory, in `data`
-/// (else the platform's data directory) and in the platform's configuration directory.
+/// A file as it was read, once.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub path: PathBuf,
+    pub content: String,
+    /// Nobody named it: it is in the current directory, which is no place for configuration.
+    pub is_here: bool,
+    /// Why its settings do not count, but for those that any file may make.
+    pub distrust: Option<Distrust>,
+    /// The user's own file, where this one was not chosen by them: what this one may not say or does
+    /// not say is taken from there. Otherwise whoever made the current directory could switch off
+    /// what the user had set, by a file with nothing in it.
+    pub below: Option<Box<Self>>,
+}
+
+/// Reads what the file says about a broker; see [`find`].
 ///
 /// # Errors
-/// When a named file is not there, a value is not one, or a key is nobody's.
+/// When a named file is not there, a value is not one, a key is nobody's, or a setting does not
+/// count.
 pub fn read(named: Option<&Path>, data: Option<&Path>) -> Result<File, FileError> {
-    if let Some(path) = named {
-        return parse(path)?.ok_or_else(|| FileError::Unreadable {
-            path: path.to_owned(),
-            source: io::ErrorKind::NotFound.into(),
-        });
-    }
-    let data = data.map_or_else(data_directory, Path::to_owned);
-    let project = directories::ProjectDirs::from("", "", "tasuki");
-    let config = project.map(|project| project.config_dir().join(FILE));
-    for path in [Some(PathBuf::from(FILE)), Some(data.join(FILE)), config].into_iter().flatten() {
-        if let Some(file) = parse(&path)? {
-            return Ok(file);
-        }
-    }
-    Ok(File::default())
+    // A variable that is empty names nothing.
+    let named = named.filter(|it| !it.as_os_str().is_empty());
+    let here = std::env::current_dir().unwrap_or_else(|_| ".".into());
+    let found = find(named, &here, data, &TrustStore::of_user())?;
+    found.map_or_else(|| Ok(File::default()), |found| found.of_broker())
 }
 
-/// `None` when there is no such file.
-fn parse(path: &Path) -> Result<Option<File>, FileError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            return Ok(None);
+/// Finds the named file; else the first there is of those in `directory`, where the command is
+/// called, in `data` (else the platform's data directory) and in the platform's configuration
+/// directory. Where the one in `directory` is not trusted, the next one of these is below it.
+///
+/// # Errors
+/// When a named file is not there, or one cannot be read.
+pub fn find(
+    named: Option<&Path>,
+    directory: &Path,
+    data: Option<&Path>,
+    trusted: &TrustStore,
+) -> Result<Option<Found>, FileError> {
+    let path = match named {
+        Some(path) => Some(path.to_owned()),
+        None => {
+            let mut places = std::iter::once(directory.to_owned()).chain(kept_places(data));
+            places.by_ref().map(|place| place.join(FILE)).find(|path| path.is_file())
         }
-        Err(source) => return Err(FileError::Unreadable { path: path.to_owned(), source }),
     };
-    toml::from_str(&text)
-        .map(Some)
-        .map_err(|error| FileError::Wrong { path: path.to_owned(), message: error.to_string() })
+    let Some(path) = path else { return Ok(None) };
+    let content = content(&path)?;
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_kept = || kept_places(data).any(|kept| real(&kept) == real(directory));
+    let is_here = named.is_none() && path == directory.join(FILE) && !is_kept();
+    let distrust = if is_here {
+        trusted.distrust(directory, FILE, content.as_bytes())
+    } else {
+        Distrust::of_own(&path)
+    };
+    // One that is trusted stands in the place of the user's own.
+    let below = match distrust {
+        Some(_) if is_here => kept(data)?.map(Box::new),
+        Some(_) | None => None,
+    };
+    Ok(Some(Found { path, content, is_here, distrust, below }))
 }
 
-/// The platform's data directory for this program.
-pub fn data_directory() -> PathBuf {
-    directories::ProjectDirs::from("", "", "tasuki")
-        .map_or_else(|| PathBuf::from("tasuki-data"), |dirs| dirs.data_dir().to_owned())
+/// The user's own file.
+fn kept(data: Option<&Path>) -> Result<Option<Found>, FileError> {
+    let mut paths = kept_places(data).map(|place| place.join(FILE));
+    let Some(path) = paths.find(|path| path.is_file()) else { return Ok(None) };
+    let content = content(&path)?;
+    let distrust = Distrust::of_own(&path);
+    Ok(Some(Found { path, content, is_here: false, distrust, below: None }))
 }
+
+/// Where a user keeps configuration, beside the current directory.
+pub fn kept_places(data: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let data = data.map_or_else(data_directory, |data| Some(data.to_owned()));
+    let project = directories::ProjectDirs::from("", "", "tasuki");
+    [data, project.map(|it| it.config_dir().to_owned())].into_iter().flatten()
+}
+
+/// What such a file holds.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn content(path: &Path) -> Result<String, FileError> {
+    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
+    let (bytes, _) = read_settings(path).map_err(unreadable)?;
+    let no_text = |why| unreadable(io::Error::new(io::ErrorKind::InvalidData, why));
+    String::from_utf8(bytes).map_err(no_text)
+}
+
+/// What a file of settings holds, links followed, and whose it is. Whoever made the directory may
+/// have made a link of it to something that has no end, or that nobody ever writes to: only a plain
+/// file is read, and no more of it than a configuration may have.
+///
+/// # Errors
+/// When it cannot be read, is no plain file, or is too large.
+pub fn read_settings(path: &Path) -> io::Result<(Vec<u8>, fs::Metadata)> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        // A pipe that nobody writes to is not waited for, and no terminal becomes this process's.
+        let flags = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+    }
+    let file = options.open(path)?;
+    // Asked of the file that is open, so nobody can put another in its place meanwhile.
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"));
+    }
+    // What a file says of its length is not what it gives: those of /proc say 0.
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    if BYTES_MAX < bytes.len() {
+        let why = format!("it has more than {BYTES_MAX} bytes, which is the limit");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok((bytes, about))
+}
+
+impl Found {
+    /// What it says about a broker, and the user's own file below it.
+    ///
+    /// # Errors
+    /// When a value is not one, a key is nobody's, or a setting does not count.
+    pub fn of_broker(&self) -> Result<File, FileError> {
+        let wrong = |message| FileError::Wrong { path: self.path.clone(), message };
+        // Without the line that is wrong, which may be as long as the file.
+        let said = |why: toml::de::Error| {
+            let before = why.span().and_then(|span| self.content.get(..span.start));
+            let line = 1 + before.map_or(0, |text| text.matches('\n').count());
+            wrong(format!("line {line}: {}", bounded(why.message())))
+        };
+        let file: File = toml::from_str(&self.content).map_err(said)?;
+        let made = file.settings();
+        if let Some(distrust) = self.distrust.filter(|_| !made.is_empty()) {
+            return Err(wrong(format!("{}.", distrust.of(&made))));
+        }
+        match &self.below {
+            // Of a broker's settings any file may make this one alone.
+            Some(below) => {
+                let below = below.of_broker()?;
+                Ok(File { lease: file.lease.or(below.lease), ..below })
+            }
+            None => Ok(file),
+        }
+    }
+}
+
+impl File {
+    /// Which it makes of those that not any file may make.
+    fn settings(&self) -> Vec<&'static str> {
+        let made = [
+            ("data", self.data.is_some()),
+            ("broker_listen", self.broker_listen.is_some()),
+            ("secure", self.secure.is_some()),
+            ("advertise", self.advertise.is_some()),
+            ("tls_cert", self.tls_cert.is_some()),
+            ("tls_key", self.tls_key.is_some()),
+            ("client_ca", self.client_ca.is_some()),
+        ];
+        made.into_iter().filter_map(|(name, is_made)| is_made.then_some(name)).collect()
+    }
+}
+
+/// The platform's data directory for this program; `None` for a user without a home directory.
+pub fn data_directory() -> Option<PathBuf> {
+    directories::ProjectDirs::from("", "", "tasuki").map(|dirs| dirs.data_dir().to_owned())
+}
+
+/// What a user without one is told.
+pub const NO_DATA_DIRECTORY: &str =
+    "nobody says where data is kept, and this user has no home directory; give --data DIR";
 
 /// `90s`, `15m`, `2h`; a bare number is seconds.
 ///
@@ -114,7 +254,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(secs) = text.parse() {
         return Ok(Duration::from_secs(secs));
     }
-    let wrong = |_| format!("is {text:?}; it takes a duration such as 90s, 15m or 2h");
+    let wrong = |_| format!("is {}; it takes a duration such as 90s, 15m or 2h", echo(text));
     humantime::parse_duration(text).map_err(wrong)
 }
 
@@ -149,5 +289,77 @@ mod tests {
         }
         let missing = read(Some(&folder.path().join("none")), None);
         assert!(matches!(missing, Err(FileError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_file_that_came_with_a_directory_says_nothing_of_a_broker_until_it_is_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (repository, data) = (folder.path().join("repository"), folder.path().join("data"));
+        fs::create_dir(&repository).unwrap();
+        let store = TrustStore::within(folder.path());
+        let write = |text: &str| fs::write(repository.join(FILE), text).unwrap();
+        let find = |data: &Path| find(None, &repository, Some(data), &store).unwrap().unwrap();
+        let broker = |data: &Path| find(data).of_broker().map_err(|why| why.to_string());
+        write("lease = \"2m\"\nroles = [\"A\"]\nhooks = []\n");
+        assert_eq!(broker(&data).unwrap().lease, Some(Duration::from_secs(120)));
+        let attack = "data = \".cache\"\nbroker_listen = \"0.0.0.0:7420\"\nlease = \"2m\"\n";
+        write(attack);
+        let why = broker(&data).unwrap_err();
+        assert!(why.contains("`data` and `broker_listen` are not taken from a file"), "{why}");
+        assert!(why.contains("run `tasuki trust`"), "{why}");
+        // Where configuration is kept, or once it is trusted, it counts, as it is.
+        assert!(broker(&repository).is_ok());
+        store.trust(&repository, [(FILE, attack.as_bytes())]).unwrap();
+        assert_eq!(broker(&data).unwrap().data, Some(".cache".into()));
+        write(&format!("{attack}secure = false\n"));
+        let why = broker(&data).unwrap_err();
+        assert!(why.contains("`secure` are not taken from a file in the current"), "{why}");
+        assert!(why.contains("changed since you trusted it"), "{why}");
+    }
+
+    #[test]
+    fn a_file_that_came_with_a_directory_switches_nothing_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let (repository, data) = (folder.path().join("repository"), folder.path().join("data"));
+        for directory in [&repository, &data] {
+            fs::create_dir(directory).unwrap();
+        }
+        let store = TrustStore::within(folder.path());
+        let broker = || {
+            let found = find(None, &repository, Some(&data), &store).unwrap().unwrap();
+            found.of_broker().map_err(|why| why.to_string())
+        };
+        let write = |directory: &Path, text: &str| fs::write(directory.join(FILE), text).unwrap();
+        write(&data, "secure = true\nadvertise = \"h:1\"\nlease = \"3m\"\n");
+        write(&repository, "roles = [\"A\"]\n");
+        let file = broker().unwrap();
+        assert_eq!((file.secure, file.advertise.as_deref()), (Some(true), Some("h:1")));
+        assert_eq!(file.lease, Some(Duration::from_secs(180)));
+        let text = "lease = \"2m\"\n";
+        write(&repository, text);
+        let file = broker().unwrap();
+        assert_eq!((file.secure, file.lease), (Some(true), Some(Duration::from_secs(120))));
+        // What is wrong in the user's own file is told.
+        write(&data, "secure = 7\n");
+        assert!(broker().unwrap_err().contains("line 1: "));
+        // One that is trusted stands in the place of the user's own.
+        store.trust(&repository, [(FILE, text.as_bytes())]).unwrap();
+        assert_eq!(broker().unwrap().secure, None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let why = read(Some(&path), None).unwrap_err().to_string();
+        assert!(why.contains("no plain file"), "{why}");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, vec![b' '; BYTES_MAX]).unwrap();
+        assert!(read(Some(&path), None).is_ok());
+        fs::write(&path, vec![b' '; BYTES_MAX + 1]).unwrap();
+        let why = read(Some(&path), None).unwrap_err().to_string();
+        assert!(why.contains("more than 1048576 bytes"), "{why}");
     }
 }

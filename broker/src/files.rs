@@ -71,8 +71,8 @@ pub enum SecretFileError {
     #[error("{path} cannot be read: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error(
-        "others on this machine may read or write {path}, so its token counts as known to them; \
-         replace the token, or if nobody else uses this machine: chmod 600 {path}",
+        "others on this machine may read or write {path}, so the secret in it counts as known to \
+         them; replace the secret, or if nobody else uses this machine: chmod 600 {path}",
         path = path.display()
     )]
     NotPrivate { path: PathBuf },
@@ -85,6 +85,22 @@ pub enum SecretFileError {
 /// # Errors
 /// When it cannot be read, or others can read it too.
 pub fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, SecretFileError> {
+    read_private(path, is_open_to_others)
+}
+
+/// What a private key's file holds; `None` when it is not there. Where the system's own programs
+/// keep keys, they are root's, and a group may read them.
+///
+/// # Errors
+/// When it cannot be read, or others can read it too.
+pub fn read_key(path: &Path) -> Result<Option<Vec<u8>>, SecretFileError> {
+    read_private(path, is_key_open_to_others)
+}
+
+fn read_private(
+    path: &Path,
+    is_open: fn(&fs::Metadata) -> bool,
+) -> Result<Option<Vec<u8>>, SecretFileError> {
     let unreadable = |source| SecretFileError::Unreadable { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
@@ -96,7 +112,7 @@ pub fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, SecretFileError> {
         Err(why) => return Err(unreadable(why)),
     };
     // Asked of the file that is open, so nobody can put another in its place meanwhile.
-    if is_open_to_others(&file.metadata().map_err(unreadable)?) {
+    if is_open(&file.metadata().map_err(unreadable)?) {
         return Err(SecretFileError::NotPrivate { path: path.to_owned() });
     }
     let mut bytes = Vec::new();
@@ -109,10 +125,69 @@ fn is_open_to_others(metadata: &fs::Metadata) -> bool {
     std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 != 0
 }
 
+#[cfg(unix)]
+fn is_key_open_to_others(metadata: &fs::Metadata) -> bool {
+    let is_of_root = std::os::unix::fs::MetadataExt::uid(metadata) == 0;
+    let others = if is_of_root { 0o037 } else { 0o077 };
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & others != 0
+}
+
 /// Who may read a file here is not told by a mode.
 #[cfg(not(unix))]
 fn is_open_to_others(_metadata: &fs::Metadata) -> bool {
     false
+}
+
+/// As above.
+#[cfg(not(unix))]
+fn is_key_open_to_others(_metadata: &fs::Metadata) -> bool {
+    false
+}
+
+/// Why a directory is not used to keep data in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ForeignDirectory {
+    #[error(
+        "others on this machine may write to {path}; once you have seen that nothing of theirs \
+         is in it: chmod go-w {path}",
+        path = .0.display()
+    )]
+    Writable(PathBuf),
+    #[error("{path} belongs to another user; name a directory of your own", path = .0.display())]
+    AnotherUsers(PathBuf),
+}
+
+/// Whether nobody else can have put into a data directory, or into the broker's part of it, what is
+/// there; one that is not there yet will be this user's alone. A directory above it that others may
+/// write to is no harm: whoever puts another in its place leaves one of their own.
+///
+/// # Errors
+/// When others may write to it.
+pub fn check_data_directory(data: &Path) -> Result<(), ForeignDirectory> {
+    for path in [data.to_owned(), data.join(crate::config::FOLDER)] {
+        // What cannot be looked at is refused by whoever uses it, with the reason.
+        let Ok(metadata) = fs::metadata(&path) else { continue };
+        check_own_directory(path, &metadata)?;
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn check_own_directory(path: PathBuf, metadata: &fs::Metadata) -> Result<(), ForeignDirectory> {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    if metadata.permissions().mode() & 0o022 != 0 {
+        return Err(ForeignDirectory::Writable(path));
+    }
+    let user = rustix::process::geteuid();
+    let is_own = [0, user.as_raw()].contains(&metadata.uid());
+    // To root every directory is open, and a container's volume often belongs to another.
+    if is_own || user.is_root() { Ok(()) } else { Err(ForeignDirectory::AnotherUsers(path)) }
+}
+
+/// Who may write here is not told by a mode.
+#[cfg(not(unix))]
+fn check_own_directory(_path: PathBuf, _metadata: &fs::Metadata) -> Result<(), ForeignDirectory> {
+    Ok(())
 }
 
 /// A file that is locked as long as this lives.
@@ -210,5 +285,52 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         assert!(read_secret(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_key_of_roots_may_be_read_by_a_group() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key.pem");
+        replace(&path, b"x").unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        for (mode, is_read) in [
+            (0o600, true),
+            (0o400, true),
+            (0o440, is_root),
+            (0o640, is_root),
+            (0o660, false),
+            (0o644, false),
+            (0o604, false),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read_key(&path).is_ok(), is_read, "{mode:o}");
+        }
+        assert!(read_key(&home.path().join("none")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_data_directory_is_nobody_elses() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        check_data_directory(&data).unwrap();
+        fs::create_dir_all(data.join("broker")).unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for part in [data.clone(), data.join("broker")] {
+            for mode in [0o700, 0o750, 0o755] {
+                set(&part, mode);
+                check_data_directory(&data).unwrap();
+            }
+            for mode in [0o777, 0o1777, 0o775, 0o722] {
+                set(&part, mode);
+                let refused = check_data_directory(&data).unwrap_err();
+                assert_eq!(refused, ForeignDirectory::Writable(part.clone()), "{mode:o}");
+            }
+            set(&part, 0o700);
+        }
+        // What is above it may be everybody's, as temporary directories are.
+        set(home.path(), 0o777);
+        check_data_directory(&data).unwrap();
     }
 }

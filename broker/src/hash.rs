@@ -4,6 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::canonical::{Canonical, write_item};
+
 /// 16 bytes of BLAKE3.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash(pub [u8; 16]);
@@ -13,12 +15,27 @@ impl Hash {
         Self::cut(blake3::hash(bytes))
     }
 
+    /// Of a value as it is written, whatever it is called in this release.
+    pub fn of_value(value: &impl Canonical) -> Self {
+        let mut bytes = Vec::new();
+        value.write(&mut bytes);
+        Self::of(&bytes)
+    }
+
+    /// Of several values; where one ends and the next begins is part of what is hashed.
+    pub fn of_values(values: &[&dyn Canonical]) -> Self {
+        let mut bytes = Vec::new();
+        values.iter().for_each(|value| write_item(&mut bytes, *value));
+        Self::of(&bytes)
+    }
+
     /// Of several fields; where one ends and the next begins is part of what is hashed.
-    pub fn of_fields<'a>(fields: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn of_fields<F: AsRef<[u8]>>(fields: impl IntoIterator<Item = F>) -> Self {
         let mut hasher = blake3::Hasher::new();
         for field in fields {
+            let field = field.as_ref();
             hasher.update(&(field.len() as u64).to_be_bytes());
-            hasher.update(field.as_bytes());
+            hasher.update(field);
         }
         Self::cut(hasher.finalize())
     }

@@ -12,6 +12,8 @@
 
 pub mod access;
 pub mod admin;
+pub mod canonical;
+pub mod checked;
 pub mod clock;
 pub mod config;
 pub mod dial;
@@ -19,8 +21,11 @@ pub mod files;
 pub mod grpc;
 pub mod hash;
 pub mod journal;
+pub mod location;
+pub mod logs;
 pub mod rules;
 pub mod search;
 pub mod server;
 pub mod tls;
+pub mod trust;
 pub mod workspace;

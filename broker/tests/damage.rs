@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Dice, Lines, child, id, open, say};
+use common::{Dice, Lines, child, id, open, say, write_snapshot};
 use tasuki_broker::journal::{
     Append, BodyKey, Journal, JournalError,
     sled::{Options, SledJournal, verify},
@@ -46,7 +46,8 @@ async fn write(dir: &Path) {
                     are_bodies_new: false,
                 });
                 if sequence == 50 && workspace == "a" {
-                    opened.writer.snapshot(50.into(), vec![b's'; 20_000].into(), 40.into());
+                    let pieces = (0..4).map(|piece| vec![b's'; 1 + 9_000 * piece].into());
+                    write_snapshot(&mut *opened.writer, 50, pieces, 40);
                 }
                 heard.durable(sequence).await;
             }
@@ -118,6 +119,9 @@ async fn a_spoilt_journal_is_opened() {
     let opened = match SledJournal::open(dir, Options::default()) {
         Ok(journal) => {
             let read = journal.read(&id("a"), 40.into(), 1000);
+            let pieces = journal.snapshot(&id("a")).map(|it| it.pieces.collect::<Vec<_>>());
+            let pieces: Result<Vec<_>, _> = pieces.into_iter().flatten().collect();
+            let read = read.and(pieces);
             let closed = journal.close().await;
             read.map(|_| ()).and(closed)
         }

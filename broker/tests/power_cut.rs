@@ -20,7 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use common::{Dice, Lines, child, id, say};
+use common::{Dice, Lines, child, id, read_snapshot, say, write_snapshot};
 use tasuki_broker::journal::{
     Append, BodyKey, Journal, Outcome,
     sled::{Durability, Options, SledJournal, verify},
@@ -62,6 +62,13 @@ fn append(workspace: &str, sequence: u64) -> Append {
     Append { sequence: sequence.into(), record, bodies, are_bodies_new: true }
 }
 
+/// The pieces of a snapshot, by where it stands: from one part to several.
+fn pieces(workspace: &str, sequence: u64) -> Vec<Bytes> {
+    let piece =
+        |number: usize| format!("{workspace} at {sequence}, piece {number} ").repeat(number * 200);
+    (0..4).map(|number| piece(number).into()).collect()
+}
+
 /// Runs in a process of its own: appends for ever, and says what is durable.
 #[tokio::test]
 async fn a_child_appends() {
@@ -95,8 +102,7 @@ async fn a_child_appends() {
             while *next <= durable.load(Ordering::Acquire) + IN_FLIGHT {
                 writer.append(append(workspace, *next));
                 if next.is_multiple_of(SNAPSHOT_EVERY) {
-                    let state = format!("{workspace} at {next}").repeat(800).into();
-                    writer.snapshot((*next).into(), state, (*next - KEEP).into());
+                    write_snapshot(&mut **writer, *next, pieces(workspace, *next), *next - KEEP);
                 }
                 *next += 1;
             }
@@ -200,6 +206,12 @@ impl Round {
             let last = records.last().map_or(0, |stored| stored.sequence.get());
             if last < *acknowledged && kept <= *acknowledged {
                 return Err(format!("{workspace} ends at {last}, {acknowledged} was acknowledged"));
+            }
+            let snapshot = read_snapshot(journal.snapshot(&name));
+            if let Some((sequence, found)) = &snapshot
+                && *found != pieces(workspace, *sequence)
+            {
+                return Err(format!("{workspace}, snapshot {sequence} is another"));
             }
             for sequence in (5..=*acknowledged).step_by(5) {
                 let key = BodyKey(format!("body/{sequence}"));

@@ -1,6 +1,7 @@
 //! Broker, nodes and echoes as processes of their own, on free ports.
 
 use std::{
+    fs::File,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -38,7 +39,8 @@ pub struct Process {
 /// When it was not built.
 pub fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    let folder = own.ancestors().skip(1).find(|folder| !folder.ends_with("examples"));
+    let is_inner = |folder: &&Path| folder.ends_with("examples") || folder.ends_with("deps");
+    let folder = own.ancestors().skip(1).find(|folder| !is_inner(folder));
     let folder = folder.ok_or("this program lies in no folder")?;
     let path = folder.join(name);
     if path.is_file() {
@@ -89,6 +91,17 @@ impl Process {
     /// As [`Process::start`].
     pub async fn broker(data: &Path) -> Result<Self> {
         Self::broker_at(data, "127.0.0.1:0").await
+    }
+
+    /// The same with its log, of what `filter` lets through, in a file.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn logging_broker(data: &Path, filter: &str, log: File) -> Result<Self> {
+        let mut command = Command::new(program("tasuki-broker")?);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+        command.env("RUST_LOG", filter).stderr(log);
+        Self::start(command, "broker gRPC").await
     }
 
     /// The same on an address that nodes know already.

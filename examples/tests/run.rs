@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+mod docs;
+mod scripts;
+
 use std::{
     io::{BufRead as _, BufReader},
     path::Path,
@@ -71,6 +74,30 @@ fn a_client_in_python_sends_and_waits() {
     assert!(code == Some(1) && errors.contains("unknown_role"), "{errors}");
 }
 
+/// What a client sees that knows no stubs.
+const REFLECT: &str = r#"
+import sys, grpc
+from grpc_reflection.v1alpha import proto_reflection_descriptor_database as reflection
+known = reflection.ProtoReflectionDescriptorDatabase(grpc.insecure_channel(sys.argv[1]))
+print(*known.get_services(), known.FindFileContainingSymbol("tasuki.v1.TurnLoop").name)
+"#;
+
+#[test]
+#[ignore = "needs python with grpcio: scripts/sdk-setup.sh"]
+fn a_client_in_python_finds_the_calls_by_reflection() {
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/sdk");
+    let broker = Broker::start();
+    let python = Command::new(installed.join("venv/bin/python"))
+        .args(["-c", REFLECT, &broker.address])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&python.stdout);
+    assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
+    for name in ["tasuki.v1.Mailbox", "grpc.health.v1.Health", "tasuki/v1/turn_loop.proto"] {
+        assert!(said.contains(name), "{said}");
+    }
+}
+
 /// `tasuki-broker serve` on a free port. Killed when dropped.
 struct Broker {
     child: Child,
@@ -118,7 +145,7 @@ fn every_figure_can_be_measured() {
     let said = run("load", &["--quick", "--json"]);
     let figures: Vec<serde_json::Value> =
         said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(figures.len(), 33, "{said}");
+    assert_eq!(figures.len(), 40, "{said}");
     for figure in figures {
         let score = figure["score"].as_f64().unwrap();
         // A few waits may fit into pages the process had before.

@@ -19,7 +19,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::files::{self, SecretFileError};
+use tasuki_broker::{
+    checked,
+    files::{self, SecretFileError},
+};
 use tasuki_proto::{
     id::RoleId,
     token::{SECRET_BYTES, Secret, Token},
@@ -121,12 +124,12 @@ impl AgentTokens {
                 }
             }
         }
-        Ok(serde_json::to_vec_pretty(&written)?)
+        Ok(checked::to_vec(&written)?)
     }
 }
 
 fn parse(bytes: &[u8]) -> Option<AgentTokens> {
-    let Written { node, roles } = serde_json::from_slice(bytes).ok()?;
+    let Written { node, roles } = checked::from_slice(bytes).ok()?;
     let mut tokens = BTreeMap::new();
     if let Some(node) = node {
         tokens.insert(Bearing::Node, node.parse().ok()?);
@@ -284,6 +287,16 @@ mod tests {
             AgentTokens::with(data.path(), [role("A")]).unwrap_err();
             assert_eq!(fs::read(data.path().join(FILE)).unwrap(), bad);
         }
+    }
+
+    #[test]
+    fn a_flipped_bit_lets_nobody_else_in() {
+        let data = tempfile::tempdir().unwrap();
+        let whole = AgentTokens::with(data.path(), [Bearing::Node, role("A")]).unwrap();
+        crate::flips::each(&data.path().join(FILE), |what| match AgentTokens::read(data.path()) {
+            Ok(read) => assert_eq!(read, whole, "{what}"),
+            Err(why) => assert!(why.to_string().contains(FILE), "{what}: {why}"),
+        });
     }
 
     #[tokio::test]

@@ -1,15 +1,15 @@
 //! Attached files on this machine: their names, and the project that agents attach from and save to.
 //!
-//! - **Z8** An agent's attachments come from its project and go there: no path and no link leads
-//!   out of it, and nothing that is there is written over.
+//! - **Z8** An agent's attachments come from its project and go there: no path leads out of it, no
+//!   link is followed, a file with a second name is not sent, and nothing that is there is written
+//!   over.
 //!
 //! The project is the operator's to name: an agent's own word for it would open any file that the
 //! node may read to whoever may call it.
 
 use std::{
-    fs::{self, File},
     io::{self, Read as _, Write as _},
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
@@ -17,6 +17,8 @@ use tasuki_proto::{
     limits::{ATTACHMENT_BYTES_MAX, FILE_NAME_BYTES_MAX},
     visible::is_visible,
 };
+
+use crate::dir::{Dir, NoFile, resolved};
 
 /// Names tried for a file whose name is taken.
 pub(crate) const NAMES_MAX: u32 = 1000;
@@ -47,7 +49,10 @@ const FOLDER: &str = "docs/attachments";
 /// What an agent may attach from, and save to.
 #[derive(Debug, Clone)]
 pub(crate) struct Project {
+    /// The operator's, without links when it was first resolved.
     root: PathBuf,
+    /// What the agent chose in it.
+    below: PathBuf,
 }
 
 /// Why a file is not read, or not written.
@@ -55,8 +60,8 @@ pub(crate) struct Project {
 pub(crate) enum No {
     #[error("it is outside of the project, {0}")]
     Outside(PathBuf),
-    #[error("it is no file")]
-    Strange,
+    #[error("it {0}")]
+    NoFile(#[from] NoFile),
     #[error("it has more than {ATTACHMENT_BYTES_MAX} bytes")]
     TooLarge,
     #[error("{NAMES_MAX} files have that name already")]
@@ -69,18 +74,18 @@ impl Project {
     /// What the role of a node has: `registered` by an agent where that is inside of what the
     /// operator named, else all of that.
     pub(crate) fn of(root: &Path, registered: Option<PathBuf>) -> Self {
-        let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        let own = registered.and_then(|it| it.canonicalize().ok());
-        Self { root: own.filter(|own| own.starts_with(&root)).unwrap_or(root) }
+        let root = resolved(root);
+        let below = |it: &Path| it.strip_prefix(&root).map(Path::to_owned).ok();
+        // What was registered has no links, or got some since, which are not followed.
+        let own = registered.and_then(|it| below(&it).or_else(|| below(&it.canonicalize().ok()?)));
+        Self { below: own.unwrap_or_default(), root }
     }
 
     /// A file of it, by a path in it or an absolute one. Blocks on the disk.
     pub(crate) fn read(&self, path: &Path) -> Result<Bytes, No> {
         let below = self.below(path)?;
-        let file = open_beneath(&self.root, &below, false).map_err(|why| self.no(why))?;
-        if !file.metadata()?.is_file() {
-            return Err(No::Strange);
-        }
+        let (dir, name) = self.open()?.parent_of(&below)?;
+        let (file, _) = dir.open_own_file(name)?;
         let mut content = Vec::new();
         // It may grow meanwhile.
         file.take(ATTACHMENT_BYTES_MAX + 1).read_to_end(&mut content)?;
@@ -93,89 +98,30 @@ impl Project {
     /// Writes a file of the name that was told, or one like it; where, in the project. Blocks on
     /// the disk.
     pub(crate) fn save(&self, name: &str, content: &[u8]) -> Result<PathBuf, No> {
-        let folder = self.folder()?;
+        let folder = self.open()?.walk_or_make(Path::new(FOLDER))?;
         for name in names(name) {
-            let path = folder.join(name);
-            match open_beneath(&self.root, &path, true) {
+            match folder.create_new(&name) {
                 Ok(mut file) => {
                     file.write_all(content)?;
-                    return Ok(path);
+                    return Ok(Path::new(FOLDER).join(name));
                 }
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(why) => return Err(self.no(why)),
+                Err(why) => return Err(why.into()),
             }
         }
         Err(No::Taken)
     }
 
-    fn folder(&self) -> Result<PathBuf, No> {
-        let mut folder = PathBuf::new();
-        for part in Path::new(FOLDER).components() {
-            folder.push(part);
-            let made = self.root.join(&folder);
-            match fs::create_dir(&made) {
-                Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(why.into()),
-                Ok(()) | Err(_) => {}
-            }
-            if !made.canonicalize()?.starts_with(&self.root) {
-                return Err(No::Outside(self.root.clone()));
-            }
-        }
-        Ok(folder)
+    fn open(&self) -> io::Result<Dir> {
+        Dir::open_real(&self.root)?.walk(&self.below)
     }
 
     fn below(&self, path: &Path) -> Result<PathBuf, No> {
-        let outside = || No::Outside(self.root.clone());
-        let below = if path.is_absolute() {
-            path.strip_prefix(&self.root).map_err(|_| outside())?
-        } else {
-            path
-        };
-        let is_plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        if below.components().all(is_plain) { Ok(below.to_owned()) } else { Err(outside()) }
+        let root = self.root.join(&self.below);
+        let below = if path.is_absolute() { path.strip_prefix(&root).ok() } else { Some(path) };
+        let below = below.filter(|it| Dir::is_below(it)).map(Path::to_owned);
+        below.ok_or(No::Outside(root))
     }
-
-    fn no(&self, why: io::Error) -> No {
-        if why.kind() == io::ErrorKind::CrossesDevices {
-            No::Outside(self.root.clone())
-        } else {
-            No::Io(why)
-        }
-    }
-}
-
-/// Opens a file to read it, or makes one that is new; a link that leads out is refused by the
-/// system itself, whoever changes what in that moment.
-#[cfg(target_os = "linux")]
-fn open_beneath(root: &Path, below: &Path, is_new: bool) -> io::Result<File> {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
-
-    let directory = openat(CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    // A pipe that nobody writes to is not waited for.
-    let (flags, mode) = match is_new {
-        true => (OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o644)),
-        false => (OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()),
-    };
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    Ok(openat2(&directory, below, flags | OFlags::CLOEXEC, mode, resolve)?.into())
-}
-
-/// The same where the system cannot: between the look and the opening somebody may change a link.
-#[cfg(not(target_os = "linux"))]
-fn open_beneath(root: &Path, below: &Path, is_new: bool) -> io::Result<File> {
-    let path = root.join(below);
-    let parent = path.parent().unwrap_or(root).canonicalize()?;
-    let real = if is_new { parent } else { path.canonicalize()? };
-    if !real.starts_with(root) {
-        return Err(io::ErrorKind::CrossesDevices.into());
-    }
-    if is_new {
-        return File::create_new(path);
-    }
-    if !real.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    File::open(real)
 }
 
 /// What a file is, by its ending.
@@ -202,6 +148,8 @@ pub(crate) fn names(told: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -237,21 +185,75 @@ mod tests {
         link(&outside, "out");
         link(Path::new(".."), "up");
         link(Path::new("a/log.txt"), "in");
+        link(Path::new("a"), "b");
+        fs::hard_link(&outside, root.join("second")).unwrap();
         let project = Project::of(&root, None);
         let read =
             |path: &Path| project.read(path).map(|it| String::from_utf8_lossy(&it).into_owned());
-        for good in [Path::new("a/log.txt"), Path::new("./in"), &root.join("a/log.txt")] {
+        for good in [Path::new("a/log.txt"), Path::new("./a/log.txt"), &root.join("a/log.txt")] {
             assert_eq!(read(good).unwrap(), "log", "{}", good.display());
         }
-        let out = [Path::new("../secret"), Path::new("out"), Path::new("up/secret"), &outside];
-        for path in out {
+        for path in [Path::new("../secret"), &outside, Path::new("a/../../secret")] {
             assert!(matches!(read(path), Err(No::Outside(_))), "{}", path.display());
         }
-        assert!(matches!(read(Path::new("a")), Err(No::Strange)));
-        assert!(matches!(read(Path::new("none")), Err(No::Io(_))));
+        for (path, why) in [
+            ("out", "it is a link, and links are not followed"),
+            ("in", "it is a link, and links are not followed"),
+            (
+                "second",
+                "it has a second name (a hard link), so it may be from elsewhere; use a copy of it",
+            ),
+            ("a", "it is no plain file"),
+        ] {
+            assert_eq!(read(Path::new(path)).unwrap_err().to_string(), why, "{path}");
+        }
+        for path in ["up/secret", "b/log.txt"] {
+            let why = read(Path::new(path)).unwrap_err().to_string();
+            assert!(why.contains(" is a link, and links are not followed here"), "{why}");
+        }
+        assert!(matches!(read(Path::new("none")), Err(No::NoFile(it)) if it.is_missing()));
         // An agent may narrow it, never widen it.
-        assert_eq!(Project::of(&root, Some(root.join("a"))).root, root.join("a"));
-        assert_eq!(Project::of(&root, Some(place.path().to_owned())).root, root);
+        let own = |registered: &Path| Project::of(&root, Some(registered.to_owned())).below;
+        assert_eq!(own(&root.join("a")), Path::new("a"));
+        assert_eq!(own(place.path()), Path::new(""));
+        assert_eq!(own(&root.join("up")).as_path(), Path::new("up"), "refused when it is opened");
+    }
+
+    /// Somebody who may write to the project swaps a directory in it for a link.
+    #[test]
+    fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap().join("project");
+        let outside = root.with_file_name("outside");
+        for folder in [root.join("agent/docs"), outside.join("docs")] {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("x"), if folder.starts_with(&root) { "own" } else { "secret" })
+                .unwrap();
+        }
+        std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
+        let project = Project::of(&root, Some(root.join("agent")));
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (one, other) = (root.join("agent"), root.join("link"));
+                while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                    renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            let (mut read, mut saved) = (0, 0);
+            for n in 0..2_000 {
+                if let Ok(content) = project.read(Path::new("docs/x")) {
+                    assert_eq!(content, "own");
+                    read += 1;
+                }
+                saved += usize::from(project.save(&format!("{n}.txt"), b"new").is_ok());
+            }
+            is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+            assert!(0 < read && 0 < saved, "{read} {saved}");
+        });
+        let inside: Vec<_> = fs::read_dir(outside.join("docs")).unwrap().collect();
+        assert_eq!(inside.len(), 1, "{inside:?}");
     }
 
     #[test]
@@ -264,7 +266,8 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         fs::remove_dir_all(place.path().join("docs")).unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), place.path().join("docs")).unwrap();
-        assert!(matches!(save("log.txt"), Err(No::Outside(_))));
+        let why = save("log.txt").unwrap_err().to_string();
+        assert!(why.contains("/docs is a link, and links are not followed here"), "{why}");
         assert!(!elsewhere.path().join("attachments/log.txt").exists());
     }
 }

@@ -78,11 +78,20 @@ pub fn now() -> Moment {
     Moment(START.get_or_init(std::time::Instant::now).elapsed())
 }
 
-/// Milliseconds since the Unix epoch, for people; nothing is decided by it.
+/// Milliseconds since the Unix epoch, for people; nothing is decided by it: see [`steady_ms`].
 #[allow(clippy::disallowed_methods, reason = "this is a clock module")]
 pub fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The same as this process's start had it, and what passed since: what is decided by it is not
+/// moved by a clock that somebody sets meanwhile.
+pub fn steady_ms() -> u64 {
+    static START: std::sync::OnceLock<(u64, Moment)> = std::sync::OnceLock::new();
+    let (wall, start) = *START.get_or_init(|| (wall_ms(), now()));
+    let passed = u64::try_from(now().since(start).as_millis()).unwrap_or(u64::MAX);
+    wall.saturating_add(passed)
 }
 
 /// How far this machine's time is east of UTC, in seconds.

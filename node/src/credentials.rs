@@ -21,6 +21,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tasuki_broker::{
     admin::AdminFile,
+    checked,
     config::FOLDER,
     files::{self, SecretFileError},
     tls::Trusting,
@@ -99,9 +100,7 @@ impl Joined {
             path: path.clone(),
             what: format!("{what}; join again with a new invitation, or restore the file"),
         };
-        // The parser's own words could quote the token.
-        let joined: Self =
-            serde_json::from_slice(&bytes).map_err(|_| damaged("it is not its JSON"))?;
+        let joined: Self = checked::from_slice(&bytes).map_err(|why| damaged(&why.to_string()))?;
         if joined.token().is_none() {
             return Err(damaged("its token is none"));
         }
@@ -114,8 +113,7 @@ impl Joined {
     /// # Errors
     /// When the directory cannot be written to, or the disk is full.
     pub fn write(&self, data: &Path) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(self)? + "\n";
-        files::replace(&data.join(FILE), text.as_bytes())
+        files::replace(&data.join(FILE), &checked::to_vec(self)?)
     }
 
     /// `None` only for one that was not [read](Self::read).
@@ -381,6 +379,22 @@ mod tests {
         let other = Token { id: "0012".parse().unwrap(), ..token(2) };
         Joined::begin_rotation(data.path(), &other).unwrap();
         assert_eq!(Credentials::find(data.path(), URL).unwrap().spare, None);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_named_or_harmless() {
+        let data = tempfile::tempdir().unwrap();
+        let whole = joined(1);
+        whole.write(data.path()).unwrap();
+        let secret = token(1).secret.expose();
+        crate::flips::each(&data.path().join(FILE), |what| match Joined::read(data.path()) {
+            // No pin that is gone, no other broker, no wider scope.
+            Ok(read) => assert_eq!(read.as_ref(), Some(&whole), "{what}"),
+            Err(why) => {
+                let why = why.to_string();
+                assert!(why.contains(FILE) && !why.contains(&secret), "{why}");
+            }
+        });
     }
 
     #[test]

@@ -3,22 +3,33 @@
 //! Small files of this node's own that must be whole and durable are
 //! [`tasuki_broker::files`]'s.
 
-use std::{fs, io, path::Path};
+use std::{io, os::fd::AsFd, path::Path};
 
 use rustix::{
-    fs::{CWD, RenameFlags, renameat_with},
+    fs::{AtFlags, CWD, RenameFlags, renameat, renameat_with, statat},
     io::Errno,
+    path::Arg,
 };
 
 /// To a name that nothing has. Where the file system cannot tell in the same moment, it is looked
 /// at before.
 pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+    rename_new_at(CWD, from, CWD, to)
+}
+
+/// The same for names in open directories.
+pub(crate) fn rename_new_at(
+    from: impl AsFd + Copy,
+    name: impl Arg + Copy,
+    to: impl AsFd + Copy,
+    new: impl Arg + Copy,
+) -> io::Result<()> {
+    match renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
         Err(why) if is_unknown(why) => {
-            if fs::symlink_metadata(to).is_ok() {
+            if statat(to, new, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
-            fs::rename(from, to)
+            Ok(renameat(from, name, to, new)?)
         }
         renamed => Ok(renamed?),
     }

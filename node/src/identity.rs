@@ -5,8 +5,9 @@
 //! **N1** No counter is handed out twice, crashes included: a block of counters is durably
 //! reserved before its first is used, and a start goes on above everything ever reserved. One
 //! process at a time uses a data directory; a second one gets an error, not the same counters.
-//! Only a data directory that was copied, or restored from a backup, can break this from outside;
-//! the broker notices, and the node [becomes a new client](Identity::renew_client).
+//! Only a data directory that was copied, or restored from a backup, can break this from outside.
+//! A copy is told by where it is, and counts as a new client from its start; what else there is the
+//! broker notices, and the node [becomes one](Identity::renew_client) then.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -16,7 +17,11 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::files::{self, Locked};
+use tasuki_broker::{
+    checked,
+    files::{self, Locked},
+    location::Location,
+};
 use tasuki_proto::id::{ClientId, IdempotencyKey, InvalidId, NodeId};
 
 /// Counters reserved by one durable write: a thousand commands for one fsync.
@@ -49,6 +54,9 @@ struct Stored {
     client: String,
     /// No counter above this one was ever handed out.
     reserved: u64,
+    /// Where the data directory is; `None`: written by a release that did not note it.
+    #[serde(default)]
+    location: Option<Location>,
 }
 
 /// A node's durable identity. Dropping it gives the data directory free.
@@ -56,6 +64,7 @@ struct Stored {
 pub struct Identity {
     node: NodeId,
     data: PathBuf,
+    location: Location,
     counters: Mutex<Counters>,
     _lock: Locked,
 }
@@ -94,15 +103,28 @@ impl Identity {
         })?;
         let path = data.join(FILE);
         let stored = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| damaged(&path, &e))?,
+            Ok(bytes) => checked::from_slice(&bytes).map_err(|e| damaged(&path, &e))?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => fresh()?,
             Err(source) => return Err(at(&path)(source)),
         };
-        let Stored { node, client, reserved } = stored;
+        let location = Location::of(data).map_err(at(data))?;
+        let Stored { node, mut client, mut reserved, location: noted } = stored;
+        if let Some(noted) = noted.filter(|noted| !location.is(noted)) {
+            tracing::warn!(
+                "the data directory {} is a copy, or was moved: node {node} last used it {}. If a \
+                 node runs there, too, stop one of them: each ends what the other registered. To \
+                 run both, give this one an empty directory with --data DIR",
+                data.display(),
+                location.told_of(&noted)
+            );
+            // The original goes on counting.
+            (client, reserved) = (client_name()?, 0);
+        }
         let client = client.parse().map_err(|e: InvalidId| damaged(&path, &e))?;
         let identity = Self {
             node: node.parse().map_err(|e: InvalidId| damaged(&path, &e))?,
             data: data.to_owned(),
+            location,
             counters: Mutex::new(Counters { client, last: reserved, reserved }),
             _lock: locked,
         };
@@ -119,7 +141,7 @@ impl Identity {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(IdentityError::Io { path, source }),
         };
-        let Stored { node, .. } = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, &e))?;
+        let Stored { node, .. } = checked::from_slice(&bytes).map_err(|e| damaged(&path, &e))?;
         node.parse().map(Some).map_err(|e: InvalidId| damaged(&path, &e))
     }
 
@@ -165,7 +187,8 @@ impl Identity {
     }
 
     fn write(&self, client: &ClientId, reserved: u64) -> Result<(), IdentityError> {
-        let stored = Stored { node: self.node.to_string(), client: client.to_string(), reserved };
+        let (node, client) = (self.node.to_string(), client.to_string());
+        let stored = Stored { node, client, reserved, location: Some(self.location.clone()) };
         let path = self.data.join(FILE);
         write_durably(&self.data, &path, &stored)
             .map_err(|source| IdentityError::Io { path, source })
@@ -186,6 +209,7 @@ fn fresh() -> Result<Stored, IdentityError> {
         node: format!("{}-{:08x}", host_part(&host_name()), suffix >> 32),
         client: client_name()?,
         reserved: 0,
+        location: None,
     })
 }
 
@@ -213,7 +237,7 @@ fn host_part(name: &str) -> String {
 fn write_durably(data: &Path, path: &Path, stored: &Stored) -> io::Result<()> {
     let temporary = path.with_extension("json.new");
     let mut file = File::create(&temporary)?;
-    file.write_all(&serde_json::to_vec_pretty(stored)?)?;
+    file.write_all(&checked::to_vec(stored)?)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     sync_directory(data)
@@ -284,6 +308,23 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_is_the_same_node_and_another_client() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (data, copy) = (place.path().join("data"), place.path().join("copy"));
+        let identity = Identity::open(&data).expect("free");
+        let key = next(&identity);
+        fs::create_dir(&copy).expect("made");
+        fs::copy(data.join(FILE), copy.join(FILE)).expect("copied");
+        let copied = Identity::open(&copy).expect("free");
+        assert_eq!(copied.node(), identity.node());
+        let other = next(&copied);
+        assert!(other.client != key.client && other.counter == 1, "{other} {key}");
+        drop(copied);
+        let copied = Identity::open(&copy).expect("free");
+        assert_eq!(next(&copied).client, other.client, "it stays");
+    }
+
+    #[test]
     fn a_second_node_on_one_directory_is_refused() {
         let data = tempfile::tempdir().expect("a directory");
         let first = Identity::open(data.path()).expect("free");
@@ -303,6 +344,23 @@ mod tests {
             assert!(matches!(error, IdentityError::Damaged { .. }), "{error}");
             assert_eq!(fs::read_to_string(&path).expect("still there"), bad);
         }
+    }
+
+    #[test]
+    fn a_flipped_bit_makes_no_other_node_and_no_key_twice() {
+        let data = tempfile::tempdir().expect("a directory");
+        let node = Identity::open(data.path()).expect("free").node().clone();
+        let path = data.path().join(FILE);
+        let whole: Stored = checked::from_slice(&fs::read(&path).expect("read")).expect("whole");
+        crate::flips::each(&path, |what| match Identity::known(data.path()) {
+            Ok(read) => {
+                assert_eq!(read.as_ref(), Some(&node), "{what}");
+                let read: Stored =
+                    checked::from_slice(&fs::read(&path).expect("read")).expect("whole");
+                assert_eq!(read, whole, "{what}");
+            }
+            Err(why) => assert!(why.to_string().contains(FILE), "{what}: {why}"),
+        });
     }
 
     #[test]

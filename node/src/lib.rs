@@ -7,12 +7,16 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod credentials;
+mod dir;
 pub mod edit_guard;
 pub mod filebox;
 mod files;
+#[cfg(test)]
+mod flips;
 mod hex;
 pub mod hooks;
 pub mod identity;
+pub mod limiter;
 pub mod link;
 pub mod mail_directories;
 mod mail_terms;

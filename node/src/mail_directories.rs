@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tasuki_broker::{checked, files};
 use tasuki_proto::id::RoleId;
 use tokio::sync::watch;
 
@@ -44,6 +45,11 @@ struct Line {
     directory: PathBuf,
 }
 
+#[derive(Debug, Serialize, Deserialize)]
+struct Written {
+    directories: Vec<Line>,
+}
+
 /// Why a directory is not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
@@ -67,7 +73,15 @@ impl Directories {
     pub fn open(data: &Path) -> io::Result<Self> {
         let file = data.join(FILE);
         let lines: Vec<Line> = match fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|why| damaged(&file, &why))?,
+            // As earlier releases wrote it.
+            Ok(bytes) if bytes.starts_with(b"[") => {
+                serde_json::from_slice(&bytes).map_err(|why| damaged(&file, &why))?
+            }
+            Ok(bytes) => {
+                let written: Written =
+                    checked::from_slice(&bytes).map_err(|why| damaged(&file, &why))?;
+                written.directories
+            }
             Err(why) if why.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(why) => return Err(why),
         };
@@ -171,9 +185,9 @@ impl Directories {
         let Some(file) = &self.0.file else { return Ok(()) };
         let line =
             |it: &Registered| Line { role: it.role.to_string(), directory: it.directory.clone() };
-        let lines: Vec<Line> = all.iter().map(line).collect();
-        let text = serde_json::to_string_pretty(&lines).map_err(io::Error::other)?;
-        tasuki_broker::files::replace(file, text.as_bytes())
+        let written = Written { directories: all.iter().map(line).collect() };
+        let bytes = checked::to_vec(&written).map_err(io::Error::other)?;
+        files::replace(file, &bytes)
     }
 }
 
@@ -228,6 +242,17 @@ mod tests {
         assert_eq!(lost.iter().map(|it| it.role.as_str()).collect::<Vec<_>>(), ["c"]);
         assert_eq!(told(&Directories::open(data.path()).unwrap()), "a=/x b=/y");
         assert!(directories.clean_up().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_flipped_bit_is_named_or_harmless() {
+        let data = tempfile::tempdir().unwrap();
+        let directories = Directories::open(data.path()).unwrap();
+        directories.register(&"qa".parse().unwrap(), Path::new("/qa")).unwrap();
+        crate::flips::each(&data.path().join(FILE), |what| match Directories::open(data.path()) {
+            Ok(read) => assert_eq!(told(&read), "qa=/qa", "{what}"),
+            Err(why) => assert!(why.to_string().contains(FILE), "{what}: {why}"),
+        });
     }
 
     #[test]

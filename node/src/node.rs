@@ -146,16 +146,19 @@ impl Node {
         Hooks::start(hooks, &self.settings.data, hosted, writer, Arc::new(self.link.clone()))
     }
 
-    /// Keeps mailboxes on disk; `roots` are the projects they belong to.
+    /// Keeps mailboxes on disk; `roots` are the projects they belong to, `within` where the operator
+    /// has them.
     pub fn start_mirror(
         &self,
         roots: watch::Receiver<mirror::Roots>,
+        within: Option<PathBuf>,
         groups: mirror::Groups,
     ) -> Mirror {
         Mirror::start(mirror::Settings {
             data: self.settings.data.clone(),
             workspace: self.settings.workspace.clone(),
             roots,
+            within,
             source: Arc::new(self.link.clone()),
             groups,
         })

@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tasuki_broker::checked;
 pub use tasuki_broker::files::{private, replace};
 
 /// The address file's name in the data directory.
@@ -41,14 +42,14 @@ pub struct NodeFile {
 impl NodeFile {
     /// Writes it for this process.
     pub fn write(&self, data: &Path) -> io::Result<()> {
-        let bytes = serde_json::to_vec_pretty(self)?;
+        let bytes = checked::to_vec(self)?;
         replace(&data.join(NODE_FILE), &bytes)
     }
 
     /// `None`: no node wrote one, or the one that did is gone.
     pub fn read(data: &Path) -> Option<Self> {
         let bytes = fs::read(data.join(NODE_FILE)).ok()?;
-        let file: Self = serde_json::from_slice(&bytes).ok()?;
+        let file: Self = checked::from_slice(&bytes).ok()?;
         is_running(file.pid).then_some(file)
     }
 
@@ -92,6 +93,17 @@ mod tests {
         assert_eq!(NodeFile::read(data.path()), Some(mine.clone()));
         mine.remove(data.path());
         assert_eq!(NodeFile::read(data.path()), None);
+    }
+
+    #[test]
+    fn a_flipped_bit_names_no_other_node() {
+        let data = tempfile::tempdir().unwrap();
+        let mine = file(std::process::id());
+        mine.write(data.path()).unwrap();
+        crate::flips::each(&data.path().join(NODE_FILE), |what| {
+            let read = NodeFile::read(data.path());
+            assert!(read.is_none_or(|read| read == mine), "{what}");
+        });
     }
 
     #[test]

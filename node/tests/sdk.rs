@@ -154,7 +154,7 @@ impl Tasuki {
         let (clients, installed) = (root.join("tests/sdk"), root.join("../target/sdk"));
         let (program, script): (PathBuf, &str) = match sdk {
             Sdk::Python => (installed.join("venv/bin/python"), "client.py"),
-            Sdk::Typescript => ("node".into(), "client.mjs"),
+            Sdk::Typescript => (installed.join("node"), "client.mjs"),
         };
         let mut command = Command::new(program);
         command

@@ -14,6 +14,7 @@
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
 
+pub mod echo;
 pub mod id;
 pub mod invitation;
 pub mod limits;

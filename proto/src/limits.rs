@@ -34,6 +34,9 @@ pub const HOLD_MS_MAX: u64 = 30 * 60 * 1000;
 /// 4,000 concurrent streams; these share one, and the bound keeps a broken client small.
 pub const WAITS_PER_STREAM_MAX: usize = 4096;
 
+/// Loops in one page of a list: 64 participants each have some 4 KiB.
+pub const LOOPS_PAGE_MAX: u32 = 200;
+
 /// Entries in one page of a history.
 pub const HISTORY_PAGE_MAX: u32 = 100;
 
@@ -89,6 +92,10 @@ pub const CLIENT_REF_BYTES_MAX: usize = 64;
 
 /// Names of its own that are remembered of each sender.
 pub const CLIENT_REFS_MAX: usize = 256;
+
+/// Letters of a role, written while others of it were under way, that are known when they are said
+/// again: four times as many as a role may have calls under way.
+pub const LETTERS_KNOWN_MAX: usize = 64;
 
 /// Until mail lapses, at most, in milliseconds: a year.
 pub const MAIL_EXPIRES_MS_MAX: u64 = 365 * 24 * 3600 * 1000;

@@ -8,6 +8,8 @@ use std::fmt;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use crate::echo::bounded;
+
 /// `ErrorInfo.domain` of every refusal Tasuki sends.
 pub const DOMAIN: &str = "tasuki";
 
@@ -200,7 +202,7 @@ impl Reason {
             DOMAIN,
             metadata.collect::<std::collections::HashMap<_, _>>(),
         );
-        Status::with_error_details(self.code(), message, details)
+        Status::with_error_details(self.code(), bounded(&message.into()), details)
     }
 
     /// `None`: not one of ours; a proxy, a deadline or a newer broker spoke.

@@ -42,6 +42,8 @@ pub const WORDS_PER_TOKEN_KIB_MAX: usize = 64 * 1024;
 pub enum Grant {
     /// On a broker that asks for none: everything but administration.
     Open,
+    /// Nobody looked for a token, because the call takes none: no workspace, role or right.
+    Stranger,
     Token(Arc<Live>),
 }
 
@@ -66,7 +68,7 @@ pub(crate) struct Place {
 impl Grant {
     pub(crate) fn token(&self) -> Option<&TokenId> {
         match self {
-            Self::Open => None,
+            Self::Open | Self::Stranger => None,
             Self::Token(live) => Some(&live.id),
         }
     }
@@ -74,6 +76,7 @@ impl Grant {
     pub(crate) fn has_right(&self, right: Right) -> bool {
         match self {
             Self::Open => right != Right::Admin,
+            Self::Stranger => false,
             Self::Token(live) => live.scope.has_right(right),
         }
     }
@@ -81,6 +84,7 @@ impl Grant {
     pub(crate) fn has_role(&self, role: &RoleId) -> bool {
         match self {
             Self::Open => true,
+            Self::Stranger => false,
             Self::Token(live) => live.scope.has_role(role),
         }
     }
@@ -88,7 +92,16 @@ impl Grant {
     pub(crate) fn has_workspace(&self, workspace: &WorkspaceId) -> bool {
         match self {
             Self::Open => true,
+            Self::Stranger => false,
             Self::Token(live) => live.scope.has_workspace(workspace),
+        }
+    }
+
+    /// The only workspace it is for.
+    pub(crate) fn workspace(&self) -> Option<&WorkspaceId> {
+        match self {
+            Self::Open | Self::Stranger => None,
+            Self::Token(live) => live.scope.workspace.as_ref(),
         }
     }
 
@@ -150,7 +163,7 @@ impl Grant {
     /// Resolves once the token is no longer good.
     pub(crate) fn ended(&self) -> Ended {
         match self {
-            Self::Open => Box::pin(std::future::pending()),
+            Self::Open | Self::Stranger => Box::pin(std::future::pending()),
             Self::Token(live) => Box::pin(live.ended.clone().cancelled_owned()),
         }
     }
@@ -179,6 +192,14 @@ fn overloaded(limit: usize, what: &str) -> Status {
 mod tests {
     use super::*;
     use crate::rules::access::Token;
+
+    #[test]
+    fn a_stranger_may_do_nothing() {
+        let (workspace, role) = ("w".parse().unwrap(), "A".parse().unwrap());
+        assert!(Right::ALL.iter().all(|right| !Grant::Stranger.has_right(*right)));
+        assert!(!Grant::Stranger.has_workspace(&workspace) && !Grant::Stranger.has_role(&role));
+        assert!(!Grant::Stranger.covers(&Scope::all()) && Grant::Stranger.token().is_none());
+    }
 
     #[test]
     fn words_of_one_token_on_their_way_are_bounded_and_given_back() {

@@ -15,7 +15,7 @@ mod live;
 mod penalty;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
@@ -25,6 +25,7 @@ use tasuki_proto::{
     id::{Sequence, Timestamp, TokenId, WorkspaceId},
     token::{SecretHash, Token as Presented},
 };
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -98,6 +99,8 @@ struct Table {
     /// What the system workspace's time is ahead of the clock, in milliseconds.
     ahead_ms: u64,
     live: BTreeMap<TokenId, Arc<Live>>,
+    /// That tokens and invitations are for.
+    workspaces: BTreeSet<WorkspaceId>,
 }
 
 impl fmt::Debug for Tokens {
@@ -160,7 +163,7 @@ impl Tokens {
             let (token, ending) = (shown.id, Arc::clone(&live));
             tokio::spawn(async move {
                 let end = access::Command::EndOldSecret { token, used };
-                let ended = tokens.execute(end, None).await;
+                let ended = tokens.execute(end, None, 0).await;
                 if let Err(error) = ended {
                     warn!(%error, "the old secret of a rotated token is ended at its next use");
                     ending.keeps_old();
@@ -180,25 +183,36 @@ impl Tokens {
         self.table().live.get(token).cloned()
     }
 
+    /// Workspaces that tokens and invitations are for: whoever made those made them too.
+    pub(crate) fn workspaces(&self) -> BTreeSet<WorkspaceId> {
+        self.table().workspaces.clone()
+    }
+
+    /// Whether a workspace is one of them.
+    pub(crate) fn names(&self, workspace: &WorkspaceId) -> bool {
+        self.table().workspaces.contains(workspace)
+    }
+
     /// What is remembered of invitations and tokens, on disk.
     pub(crate) async fn look(&self) -> Result<Access, ExecuteError> {
         let system = WorkspaceId::system();
         self.shared.workspaces.look(&system, |view| view.workspace.access.clone()).await
     }
 
-    /// Carries out a command of access and brings this table up to date, also when its caller
-    /// went away meanwhile.
+    /// Carries out a command of access, which is so many `bytes` large, and brings this table up to
+    /// date, also when its caller went away meanwhile.
     pub(crate) async fn execute(
         &self,
         command: access::Command,
         by: Option<TokenId>,
+        bytes: usize,
     ) -> Result<Executed, ExecuteError> {
         let tokens = self.clone();
         let done = tokio::spawn(async move {
             let caller = Caller { node: None, token: by };
             let request = Request { caller, key: None, command: Command::Access(command) };
             let workspaces = &tokens.shared.workspaces;
-            let executed = workspaces.execute(&WorkspaceId::system(), request).await;
+            let executed = workspaces.execute(&WorkspaceId::system(), request, bytes).await;
             // What changed nothing makes no work: strangers could ask for it again and again.
             let is_known = match &executed {
                 Ok(executed) => executed.sequence <= tokens.table().sequence,
@@ -234,7 +248,7 @@ impl Tokens {
         });
         for (token, _) in earlier {
             info!(%token, "revoked a token for administration that is no longer in use");
-            self.execute(access::Command::Revoke { token }, None).await?;
+            self.execute(access::Command::Revoke { token }, None, 0).await?;
         }
         let issue = access::Issue {
             secret,
@@ -242,7 +256,7 @@ impl Tokens {
             valid_ms: None,
             label: label.to_owned(),
         };
-        let executed = self.execute(access::Command::Issue(issue), None).await?;
+        let executed = self.execute(access::Command::Issue(issue), None, 0).await?;
         let Reply::Issued { token, .. } = executed.reply else {
             unreachable!("a token is issued or refused")
         };
@@ -269,15 +283,17 @@ impl Tokens {
         let clock = self.shared.clock.clone();
         let seen = self.shared.workspaces.look(&system, move |view| {
             let ahead_ms = view.now.millis_since(clock.now());
-            (view.workspace.sequence, ahead_ms, view.workspace.access.tokens.clone())
+            let access = &view.workspace.access;
+            (view.workspace.sequence, ahead_ms, access.tokens.clone(), access.workspaces())
         });
-        let (sequence, ahead_ms, tokens) = seen.await?;
+        let (sequence, ahead_ms, tokens, workspaces) = seen.await?;
         let mut table = self.shared.table.write().unwrap_or_else(PoisonError::into_inner);
         if sequence < table.sequence {
             return Ok(());
         }
         table.sequence = sequence;
         table.ahead_ms = ahead_ms;
+        table.workspaces = workspaces;
         table.live.retain(|id, live| {
             let is_kept = tokens.contains_key(id);
             if !is_kept {
@@ -300,9 +316,10 @@ impl Tokens {
     /// the time that was.
     async fn end(&self) {
         let mut every = tokio::time::interval(Duration::from_millis(END_EXPIRED_MS));
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             every.tick().await;
-            if let Err(error) = self.execute(access::Command::EndExpired, None).await {
+            if let Err(error) = self.execute(access::Command::EndExpired, None, 0).await {
                 warn!(%error, "what expired is written down later");
             }
         }
@@ -311,6 +328,7 @@ impl Tokens {
     /// Ends what tokens that expired have open.
     async fn sweep(&self) {
         let mut every = tokio::time::interval(Duration::from_millis(SWEEP_MS));
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             every.tick().await;
             let now = self.now();

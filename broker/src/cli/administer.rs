@@ -126,7 +126,8 @@ impl Administer {
     async fn connect(self) -> Result<Broker, No> {
         let settings = file(&self.data)
             .ok_or_else(|| No::usage("The configuration file cannot be used; the log says why."))?;
-        let directory = directory(&self.data, &settings);
+        let directory = directory(&self.data, &settings)
+            .ok_or_else(|| No::usage("The data directory cannot be used; the log says why."))?;
         let file = AdminFile::read(&directory)?.ok_or_else(|| {
             No::unavailable(format!(
                 "No broker has served {} yet, or it is another user's. Start one with \

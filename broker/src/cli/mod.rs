@@ -12,15 +12,10 @@ mod serve;
 mod token;
 mod verify;
 
-use std::{
-    io::{IsTerminal as _, Write as _},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tasuki_broker::{config, journal::JournalError};
-use tracing_subscriber::EnvFilter;
+use tasuki_broker::{config, files, journal::JournalError, logs};
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;
@@ -103,17 +98,8 @@ enum LogFormat {
 
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        // When standard error takes nothing any more, these would be written there too, by a
-        // macro that panics.
-        .log_internal_errors(false);
-    match cli.log_format {
-        LogFormat::Text => logs.init(),
-        LogFormat::Json => logs.json().init(),
+    if let Err(why) = logs::start("info", matches!(cli.log_format, LogFormat::Json)) {
+        tracing::debug!(%why, "logs are set up already");
     }
     ExitCode::from(match cli.command {
         Command::Serve(it) => serve::run(it),
@@ -142,9 +128,18 @@ fn file(data: &Data) -> Option<config::File> {
     read.inspect_err(|error| tracing::error!("{error}")).ok()
 }
 
-fn directory(data: &Data, file: &config::File) -> PathBuf {
+/// The broker's part of the data directory; `None` when it cannot be used, which was said.
+fn directory(data: &Data, file: &config::File) -> Option<PathBuf> {
     let chosen = data.data.clone().or_else(|| file.data.clone());
-    chosen.unwrap_or_else(config::data_directory).join(config::FOLDER)
+    let Some(chosen) = chosen.or_else(config::data_directory) else {
+        tracing::error!("{}", config::NO_DATA_DIRECTORY);
+        return None;
+    };
+    if let Err(why) = files::check_data_directory(&chosen) {
+        tracing::error!("{why}");
+        return None;
+    }
+    Some(chosen.join(config::FOLDER))
 }
 
 /// The only place that writes to stdout. A reader that went away is no reason to stop.

@@ -34,9 +34,10 @@ pub(super) struct Reindex {
 
 pub(super) fn run(it: &Reindex) -> u8 {
     let Some(file) = file(&it.data) else { return EXIT_USAGE };
+    let Some(directory) = directory(&it.data, &file) else { return EXIT_USAGE };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => runtime.block_on(reindex(it, &directory(&it.data, &file))),
+        Ok(runtime) => runtime.block_on(reindex(it, &directory)),
         Err(error) => {
             tracing::error!(%error, "cannot start");
             EXIT_UNAVAILABLE

@@ -69,6 +69,14 @@ pub(super) struct Serve {
     #[arg(long, env = "TASUKI_LEASE", value_name = "DURATION", value_parser = config::duration)]
     lease: Option<Duration>,
 
+    /// Serve data that was moved here or restored from a backup: a copy is refused otherwise
+    ///
+    /// Needed once: the place is noted. Make sure that no other copy is served. What was done after
+    /// a backup was made is gone, and tokens that were revoked since are good again: look at
+    /// `tasuki-broker token list`.
+    #[arg(long)]
+    moved: bool,
+
     /// Leave out the sync that makes a commit survive a power cut. Loses acknowledged work.
     #[arg(long, hide = true)]
     unsynced: bool,
@@ -76,13 +84,15 @@ pub(super) struct Serve {
 
 pub(super) fn run(it: Serve) -> u8 {
     let Some(file) = file(&it.data) else { return EXIT_USAGE };
+    let Some(directory) = directory(&it.data, &file) else { return EXIT_USAGE };
     let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
     let listen = it.listen.or(file.broker_listen).unwrap_or(default);
-    let mut settings = Settings::new(directory(&it.data, &file), listen);
+    let mut settings = Settings::new(directory, listen);
     if let Some(lease) = it.lease.or(file.lease) {
         let ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         settings.lease_ms = ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX);
     }
+    settings.is_moved = it.moved;
     settings.secure = it.secure || file.secure.unwrap_or(false);
     settings.advertise = it.advertise.or(file.advertise);
     settings.client_ca = it.client_ca.or(file.client_ca);
@@ -118,7 +128,8 @@ async fn serve(settings: Settings) -> u8 {
                 StartError::Tls(TlsError::Lost { .. }) => EXIT_DAMAGED,
                 StartError::Tls(TlsError::Unwritable { .. }) => EXIT_UNAVAILABLE,
                 StartError::Tls(_) | StartError::Advertise(_) => EXIT_USAGE,
-                StartError::Listen { .. }
+                StartError::Location(_)
+                | StartError::Listen { .. }
                 | StartError::Administration(_)
                 | StartError::Tokens(_)
                 | StartError::Reflection(_) => EXIT_UNAVAILABLE,

@@ -20,7 +20,8 @@ pub(super) fn repair_mark(data: &Data) -> u8 {
 
 fn check(data: &Data, how: impl FnOnce(&Path) -> Result<Report, JournalError>) -> u8 {
     let Some(file) = file(data) else { return EXIT_USAGE };
-    match how(&directory(data, &file)) {
+    let Some(directory) = directory(data, &file) else { return EXIT_USAGE };
+    match how(&directory) {
         Ok(report) => {
             say(&if data.json { in_json(&report).to_string() } else { in_words(&report) });
             EXIT_OK

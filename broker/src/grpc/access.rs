@@ -15,7 +15,7 @@ use tasuki_proto::{
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
-use super::{Service, auth, entered::grant, parse, refuse, render};
+use super::{Service, auth, entered::Admitted, parse, refuse, render};
 use crate::{
     access::Grant,
     rules::{
@@ -33,7 +33,7 @@ impl Access for Service {
         request: Request<wire::JoinRequest>,
     ) -> Result<Response<wire::JoinResponse>, Status> {
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
-        let it = request.into_inner();
+        let (admitted, it) = Admitted::open(request)?;
         let code = it.code.try_into().map_err(|_| invalid_secret("code"))?;
         let code: [u8; SECRET_BYTES] = code;
         let join = access::Join {
@@ -41,7 +41,7 @@ impl Access for Service {
             secret: secret("secret", &it.secret)?,
             label: parse::label("label", &it.label)?,
         };
-        let joined = self.door.tokens().execute(Command::Join(join), None).await;
+        let joined = self.door.tokens().execute(Command::Join(join), None, admitted.bytes).await;
         let (reply, is_repeat) = match joined {
             Ok(Executed { reply, is_repeat, .. }) => (reply, is_repeat),
             Err(error) => {
@@ -67,7 +67,9 @@ impl Access for Service {
         &self,
         request: Request<wire::WhoAmIRequest>,
     ) -> Result<Response<wire::WhoAmIResponse>, Status> {
-        let response = match grant(&request)? {
+        let response = match Admitted::stream(&request)?.grant {
+            // Nobody gets here as a stranger: this takes a token where the broker asks for one.
+            Grant::Stranger => wire::WhoAmIResponse::default(),
             Grant::Open => {
                 let mut scope = Scope::all();
                 scope.rights.remove(&Right::Admin);
@@ -90,10 +92,9 @@ impl Access for Service {
         &self,
         request: Request<wire::InviteRequest>,
     ) -> Result<Response<wire::InviteResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
+        let (admitted, it) = Admitted::open(request)?;
         let scope = scope(it.scope)?;
-        may_give(&grant, &scope)?;
+        may_give(&admitted.grant, &scope)?;
         let invite = access::Invite {
             code: secret("code", &it.code)?,
             scope,
@@ -102,7 +103,7 @@ impl Access for Service {
             label: parse::label("label", &it.label)?,
         };
         let Reply::Invited { invitation, expires } =
-            self.administrate(&grant, Command::Invite(invite)).await?
+            self.administrate(&admitted, Command::Invite(invite)).await?
         else {
             unreachable!("an invitation is opened or refused")
         };
@@ -116,7 +117,7 @@ impl Access for Service {
         &self,
         request: Request<wire::ListInvitationsRequest>,
     ) -> Result<Response<wire::ListInvitationsResponse>, Status> {
-        let grant = grant(&request)?;
+        let Admitted { grant, .. } = Admitted::stream(&request)?;
         let access = self.door.tokens().look().await.map_err(refuse::executing)?;
         let seen = access.invitations.iter().filter(|(_, it)| grant.covers(&it.scope));
         let mut seen: Vec<_> = seen.collect();
@@ -131,15 +132,14 @@ impl Access for Service {
         &self,
         request: Request<wire::WithdrawInvitationRequest>,
     ) -> Result<Response<wire::WithdrawInvitationResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
+        let (admitted, it) = Admitted::open(request)?;
         let invitation: InvitationId = parse::id("invitation_id", &it.invitation_id)?;
         let access = self.door.tokens().look().await.map_err(refuse::executing)?;
         let found = access.invitations.get(&invitation);
-        if found.is_none_or(|it| !grant.covers(&it.scope)) {
+        if found.is_none_or(|it| !admitted.grant.covers(&it.scope)) {
             return Err(refuse::rejected(&Rejection::UnknownInvitation));
         }
-        self.administrate(&grant, Command::Withdraw { invitation }).await?;
+        self.administrate(&admitted, Command::Withdraw { invitation }).await?;
         Ok(Response::new(wire::WithdrawInvitationResponse {}))
     }
 
@@ -147,10 +147,9 @@ impl Access for Service {
         &self,
         request: Request<wire::IssueTokenRequest>,
     ) -> Result<Response<wire::IssueTokenResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
+        let (admitted, it) = Admitted::open(request)?;
         let scope = scope(it.scope)?;
-        may_give(&grant, &scope)?;
+        may_give(&admitted.grant, &scope)?;
         let issue = access::Issue {
             secret: secret("secret", &it.secret)?,
             scope,
@@ -158,7 +157,7 @@ impl Access for Service {
             label: parse::label("label", &it.label)?,
         };
         let Reply::Issued { token, expires, .. } =
-            self.administrate(&grant, Command::Issue(issue)).await?
+            self.administrate(&admitted, Command::Issue(issue)).await?
         else {
             unreachable!("a token is issued or refused")
         };
@@ -172,7 +171,7 @@ impl Access for Service {
         &self,
         request: Request<wire::ListTokensRequest>,
     ) -> Result<Response<wire::ListTokensResponse>, Status> {
-        let grant = grant(&request)?;
+        let Admitted { grant, .. } = Admitted::stream(&request)?;
         let access = self.door.tokens().look().await.map_err(refuse::executing)?;
         let seen = access.tokens.iter().filter(|(_, it)| grant.covers(&it.scope));
         let mut seen: Vec<_> = seen.collect();
@@ -185,11 +184,10 @@ impl Access for Service {
         &self,
         request: Request<wire::RevokeTokenRequest>,
     ) -> Result<Response<wire::RevokeTokenResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
+        let (admitted, it) = Admitted::open(request)?;
         let token: TokenId = parse::id("token_id", &it.token_id)?;
-        self.may_see(&grant, &token)?;
-        self.administrate(&grant, Command::Revoke { token: token.clone() }).await?;
+        self.may_see(&admitted.grant, &token)?;
+        self.administrate(&admitted, Command::Revoke { token: token.clone() }).await?;
         info!(%token, "a token was revoked");
         Ok(Response::new(wire::RevokeTokenResponse {}))
     }
@@ -198,18 +196,17 @@ impl Access for Service {
         &self,
         request: Request<wire::RotateTokenRequest>,
     ) -> Result<Response<wire::RotateTokenResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let own = grant.token().cloned();
+        let (admitted, it) = Admitted::open(request)?;
+        let own = admitted.grant.token().cloned();
         let named = parse::optional("token_id", &it.token_id)?;
         let Some(token) = named.or_else(|| own.clone()) else {
             return Err(refuse::invalid("token_id", &"is missing"));
         };
         if own.as_ref() != Some(&token) {
-            if !grant.has_right(Right::Admin) {
+            if !admitted.grant.has_right(Right::Admin) {
                 return Err(auth::lacks(Right::Admin));
             }
-            self.may_see(&grant, &token)?;
+            self.may_see(&admitted.grant, &token)?;
         }
         let rotate = access::Rotate {
             token,
@@ -217,7 +214,7 @@ impl Access for Service {
             overlap_ms: if it.overlap_ms == 0 { OVERLAP_MS } else { it.overlap_ms },
         };
         let Reply::Rotated { token, old_until } =
-            self.administrate(&grant, Command::Rotate(rotate)).await?
+            self.administrate(&admitted, Command::Rotate(rotate)).await?
         else {
             unreachable!("a token is rotated or refused")
         };
@@ -229,8 +226,9 @@ impl Access for Service {
 }
 
 impl Service {
-    async fn administrate(&self, grant: &Grant, command: Command) -> Result<Reply, Status> {
-        let executed = self.door.tokens().execute(command, grant.token().cloned()).await;
+    async fn administrate(&self, admitted: &Admitted, command: Command) -> Result<Reply, Status> {
+        let Admitted { grant, bytes, .. } = admitted;
+        let executed = self.door.tokens().execute(command, grant.token().cloned(), *bytes).await;
         Ok(executed.map_err(refuse::executing)?.reply)
     }
 
@@ -251,7 +249,7 @@ impl Service {
             let address = peer.map_or_else(String::new, |peer| peer.address.ip().to_string());
             warn!(%invitation, %token, address, "the code of a used invitation was tried again");
             let report = Command::ReportMisuse { invitation: invitation.clone(), address };
-            if let Err(error) = self.door.tokens().execute(report, None).await {
+            if let Err(error) = self.door.tokens().execute(report, None, 0).await {
                 warn!(%error, "and that is only in this log");
             }
         }

@@ -17,12 +17,13 @@ use std::{
 
 use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
 use http_body::{Frame, SizeHint};
-use tasuki_proto::{limits::MESSAGE_BYTES_MAX, reason::Reason, token::Right};
+use tasuki_proto::{echo::echo, limits::MESSAGE_BYTES_MAX, reason::Reason, token::Right};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 use tracing::{debug, warn};
 
+use super::entered::Admitted;
 use crate::{
     access::{self, Denied, Ended, Grant, Kind, Penalty, Place, Tokens},
     access::{FAILURES_PER_CONNECTION_MAX, JOINS_PER_CONNECTION_MAX},
@@ -44,7 +45,7 @@ pub(crate) struct Rule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// Whoever reaches the broker may call it.
+    /// Whoever reaches the broker may call it, and acts as a stranger.
     Nothing,
     /// Any good token; none where the broker asks for none.
     Entry,
@@ -67,6 +68,12 @@ pub(crate) const TABLE: &[Rule] = &[
     rule("/grpc.health.v1.Health/Check", Takes::Entry, Kind::Call),
     rule("/grpc.health.v1.Health/Watch", Takes::Entry, Kind::Stream),
     rule("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Takes::Entry, Kind::Stream),
+    // What grpcio's client calls.
+    rule(
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        Takes::Entry,
+        Kind::Stream,
+    ),
     right("/tasuki.v1.Access/Invite", Right::Admin, Kind::Call),
     right("/tasuki.v1.Access/IssueToken", Right::Admin, Kind::Call),
     rule("/tasuki.v1.Access/Join", Takes::Nothing, Kind::Call),
@@ -156,6 +163,12 @@ pub(crate) const TABLE: &[Rule] = &[
     right("/tasuki.v1.Waits/Park", Right::Read, Kind::Stream),
 ];
 
+/// Whether there is such a service, by its full name.
+pub(super) fn is_service(name: &str) -> bool {
+    let of = |rule: &Rule| rule.path.strip_prefix('/').and_then(|it| it.split_once('/'));
+    TABLE.iter().any(|rule| of(rule).is_some_and(|(service, _)| service == name))
+}
+
 fn find(path: &str) -> Option<&'static Rule> {
     TABLE.binary_search_by(|rule| rule.path.cmp(path)).ok().map(|at| &TABLE[at])
 }
@@ -206,7 +219,7 @@ where
         let ready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, ready);
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
-        let (grant, place) = match self.admit(&request, peer.as_ref()) {
+        let admitted = match self.admit(&request, peer.as_ref()) {
             Ok(admitted) => admitted,
             Err(Refused::Stranger(denied)) => {
                 let tokens = self.tokens.clone();
@@ -219,10 +232,12 @@ where
                 return Box::pin(std::future::ready(Ok(status.into_http())));
             }
         };
-        request.extensions_mut().insert(grant.clone());
+        let (rule, grant, place) = admitted;
+        let known = Admitted { grant: grant.clone(), call: rule.path, bytes: 0 };
+        request.extensions_mut().insert(known);
         let Grant::Token(live) = &grant else {
             return Box::pin(async move {
-                let _joining = match joining(&mut request, peer.as_ref()) {
+                let _joining = match joining(rule, &mut request, peer.as_ref()) {
                     Ok(joining) => joining,
                     Err(status) => return Ok(status.into_http()),
                 };
@@ -230,7 +245,7 @@ where
             });
         };
         // A stream's messages are small, and go on.
-        if find(request.uri().path()).is_none_or(|rule| rule.kind != Kind::Stream) {
+        if rule.kind != Kind::Stream {
             let words = Arc::clone(&live.words);
             request = request.map(|body| Incoming::wrap(body, Allowed::Words(words)));
         }
@@ -255,10 +270,10 @@ impl<S> Guarded<S> {
         &self,
         request: &Request<Body>,
         peer: Option<&Arc<Peer>>,
-    ) -> Result<(Grant, Place), Refused> {
+    ) -> Result<(&'static Rule, Grant, Place), Refused> {
         let rule = find(request.uri().path());
-        if let Some(Rule { takes: Takes::Nothing, .. }) = rule {
-            return Ok((Grant::Open, Place::default()));
+        if let Some(rule @ Rule { takes: Takes::Nothing, .. }) = rule {
+            return Ok((rule, Grant::Stranger, Place::default()));
         }
         let shown = shown(request.headers()).map_err(Refused::Stranger)?;
         let grant = self.tokens.authenticate(shown).map_err(Refused::Stranger)?;
@@ -266,7 +281,7 @@ impl<S> Guarded<S> {
             live.shown_on(peer);
         }
         let Some(rule) = rule else {
-            let text = format!("there is no call {}", request.uri().path());
+            let text = format!("there is no call {}", echo(request.uri().path()));
             return Err(Refused::Known(Status::unimplemented(text)));
         };
         let lacking = match rule.takes {
@@ -279,23 +294,23 @@ impl<S> Guarded<S> {
         if let Some(right) = lacking {
             return Err(match (&grant, right) {
                 // Nobody administrates without a token.
-                (Grant::Open, _) => Refused::Stranger(Denied::Missing),
+                (Grant::Open | Grant::Stranger, _) => Refused::Stranger(Denied::Missing),
                 (Grant::Token(_), right) => Refused::Known(lacks(right)),
             });
         }
         let place = grant.enter(rule.kind).map_err(Refused::Known)?;
-        Ok((grant, place))
+        Ok((rule, grant, place))
     }
 }
 
 /// Bounds what is taken of a call that shows no token, where tokens are asked for; on an open
 /// broker only joining, which there comes to nothing anyway.
 fn joining(
+    rule: &Rule,
     request: &mut Request<Body>,
     peer: Option<&Arc<Peer>>,
 ) -> Result<Option<Joining>, Status> {
-    let is_open = |rule: &Rule| rule.takes == Takes::Nothing;
-    if !find(request.uri().path()).is_some_and(is_open) {
+    if rule.takes != Takes::Nothing {
         return Ok(None);
     }
     let body = std::mem::take(request.body_mut());
@@ -521,7 +536,12 @@ mod tests {
         let sorted = TABLE.windows(2).all(|pair| pair[0].path < pair[1].path);
         assert!(sorted, "E4: the table is searched by halves");
         let mut known = 0;
-        for bytes in [DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET] {
+        for bytes in [
+            DESCRIPTORS,
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ] {
             let files = FileDescriptorSet::decode(bytes).unwrap().file;
             for file in files {
                 for service in &file.service {
@@ -536,8 +556,7 @@ mod tests {
                 }
             }
         }
-        // Reflection describes itself elsewhere.
-        assert_eq!(known + 1, TABLE.len());
+        assert_eq!(known, TABLE.len());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Service, entered::grant, parse, refuse, render};
+use super::{Service, parse, refuse, render};
 use crate::{
     rules::{
         self, Command, Reply,
@@ -29,15 +29,12 @@ impl Directory for Service {
         &self,
         request: Request<wire::RegisterRequest>,
     ) -> Result<Response<wire::RegisterResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        // A node that registers has no epoch yet.
-        let stranger = it
-            .caller
-            .take()
-            .map(|it| wire::Caller { workspace: it.workspace, ..wire::Caller::default() });
-        let entered = self.door.enter(&grant, stranger.as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter_new(request, |it| {
+            // A node that registers has no epoch yet.
+            let workspace = it.caller.take().map(|it| it.workspace);
+            workspace.map(|workspace| wire::Caller { workspace, ..wire::Caller::default() })
+        })?;
+        let key = entered.key(it.key.take(), &it)?;
         if ROLES_MAX < it.roles.len() {
             let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
             return Err(refuse::invalid("roles", &why));
@@ -75,9 +72,7 @@ impl Directory for Service {
         &self,
         request: Request<wire::HeartbeatRequest>,
     ) -> Result<Response<wire::HeartbeatResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         if ROLES_MAX < it.roles.len() {
             let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
             return Err(refuse::invalid("roles", &why));
@@ -100,8 +95,7 @@ impl Directory for Service {
         &self,
         request: Request<wire::ListRolesRequest>,
     ) -> Result<Response<wire::ListRolesResponse>, Status> {
-        let grant = grant(&request)?;
-        let entered = self.door.enter(&grant, request.into_inner().caller.as_ref())?;
+        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
         let roles = entered.look(roles).await?;
         Ok(Response::new(wire::ListRolesResponse { roles }))
     }
@@ -110,8 +104,7 @@ impl Directory for Service {
         &self,
         request: Request<wire::ListNodesRequest>,
     ) -> Result<Response<wire::ListNodesResponse>, Status> {
-        let grant = grant(&request)?;
-        let entered = self.door.enter(&grant, request.into_inner().caller.as_ref())?;
+        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
         let nodes = entered.look(|view| {
             let nodes = view.workspace.directory.nodes.iter();
             nodes.map(|(id, it)| (it.token.clone(), node(id, it, view))).collect::<Vec<_>>()

@@ -1,13 +1,16 @@
 //! A caller inside a workspace that it may see: the only way from a handler to a workspace.
 //!
 //! - **E6** Nothing is asked of a workspace that the caller's token does not have; for such a
-//!   caller it is as if it were not there.
+//!   caller it is as if it were not there. Nothing but the registration of a node is asked of one
+//!   that there is not.
 //! - **E7** Nothing is done as a role that the token does not have, and nothing as a person
 //!   without the right to steer.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
+use prost::Message;
 use tasuki_proto::{
+    echo::echo,
     id::{IdempotencyKey, NodeId, RoleId, Sequence, TokenId, WorkspaceId},
     limits::WORKSPACE_DEFAULT,
     reason::Reason,
@@ -22,10 +25,18 @@ use crate::{
     access::{Grant, Tokens},
     hash::Hash,
     journal::{JournalError, StoredRecord, bodies::Bodies},
-    rules::{self, Caller, Command, Event, Record, Rejection, access::Roles, mailbox, privacy},
+    rules::{
+        self, Caller, Command, Event, Record, Rejection,
+        access::Roles,
+        mailbox, privacy,
+        swarm::{self, words},
+    },
     search::{Ask, Found, Search, SearchError},
-    workspace::{Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
+    workspace::{ExecuteError, Executed, Handle, Question, Sink, Told, View, WaitId, Workspaces},
 };
+
+/// Workspaces named where one is unknown.
+const NAMES_SHOWN_MAX: usize = 20;
 
 /// What handlers share: nothing of it leads to a workspace but [`Door::enter`].
 #[derive(Debug, Clone)]
@@ -35,12 +46,36 @@ pub(super) struct Door {
     search: Search,
 }
 
-/// A call's messages and who sent them.
-pub(super) fn grant<T>(request: &Request<T>) -> Result<Grant, Status> {
-    let grant = request.extensions().get::<Grant>().cloned();
-    // Without the layer in front nobody is anybody.
-    grant.ok_or_else(|| Reason::Unauthenticated.status("nobody looked at who calls"))
+/// A call that was let through.
+#[derive(Debug, Clone)]
+pub(super) struct Admitted {
+    pub(super) grant: Grant,
+    /// The call's full name.
+    pub(super) call: &'static str,
+    /// How large what it brings is.
+    pub(super) bytes: usize,
 }
+
+impl Admitted {
+    /// Who makes a call whose messages come in a stream, and which call it is.
+    pub(super) fn stream<T>(request: &Request<T>) -> Result<Self, Status> {
+        let admitted = request.extensions().get::<Self>().cloned();
+        // The layer in front inserts it.
+        admitted.ok_or_else(|| Reason::Unauthenticated.status("authentication did not run"))
+    }
+
+    /// Who makes a call, which one it is, how large, and its message.
+    pub(super) fn open<M: Message>(request: Request<M>) -> Result<(Self, M), Status> {
+        let admitted = Self::stream(&request)?;
+        let message = request.into_inner();
+        Ok((Self { bytes: message.encoded_len(), ..admitted }, message))
+    }
+}
+
+/// The idempotency key of a mutating call, with the hash of what is asked. The call's name is part
+/// of it: the same bytes mean another thing in another call. Made by [`Entered::key`] alone.
+#[derive(Debug, Clone)]
+pub(super) struct Key(IdempotencyKey, Hash);
 
 impl Door {
     pub(super) fn new(workspaces: Workspaces, tokens: Tokens, search: Search) -> Self {
@@ -56,10 +91,69 @@ impl Door {
         self.workspaces.journal().probe().await
     }
 
-    /// Into the workspace that `caller` names.
-    pub(super) fn enter(
+    /// Into the workspace that a call's message names by its caller, which `caller` takes out of
+    /// it: what is left is what is asked. There is such a workspace.
+    pub(super) fn enter<M: Message>(
         &self,
-        grant: &Grant,
+        request: Request<M>,
+        caller: impl FnOnce(&mut M) -> Option<wire::Caller>,
+    ) -> Result<(Entered, M), Status> {
+        let (admitted, mut message) = Admitted::open(request)?;
+        let caller = caller(&mut message);
+        Ok((self.enter_as(&admitted, caller.as_ref())?, message))
+    }
+
+    /// The same for a message that is open already.
+    pub(super) fn enter_as(
+        &self,
+        admitted: &Admitted,
+        caller: Option<&wire::Caller>,
+    ) -> Result<Entered, Status> {
+        let entered = self.enter_any(admitted, caller)?;
+        if self.exists(&entered.workspace) {
+            return Ok(entered);
+        }
+        Err(Reason::UnknownWorkspace.status(format!(
+            "there is no workspace {}; nothing was done. There {}. Make one with `tasuki up \
+             --workspace NAME`, `tasuki node --workspace NAME`, or `tasuki-broker invite \
+             --workspace NAME`",
+            entered.workspace,
+            listed(
+                self.names().into_iter().filter(|it| admitted.grant.has_workspace(it)).collect()
+            ),
+        )))
+    }
+
+    fn exists(&self, workspace: &WorkspaceId) -> bool {
+        // Callers that name none mean this one, also before anything happened in it.
+        workspace.as_str() == WORKSPACE_DEFAULT
+            || self.workspaces.exists(workspace)
+            || self.tokens.names(workspace)
+    }
+
+    /// For whoever may see all of them.
+    fn names(&self) -> BTreeSet<WorkspaceId> {
+        let mut names = self.workspaces.names();
+        names.extend(self.tokens.workspaces());
+        names.insert(WORKSPACE_DEFAULT.parse().expect("the default is an id"));
+        names
+    }
+
+    /// The same for a node, which makes the workspace that it registers in.
+    pub(super) fn enter_new<M: Message>(
+        &self,
+        request: Request<M>,
+        caller: impl FnOnce(&mut M) -> Option<wire::Caller>,
+    ) -> Result<(Entered, M), Status> {
+        let (admitted, mut message) = Admitted::open(request)?;
+        let caller = caller(&mut message);
+        Ok((self.enter_any(&admitted, caller.as_ref())?, message))
+    }
+
+    /// Into the workspace that `caller` names, whether or not there is one.
+    fn enter_any(
+        &self,
+        admitted: &Admitted,
         caller: Option<&wire::Caller>,
     ) -> Result<Entered, Status> {
         let (workspace, node) = match caller {
@@ -68,14 +162,28 @@ impl Door {
         };
         let workspace = if workspace.is_empty() { WORKSPACE_DEFAULT } else { workspace };
         let workspace: WorkspaceId = parse::id("workspace", workspace)?;
-        if !grant.has_workspace(&workspace) {
+        if !admitted.grant.has_workspace(&workspace) {
+            // Of others it learns nothing, not even whether they are.
+            let own = admitted.grant.workspace().map(|own| format!("; it may see {own}"));
             return Err(Reason::UnknownWorkspace.status(format!(
-                "there is no workspace {workspace}, or none that your token may see"
+                "there is no workspace {workspace}, or none that your token may see{}",
+                own.unwrap_or_default()
             )));
         }
-        let caller = Caller { node, token: grant.token().cloned() };
-        Ok(Entered { door: self.clone(), workspace, caller, grant: grant.clone() })
+        let caller = Caller { node, token: admitted.grant.token().cloned() };
+        Ok(Entered { door: self.clone(), workspace, caller, admitted: admitted.clone() })
     }
+}
+
+/// Names in a sentence, as many as one reads.
+fn listed(names: BTreeSet<WorkspaceId>) -> String {
+    let is = if names.len() == 1 { "is" } else { "are" };
+    let shown: Vec<&str> = names.iter().take(NAMES_SHOWN_MAX).map(WorkspaceId::as_str).collect();
+    let others = match names.len().saturating_sub(NAMES_SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{is} {}{others}", shown.join(", "))
 }
 
 /// A caller inside a workspace.
@@ -84,7 +192,7 @@ pub(super) struct Entered {
     door: Door,
     pub(super) workspace: WorkspaceId,
     caller: Caller,
-    grant: Grant,
+    admitted: Admitted,
 }
 
 impl Entered {
@@ -94,13 +202,33 @@ impl Entered {
     }
 
     pub(super) fn has_right(&self, right: Right) -> bool {
-        self.grant.has_right(right)
+        self.admitted.grant.has_right(right)
+    }
+
+    /// The key of a mutating call. `request` is everything but the connection it came over.
+    pub(super) fn key<M: Message>(
+        &self,
+        key: Option<wire::IdempotencyKey>,
+        request: &M,
+    ) -> Result<Key, Status> {
+        let Some(key) = key else {
+            let why = "is missing: every mutating call carries an idempotency key";
+            return Err(refuse::invalid("key", &why));
+        };
+        if key.counter == 0 || key.counter == u64::MAX {
+            let why = "is out of range; counters begin at 1";
+            return Err(refuse::invalid("key.counter", &why));
+        }
+        let client = parse::id("key.client_id", &key.client_id)?;
+        let asked = request.encode_to_vec();
+        let hash = Hash::of_fields([self.admitted.call.as_bytes(), &asked]);
+        Ok(Key(IdempotencyKey { client, counter: key.counter }, hash))
     }
 
     /// Carries out a command as far as the caller may (E7).
     pub(super) async fn execute(
         &self,
-        key: Option<(IdempotencyKey, Hash)>,
+        key: Option<Key>,
         command: Command,
     ) -> Result<Executed, Status> {
         if let Some(role) = command.role() {
@@ -117,15 +245,16 @@ impl Entered {
             }
         }
         let overrides = matches!(&command, Command::Swarm(it) if it.overrides());
-        if (command.person().is_some() || overrides) && !self.grant.has_right(Right::Steer) {
+        if (command.person().is_some() || overrides) && !self.admitted.grant.has_right(Right::Steer)
+        {
             return Err(auth::lacks(Right::Steer));
         }
         if matches!(&command, Command::Swarm(it) if it.is_for_all())
-            && !self.grant.has_right(Right::Send)
+            && !self.admitted.grant.has_right(Right::Send)
         {
             return Err(auth::lacks(Right::Send));
         }
-        let words = self.grant.words(command.bytes())?;
+        let words = self.admitted.grant.words(self.admitted.bytes)?;
         self.carry_out(key, command, words).await
     }
 
@@ -142,13 +271,48 @@ impl Entered {
 
     async fn carry_out(
         &self,
-        key: Option<(IdempotencyKey, Hash)>,
+        key: Option<Key>,
         command: Command,
         _words: Option<OwnedSemaphorePermit>,
     ) -> Result<Executed, Status> {
+        let key = key.map(|Key(key, hash)| (key, hash));
         let request = rules::Request { caller: self.caller.clone(), key, command };
-        let executed = self.door.workspaces.execute(&self.workspace, request).await;
-        executed.map_err(refuse::executing)
+        let executed =
+            self.door.workspaces.execute(&self.workspace, request, self.admitted.bytes).await;
+        executed.map_err(|error| refuse::executing(self.with_names(error)))
+    }
+
+    /// A refusal over files that a delivery does not name, with their names: the rules know only
+    /// which they are.
+    fn with_names(&self, error: ExecuteError) -> ExecuteError {
+        let ExecuteError::Rejected(Rejection::Swarm(swarm::Rejection::FilesMissing {
+            issue,
+            missing,
+            names,
+        })) = error
+        else {
+            return error;
+        };
+        let mut found = BTreeSet::new();
+        for (submission, files) in &missing {
+            let words = words::Artifacts::default();
+            let place = swarm::Words::Submission { issue, submission: *submission, words };
+            // Without them it says whose files they are.
+            let Ok(swarm::Words::Submission { words, .. }) = self.bodies().words(place) else {
+                continue;
+            };
+            let is_missing = |it: &String| files.contains(&swarm::FileHash::of(it));
+            found.extend(words.changed_files.into_iter().filter(is_missing));
+        }
+        let names = match found.is_empty() {
+            true => names,
+            false => {
+                let named: Vec<String> = found.iter().map(|it| echo(it).to_string()).collect();
+                rules::listed(named.iter().map(String::as_str))
+            }
+        };
+        let rejection = swarm::Rejection::FilesMissing { issue, missing, names };
+        ExecuteError::Rejected(rejection.into())
     }
 
     /// Runs `look` on the workspace's state.
@@ -168,7 +332,7 @@ impl Entered {
 
     /// The place of one more parked wait of the caller's token.
     pub(super) fn wait(&self) -> Result<Option<OwnedSemaphorePermit>, Status> {
-        self.grant.wait()
+        self.admitted.grant.wait()
     }
 
     /// Parks a wait. Whether the caller's registration lets it ask is part of the answer.
@@ -270,7 +434,7 @@ impl Entered {
 
     /// Of what happened, what the caller may be told: mail only of roles it may act as.
     pub(super) fn may_know<'a>(&self, events: &'a [Event]) -> impl Iterator<Item = &'a Event> {
-        let grant = self.grant.clone();
+        let grant = self.admitted.grant.clone();
         events.iter().filter(move |event| match event {
             Event::Mail(it) => {
                 let roles = it.roles();
@@ -310,17 +474,17 @@ impl Entered {
 
     /// Whether the token allows this role (E7).
     pub(super) fn may_act_as(&self, role: &RoleId) -> Result<(), Status> {
-        if self.grant.has_role(role) {
+        if self.admitted.grant.has_role(role) {
             return Ok(());
         }
-        let roles = match &self.grant {
+        let roles = match &self.admitted.grant {
             Grant::Token(live) => match &live.scope.roles {
                 Roles::Only(roles) if !roles.is_empty() => {
                     roles.iter().map(RoleId::as_str).collect::<Vec<_>>().join(", ")
                 }
                 Roles::Only(_) | Roles::Any => "none".to_owned(),
             },
-            Grant::Open => "none".to_owned(),
+            Grant::Open | Grant::Stranger => "none".to_owned(),
         };
         Err(Reason::RoleForbidden
             .status(format!("your token does not allow the role {role}; it allows: {roles}")))
@@ -335,5 +499,24 @@ impl Drop for CancelOnDrop {
         if let Some((handle, question, id)) = self.0.take() {
             handle.cancel(question, id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_call_brings_is_measured_whole() {
+        let mib = || vec!["x".repeat(1024 * 1024)];
+        let rerun = wire::Rerun { commands: mib(), ..Default::default() };
+        let (changed_files, rerun) = (mib(), Some(rerun));
+        let words = wire::SubmissionWords { changed_files, rerun, ..Default::default() };
+        let message = wire::SubmitTaskRequest { words: Some(words), ..Default::default() };
+        let mut request = Request::new(message);
+        let known = Admitted { grant: Grant::Stranger, call: "/a/call", bytes: 0 };
+        request.extensions_mut().insert(known);
+        let (admitted, message) = Admitted::open(request).unwrap();
+        assert!(2 * 1024 * 1024 < admitted.bytes && admitted.bytes == message.encoded_len());
     }
 }

@@ -22,11 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tracing::info;
 
-use super::{
-    Service,
-    entered::{Entered, grant},
-    refuse, render,
-};
+use super::{Service, entered::Entered, refuse, render};
 use crate::{
     journal::{JournalError, codec},
     rules::Record,
@@ -52,9 +48,7 @@ impl Feed for Service {
         &self,
         request: Request<wire::SubscribeRequest>,
     ) -> Result<Response<Items>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         // Live first, then what lies before: nothing can fall between.
         let live = entered.subscribe().await?;
         let newest = entered.look(|view| view.workspace.sequence).await?;

@@ -1,9 +1,12 @@
 //! `grpc.health.v1`: healthy means that a durable write succeeded, not that a socket is open.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures::Stream;
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{Mutex, Semaphore, mpsc},
+    time::{Instant, MissedTickBehavior},
+};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::{
@@ -12,53 +15,72 @@ use tonic_health::pb::{
     health_server::{Health, HealthServer},
 };
 
-use super::Service;
+use super::{Service, auth};
 
 /// How long a probing write may take before the broker counts as not serving.
 const PROBE_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long what a probe found is told to others: whoever asks more often learns no more, and
+/// makes no writes.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// Between two probes for somebody who watches.
 const WATCH_EVERY: Duration = Duration::from_secs(5);
 
-/// Watches at once: each costs a durable write every few seconds.
+/// Watches at once: each is a stream and a task.
 const WATCHES_MAX: usize = 64;
 
 pub(super) fn server(service: Service) -> HealthServer<Probe> {
     HealthServer::new(Probe {
         service,
-        watches: std::sync::Arc::new(tokio::sync::Semaphore::new(WATCHES_MAX)),
+        watches: Arc::new(Semaphore::new(WATCHES_MAX)),
+        latest: Arc::default(),
     })
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Probe {
     service: Service,
-    watches: std::sync::Arc<tokio::sync::Semaphore>,
+    watches: Arc<Semaphore>,
+    /// When a probe ended, and whether its write succeeded.
+    latest: Arc<Mutex<Option<(Instant, bool)>>>,
 }
 
 impl Probe {
     async fn status(&self) -> HealthCheckResponse {
-        let probe = tokio::time::timeout(PROBE_WITHIN, self.service.door.probe());
-        let is_stopping = self.service.stopping.is_cancelled();
-        let status = match probe.await {
-            Ok(Ok(())) if !is_stopping => ServingStatus::Serving,
-            Ok(Ok(()) | Err(_)) | Err(_) => ServingStatus::NotServing,
+        let is_written = self.is_written().await;
+        let status = if is_written && !self.service.stopping.is_cancelled() {
+            ServingStatus::Serving
+        } else {
+            ServingStatus::NotServing
         };
         HealthCheckResponse { status: status.into() }
+    }
+
+    /// Whether a durable write succeeded within [`FRESH`]. All who ask meanwhile wait for one.
+    async fn is_written(&self) -> bool {
+        let mut latest = self.latest.clone().lock_owned().await;
+        if let Some((at, is_written)) = *latest
+            && at.elapsed() < FRESH
+        {
+            return is_written;
+        }
+        let door = self.service.door.clone();
+        // Goes on when its caller leaves: callers that leave at once must not make a write each.
+        let probing = tokio::spawn(async move {
+            let probed = tokio::time::timeout(PROBE_WITHIN, door.probe()).await;
+            let is_written = matches!(probed, Ok(Ok(())));
+            *latest = Some((Instant::now(), is_written));
+            is_written
+        });
+        probing.await.unwrap_or(false)
     }
 }
 
 /// The services one may ask about; empty is the broker as a whole.
 fn check_name(name: &str) -> Result<(), Status> {
-    let known = [
-        "",
-        "tasuki.v1.Access",
-        "tasuki.v1.Directory",
-        "tasuki.v1.Feed",
-        "tasuki.v1.TurnLoop",
-        "tasuki.v1.Waits",
-    ];
-    if known.contains(&name) { Ok(()) } else { Err(Status::not_found("unknown service")) }
+    let is_known = name.is_empty() || auth::is_service(name);
+    if is_known { Ok(()) } else { Err(Status::not_found("unknown service")) }
 }
 
 #[tonic::async_trait]
@@ -87,6 +109,7 @@ impl Health for Probe {
             let _watch = watch;
             let mut told = None;
             let mut every = tokio::time::interval(WATCH_EVERY);
+            every.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     _ = every.tick() => {}

@@ -1,8 +1,8 @@
 //! The wire, in and out. A handler parses, asks a workspace, and renders; it decides nothing.
 //!
 //! One file per service; `parse` turns messages into values that are already valid, `render`
-//! the other way, `refuse` names why not. `auth` stands in front of them all, and `entered` between
-//! them and the workspaces.
+//! the other way, `refuse` names why not, `scan` looks through long lists part by part. `auth`
+//! stands in front of them all, and `entered` between them and the workspaces.
 
 mod access;
 mod auth;
@@ -15,6 +15,7 @@ mod parse;
 mod privacy;
 mod refuse;
 mod render;
+mod scan;
 mod swarm;
 mod turn_loop;
 mod waits;
@@ -59,9 +60,11 @@ pub fn routes(
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let door = Door::new(workspaces.clone(), tokens.clone(), search.clone());
     let service = Service { door, stopping: stopping.clone() };
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
     let turn_loop = TurnLoopServer::new(service.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -95,5 +98,6 @@ pub fn routes(
         .add_service(feed)
         .add_service(privacy)
         .add_service(health::server(service).max_decoding_message_size(QUESTION_BYTES_MAX))
-        .add_service(reflection.build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX)))
+        .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
+        .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX)))
 }

@@ -2,16 +2,15 @@
 
 use std::{fmt::Display, str::FromStr};
 
-use prost::Message;
 use tasuki_proto::{
-    id::{Epoch, IdempotencyKey, InvalidId, LoopId, NodeId, RoleId},
+    id::{Epoch, InvalidId, LoopId, NodeId, RoleId},
     limits::{HOLD_MS_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX},
     wire,
 };
 use tonic::Status;
 
 use super::refuse::{invalid, too_large};
-use crate::{hash::Hash, rules::turn::Actor};
+use crate::rules::turn::Actor;
 
 pub(super) fn id<T: FromStr<Err = InvalidId>>(field: &str, value: &str) -> Result<T, Status> {
     value.parse().map_err(|e: InvalidId| invalid(field, &e))
@@ -28,22 +27,6 @@ pub(super) fn optional<T: FromStr<Err = InvalidId>>(
 /// The node that calls and its epoch, where one does.
 pub(super) fn node(caller: &wire::Caller) -> Result<Option<(NodeId, Epoch)>, Status> {
     Ok(optional("node", &caller.node)?.map(|node| (node, caller.epoch.into())))
-}
-
-/// The key of a mutating call, with the hash of everything but the connection it came over.
-pub(super) fn key<M: Message>(
-    key: Option<wire::IdempotencyKey>,
-    request: &M,
-) -> Result<(IdempotencyKey, Hash), Status> {
-    let Some(key) = key else {
-        return Err(invalid("key", &"is missing: every mutating call carries an idempotency key"));
-    };
-    if key.counter == 0 || key.counter == u64::MAX {
-        return Err(invalid("key.counter", &"is out of range; counters begin at 1"));
-    }
-    let client = id("key.client_id", &key.client_id)?;
-    let hash = Hash::of(&request.encode_to_vec());
-    Ok((IdempotencyKey { client, counter: key.counter }, hash))
 }
 
 pub(super) fn loop_id(value: &str) -> Result<LoopId, Status> {

@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Service, entered::grant, parse, refuse};
+use super::{Service, refuse};
 use crate::rules::{Command, privacy};
 
 #[tonic::async_trait]
@@ -17,8 +17,7 @@ impl Privacy for Service {
         &self,
         request: Request<wire::GetRosterRequest>,
     ) -> Result<Response<wire::GetRosterResponse>, Status> {
-        let grant = grant(&request)?;
-        let entered = self.door.enter(&grant, request.into_inner().caller.as_ref())?;
+        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
         let seen = entered.look(|view| {
             let privacy = &view.workspace.privacy;
             let pending = privacy.pending.values();
@@ -35,10 +34,8 @@ impl Privacy for Service {
         &self,
         request: Request<wire::SetRosterRequest>,
     ) -> Result<Response<wire::SetRosterResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let signed = SignedRoster::of_wire(&it.roster.unwrap_or_default());
         let signed =
             signed.map_err(|why| refuse::invalid("roster", &format!("is no roster: {why}")))?;
@@ -55,10 +52,8 @@ impl Privacy for Service {
         &self,
         request: Request<wire::PublishKeyRequest>,
     ) -> Result<Response<wire::PublishKeyResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let node_key = NodeKey::of_wire(&entered.workspace, &it.node_key.unwrap_or_default());
         let node_key = node_key
             .map_err(|why| refuse::invalid("node_key", &format!("does not hold: {why}")))?;

@@ -1,17 +1,15 @@
 //! `TurnLoop`: turns, rounds, history.
 
+use std::ops::Bound;
+
 use tasuki_proto::{
     id::{LoopId, Turn},
-    limits::HISTORY_PAGE_MAX,
+    limits::{HISTORY_PAGE_MAX, LOOPS_PAGE_MAX},
     wire::{self, turn_loop_server::TurnLoop},
 };
 use tonic::{Request, Response, Status};
 
-use super::{
-    Service,
-    entered::{Entered, grant},
-    parse, refuse, render,
-};
+use super::{Service, entered::Entered, parse, refuse, render};
 use crate::{
     rules::{Command, Mark, Reply, turn},
     workspace::{Executed, Question},
@@ -26,10 +24,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::CreateLoopRequest>,
     ) -> Result<Response<wire::CreateLoopResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let loop_id = parse::id("loop", &it.r#loop)?;
         let create = turn::CreateLoop {
             loop_id: Clone::clone(&loop_id),
@@ -45,10 +41,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::StartRoundRequest>,
     ) -> Result<Response<wire::StartRoundResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let start = turn::StartRound {
             loop_id: parse::loop_id(&it.r#loop)?,
             by: parse::actor(&it.role, &it.person)?,
@@ -73,9 +67,7 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::AwaitTurnRequest>,
     ) -> Result<Response<wire::AwaitTurnResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let question = Question::Turn {
             loop_id: parse::loop_id(&it.r#loop)?,
             role: parse::id("role", &it.role)?,
@@ -89,10 +81,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::HandOverRequest>,
     ) -> Result<Response<wire::HandOverResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let instruction = if it.is_task_complete {
             parse::text("instruction", it.instruction)?
         } else {
@@ -128,9 +118,7 @@ impl TurnLoop for Service {
         request: Request<wire::MarkTurnRequest>,
     ) -> Result<Response<wire::MarkTurnResponse>, Status> {
         use wire::mark_turn_request::Mark as Wire;
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let mark = match it.mark() {
             Wire::Handed => Mark::Handed,
             Wire::Seen => Mark::Seen,
@@ -147,9 +135,7 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::GetLoopRequest>,
     ) -> Result<Response<wire::GetLoopResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let (state, latest) = entered.loop_state(parse::loop_id(&it.r#loop)?).await?;
         let Some(latest) = latest else {
             return Ok(Response::new(wire::GetLoopResponse {
@@ -167,25 +153,31 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::ListLoopsRequest>,
     ) -> Result<Response<wire::ListLoopsResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
-        let loops = entered.look(|view| {
-            let loops = view.workspace.loops.by_id.iter();
-            loops.map(|(id, state)| render::loop_state(id, state, view)).collect()
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let limit = match it.limit {
+            0 => LOOPS_PAGE_MAX,
+            limit => limit.min(LOOPS_PAGE_MAX),
+        } as usize;
+        let after = parse::optional::<LoopId>("after", &it.after)?;
+        let listed = entered.look(move |view| {
+            let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let mut rest = view.workspace.loops.by_id.range((from, Bound::Unbounded));
+            let page = rest.by_ref().take(limit);
+            let loops: Vec<_> =
+                page.map(|(id, state)| render::loop_state(id, state, view)).collect();
+            let next = loops.last().filter(|_| rest.next().is_some());
+            let next = next.map(|it: &wire::Loop| it.r#loop.clone()).unwrap_or_default();
+            wire::ListLoopsResponse { loops, next }
         });
-        let loops = loops.await?;
-        Ok(Response::new(wire::ListLoopsResponse { loops }))
+        Ok(Response::new(listed.await?))
     }
 
     async fn reclaim(
         &self,
         request: Request<wire::ReclaimRequest>,
     ) -> Result<Response<wire::ReclaimResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let reclaim = turn::Reclaim {
             loop_id: parse::loop_id(&it.r#loop)?,
             by: parse::actor(&it.role, &it.person)?,
@@ -213,9 +205,7 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::HistoryRequest>,
     ) -> Result<Response<wire::HistoryResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let loop_id = parse::loop_id(&it.r#loop)?;
         let (_, latest) = entered.loop_state(loop_id.clone()).await?;
         let Some(latest) = latest else {

@@ -30,11 +30,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     Service,
-    entered::{Entered, grant},
+    entered::{Admitted, Entered},
     mailbox, parse, refuse, swarm,
 };
 use crate::{
-    access::Grant,
     rules::Rejection,
     workspace::{Answer, Handle, Question, Sink, Told, WaitId},
 };
@@ -71,8 +70,8 @@ impl Waits for Service {
         request: Request<Streaming<wire::ParkRequest>>,
     ) -> Result<Response<Responses>, Status> {
         let (ended, outcomes) = mpsc::channel(WAITS_PER_STREAM_MAX + REFUSALS_MAX);
-        let grant = grant(&request)?;
-        tokio::spawn(self.clone().read_asks(grant, request.into_inner(), ended));
+        let admitted = Admitted::stream(&request)?;
+        tokio::spawn(self.clone().read_asks(admitted, request.into_inner(), ended));
         let responses =
             ReceiverStream::new(outcomes).then(|ended| async { Ok(render(ended).await) });
         Ok(Response::new(Box::pin(responses)))
@@ -83,7 +82,7 @@ impl Service {
     /// Parks what the client asks for until its side of the stream ends, then removes the rest.
     async fn read_asks(
         self,
-        grant: Grant,
+        admitted: Admitted,
         mut asks: Streaming<wire::ParkRequest>,
         ended: mpsc::Sender<Ended>,
     ) {
@@ -101,20 +100,20 @@ impl Service {
                 Some(Ask::Cancel(_)) => open.cancel(wait),
                 Some(Ask::Decline(it)) => {
                     // Who may not decline leaves the offer to its time.
-                    if let Err(status) = self.decline(&grant, &it) {
+                    if let Err(status) = self.decline(&admitted, &it) {
                         tracing::debug!(%status, "an offer was not declined");
                     }
                 }
                 Some(Ask::Turn(asked)) => {
-                    let parsed = self.turn_question(&grant, &asked);
+                    let parsed = self.turn_question(&admitted, &asked);
                     self.park_question(wait, parsed, permit, &open).await;
                 }
                 Some(Ask::Mail(asked)) => {
-                    let parsed = self.mail_question(&grant, &asked);
+                    let parsed = self.mail_question(&admitted, &asked);
                     self.park_question(wait, parsed, permit, &open).await;
                 }
                 Some(Ask::Swarm(asked)) => {
-                    let parsed = self.swarm_question(&grant, &asked);
+                    let parsed = self.swarm_question(&admitted, &asked);
                     self.park_question(wait, parsed, permit, &open).await;
                 }
                 None => {
@@ -129,13 +128,17 @@ impl Service {
         }
     }
 
-    fn decline(&self, grant: &Grant, it: &park_request::Decline) -> Result<(), Status> {
-        let entered = self.door.enter(grant, it.caller.as_ref())?;
+    fn decline(&self, admitted: &Admitted, it: &park_request::Decline) -> Result<(), Status> {
+        let entered = self.door.enter_as(admitted, it.caller.as_ref())?;
         entered.decline(parse::id("role", &it.role)?)
     }
 
-    fn turn_question(&self, grant: &Grant, asked: &wire::TurnQuestion) -> Result<Asked, Status> {
-        let entered = self.door.enter(grant, asked.caller.as_ref())?;
+    fn turn_question(
+        &self,
+        admitted: &Admitted,
+        asked: &wire::TurnQuestion,
+    ) -> Result<Asked, Status> {
+        let entered = self.door.enter_as(admitted, asked.caller.as_ref())?;
         let question = Question::Turn {
             loop_id: parse::loop_id(&asked.r#loop)?,
             role: parse::id("role", &asked.role)?,
@@ -145,16 +148,20 @@ impl Service {
 
     fn mail_question(
         &self,
-        grant: &Grant,
+        admitted: &Admitted,
         asked: &wire::AwaitMailRequest,
     ) -> Result<Asked, Status> {
-        let entered = self.door.enter(grant, asked.caller.as_ref())?;
+        let entered = self.door.enter_as(admitted, asked.caller.as_ref())?;
         let question = mailbox::question(asked)?;
         Ok(Asked { entered, question, hold_ms: parse::hold(asked.hold_ms) })
     }
 
-    fn swarm_question(&self, grant: &Grant, asked: &wire::SwarmQuestion) -> Result<Asked, Status> {
-        let entered = self.door.enter(grant, asked.caller.as_ref())?;
+    fn swarm_question(
+        &self,
+        admitted: &Admitted,
+        asked: &wire::SwarmQuestion,
+    ) -> Result<Asked, Status> {
+        let entered = self.door.enter_as(admitted, asked.caller.as_ref())?;
         let question = swarm::question(asked)?;
         Ok(Asked { entered, question, hold_ms: parse::hold(asked.hold_ms) })
     }

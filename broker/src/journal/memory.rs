@@ -14,7 +14,8 @@ use futures::{FutureExt, future::BoxFuture};
 use tasuki_proto::id::{Sequence, WorkspaceId};
 
 use super::{
-    Append, BodyKey, Journal, JournalError, Listener, Opened, Outcome, StoredRecord, Writer,
+    Append, BodyKey, Journal, JournalError, Listener, Opened, Outcome, Snapshot, SnapshotLost,
+    SnapshotWriter, StoredRecord, Writer,
 };
 
 /// See the module.
@@ -39,7 +40,7 @@ struct Kept {
     oldest: u64,
     records: BTreeMap<u64, Bytes>,
     bodies: BTreeMap<BodyKey, Bytes>,
-    snapshot: Option<(Sequence, Bytes)>,
+    snapshot: Option<(Sequence, Vec<Bytes>)>,
     owner: u64,
 }
 
@@ -52,7 +53,7 @@ struct Owner {
 #[derive(Clone)]
 enum What {
     Append(Append),
-    Snapshot { sequence: Sequence, state: Bytes, keep_from: Sequence },
+    Snapshot { sequence: Sequence, pieces: Vec<Bytes>, keep_from: Sequence },
 }
 
 impl fmt::Debug for Held {
@@ -122,8 +123,8 @@ impl Held {
                 kept.bodies.extend(append.bodies);
                 Some(Outcome::Durable { through: append.sequence })
             }
-            What::Snapshot { sequence, state, keep_from } => {
-                kept.snapshot = Some((sequence, state));
+            What::Snapshot { sequence, pieces, keep_from } => {
+                kept.snapshot = Some((sequence, pieces));
                 kept.oldest = kept.oldest.max(keep_from.get().min(sequence.get() + 1));
                 kept.records = kept.records.split_off(&kept.oldest);
                 None
@@ -146,13 +147,13 @@ impl Journal for MemoryJournal {
             let kept = held.workspaces.entry(owner.workspace.clone()).or_default();
             kept.owner = owner.number;
             kept.oldest = kept.oldest.max(1);
-            let (last, snapshot) = (kept.last, kept.snapshot.clone());
+            let (last, snapshot) = (kept.last, kept.snapshot.clone().map(opened));
             drop(held);
             let writer = Box::new(MemoryWriter {
                 journal: self.clone(),
                 owner,
                 queued: last,
-                snapshot: snapshot.as_ref().map_or(0, |(sequence, _)| sequence.get()),
+                snapshot: snapshot.as_ref().map_or(0, |it| it.sequence.get()),
             });
             Ok(Opened { writer, snapshot, last: last.into() })
         }
@@ -178,6 +179,11 @@ impl Journal for MemoryJournal {
         Ok(records.map(record).collect())
     }
 
+    fn snapshot(&self, workspace: &WorkspaceId) -> Option<Snapshot> {
+        let held = self.held();
+        held.workspaces.get(workspace)?.snapshot.clone().map(opened)
+    }
+
     fn body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<Option<Bytes>, JournalError> {
         let held = self.held();
         Ok(held.workspaces.get(workspace).and_then(|kept| kept.bodies.get(key)).cloned())
@@ -187,6 +193,10 @@ impl Journal for MemoryJournal {
         let held = self.held();
         let written = held.workspaces.iter().filter(|(_, kept)| 0 < kept.last);
         written.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn has(&self, workspace: &WorkspaceId) -> bool {
+        self.held().workspaces.get(workspace).is_some_and(|kept| 0 < kept.last)
     }
 
     fn pinning(&self) -> Vec<WorkspaceId> {
@@ -240,10 +250,42 @@ impl Writer for MemoryWriter {
         self.journal.write(Arc::clone(&self.owner), What::Append(append));
     }
 
-    fn snapshot(&mut self, sequence: Sequence, state: Bytes, keep_from: Sequence) {
+    fn snapshot(&mut self, sequence: Sequence, keep_from: Sequence) -> Box<dyn SnapshotWriter> {
         super::assert_snapshot(sequence, self.snapshot, self.queued);
         self.snapshot = sequence.get();
-        let what = What::Snapshot { sequence, state, keep_from };
-        self.journal.write(Arc::clone(&self.owner), what);
+        let (journal, owner) = (self.journal.clone(), Arc::clone(&self.owner));
+        Box::new(MemorySnapshot { journal, owner, sequence, keep_from, pieces: Vec::new() })
+    }
+}
+
+fn opened((sequence, pieces): (Sequence, Vec<Bytes>)) -> Snapshot {
+    Snapshot { sequence, pieces: Box::new(pieces.into_iter().map(Ok)) }
+}
+
+struct MemorySnapshot {
+    journal: MemoryJournal,
+    owner: Arc<Owner>,
+    sequence: Sequence,
+    keep_from: Sequence,
+    pieces: Vec<Bytes>,
+}
+
+impl fmt::Debug for MemorySnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemorySnapshot").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
+}
+
+impl SnapshotWriter for MemorySnapshot {
+    fn piece(&mut self, piece: Bytes) -> Result<(), SnapshotLost> {
+        self.pieces.push(piece);
+        Ok(())
+    }
+
+    /// Does not wait for what is held back.
+    fn finish(self: Box<Self>) -> Result<(), SnapshotLost> {
+        let Self { journal, owner, sequence, keep_from, pieces } = *self;
+        journal.write(owner, What::Snapshot { sequence, pieces, keep_from });
+        Ok(())
     }
 }

@@ -10,6 +10,8 @@
 //! - **J3** Opening a workspace fences every writer opened before: its appends have no effect.
 //! - **J4** A body is written in the same commit as the record that names it, all or none.
 //! - **J5** What was written is what is read, or the reader gets [`JournalError::Damaged`].
+//! - **J6** A snapshot counts whole or not at all; until it does, the one before does, with all
+//!   records after it.
 //!
 //! Not here: what records mean. To this module a record is bytes; `codec` alone knows what is in
 //! them, and `bodies` reads with it.
@@ -66,8 +68,8 @@ pub type Listener = Arc<dyn Fn(Outcome) + Send + Sync>;
 /// What a workspace's writer starts from.
 pub struct Opened {
     pub writer: Box<dyn Writer>,
-    /// The latest snapshot and the sequence it includes.
-    pub snapshot: Option<(Sequence, Bytes)>,
+    /// The latest snapshot.
+    pub snapshot: Option<Snapshot>,
     /// The newest durable record; [`Sequence::NONE`] when there is none.
     pub last: Sequence,
 }
@@ -75,6 +77,21 @@ pub struct Opened {
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened").field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+/// A state that was kept, in the pieces it was written in.
+pub struct Snapshot {
+    /// The record that it includes last.
+    pub sequence: Sequence,
+    /// Read as they are asked for. The last of them may be followed by an error: what was read
+    /// counts only at the end (J6).
+    pub pieces: Box<dyn Iterator<Item = Result<Bytes, JournalError>> + Send>,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("sequence", &self.sequence).finish_non_exhaustive()
     }
 }
 
@@ -88,10 +105,10 @@ fn assert_appendable(append: &Append, queued: u64) {
     }
 }
 
-/// A snapshot is of records that were queued, and never older than the one before.
+/// A snapshot is of records that were queued, and newer than the one before.
 fn assert_snapshot(sequence: Sequence, before: u64, queued: u64) {
     let sequence = sequence.get();
-    let fits = 0 < sequence && (before..=queued).contains(&sequence);
+    let fits = before < sequence && sequence <= queued;
     assert!(fits, "snapshot of {sequence}, after one of {before} and record {queued}");
 }
 
@@ -123,11 +140,18 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
         records_max: usize,
     ) -> Result<Vec<StoredRecord>, JournalError>;
 
+    /// The latest snapshot of a workspace. Whoever reads it sees to it that none replaces it
+    /// meanwhile.
+    fn snapshot(&self, workspace: &WorkspaceId) -> Option<Snapshot>;
+
     /// A body, verified against its hash; `None` when none was ever written under this key.
     fn body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<Option<Bytes>, JournalError>;
 
     /// All workspaces that have records or a snapshot.
     fn workspaces(&self) -> Vec<WorkspaceId>;
+
+    /// Whether this is one of them.
+    fn has(&self, workspace: &WorkspaceId) -> bool;
 
     /// Workspaces whose oldest needed record keeps more than a bounded number of commits from
     /// being dropped. Writing a snapshot of each frees them.
@@ -152,10 +176,32 @@ pub trait Writer: fmt::Debug + Send + Sync + 'static {
     /// has in flight.
     fn append(&mut self, append: Append);
 
-    /// Queues a snapshot of the state after `sequence`, behind the records queued before. Once it
-    /// is durable, records up to `keep_from` (exclusive) may be dropped.
-    fn snapshot(&mut self, sequence: Sequence, state: Bytes, keep_from: Sequence);
+    /// Begins a snapshot of the state after `sequence`, a record that was queued. Once it is
+    /// finished, records up to `keep_from` (exclusive) may be dropped.
+    fn snapshot(&mut self, sequence: Sequence, keep_from: Sequence) -> Box<dyn SnapshotWriter>;
 }
+
+/// Writes one snapshot, beside the appends of its workspace. Dropped before it is finished, it
+/// leaves nothing.
+pub trait SnapshotWriter: fmt::Debug + Send {
+    /// Writes the next piece, and blocks until it is durable.
+    ///
+    /// # Errors
+    /// When there will be no such snapshot.
+    fn piece(&mut self, piece: Bytes) -> Result<(), SnapshotLost>;
+
+    /// Has it take the place of the one before, once that is durable (J6). Blocks until then.
+    ///
+    /// # Errors
+    /// When it does not: the one before stays.
+    fn finish(self: Box<Self>) -> Result<(), SnapshotLost>;
+}
+
+/// A snapshot that cannot be finished: the storage was closed or failed, or another writer has the
+/// workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the storage was closed or failed, or another writer has the workspace")]
+pub struct SnapshotLost;
 
 /// A failure of the storage, or what is wrong with what it holds.
 #[derive(Debug, Clone, thiserror::Error)]

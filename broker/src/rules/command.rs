@@ -82,23 +82,6 @@ impl Command {
             | Self::Tick => None,
         }
     }
-
-    /// How many bytes of words it carries.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::HandOver(it) => it.summary.len() + it.instruction.len(),
-            Self::StartRound(it) => it.summary.len() + it.instruction.len(),
-            Self::Reclaim(it) => it.reason.len(),
-            Self::Mail(it) => it.bytes(),
-            Self::Swarm(it) => it.bytes(),
-            Self::Register(_)
-            | Self::CreateLoop(_)
-            | Self::Mark(_)
-            | Self::Access(_)
-            | Self::Privacy(_)
-            | Self::Tick => 0,
-        }
-    }
 }
 
 impl turn::MarkTurn {

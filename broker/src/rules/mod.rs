@@ -39,6 +39,7 @@ use std::collections::BTreeMap;
 
 use tasuki_proto::id::{LoopId, Sequence, Timestamp, Turn};
 
+pub(crate) use self::rejection::listed;
 use self::{
     access::Access,
     clients::{Answer, Clients},
@@ -133,16 +134,25 @@ impl Workspace {
         context: &Context,
         request: &Request,
     ) -> Result<Decision, Rejection> {
-        if let Some((key, hash)) = &request.key
-            && let Some(answer) = self.clients.answer(&request.caller.token, key, *hash, now)?
-        {
-            return Ok(Decision {
-                answered_by: Some(answer.sequence),
-                is_repeat: answer.is_repeat,
-                ..Decision::new(Vec::new(), answer.reply.clone())
-            });
+        let check = || self.directory.check(&request.caller, request.command.role());
+        if let Some((key, hash)) = &request.key {
+            match self.clients.answer(&request.caller.token, key, *hash, now) {
+                Ok(None) => {}
+                Ok(Some(answer)) => {
+                    return Ok(Decision {
+                        answered_by: Some(answer.sequence),
+                        is_repeat: answer.is_repeat,
+                        ..Decision::new(Vec::new(), answer.reply.clone())
+                    });
+                }
+                // Who fenced a node may have used up its keys, too: on a copy of its data.
+                Err(why) => {
+                    let is_fenced = |it: &Rejection| matches!(it, Rejection::StaleEpoch { .. });
+                    return Err(check().err().filter(is_fenced).unwrap_or(why));
+                }
+            }
         }
-        self.directory.check(&request.caller, request.command.role())?;
+        check()?;
         match &request.command {
             Command::Register(it) => {
                 let mut decision = self.directory.decide(now, context, &request.caller, it)?;
@@ -215,6 +225,12 @@ impl Workspace {
         let of_mail = self.mail.next_deadline();
         let of_swarm = self.swarm.next_deadline();
         self.loops.next_deadline(now, lease_ms).into_iter().chain(of_mail).chain(of_swarm).min()
+    }
+
+    /// Whether something runs on a grace: [`Command::Tick`] has something to do once its holder
+    /// was heard of, which no deadline tells.
+    pub fn has_graced(&self) -> bool {
+        self.loops.has_graced() || self.swarm.has_graced()
     }
 
     /// Whether a deadline must not pass while this is not in memory. Mail that lapses meanwhile

@@ -12,8 +12,9 @@ use tasuki_proto::{
 
 #[derive(Debug, Clone)]
 pub struct Presence {
-    /// When the broker began to listen: before it nobody could give a sign.
-    pub since: Timestamp,
+    /// Since when the broker listens without a break: it started then, or went on after it stood
+    /// still. Before it nobody could give a sign.
+    since: Timestamp,
     roles: BTreeMap<RoleId, Sign>,
     nodes: BTreeMap<NodeId, Timestamp>,
 }
@@ -29,6 +30,19 @@ pub struct Sign {
 impl Presence {
     pub fn new(since: Timestamp) -> Self {
         Self { since, roles: BTreeMap::new(), nodes: BTreeMap::new() }
+    }
+
+    /// The broker did not listen just before this.
+    pub fn listens_since(&mut self, at: Timestamp) {
+        self.since = self.since.max(at);
+    }
+
+    /// Until when what is held goes on that ran out by `lapses`, if its holder may be there and
+    /// could not say so: one lease from when the broker began to listen.
+    pub fn grace(&self, lapses: Timestamp, length_ms: u64) -> Option<Timestamp> {
+        // A node that is there may take as long to come back as one that is gone is silent.
+        let is_unheard = lapses < self.since.plus_millis(NODE_SILENT_MS_MAX);
+        is_unheard.then_some(self.since.plus_millis(length_ms))
     }
 
     pub fn role_seen(&mut self, role: &RoleId, at: Timestamp, client: Option<&str>) {
@@ -61,9 +75,9 @@ impl Presence {
     }
 
     /// Whether a registered node is to be taken for alive: it was heard of lately, or it could
-    /// not have been because the broker itself just started.
+    /// not have been because the broker itself began to listen just now.
     pub fn is_node_live(&self, node: &NodeId, now: Timestamp) -> bool {
-        let last = self.node(node).unwrap_or(self.since);
+        let last = self.node(node).map_or(self.since, |at| at.max(self.since));
         now.millis_since(last) < NODE_SILENT_MS_MAX
     }
 }

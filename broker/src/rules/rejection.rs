@@ -222,7 +222,7 @@ impl Rejection {
 }
 
 /// Names for a sentence: `A, B, C`.
-pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const NAMES_MAX: usize = 20;
     let mut names: Vec<&str> = names.take(NAMES_MAX + 1).collect();
     if names.is_empty() {

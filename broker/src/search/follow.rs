@@ -1,10 +1,10 @@
 //! An index that is there, with the records that come in.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tasuki_proto::id::Sequence;
 use tokio::{
-    sync::broadcast::{self, error::RecvError},
+    sync::broadcast::error::RecvError,
     time::{Instant, sleep_until},
 };
 
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     journal::{JournalError, codec},
     rules::Record,
+    workspace::Follower,
 };
 
 /// From the first entry that came in until it can be found, at least; more come in meanwhile, and
@@ -68,23 +69,26 @@ impl<'a> Following<'a> {
     }
 
     /// Until the workspace falls asleep, or the broker stops.
-    pub(super) async fn run(
-        &mut self,
-        live: broadcast::Receiver<Arc<Record>>,
-    ) -> Result<End, Failure> {
+    pub(super) async fn run(&mut self, live: Follower) -> Result<End, Failure> {
         self.keeper.tell("is catching up");
         self.catch_up().await?;
         self.keeper.state.send_replace(State::Ready(self.index.clone()));
         let end = self.follow(live).await?;
-        // What came in last is written in any case; there may be no next time for long.
-        if !self.changes.is_empty() {
-            self.write().await?;
+        match end {
+            // Asking who may read what came in last would wake it again; the journal has that.
+            End::Asleep if !self.changes.is_empty() => {}
+            // How far it is must be noted: the records may be dropped before the next time.
+            End::Asleep => self.write().await?,
+            // What came in last is written in any case; there may be no next time for long.
+            End::Stopping if self.changes.is_empty() => {}
+            End::Stopping => self.write().await?,
         }
         Ok(end)
     }
 
-    async fn follow(&mut self, mut live: broadcast::Receiver<Arc<Record>>) -> Result<End, Failure> {
+    async fn follow(&mut self, mut live: Follower) -> Result<End, Failure> {
         loop {
+            live.set_idle(self.changes.is_empty());
             let idle = Instant::now() + WRITER_IDLE;
             tokio::select! {
                 received = live.recv() => match received {

@@ -1,7 +1,8 @@
 //! Keeps the index of one workspace up to date, as long as the workspace is awake.
 //!
 //! It follows the workspace's feed like any subscriber, behind the disk, so that no command ever
-//! waits for it. What it missed it reads back from the journal; what the journal no longer has, or
+//! waits for it; but it keeps the workspace awake only while it has something to write, ends when
+//! that falls asleep, and is there again when it wakes. What it missed it reads back from the journal; what the journal no longer has, or
 //! an index that cannot be used, it makes anew from all mail there is. When anything fails it says
 //! why, and tries again after a while: mail goes on.
 
@@ -125,7 +126,7 @@ impl Keeper {
 
     async fn session(&self, must_rebuild: bool) -> Result<End, Failure> {
         // Live first, then what lies before: nothing can fall between.
-        let live = self.workspaces.subscribe(&self.workspace).await?;
+        let live = self.workspaces.follow(&self.workspace).await?;
         let opened = if must_rebuild { None } else { self.open().await? };
         let (index, scribe) = match opened {
             Some(index) => (index, None),

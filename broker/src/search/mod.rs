@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A workspace has an index from the first search in it; who never searches pays nothing. It is kept
-//! up to date while the workspace is awake, and wakes none. Nothing of it is needed: it can be
+//! up to date while the workspace is awake, wakes none, and keeps none awake. Nothing of it is needed: it can be
 //! deleted at any time, is made anew from the journal when it is damaged, too old, or of something
 //! else, and when it cannot be, searching says why and mail goes on.
 //!
@@ -315,6 +315,15 @@ impl Search {
                 // Another may keep it by now.
                 if all.get(&workspace).is_some_and(|it| it.state.has_changed().is_err()) {
                     all.remove(&workspace);
+                }
+                drop(all);
+                let search = Self { shared };
+                // It woke while this keeper let go.
+                if search.shared.workspaces.is_awake(&workspace)
+                    && !search.shared.stopping.is_cancelled()
+                    && index::is_there(&search.folder_of(&workspace))
+                {
+                    search.keep(&workspace);
                 }
             }
         });

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use tasuki_proto::{
@@ -42,12 +45,14 @@ struct Mail {
     /// The newest record with mail.
     last: Sequence,
     numbers: u64,
+    clock: Arc<AtomicU64>,
 }
 
 impl Mail {
     async fn start(seed: u64) -> Self {
         let settings = Settings { lease_ms: 900_000, idle_ms: 60_000 };
-        let clock = Clock::Manual(Arc::new(AtomicU64::new(NOW)));
+        let now = Arc::new(AtomicU64::new(NOW));
+        let clock = Clock::Manual(now.clone());
         let fatal = Arc::new(|why: &str| panic!("{why}"));
         let journal = Arc::new(MemoryJournal::default());
         let mut mail = Self {
@@ -56,6 +61,7 @@ impl Mail {
             threads: BTreeMap::new(),
             last: Sequence::NONE,
             numbers: seed,
+            clock: now,
         };
         for name in ROLES {
             mail.execute(mailbox::Command::Open(role(name))).await;
@@ -72,7 +78,7 @@ impl Mail {
     async fn execute(&mut self, command: mailbox::Command) {
         let command = Command::Mail(command);
         let request = Request { caller: Caller::default(), key: None, command };
-        let executed = self.workspaces.execute(&self.id, request).await.unwrap();
+        let executed = self.workspaces.execute(&self.id, request, 0).await.unwrap();
         self.last = executed.sequence;
     }
 
@@ -136,6 +142,7 @@ impl Mail {
             same: bytes::Bytes::new(),
             client_ref: None,
             fold: false,
+            earlier: mailbox::Earlier::Unknown,
             expires_in_ms: None,
             attachments: Vec::new(),
         }))
@@ -233,6 +240,56 @@ async fn what_is_found_is_what_roles_have() {
             }
         }
     }
+}
+
+/// Lets the runtime go on until it is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    waited.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+#[tokio::test]
+async fn a_workspace_with_an_index_falls_asleep_and_the_index_goes_on_when_it_wakes() {
+    let data = TempDir::new().unwrap();
+    let mut mail = Mail::start(3).await;
+    for _ in 0..20 {
+        mail.step().await;
+    }
+    let stopping = CancellationToken::new();
+    let search = Search::start(data.path(), &mail.workspaces, stopping.clone());
+    mail.check(&search).await;
+    let (id, folder) = (mail.id.clone(), search.folder_of(&mail.id));
+    let kept = || search.shared.kept.lock().unwrap().get(&id).cloned();
+    for _ in 0..3 {
+        let (workspaces, clock) = (mail.workspaces.clone(), mail.clock.clone());
+        until("asleep", || {
+            clock.fetch_add(120_000, Ordering::SeqCst);
+            workspaces.tick(&id);
+            !workspaces.is_awake(&id)
+        })
+        .await;
+        until("let go", || kept().is_none()).await;
+        assert!(!mail.workspaces.is_awake(&id), "its keeper woke it");
+        // It need not read again what may be dropped.
+        let incarnation = mail.workspaces.journal().incarnation();
+        let index = Index::open(&folder, index::Origin { incarnation }).unwrap();
+        assert_eq!(index.extent().through, mail.last);
+
+        for _ in 0..5 {
+            mail.step().await;
+        }
+        // Nobody searched.
+        let last = mail.last;
+        until("up to date", || kept().is_some_and(|it| *it.through.borrow() == last)).await;
+        mail.check(&search).await;
+    }
+    stopping.cancel();
+    search.gone().await;
 }
 
 #[tokio::test]

@@ -11,12 +11,13 @@ mod settings;
 use std::{
     fmt,
     net::SocketAddr,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tasuki_proto::{invitation::Fingerprint, token::Token};
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::MissedTickBehavior};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -36,7 +37,11 @@ use crate::{
     admin::{self, Serving},
     clock::Clock,
     grpc,
-    journal::{Journal, JournalError, sled::SledJournal},
+    journal::{
+        Journal, JournalError,
+        sled::{Options, SledJournal},
+    },
+    location,
     search::Search,
     tls::{ALPN_H2, ServerIdentity, TlsError},
     workspace::{Settings as WorkspaceSettings, Workspaces},
@@ -84,9 +89,11 @@ impl Broker {
     /// What is wrong with the data, the directory or the address.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let (data, storage) = (settings.data.clone(), settings.storage);
-        let opened = tokio::task::spawn_blocking(move || SledJournal::open(&data, storage)).await;
+        let is_moved = settings.is_moved;
+        let opened = tokio::task::spawn_blocking(move || open(&data, is_moved, storage)).await;
         let journal = opened.unwrap_or_else(|panic| {
-            Err(JournalError::Storage(format!("opening the journal panicked: {panic}")))
+            let what = format!("opening the journal panicked: {panic}");
+            Err(JournalError::Storage(what).into())
         })?;
         let (fail, fatal) = watch::channel(None);
         let failed = journal.failed();
@@ -111,6 +118,9 @@ impl Broker {
         });
         let clock = Clock::system();
         let workspaces = Workspaces::start(journal.clone(), clock.clone(), shared, on_fatal).await;
+        for workspace in &settings.workspaces {
+            workspaces.make(workspace.clone());
+        }
         let stopping = CancellationToken::new();
         let is_guarded = settings.is_guarded();
         let tokens = Tokens::start(&workspaces, clock, is_guarded, stopping.clone()).await?;
@@ -249,9 +259,23 @@ fn acceptor(
     identity.map(|it| it.acceptor(client_ca, &[ALPN_H2])).transpose()
 }
 
+/// Opens the original's journal, not a copy's.
+fn open(data: &Path, is_moved: bool, storage: Options) -> Result<SledJournal, StartError> {
+    if !is_moved {
+        location::check(data)?;
+    }
+    let journal = SledJournal::open(data, storage)?;
+    // Not before the directory is this broker's. A disk that takes nothing is said by what follows.
+    if let Err(why) = location::note(data) {
+        warn!(%why, "a copy of this data could be served unnoticed");
+    }
+    Ok(journal)
+}
+
 /// Lets old commits be dropped that a quiet workspace holds on to.
 async fn keep_unpinned(workspaces: Workspaces, stopping: CancellationToken) {
     let mut every = tokio::time::interval(UNPIN_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = every.tick() => workspaces.unpin().await,

@@ -2,11 +2,12 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
-use tasuki_proto::limits::LEASE_MS;
+use tasuki_proto::{id::WorkspaceId, limits::LEASE_MS};
 
 use crate::{
     admin::AdminError,
     journal::{JournalError, sled::Options},
+    location::LocationError,
     tls::TlsError,
     workspace::{ExecuteError, IDLE_MS},
 };
@@ -16,8 +17,12 @@ use crate::{
 pub struct Settings {
     /// The data directory; made when it is not there.
     pub data: PathBuf,
+    /// The data was moved here, or restored from a backup: no other copy is served.
+    pub is_moved: bool,
     /// Where to listen for gRPC.
     pub listen: SocketAddr,
+    /// Workspaces that there are from the start on; nodes and invitations make others.
+    pub workspaces: Vec<WorkspaceId>,
     /// Guarded on a loopback address too.
     pub secure: bool,
     /// A certificate, with what lies between it and its authority, and its key, both in PEM;
@@ -38,7 +43,9 @@ impl Settings {
     pub fn new(data: PathBuf, listen: SocketAddr) -> Self {
         Self {
             data,
+            is_moved: false,
             listen,
+            workspaces: Vec::new(),
             secure: false,
             tls: None,
             client_ca: None,
@@ -61,6 +68,8 @@ impl Settings {
 pub enum StartError {
     #[error(transparent)]
     Journal(#[from] JournalError),
+    #[error("{0}{hint}", hint = moved_hint(.0))]
+    Location(#[from] LocationError),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
     #[error(transparent)]
@@ -73,4 +82,16 @@ pub enum StartError {
     Tokens(#[from] ExecuteError),
     #[error("the service descriptions are not readable: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// What to do about data that is not where it was.
+const fn moved_hint(why: &LocationError) -> &'static str {
+    match why {
+        LocationError::Elsewhere { .. } | LocationError::Damaged { .. } => {
+            ". Brokers that serve copies of the same data contradict each other. If no other copy \
+             is served, start this one with --moved, once. If it is from a backup, tokens that \
+             were revoked since are good again: see `tasuki-broker token list`"
+        }
+        LocationError::Io { .. } => "",
+    }
 }

@@ -19,11 +19,23 @@ pub enum TlsError {
     #[error("{path} holds no whole private key in PEM", path = path.display())]
     Key { path: PathBuf },
     #[error(
+        "others on this machine may read or write {path}, so the key in it counts as known to \
+         them; replace the certificate and its key, or if nobody else uses this machine: \
+         chmod 600 {path}",
+        path = path.display()
+    )]
+    Exposed { path: PathBuf },
+    #[error(
         "the certificate in {cert} and the key in {key} cannot be used together: {why}",
         cert = cert.display(),
         key = key.display()
     )]
     Pair { cert: PathBuf, key: PathBuf, why: rustls::Error },
+    #[error(
+        "a file in {folder} is damaged: certificate, key and checksum do not fit",
+        folder = folder.display()
+    )]
+    Changed { folder: PathBuf },
     /// An own certificate that others may have pinned.
     #[error(
         "{what}. Whoever joined knows this side by that certificate: bring {folder} back from a \

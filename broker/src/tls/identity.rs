@@ -1,6 +1,6 @@
 //! What a server shows: a certificate of its own making, or one it was given.
 
-use std::{fmt, fs, path::Path, sync::Arc};
+use std::{fmt, fs, io, path::Path, sync::Arc};
 
 use rustls::{
     RootCertStore, ServerConfig,
@@ -13,6 +13,7 @@ use tasuki_proto::invitation::Fingerprint;
 use tokio_rustls::TlsAcceptor;
 
 use super::{TlsError, VERSIONS, fingerprint, issuer, kept, protocols, provider};
+use crate::files::{self, SecretFileError};
 
 /// A server's certificate and key. `Debug` shows the fingerprint alone.
 #[derive(Clone)]
@@ -34,11 +35,17 @@ impl ServerIdentity {
     ///
     /// # Errors
     /// When only half a pair is there, or a damaged one: others pinned it, so it is never
-    /// replaced silently.
+    /// replaced silently. When others can read the key.
     pub fn own(folder: &Path, names: &[String]) -> Result<Self, TlsError> {
         let (cert, key) = kept::pair(folder, names)?;
-        Self::given(&cert, &key)
-            .map_err(|what| TlsError::Lost { folder: folder.to_owned(), what: Box::new(what) })
+        let own = Self::given(&cert, &key);
+        own.and_then(|own| kept::check(folder).map(|()| own)).map_err(|what| {
+            // A key that others can read is whole.
+            if matches!(what, TlsError::Exposed { .. }) {
+                return what;
+            }
+            TlsError::Lost { folder: folder.to_owned(), what: Box::new(what) }
+        })
     }
 
     /// A certificate, with what lies between it and its authority after it, and its key; PEM.
@@ -117,8 +124,13 @@ impl fmt::Debug for ServerIdentity {
 /// Reads a certificate, with those that follow it, and its key.
 pub(super) fn pair(cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(cert)?;
-    let text = fs::read(key).map_err(|source| TlsError::unreadable(key, source))?;
-    let parsed = PrivateKeyDer::from_pem_slice(&text);
+    let text = files::read_key(key).map_err(|why| match why {
+        SecretFileError::Unreadable { path, source } => TlsError::Unreadable { path, source },
+        SecretFileError::NotPrivate { path } => TlsError::Exposed { path },
+        SecretFileError::Damaged { path, .. } => TlsError::Key { path },
+    })?;
+    let missing = || TlsError::unreadable(key, io::ErrorKind::NotFound.into());
+    let parsed = PrivateKeyDer::from_pem_slice(&text.ok_or_else(missing)?);
     let parsed = parsed.map_err(|_| TlsError::Key { path: key.to_owned() })?;
     CertifiedKey::from_der(chain, parsed, &provider()).map_err(|why| mismatch(cert, key, why))
 }

@@ -1,8 +1,9 @@
 //! A certificate of a server's own making, kept in a folder.
 //!
-//! **Invariant:** the folder appears with both files in it, whole and durable, or not at all: they
+//! **Invariant:** the folder appears with its files in it, whole and durable, or not at all: they
 //! are written to a folder beside it that then takes its name. So half a pair is never the trace
-//! of a crash, and is never repaired by making another.
+//! of a crash, and is never repaired by making another. A checksum lies beside the pair, since a
+//! certificate of which a bit flipped may be one all the same, that nobody pinned.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -21,6 +22,9 @@ use super::TlsError;
 /// What a client on the same machine may call the server.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
+/// In the folder; an earlier release wrote none.
+const CHECK: &str = "check";
+
 /// The two files, which are there afterwards.
 pub(super) fn pair(folder: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), TlsError> {
     let files = (folder.join("cert.pem"), folder.join("key.pem"));
@@ -28,6 +32,27 @@ pub(super) fn pair(folder: &Path, names: &[String]) -> Result<(PathBuf, PathBuf)
         make(folder, names)?;
     }
     Ok(files)
+}
+
+/// Whether the two files are as they were written.
+pub(super) fn check(folder: &Path) -> Result<(), TlsError> {
+    let read = |name| {
+        let path = folder.join(name);
+        fs::read(&path).map_err(|source| TlsError::unreadable(&path, source))
+    };
+    let noted = match fs::read(folder.join(CHECK)) {
+        Ok(noted) => noted,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(TlsError::unreadable(&folder.join(CHECK), source)),
+    };
+    let is_same = noted == checksum(&read("cert.pem")?, &read("key.pem")?).as_bytes();
+    is_same.then_some(()).ok_or_else(|| TlsError::Changed { folder: folder.to_owned() })
+}
+
+fn checksum(certificate: &[u8], key: &[u8]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(certificate).update(key);
+    hasher.finalize().to_hex().to_string()
 }
 
 /// Nothing was ever kept there, as far as can be seen.
@@ -83,6 +108,7 @@ fn write(folder: &Path, certificate: &str, key: &str) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(&unfinished)?;
     put(&unfinished.join("key.pem"), key)?;
     put(&unfinished.join("cert.pem"), certificate)?;
+    put(&unfinished.join(CHECK), &checksum(certificate.as_bytes(), key.as_bytes()))?;
     File::open(&unfinished)?.sync_all()?;
     fs::rename(&unfinished, folder)?;
     File::open(parent)?.sync_all()

@@ -1,7 +1,10 @@
 //! The actor of a workspace, the only writer of its state and journal (S1): messages in, calls of
 //! [`State`].
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tasuki_proto::id::{NodeId, RoleId, Sequence, Timestamp, WorkspaceId};
@@ -9,6 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use super::{
     handle::Admitted,
+    pulse::Pulse,
+    snapshots::{Failure, Snapshots},
     state::State,
     waits::{Question, Sink, WaitId, Waits},
 };
@@ -67,6 +72,8 @@ pub(super) enum Msg {
     },
     Journal(Outcome),
     Tick,
+    /// The snapshot that was to be made: how many bytes it has.
+    Snapshotted(Result<u64, Failure>),
     /// Take a snapshot, so that old commits can be dropped.
     Snapshot {
         permit: OwnedSemaphorePermit,
@@ -109,11 +116,13 @@ pub(super) struct Arguments {
     pub id: WorkspaceId,
     pub journal: Arc<dyn Journal>,
     pub clock: Clock,
-    /// When the broker began to listen.
-    pub since: Timestamp,
+    pub pulse: Arc<Pulse>,
     pub settings: Settings,
     pub admission: Arc<Semaphore>,
+    pub snapshots: Snapshots,
     pub feed: broadcast::Sender<Arc<Record>>,
+    /// Of those who follow the feed, how many need not be waited for.
+    pub idle_followers: Arc<AtomicUsize>,
     /// Called when the disk failed: the process must end.
     pub fatal: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -134,7 +143,7 @@ impl Actor for Shell {
             let _ = to_self.send_message(Msg::Journal(outcome));
         });
         let opened = arguments.journal.open(&arguments.id, listener).await?;
-        let mut state = State::replayed(arguments, opened)?;
+        let mut state = State::replayed(arguments, opened, myself.clone())?;
         state.tick();
         state.set_alarm(&myself);
         Ok(state)
@@ -146,6 +155,7 @@ impl Actor for Shell {
         message: Msg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        state.listen();
         match message {
             Msg::Execute { request, reply, permit } => state.execute(&request, reply, permit),
             Msg::Look(look) => state.look(look),
@@ -174,6 +184,13 @@ impl Actor for Shell {
             Msg::Snapshot { permit } => {
                 state.take_snapshot();
                 drop(permit);
+            }
+            Msg::Snapshotted(made) => {
+                state.snapshotted(made);
+                if state.is_idle() {
+                    state.fall_asleep(&myself);
+                    return Ok(());
+                }
             }
             Msg::EndWaits => state.end_waits(),
         }

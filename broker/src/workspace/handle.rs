@@ -3,11 +3,21 @@
 //! ractor's mailboxes have no bound, so the handle has: a permit travels with every message and
 //! is given back when its answer left, not when its caller tired of waiting.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use ractor::ActorRef;
 use tasuki_proto::reason::Reason;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, broadcast, oneshot};
+use tokio::sync::{
+    OwnedSemaphorePermit, Semaphore, TryAcquireError,
+    broadcast::{self, error::RecvError},
+    oneshot,
+};
 
 use super::{
     actor::{Executed, Msg, Release, View},
@@ -77,7 +87,41 @@ impl ExecuteError {
 pub struct Handle {
     pub(super) actor: ActorRef<Msg>,
     pub(super) admission: Arc<Semaphore>,
-    pub(super) feed: broadcast::Sender<Arc<Record>>,
+    /// Closed with the actor.
+    pub(super) feed: broadcast::WeakSender<Arc<Record>>,
+    pub(super) idle_followers: Arc<AtomicUsize>,
+}
+
+/// Records as they become durable, for one who goes to sleep with the workspace: it is kept awake
+/// only while the follower says that there is something left to do.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    records: broadcast::Receiver<Arc<Record>>,
+    idle_followers: Arc<AtomicUsize>,
+    is_idle: bool,
+}
+
+impl Follower {
+    pub(crate) async fn recv(&mut self) -> Result<Arc<Record>, RecvError> {
+        self.records.recv().await
+    }
+
+    /// Whether the workspace may fall asleep.
+    pub(crate) fn set_idle(&mut self, is_idle: bool) {
+        match (self.is_idle, is_idle) {
+            (false, true) => _ = self.idle_followers.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = self.idle_followers.fetch_sub(1, Ordering::AcqRel),
+            (false, false) | (true, true) => {}
+        }
+        self.is_idle = is_idle;
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // Its receiver goes after this: in between it is one too many, which is harmless.
+        self.set_idle(false);
+    }
 }
 
 impl Handle {
@@ -88,6 +132,17 @@ impl Handle {
             Err(TryAcquireError::NoPermits) => Some(Err(ExecuteError::Overloaded)),
             Err(TryAcquireError::Closed) => None,
         }
+    }
+
+    pub(super) fn subscribe(&self) -> Result<broadcast::Receiver<Arc<Record>>, ExecuteError> {
+        let gone = || ExecuteError::Unavailable("the workspace is not running".to_owned());
+        Ok(self.feed.upgrade().ok_or_else(gone)?.subscribe())
+    }
+
+    /// As one who does not keep it awake, once that is said of it.
+    pub(super) fn follow(&self) -> Result<Follower, ExecuteError> {
+        let idle_followers = self.idle_followers.clone();
+        Ok(Follower { records: self.subscribe()?, idle_followers, is_idle: false })
     }
 
     pub(super) async fn execute(

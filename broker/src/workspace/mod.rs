@@ -14,6 +14,8 @@
 mod actor;
 mod handle;
 mod offers;
+mod pulse;
+mod snapshots;
 mod state;
 mod supervisor;
 mod waits;
@@ -21,10 +23,10 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::waits::Sink;
 pub use self::{
     actor::{Executed, IDLE_MS, Settings, View},
     handle::{ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
     supervisor::{WORKSPACES_AWAKE_MAX, Workspaces},
     waits::{Answer, Question, Told, WAITS_MAX, WaitId, Waits},
 };
+pub(crate) use self::{handle::Follower, waits::Sink};

@@ -4,22 +4,24 @@
 //! unknown, and the next call wakes it again from the journal.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc, OnceLock, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
-use tasuki_proto::id::{NodeId, RoleId, Timestamp, WorkspaceId};
+use tasuki_proto::id::{NodeId, RoleId, WorkspaceId};
 use tokio::sync::{Semaphore, broadcast, oneshot};
 use tracing::{error, warn};
 
 use super::{
     actor::{Arguments, Executed, Msg as WorkspaceMsg, Settings, Shell, View},
-    handle::{Admitted, ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
+    handle::{Admitted, ExecuteError, Follower, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
+    pulse::Pulse,
+    snapshots::Snapshots,
     waits::{Question, Sink, WaitId},
 };
 use crate::{
@@ -46,11 +48,14 @@ pub struct Workspaces {
 
 pub(super) struct Shared {
     awake: RwLock<BTreeMap<WorkspaceId, Handle>>,
+    /// Made by whoever runs the broker, though nothing may have happened in them.
+    made: RwLock<BTreeSet<WorkspaceId>>,
     journal: Arc<dyn Journal>,
     clock: Clock,
-    since: Timestamp,
+    pulse: Arc<Pulse>,
     settings: Settings,
     fatal: Arc<dyn Fn(&str) + Send + Sync>,
+    snapshots: Snapshots,
     next_wait: AtomicU64,
     /// Words that may still come in, in KiB.
     words: Arc<Semaphore>,
@@ -89,11 +94,13 @@ impl Workspaces {
     ) -> Self {
         let shared = Arc::new(Shared {
             awake: RwLock::default(),
+            made: RwLock::default(),
             journal,
-            since: clock.now(),
+            pulse: Pulse::start(clock.clone()),
             clock,
             settings,
             fatal,
+            snapshots: Snapshots::start().expect("the system has a thread to spare at start"),
             next_wait: AtomicU64::new(1),
             words: Arc::new(Semaphore::new(IN_FLIGHT_KIB_MAX)),
             on_wake: OnceLock::new(),
@@ -113,7 +120,26 @@ impl Workspaces {
         &self.shared.journal
     }
 
-    /// Carries out a command.
+    /// Makes a workspace, for as long as this broker runs; what happens in it makes it for good.
+    pub fn make(&self, workspace: WorkspaceId) {
+        self.shared.made.write().unwrap_or_else(|e| e.into_inner()).insert(workspace);
+    }
+
+    /// Whether there is such a workspace: something happened in it, or it was made.
+    pub fn exists(&self, workspace: &WorkspaceId) -> bool {
+        self.shared.journal.has(workspace)
+            || self.shared.made.read().unwrap_or_else(|e| e.into_inner()).contains(workspace)
+    }
+
+    /// Those that exist, but for the broker's own.
+    pub fn names(&self) -> BTreeSet<WorkspaceId> {
+        let mut names = self.shared.made.read().unwrap_or_else(|e| e.into_inner()).clone();
+        names.extend(self.shared.journal.workspaces());
+        names.remove(&WorkspaceId::system());
+        names
+    }
+
+    /// Carries out a command. `bytes`: how large it is.
     ///
     /// # Errors
     /// A refusal, or why there is no answer.
@@ -121,9 +147,10 @@ impl Workspaces {
         &self,
         workspace: &WorkspaceId,
         request: Request,
+        bytes: usize,
     ) -> Result<Executed, ExecuteError> {
         let (handle, place) = self.admitted(workspace).await?;
-        let kib = u32::try_from(request.command.bytes() / 1024 + 1).unwrap_or(u32::MAX);
+        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
         let words = self.shared.words.clone().try_acquire_many_owned(kib);
         let words = words.map_err(|_| ExecuteError::TooManyWords)?;
         let executed = handle.execute(request, Admitted { _place: place, _words: words }).await;
@@ -198,7 +225,24 @@ impl Workspaces {
         workspace: &WorkspaceId,
     ) -> Result<broadcast::Receiver<Arc<Record>>, ExecuteError> {
         let (handle, _permit) = self.admitted(workspace).await?;
-        Ok(handle.feed.subscribe())
+        handle.subscribe()
+    }
+
+    /// The same for one who goes to sleep with the workspace.
+    ///
+    /// # Errors
+    /// Why the workspace cannot be woken.
+    pub(crate) async fn follow(&self, workspace: &WorkspaceId) -> Result<Follower, ExecuteError> {
+        let (handle, _permit) = self.admitted(workspace).await?;
+        handle.follow()
+    }
+
+    /// Has a workspace look at the time.
+    #[cfg(test)]
+    pub(crate) fn tick(&self, workspace: &WorkspaceId) {
+        if let Some(handle) = self.shared.awake(workspace) {
+            let _ = handle.actor.send_message(WorkspaceMsg::Tick);
+        }
     }
 
     /// Has every workspace that keeps old commits from being dropped take a snapshot.
@@ -287,14 +331,17 @@ impl Shared {
     ) -> Result<Handle, ExecuteError> {
         let admission = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
         let (feed, _) = broadcast::channel(FEED_RECORDS);
+        let (weak, idle_followers) = (feed.downgrade(), Arc::new(AtomicUsize::new(0)));
         let arguments = Arguments {
             id: workspace.clone(),
             journal: self.journal.clone(),
             clock: self.clock.clone(),
-            since: self.since,
+            pulse: self.pulse.clone(),
             settings: self.settings.clone(),
             admission: admission.clone(),
-            feed: feed.clone(),
+            snapshots: self.snapshots.clone(),
+            feed,
+            idle_followers: idle_followers.clone(),
             fatal: self.fatal.clone(),
         };
         let spawned = Actor::spawn_linked(None, Shell, arguments, supervisor.get_cell()).await;
@@ -307,7 +354,7 @@ impl Shared {
                 ExecuteError::Damaged(text)
             }
         })?;
-        Ok(Handle { actor, admission, feed })
+        Ok(Handle { actor, admission, feed: weak, idle_followers })
     }
 }
 

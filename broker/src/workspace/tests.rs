@@ -1,5 +1,6 @@
 //! What happens to those who wait when a workspace falls asleep or ends under them.
 
+mod snapshots;
 mod swarm;
 
 use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering, mpsc};
@@ -82,7 +83,7 @@ impl Fixture {
 
     async fn hand_over(&self) {
         let request = Request { caller: Caller::default(), key: None, command: hand_over() };
-        self.workspaces.execute(&self.id, request).await.unwrap();
+        self.workspaces.execute(&self.id, request, 0).await.unwrap();
     }
 }
 
@@ -208,19 +209,19 @@ impl Fixture {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_whoever_hosts_a_role_gives_signs_of_its_life() {
     let it = Fixture::start().await;
-    it.workspaces.execute(&it.id, register("n1", "A", false)).await.unwrap();
+    it.workspaces.execute(&it.id, register("n1", "A", false), 0).await.unwrap();
     let handover = Request {
         caller: caller("n1", "t1"),
         key: Some((IdempotencyKey { client: "c".parse().unwrap(), counter: 1 }, Hash([1; 16]))),
         command: hand_over(),
     };
-    let first = it.workspaces.execute(&it.id, handover.clone()).await.unwrap();
+    let first = it.workspaces.execute(&it.id, handover.clone(), 0).await.unwrap();
     let (node, role) = it.signs("n1", "A").await;
     assert!(node.is_some() && role.is_some());
-    it.workspaces.execute(&it.id, register("n2", "A", true)).await.unwrap();
+    it.workspaces.execute(&it.id, register("n2", "A", true), 0).await.unwrap();
     it.clock.fetch_add(10, Ordering::SeqCst);
     // What it was told once it is told again, but it is not there as A any more.
-    let again = it.workspaces.execute(&it.id, handover).await.unwrap();
+    let again = it.workspaces.execute(&it.id, handover, 0).await.unwrap();
     assert_eq!((&again.reply, again.sequence), (&first.reply, first.sequence));
     assert_eq!(again.recorded, None);
     let beat = |role: &str| vec![(role.parse().unwrap(), 0, "client".to_owned())];
@@ -241,16 +242,16 @@ async fn a_wait_ends_with_what_let_its_caller_ask() {
         node: Some((node.parse().unwrap(), epoch.into())),
         token: None,
     };
-    it.workspaces.execute(&it.id, register("n1", "B", false)).await.unwrap();
+    it.workspaces.execute(&it.id, register("n1", "B", false), 0).await.unwrap();
     let waiting = it.park_by(by("n1", 1)).await;
-    it.workspaces.execute(&it.id, register("n2", "B", true)).await.unwrap();
+    it.workspaces.execute(&it.id, register("n2", "B", true), 0).await.unwrap();
     let ended = waiting.await.unwrap().unwrap_err();
     let (node, role) = ("n1".parse().unwrap(), "B".parse().unwrap());
     assert_eq!(ended, Rejection::RoleForbidden { node, role });
 
     // An older life of the same node would be told to start beside the newer.
     let older = it.park_by(by("n2", 1)).await;
-    it.workspaces.execute(&it.id, register("n2", "B", false)).await.unwrap();
+    it.workspaces.execute(&it.id, register("n2", "B", false), 0).await.unwrap();
     let fenced = older.await.unwrap().unwrap_err();
     let (presented, current) = (1.into(), 2.into());
     assert_eq!(fenced, Rejection::StaleEpoch { node: "n2".parse().unwrap(), presented, current });
@@ -270,9 +271,9 @@ async fn records_say_on_whose_word_something_happened() {
         caller: Caller { token: caller("n1", "t1").token, node: None },
         ..register("n1", "A", false)
     };
-    it.workspaces.execute(&it.id, registers).await.unwrap();
+    it.workspaces.execute(&it.id, registers, 0).await.unwrap();
     let handover = Request { caller: caller("n1", "t1"), key: None, command: hand_over() };
-    it.workspaces.execute(&it.id, handover).await.unwrap();
+    it.workspaces.execute(&it.id, handover, 0).await.unwrap();
     let registered = feed.recv().await.unwrap();
     assert_eq!(registered.principal.token, Some("t1".parse().unwrap()));
     assert_eq!(

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tasuki_broker::{
     hash::Hash,
-    journal::codec::{decode_record, decode_snapshot, encode_record, encode_snapshot},
+    journal::codec::{self, CodecError, decode_record, encode_record},
     rules::{
         Caller, Command, Context, Event, Mark, Principal, Record, Rejection, Reply, Request,
         Workspace,
@@ -116,6 +116,8 @@ enum Step {
     Tick,
     Snapshot,
     Restart,
+    /// The broker goes on after it stood still.
+    StoodStill,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -150,6 +152,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Tick),
         1 => Just(Step::Snapshot),
         1 => Just(Step::Restart),
+        1 => Just(Step::StoodStill),
     ]
 }
 
@@ -164,7 +167,7 @@ struct World {
     workspace: Workspace,
     context: Context,
     journal: Vec<Bytes>,
-    snapshot: Option<Bytes>,
+    snapshot: Option<Vec<Bytes>>,
     system: System,
     /// What each key was answered the first time it had an effect, with which token.
     answers: BTreeMap<(Option<TokenId>, IdempotencyKey), (Hash, Reply)>,
@@ -224,14 +227,18 @@ impl World {
             }
             Step::Snapshot => {
                 self.system.snapshot();
-                let bytes = encode_snapshot(&self.workspace);
-                assert_eq!(decode_snapshot(bytes.clone()).unwrap(), self.workspace, "W1");
-                self.snapshot = Some(bytes);
+                let pieces = encode_snapshot(&self.workspace);
+                assert_eq!(decode_snapshot(&pieces), self.workspace, "W1");
+                self.snapshot = Some(pieces);
                 return;
             }
             Step::Restart => {
                 self.system.restart();
                 return self.restart();
+            }
+            Step::StoodStill => {
+                self.context.presence.listens_since(Timestamp::from_millis(self.now));
+                return;
             }
             Step::Tick => (None, Command::Tick),
             Step::Mail(step) => {
@@ -494,21 +501,37 @@ impl World {
     }
 
     fn restart(&mut self) {
-        self.workspace = replayed(&self.journal, self.snapshot.as_ref(), &self.workspace);
+        self.workspace = replayed(&self.journal, self.snapshot.as_deref(), &self.workspace);
         self.context.presence = Presence::new(Timestamp::from_millis(self.now));
         self.context.told.clear();
     }
 }
 
+/// The pieces of a state's snapshot.
+fn encode_snapshot(workspace: &Workspace) -> Vec<Bytes> {
+    let mut pieces = Vec::new();
+    let put = |piece| -> Result<(), CodecError> {
+        pieces.push(piece);
+        Ok(())
+    };
+    codec::encode_snapshot(workspace, put).unwrap();
+    pieces
+}
+
+fn decode_snapshot(pieces: &[Bytes]) -> Workspace {
+    let decoded: Result<_, CodecError> = codec::decode_snapshot(pieces.iter().cloned().map(Ok));
+    decoded.unwrap()
+}
+
 /// W1: the records make the state again, and so do a snapshot and those after it.
-fn replayed(journal: &[Bytes], snapshot: Option<&Bytes>, workspace: &Workspace) -> Workspace {
+fn replayed(journal: &[Bytes], snapshot: Option<&[Bytes]>, workspace: &Workspace) -> Workspace {
     let mut replayed = Workspace::default();
     for bytes in journal {
         replayed.apply(&decode_record(bytes.clone()).unwrap());
     }
     assert_eq!(replayed, *workspace, "W1: replay");
-    if let Some(bytes) = snapshot {
-        let mut woken = decode_snapshot(bytes.clone()).unwrap();
+    if let Some(pieces) = snapshot {
+        let mut woken = decode_snapshot(pieces);
         for bytes in journal {
             let record = decode_record(bytes.clone()).unwrap();
             if woken.sequence < record.sequence {
@@ -563,5 +586,6 @@ fn swarm_step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Tick),
         1 => Just(Step::Snapshot),
         1 => Just(Step::Restart),
+        1 => Just(Step::StoodStill),
     ]
 }

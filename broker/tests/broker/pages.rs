@@ -3,7 +3,7 @@
 
 use prost::Message as _;
 use tasuki_proto::{
-    limits::{BOX_PAGE_MAX, HANDED_MAX, MESSAGE_BYTES_MAX, THREAD_PAGE_MAX},
+    limits::{BOX_PAGE_MAX, HANDED_MAX, LOOPS_PAGE_MAX, MESSAGE_BYTES_MAX, THREAD_PAGE_MAX},
     wire,
 };
 
@@ -250,5 +250,70 @@ async fn dead_letters_are_listed_page_by_page() {
         request.after = page.next;
     }
     assert_eq!(listed, ids);
+    broker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_of_loops_comes_in_pages() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = start(data.path()).await;
+    let mut it = connect(&broker, "c").await;
+    let many = 2 * LOOPS_PAGE_MAX as usize + 49;
+    for number in 0..many {
+        let request = wire::CreateLoopRequest {
+            key: it.key(),
+            r#loop: format!("loop-{number:04}"),
+            participants: vec!["A".to_owned(), "B".to_owned()],
+            ..wire::CreateLoopRequest::default()
+        };
+        it.turns.create_loop(request).await.unwrap();
+    }
+    // The largest page is what is told unless less is asked for.
+    for (limit, pages) in [(0, 3), (u32::MAX, 3), (LOOPS_PAGE_MAX / 2, 5)] {
+        let mut request = wire::ListLoopsRequest { limit, ..wire::ListLoopsRequest::default() };
+        let (mut names, mut asked) = (Vec::new(), 0);
+        while asked == 0 || !request.after.is_empty() {
+            let page = it.turns.list_loops(request.clone()).await.unwrap().into_inner();
+            assert!(!page.loops.is_empty() && page.encoded_len() <= PAGE_BYTES_MAX);
+            names.extend(page.loops.into_iter().map(|it| it.r#loop));
+            (request.after, asked) = (page.next, asked + 1);
+        }
+        assert_eq!((asked, names.len()), (pages, many + 1), "and `main`");
+        assert!(names.is_sorted_by(|one, other| one < other));
+    }
+    broker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_filter_finds_what_is_far_behind() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = start(data.path()).await;
+    let mut it = connect(&broker, "c").await;
+    let mut sending = Vec::new();
+    for number in 0..2_100 {
+        let kind = if number % 1_050 == 1_049 { "BR" } else { "INFO" };
+        let letter = it.letter("A", &["B"], &format!("m{number}"));
+        let (mut mail, letter) =
+            (it.mail.clone(), wire::SendRequest { r#type: kind.to_owned(), ..letter });
+        sending.push(async move { mail.send(letter).await.unwrap() });
+        if sending.len() == 100 {
+            futures::future::join_all(std::mem::take(&mut sending)).await;
+        }
+    }
+    let mut request = wire::ListBoxRequest {
+        role: "B".to_owned(),
+        r#box: wire::Box::Inbox.into(),
+        types: vec!["BR".to_owned()],
+        limit: 1,
+        ..wire::ListBoxRequest::default()
+    };
+    for is_last in [false, true] {
+        let page = it.mail.list_box(request.clone()).await.unwrap().into_inner();
+        assert_eq!((page.threads.len(), page.next.is_empty(), page.total), (1, is_last, 2_100));
+        request.after = page.next;
+    }
+    request.types = vec!["ER".to_owned()];
+    let none = it.mail.list_box(request).await.unwrap().into_inner();
+    assert!(none.threads.is_empty() && none.next.is_empty());
     broker.stop().await.unwrap();
 }

@@ -3,7 +3,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use tasuki_broker::journal::{Journal, Listener, Opened, Outcome};
+use bytes::Bytes;
+use tasuki_broker::journal::{Journal, Listener, Opened, Outcome, Snapshot, Writer};
 use tasuki_proto::id::WorkspaceId;
 use tokio::sync::mpsc;
 
@@ -44,6 +45,25 @@ pub(crate) fn listener() -> (Heard, Listener) {
 pub(crate) async fn open(journal: &dyn Journal, workspace: &str) -> (Opened, Heard) {
     let (heard, listener) = listener();
     (journal.open(&id(workspace), listener).await.expect("opens"), heard)
+}
+
+/// Writes a snapshot with these pieces.
+pub(crate) fn write_snapshot(
+    writer: &mut dyn Writer,
+    sequence: u64,
+    pieces: impl IntoIterator<Item = Bytes>,
+    keep_from: u64,
+) {
+    let mut snapshot = writer.snapshot(sequence.into(), keep_from.into());
+    pieces.into_iter().for_each(|piece| snapshot.piece(piece).expect("a piece is written"));
+    snapshot.finish().expect("it is finished");
+}
+
+/// The record that a snapshot includes last, and its pieces.
+pub(crate) fn read_snapshot(snapshot: Option<Snapshot>) -> Option<(u64, Vec<Bytes>)> {
+    let snapshot = snapshot?;
+    let pieces = snapshot.pieces.collect::<Result<_, _>>().expect("its pieces are read");
+    Some((snapshot.sequence.get(), pieces))
 }
 
 /// Copies a directory with all that is in it.

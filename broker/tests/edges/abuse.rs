@@ -130,7 +130,7 @@ async fn a_subscriber_that_never_reads_slows_nobody() {
     const HANDOVERS: u64 = 3000;
     let data = tempfile::tempdir().unwrap();
     let (broker, address) = Process::served(data.path()).await;
-    let subscribe = wire::SubscribeRequest { from_sequence: 1, caller: caller("w") };
+    let subscribe = wire::SubscribeRequest { from_sequence: 1, caller: caller("default") };
     let mut deaf = FeedClient::new(channel(address)).subscribe(subscribe.clone()).await.unwrap();
     let mut feed = FeedClient::new(channel(address)).subscribe(subscribe).await.unwrap();
     let before = broker.memory_kib("VmRSS");
@@ -138,8 +138,8 @@ async fn a_subscriber_that_never_reads_slows_nobody() {
     for number in 0..6 {
         playing.spawn(async move {
             let mut turns = turns(address);
-            let mut player = Player::new("w", &format!("loop-{number}"));
-            player.create(&mut turns).await.unwrap();
+            let mut player = Player::new("default", &format!("loop-{number}"));
+            player.create(channel(address)).await.unwrap();
             while player.acknowledged < HANDOVERS / 6 {
                 player.play(&mut turns).await.unwrap();
             }
@@ -167,15 +167,15 @@ async fn a_subscriber_that_is_stuck_is_cut_off_and_goes_on_without_a_gap() {
     const HANDOVERS: u64 = 600;
     let data = tempfile::tempdir().unwrap();
     let (broker, address) = Process::served(data.path()).await;
-    let from = |from_sequence| wire::SubscribeRequest { from_sequence, caller: caller("w") };
+    let from = |from_sequence| wire::SubscribeRequest { from_sequence, caller: caller("default") };
     // It takes in next to nothing, so what it does not read stays at the broker.
     let narrow = Endpoint::from_shared(format!("http://{address}")).unwrap();
     let narrow = narrow.initial_stream_window_size(Some(1024)).connect_lazy();
     let mut stuck = FeedClient::new(narrow).subscribe(from(1)).await.unwrap().into_inner();
     let mut feed = FeedClient::new(channel(address)).subscribe(from(1)).await.unwrap();
     let mut turns = turns(address);
-    let mut player = Player::new("w", "loop");
-    player.create(&mut turns).await.unwrap();
+    let mut player = Player::new("default", "loop");
+    player.create(channel(address)).await.unwrap();
     for sequence in 1..=HANDOVERS {
         let item = soon("an item", feed.get_mut().message()).await.unwrap().unwrap();
         assert_eq!(item.sequence, sequence);

@@ -23,8 +23,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::{
     common::Dice,
     support::{
-        Line, Process, arguments, assert_whole, caller, channel, history, is_broken, key, seed,
-        setting, soon, turns,
+        Line, Process, arguments, assert_whole, caller, channel, history, is_broken, key, make,
+        seed, setting, soon, turns,
     },
 };
 
@@ -188,6 +188,7 @@ async fn play(
 async fn create_loops(address: SocketAddr, lines: &[Line]) {
     let mut turns = turns(address);
     for (counter, line) in (1..).zip(lines) {
+        make(channel(address), &line.0, &line.1).await.unwrap();
         let request = wire::CreateLoopRequest {
             caller: caller(&line.0),
             key: key("setup", counter),

@@ -113,7 +113,7 @@ async fn serve(
     verified: bool,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let mut broker = Process::serve(dir);
+    let mut broker = Process::serve_moved(dir);
     let Some(address) = broker.address().await else {
         let ended = broker.ended().await;
         tally.refused += 1;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tasuki_proto::wire;
 use tokio::time::Instant;
 
+use crate::common;
 use crate::support::{Process, arguments, assert_whole, check_all, play_all, players, soon, turns};
 
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
@@ -73,4 +74,39 @@ async fn a_directory_in_use_or_unusable_is_refused_by_name() {
     let words = arguments(&["serve", "--listen", "192.0.2.1:0"], data.path());
     let ended = Process::spawn(&words, &[]).ended().await;
     assert_eq!(ended.code, Some(69), "{}", ended.log);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_a_directory_is_not_served_beside_the_original() {
+    let place = tempfile::tempdir().unwrap();
+    let (data, copied) = (place.path().join("data"), place.path().join("copy"));
+    let mut players = players(&["one"], 2);
+    let (broker, address) = Process::served(&data).await;
+    play_all(address, &mut players, 20, || broker.terminate()).await;
+    assert_eq!(broker.ended().await.code, Some(0));
+    common::copy(&data, &copied);
+
+    let refused = Process::serve(&copied).ended().await;
+    assert_eq!(refused.code, Some(69), "{}", refused.log);
+    let noted = data.canonicalize().unwrap().join("broker").display().to_string();
+    for said in [&noted, "--moved", "tokens that were revoked since"] {
+        assert!(refused.log.contains(said), "{said}: {}", refused.log);
+    }
+    // Checking a backup is no serving, and whoever moved it says so, once.
+    assert_whole(&copied).await;
+    let mut moved = Process::serve_moved(&copied);
+    check_all(moved.address().await.unwrap(), &players).await.unwrap();
+    moved.kill().await;
+    for each in [&copied, &data] {
+        let (broker, address) = Process::served(each).await;
+        check_all(address, &players).await.unwrap();
+        broker.kill().await;
+    }
+    // Data of a release that noted nothing is where it is.
+    std::fs::remove_file(copied.join("broker").join(tasuki_broker::location::FILE)).unwrap();
+    let (broker, _) = Process::served(&copied).await;
+    broker.kill().await;
+    let away = place.path().join("away");
+    std::fs::rename(&copied, &away).unwrap();
+    assert_eq!(Process::serve(&away).ended().await.code, Some(69));
 }

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
 use tasuki_broker::config::FOLDER;
-use tasuki_proto::wire;
+use tasuki_proto::{DESCRIPTORS, stored::Mark, wire};
 use tokio_stream::StreamExt as _;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -12,6 +14,14 @@ use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
+
+/// What older clients call, Python's among them.
+mod v1alpha {
+    pub(super) use tonic_reflection::pb::v1alpha::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    };
+}
 
 use crate::{
     power_cut::shim,
@@ -38,13 +48,10 @@ async fn serving_means_that_a_write_reached_the_disk() {
     let mut broker = Process::spawn(&words, &environment);
     let address = broker.address().await.unwrap();
     let mut health = HealthClient::new(channel(address));
-    for service in ["", "tasuki.v1.TurnLoop"] {
-        let before = database(&image);
-        let request = HealthCheckRequest { service: service.to_owned() };
-        let answer = soon("an answer", health.check(request)).await.unwrap().into_inner();
-        assert_eq!(answer.status(), ServingStatus::Serving);
-        assert!(before != database(&image), "the disk has something new");
-    }
+    let before = database(&image);
+    let answer = soon("an answer", health.check(HealthCheckRequest::default())).await.unwrap();
+    assert_eq!(answer.into_inner().status(), ServingStatus::Serving);
+    assert!(before != database(&image), "the disk has something new");
     let unknown = HealthCheckRequest { service: "nope".to_owned() };
     let refused = health.check(unknown).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::NotFound);
@@ -53,6 +60,47 @@ async fn serving_means_that_a_write_reached_the_disk() {
     let first = soon("a status", watch.into_inner().next()).await.unwrap().unwrap();
     assert_eq!(first.status(), ServingStatus::Serving);
     turns(address).get_loop(wire::GetLoopRequest::default()).await.unwrap();
+    broker.kill().await;
+}
+
+/// The number of the newest commit.
+fn commits(data: &Path) -> u64 {
+    let mark = std::fs::read(data.join(FOLDER).join("mark")).unwrap();
+    let slots = mark.chunks(mark.len() / 2).map(|slot| {
+        let length = usize::from(u16::from_be_bytes([slot[0], slot[1]]));
+        Mark::decode(&slot[6..6 + length]).unwrap().commit
+    });
+    slots.max().unwrap()
+}
+
+#[tokio::test]
+async fn many_who_ask_at_once_make_one_write_a_second() {
+    let data = tempfile::tempdir().unwrap();
+    let (broker, address) = Process::served(data.path()).await;
+    let mut named = vec![String::new()];
+    for bytes in [DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET] {
+        for file in FileDescriptorSet::decode(bytes).unwrap().file {
+            let services =
+                file.service.iter().map(|it| format!("{}.{}", file.package(), it.name()));
+            named.extend(services);
+        }
+    }
+    assert!(named.len() > 9, "{named:?}");
+    let channel = channel(address);
+    turns(address).get_loop(wire::GetLoopRequest::default()).await.unwrap();
+    let (before, began) = (commits(data.path()), tokio::time::Instant::now());
+    let mut asking = tokio::task::JoinSet::new();
+    for service in named.iter().cycle().take(256).cloned() {
+        let mut health = HealthClient::new(channel.clone());
+        asking.spawn(async move { health.check(HealthCheckRequest { service }).await });
+    }
+    while let Some(answer) = soon("an answer", asking.join_next()).await {
+        let answer = answer.unwrap().unwrap().into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving);
+    }
+    let writes = commits(data.path()) - before;
+    // One, unless this machine takes longer than a second for all of them.
+    assert!(writes <= 1 + began.elapsed().as_secs(), "{writes} writes in {:?}", began.elapsed());
     broker.kill().await;
 }
 
@@ -75,5 +123,20 @@ async fn reflection_lists_every_service() {
         assert!(names.contains(&format!("tasuki.v1.{name}").as_str()), "{names:?}");
     }
     assert!(names.contains(&"grpc.health.v1.Health"), "{names:?}");
+
+    let request = v1alpha::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(v1alpha::MessageRequest::ListServices(String::new())),
+    };
+    let mut reflection = v1alpha::ServerReflectionClient::new(channel(address));
+    let answers = reflection.server_reflection_info(tokio_stream::iter([request])).await.unwrap();
+    let answer = soon("an answer", answers.into_inner().next()).await.unwrap().unwrap();
+    let Some(v1alpha::MessageResponse::ListServicesResponse(older)) = answer.message_response
+    else {
+        panic!("{answer:?}");
+    };
+    let tasuki = |name: &str| name.starts_with("tasuki.").then(|| name.to_owned());
+    let older: Vec<String> = older.service.iter().filter_map(|it| tasuki(&it.name)).collect();
+    assert_eq!(older, names.iter().filter_map(|name| tasuki(name)).collect::<Vec<_>>());
     broker.kill().await;
 }

@@ -24,3 +24,5 @@ mod strangers;
 mod support;
 mod swarm;
 mod tls;
+mod trust;
+mod workspaces;

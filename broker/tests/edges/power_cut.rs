@@ -49,7 +49,8 @@ async fn cut(shim: &Path, acks: u64, torn: Option<u64>, flags: &[&str]) -> [Resu
 
     let mut found = [Ok(()), Ok(())];
     for (found, dir) in found.iter_mut().zip([&image, &seen]) {
-        let mut broker = Process::serve(dir);
+        // The image stands for the same disk, in another folder.
+        let mut broker = Process::serve_moved(dir);
         *found = match broker.address().await {
             Some(address) => check_all(address, &players).await,
             None => Err(broker.log()),

@@ -31,7 +31,7 @@ impl Mail {
     async fn open(&mut self, roles: &[&str]) {
         for role in roles {
             let request = wire::OpenMailboxRequest {
-                caller: caller("w"),
+                caller: caller("default"),
                 key: self.key(),
                 role: (*role).to_owned(),
             };
@@ -70,7 +70,7 @@ impl Mail {
     }
 
     async fn send_as(&mut self, request: wire::SendRequest) -> wire::SendResponse {
-        let request = wire::SendRequest { caller: caller("w"), key: self.key(), ..request };
+        let request = wire::SendRequest { caller: caller("default"), key: self.key(), ..request };
         self.client.send(request).await.unwrap().into_inner()
     }
 
@@ -78,7 +78,7 @@ impl Mail {
         &mut self,
         request: wire::SearchMailRequest,
     ) -> Result<wire::SearchMailResponse, Status> {
-        let request = wire::SearchMailRequest { caller: caller("w"), ..request };
+        let request = wire::SearchMailRequest { caller: caller("default"), ..request };
         Ok(self.client.search_mail(request).await?.into_inner())
     }
 
@@ -125,7 +125,7 @@ fn search(role: &str, query: &str, include: u64) -> wire::SearchMailRequest {
 }
 
 fn index_of(data: &Path) -> PathBuf {
-    data.join("broker").join("search").join("w")
+    data.join("broker").join("search").join("default")
 }
 
 async fn stop(broker: Process) {
@@ -204,7 +204,7 @@ async fn a_search_is_narrowed_down_and_refused_with_words() {
         assert_eq!(found.hits.len() as u64, total, "{request:?}");
     }
     let moving = wire::MoveRequest {
-        caller: caller("w"),
+        caller: caller("default"),
         key: mail.key(),
         role: "dev".to_owned(),
         messages: vec![first.message_id.clone()],
@@ -331,8 +331,8 @@ async fn reindex_makes_it_anew() {
     // Nobody has searched yet.
     let none = run(&["reindex"], data.path()).await;
     assert_eq!((none.code, none.out.as_str()), (Some(0), "no workspace has an index\n"));
-    let made = run(&["reindex", "--workspace", "w"], data.path()).await;
-    assert_eq!((made.code, made.out.as_str()), (Some(0), "w: 1 entries\n"), "{}", made.log);
+    let made = run(&["reindex", "--workspace", "default"], data.path()).await;
+    assert_eq!((made.code, made.out.as_str()), (Some(0), "default: 1 entries\n"), "{}", made.log);
     let unknown = run(&["reindex", "--workspace", "x"], data.path()).await;
     assert_eq!(unknown.code, Some(2), "{}", unknown.log);
     assert!(unknown.log.contains("there is no workspace x"), "{}", unknown.log);
@@ -350,7 +350,7 @@ async fn reindex_makes_it_anew() {
         breaks();
         let again = run(&["reindex"], data.path()).await;
         let said = (again.code, again.out.as_str());
-        assert_eq!(said, (Some(0), "w: 1 entries\n"), "{what}: {}", again.log);
+        assert_eq!(said, (Some(0), "default: 1 entries\n"), "{what}: {}", again.log);
     }
 
     let (broker, address) = Process::served(data.path()).await;

@@ -12,8 +12,9 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use tasuki_proto::{
+    limits::WORKSPACE_DEFAULT,
     reason::Reason,
-    wire::{self, turn_loop_client::TurnLoopClient},
+    wire::{self, directory_client::DirectoryClient, turn_loop_client::TurnLoopClient},
 };
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
@@ -103,7 +104,7 @@ impl Process {
         let logging = tokio::spawn(async move {
             while let Ok(Some(line)) = errors.next_line().await {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                if kept.len() < LOG_LINES_MAX {
+                if kept.len() < LOG_LINES_MAX || line.contains("panicked at") {
                     kept.push(line);
                 }
                 count.send_modify(|count| *count += 1);
@@ -115,6 +116,11 @@ impl Process {
     /// `serve` on a free port.
     pub(crate) fn serve(data: &Path) -> Self {
         Self::spawn(&arguments(&["serve", "--listen", "127.0.0.1:0"], data), &[])
+    }
+
+    /// The same on a copy.
+    pub(crate) fn serve_moved(data: &Path) -> Self {
+        Self::spawn(&arguments(&["serve", "--moved", "--listen", "127.0.0.1:0"], data), &[])
     }
 
     /// A broker that serves, and where.
@@ -160,8 +166,12 @@ impl Process {
     }
 
     pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid().try_into().unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, signal).unwrap();
     }
 
     /// kill -9.
@@ -193,6 +203,17 @@ impl Process {
     }
 }
 
+impl Drop for Process {
+    /// A panic ends only the call that led to it, so nothing else would show it: whatever a test
+    /// does, none is reached.
+    fn drop(&mut self) {
+        let log = self.log();
+        // What sled makes of damage is caught, and said as damage.
+        let is_ours = |line: &str| line.contains("panicked at") && !line.contains("'sled-open'");
+        assert!(std::thread::panicking() || !log.lines().any(is_ours), "{log}");
+    }
+}
+
 /// Runs a command that ends by itself.
 pub(crate) async fn run(words: &[&str], data: &Path) -> Ended {
     Process::spawn(&arguments(words, data), &[]).ended().await
@@ -215,6 +236,17 @@ pub(crate) fn turns(address: SocketAddr) -> TurnLoopClient<Channel> {
 
 pub(crate) fn caller(workspace: &str) -> Option<wire::Caller> {
     Some(wire::Caller { workspace: workspace.to_owned(), ..wire::Caller::default() })
+}
+
+/// Makes a workspace, as a node does that registers in it.
+pub(crate) async fn make(channel: Channel, workspace: &str, client: &str) -> Result<(), Status> {
+    let request = wire::RegisterRequest {
+        caller: caller(workspace),
+        key: key(&format!("{client}-node"), 1),
+        node: "maker".to_owned(),
+        ..Default::default()
+    };
+    DirectoryClient::new(channel).register(request).await.map(drop)
 }
 
 pub(crate) fn key(client: &str, counter: u64) -> Option<wire::IdempotencyKey> {
@@ -297,14 +329,17 @@ impl Player {
         }
     }
 
-    pub(crate) async fn create(&self, turns: &mut TurnLoopClient<Channel>) -> Result<(), Status> {
+    pub(crate) async fn create(&self, channel: Channel) -> Result<(), Status> {
+        if self.line.0 != WORKSPACE_DEFAULT {
+            make(channel.clone(), &self.line.0, &self.client()).await?;
+        }
         let request = wire::CreateLoopRequest {
             caller: caller(&self.line.0),
             key: key(&self.client(), 1),
             r#loop: self.line.1.clone(),
             participants: vec!["A".to_owned(), "B".to_owned()],
         };
-        turns.create_loop(request).await.map(|_| ())
+        TurnLoopClient::new(channel).create_loop(request).await.map(|_| ())
     }
 
     /// The next handover.
@@ -320,7 +355,10 @@ impl Player {
     pub(crate) async fn check(&self, turns: &mut TurnLoopClient<Channel>) -> Result<(), String> {
         let entries = match history(turns, &self.line).await {
             Ok(entries) => entries,
-            Err(status) if reason(&status) == "unknown_loop" && self.acknowledged == 0 => {
+            Err(status)
+                if ["unknown_loop", "unknown_workspace"].contains(&reason(&status))
+                    && self.acknowledged == 0 =>
+            {
                 return Ok(());
             }
             Err(status) => return Err(format!("{:?}: {}", self.line, status.message())),
@@ -357,7 +395,7 @@ pub(crate) async fn play_all(
         let count = count.clone();
         playing.spawn(async move {
             let mut turns = turns(address);
-            let created = player.create(&mut turns).await;
+            let created = player.create(channel(address)).await;
             let mut gone = created.err();
             while gone.is_none() {
                 match player.play(&mut turns).await {

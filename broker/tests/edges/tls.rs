@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tasuki_broker::{
     dial::{DialError, dial},
+    files,
     server::{SILENT_MS_MAX, STRANGER_MS_MAX},
     tls::{self, ALPN_HTTP1, ConnectError, Trusting},
 };
@@ -207,7 +208,7 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let file = |end: &str| self.folder.join(format!("{name}.{end}"));
         fs::write(file("pem"), certificate.pem()).unwrap();
-        fs::write(file("key"), key.serialize_pem()).unwrap();
+        files::replace(&file("key"), key.serialize_pem().as_bytes()).unwrap();
         (file("pem"), file("key"))
     }
 }

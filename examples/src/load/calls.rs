@@ -11,7 +11,8 @@ use tasuki_broker::{
 };
 use tasuki_proto::invitation::Trust;
 use tasuki_proto::wire::{
-    Caller, CreateLoopRequest, HandOverRequest, IdempotencyKey, turn_loop_client::TurnLoopClient,
+    Caller, CreateLoopRequest, HandOverRequest, IdempotencyKey, RegisterRequest,
+    directory_client::DirectoryClient, turn_loop_client::TurnLoopClient,
 };
 use tokio::{net::TcpStream, process::Command, task::JoinSet, time::Instant};
 use tonic::{
@@ -47,6 +48,7 @@ pub(super) trait Calling: Send + 'static {
 
 /// Hands over again and again in a loop of its own, playing both roles.
 pub(super) struct Agent {
+    directory: DirectoryClient<Channel>,
     turns: TurnLoopClient<Channel>,
     /// Shown with each call.
     token: Option<MetadataValue<Ascii>>,
@@ -57,8 +59,12 @@ pub(super) struct Agent {
 
 impl Agent {
     fn new(channel: Channel, number: usize) -> Self {
-        let workspace = format!("w{}", number % WORKSPACES);
+        Self::of_workspace(channel, format!("w{}", number % WORKSPACES), number)
+    }
+
+    pub(super) fn of_workspace(channel: Channel, workspace: String, number: usize) -> Self {
         Self {
+            directory: DirectoryClient::new(channel.clone()),
             turns: TurnLoopClient::new(channel),
             token: None,
             caller: Caller { workspace, ..Caller::default() },
@@ -80,7 +86,9 @@ impl Agent {
         request
     }
 
-    async fn open(&mut self) -> Result<()> {
+    pub(super) async fn open(&mut self) -> Result<()> {
+        let registered = self.shows(registration(&self.caller, &self.name));
+        self.directory.register(registered).await?;
         let request = CreateLoopRequest {
             caller: Some(self.caller.clone()),
             key: self.key(),
@@ -114,6 +122,16 @@ impl Agent {
 impl Calling for Agent {
     async fn call(&mut self) -> Result<()> {
         self.hand_over().await
+    }
+}
+
+/// What makes a workspace: a node without roles that registers in it.
+pub(super) fn registration(caller: &Caller, by: &str) -> RegisterRequest {
+    RegisterRequest {
+        caller: Some(caller.clone()),
+        key: Some(IdempotencyKey { client_id: format!("{by}-node"), counter: 1 }),
+        node: "load".to_owned(),
+        ..RegisterRequest::default()
     }
 }
 

@@ -10,7 +10,7 @@ use tonic::transport::Channel;
 
 use super::{
     Figure, Quantity, Sizes, Target,
-    calls::{Calling, WORKSPACES, agents, channels, hammer},
+    calls::{Calling, WORKSPACES, agents, channels, hammer, registration},
     limits::{self, Disk},
     median, micros,
     relay::too_early,
@@ -26,6 +26,7 @@ const TEXT_BYTES: usize = 430;
 
 /// Writes again and again to one that never reads.
 pub(super) struct Writer {
+    directory: DirectoryClient<Channel>,
     mail: MailboxClient<Channel>,
     caller: Caller,
     from: String,
@@ -37,6 +38,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(channel: Channel, workspace: &str, number: usize, bytes: usize) -> Self {
         Self {
+            directory: DirectoryClient::new(channel.clone()),
             mail: MailboxClient::new(channel),
             caller: Caller { workspace: workspace.to_owned(), ..Caller::default() },
             from: format!("from-{number}"),
@@ -63,6 +65,7 @@ impl Writer {
 
     /// Opens the mailbox it writes to.
     pub(super) async fn open(&mut self) -> Result<()> {
+        self.directory.register(registration(&self.caller, &self.from)).await?;
         let request = OpenMailboxRequest {
             caller: Some(self.caller.clone()),
             key: self.key(),

@@ -10,12 +10,14 @@
 //!   [`startup`]: start with a million records.
 //! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
 //! - [`swarm`]: issues and tasks, and workers that wait for one.
+//! - [`snapshots`]: commands while the snapshot of a large workspace is written.
 
 pub mod calls;
 pub mod limits;
 pub mod mail;
 pub mod mailboxes;
 pub mod relay;
+pub mod snapshots;
 pub mod stack;
 pub mod startup;
 pub mod swarm;
@@ -49,6 +51,8 @@ pub struct Sizes {
     pub workers: usize,
     /// Tasks of an issue that has many.
     pub tasks: usize,
+    /// Tasks of a workspace whose snapshot is written, 1.6 KB each.
+    pub snapshot_tasks: usize,
 }
 
 impl Sizes {
@@ -67,6 +71,7 @@ impl Sizes {
             listed: 10_000,
             workers: 1_000,
             tasks: 100_000,
+            snapshot_tasks: 190_000,
         }
     }
 
@@ -85,6 +90,7 @@ impl Sizes {
             listed: 300,
             workers: 50,
             tasks: 1_000,
+            snapshot_tasks: 2_000,
         }
     }
 }

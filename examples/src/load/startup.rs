@@ -143,7 +143,7 @@ async fn fill(data: &Path, records: u64, has_snapshots: bool) -> Result<()> {
                 workspace.hand_over(&incarnation)?;
             }
             if has_snapshots && workspace.is_snapshot_due() {
-                workspace.take_snapshot();
+                workspace.take_snapshot()?;
             }
         }
         for workspace in &mut workspaces {
@@ -201,9 +201,10 @@ impl Filled {
         before + SNAPSHOT_RECORDS <= self.state.sequence.get()
     }
 
-    fn take_snapshot(&mut self) {
+    fn take_snapshot(&mut self) -> Result<()> {
         let before = self.snapshot.replace(self.state.sequence).unwrap_or_default();
-        let state = codec::encode_snapshot(&self.state);
-        self.writer.snapshot(self.state.sequence, state, before.next());
+        let mut snapshot = self.writer.snapshot(self.state.sequence, before.next());
+        codec::encode_snapshot(&self.state, |piece| snapshot.piece(piece))?;
+        Ok(snapshot.finish()?)
     }
 }

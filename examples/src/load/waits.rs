@@ -3,14 +3,14 @@
 
 use tasuki_proto::wire::{
     Caller, CreateLoopRequest, HandOverRequest, IdempotencyKey, ParkRequest, ParkResponse,
-    TurnQuestion, park_request::Ask, park_response::Outcome, turn_loop_client::TurnLoopClient,
-    waits_client::WaitsClient,
+    TurnQuestion, directory_client::DirectoryClient, park_request::Ask, park_response::Outcome,
+    turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
 };
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, transport::Channel};
 
-use super::{Figure, Quantity, Sizes, Target, median, micros, number};
+use super::{Figure, Quantity, Sizes, Target, calls::registration, median, micros, number};
 use crate::{Result, process::Process};
 
 /// Streams the waits spread over: a node each.
@@ -193,6 +193,8 @@ pub async fn parked(sizes: &Sizes) -> Result<Vec<Figure>> {
 /// Opens loops of A and B.
 async fn open(broker: &Process, workspace: &'static str, loops: &[String]) -> Result<()> {
     let channel = Channel::from_shared(broker.url().to_owned())?.connect().await?;
+    let caller = Caller { workspace: workspace.to_owned(), ..Caller::default() };
+    DirectoryClient::new(channel.clone()).register(registration(&caller, "opener")).await?;
     let mut openers: JoinSet<Result<()>> = JoinSet::new();
     for (opener, loops) in loops.chunks(loops.len().div_ceil(OPENERS)).enumerate() {
         let (loops, mut turns) = (loops.to_vec(), TurnLoopClient::new(channel.clone()));

@@ -271,6 +271,9 @@ impl Place {
         lock.sync_all()?;
         let it = Self { path, note, lock };
         DirBuilder::new().mode(0o700).create(&it.path)?;
+        // Without the bit by which a directory hands its group down to those in it: a command that
+        // copies such a directory with its mode would be refused.
+        fs::set_permissions(&it.path, fs::Permissions::from_mode(0o700))?;
         DirBuilder::new().mode(0o700).create(it.temporary())?;
         Ok(it)
     }

@@ -9,18 +9,21 @@ use std::collections::BTreeMap;
 use libc::c_long;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
+    SeccompRule, sock_filter,
 };
 
-/// On x86-64 there is a second way to make each call, by this bit, unless the kernel was built
-/// without it.
-#[cfg(target_arch = "x86_64")]
-const X32: c_long = 0x4000_0000;
+/// The highest number of a call that was judged for these lists: `file_setattr` of Linux 6.17. A
+/// newer kernel's calls are answered as by one that does not know them. So are the second ways to
+/// make each call on x86-64 (x32), whose numbers are higher still.
+const NEWEST: u32 = 469;
 
-/// Calls that have numbers of their own there: `ioctl`, `ptrace`, `kexec_load`,
-/// `process_vm_readv` and `process_vm_writev`.
-#[cfg(target_arch = "x86_64")]
-const X32_OWN: [c_long; 5] = [514, 521, 528, 539, 540];
+/// Calls that not every version of the list of calls has; from 424 on their numbers are the same on
+/// all architectures.
+const FCHMODAT2: c_long = 452;
+const SETXATTRAT: c_long = 463;
+const REMOVEXATTRAT: c_long = 466;
+const OPEN_TREE_ATTR: c_long = 467;
+const FILE_SETATTR: c_long = 469;
 
 /// Always refused, whatever it is called with.
 const REFUSED: &[c_long] = &[
@@ -55,6 +58,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_chroot,
     libc::SYS_move_mount,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_fsopen,
     libc::SYS_fsmount,
     libc::SYS_fsconfig,
@@ -65,6 +69,8 @@ const REFUSED: &[c_long] = &[
     // The machine.
     libc::SYS_reboot,
     libc::SYS_kexec_load,
+    #[cfg(not(target_arch = "riscv64"))]
+    libc::SYS_kexec_file_load,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -100,6 +106,24 @@ const REFUSED: &[c_long] = &[
     libc::SYS_mq_unlink,
 ];
 
+/// Answered as by a kernel that does not know them: what they do is said in memory that no filter
+/// sees, and whoever is told so takes the older call.
+const UNKNOWN: [c_long; 3] = [libc::SYS_clone3, libc::SYS_openat2, FILE_SETATTR];
+
+/// Answered as by a file system without extended attributes. Access control lists are set by these
+/// calls under names that no filter sees, and with them modes of files wherever they are; programs
+/// that copy files go on without.
+const ATTRIBUTES: [c_long; 8] = [
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
+];
+
 /// The bits of `clone` that begin a namespace. (One of time is begun by `unshare` alone.)
 const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWNS,
@@ -113,6 +137,9 @@ const NAMESPACES: [i32; 7] = [
 
 /// Modes of files that run as their owner, or as their group.
 const SET_ID: [u64; 2] = [0o4000, 0o2000];
+
+/// Flags of `open` with which it makes a file, of a name or of none.
+const MAKES: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
 /// The filters, in the order in which they are applied.
 pub(super) fn filters(
@@ -128,41 +155,64 @@ pub(super) fn filters(
     let pressed = [libc::TIOCSTI, libc::TIOCLINUX];
     let pressed = pressed.iter().map(|it| rule(&[is(1, *it)])).collect::<Result<_, _>>()?;
     some(&mut rules, libc::SYS_ioctl, pressed);
-    let mode = |argument| SET_ID.iter().map(|it| rule(&[has(argument, *it)])).collect();
+    // `mkdir` needs no rule: it takes none of these bits from its caller.
     for (call, argument) in [
         (libc::SYS_fchmod, 1),
         (libc::SYS_fchmodat, 2),
         (FCHMODAT2, 2),
+        (libc::SYS_mknodat, 2),
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_chmod, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mknod, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, 1),
     ] {
-        let cases: Result<_, String> = mode(argument);
-        some(&mut rules, call, cases?);
+        let cases = SET_ID.iter().map(|it| rule(&[has(argument, *it)]));
+        some(&mut rules, call, cases.collect::<Result<_, _>>()?);
+    }
+    for (call, flags, mode) in [
+        (libc::SYS_openat, 2, 3),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1, 2),
+    ] {
+        // Whoever makes no file may leave anything where the mode would be.
+        let cases = MAKES.iter().flat_map(|made| {
+            SET_ID
+                .iter()
+                .map(move |it| rule(&[has(flags, made.unsigned_abs().into()), has(mode, *it)]))
+        });
+        some(&mut rules, call, cases.collect::<Result<_, _>>()?);
     }
     // Another process's limits: not asked for, and not this one's.
     let not_own = (0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0);
     let new = (2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     some(&mut rules, libc::SYS_prlimit64, vec![rule(&[not_own, new])?]);
     sockets(&mut rules, is_network_open, has_unix_sockets)?;
-    #[cfg(target_arch = "x86_64")]
-    {
-        let same: Vec<_> = rules.iter().map(|(call, of)| (call | X32, of.clone())).collect();
-        rules.extend(same);
-        rules.extend(X32_OWN.map(|call| (call | X32, Vec::new())));
-    }
-    // Its flags lie in memory that no filter sees; whoever is told that there is no such call takes
-    // the older one.
-    let unknown: BTreeMap<c_long, Vec<SeccompRule>> = [
-        (libc::SYS_clone3, Vec::new()),
-        #[cfg(target_arch = "x86_64")]
-        (libc::SYS_clone3 | X32, Vec::new()),
-    ]
-    .into();
-    Ok(vec![program(unknown, libc::ENOSYS)?, program(rules, libc::EPERM)?])
+    let all = |calls: &[c_long]| calls.iter().map(|it| (*it, Vec::new())).collect();
+    Ok(vec![
+        newer(),
+        program(all(&UNKNOWN), libc::ENOSYS)?,
+        program(all(&ATTRIBUTES), libc::EOPNOTSUPP)?,
+        program(rules, libc::EPERM)?,
+    ])
 }
 
-/// Not in every version of the list of calls.
-const FCHMODAT2: c_long = 452;
+/// Calls that are newer than these lists. Rules know single numbers only.
+fn newer() -> BpfProgram {
+    let step = |code: u32, jf, k| {
+        let code = u16::try_from(code).expect("an instruction's code has 16 bits");
+        sock_filter { code, jt: 0, jf, k }
+    };
+    let no_such_call = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    vec![
+        // The number is the first of what a filter sees.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, NEWEST),
+        step(libc::BPF_RET | libc::BPF_K, 0, no_such_call),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+}
 
 type Condition = (u8, SeccompCmpArgLen, SeccompCmpOp, u64);
 
@@ -221,15 +271,17 @@ fn sockets(
         let other: Vec<Condition> = open.iter().map(|it| is_not(0, *it)).collect();
         some(rules, libc::SYS_socket, vec![rule(&other)?]);
     }
+    // Pairs of other families can be sent to others from.
+    let mut pairs = vec![rule(&[is_not(0, libc::AF_UNIX)])?];
     if !has_unix_sockets {
         // Of a pair, streams reach each other alone; datagrams can be sent to any name.
         const KIND: u64 = 0xf;
-        let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|it| {
-            let value = u64::from(it.unsigned_abs());
-            rule(&[(1, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(KIND), value)])
-        });
-        some(rules, libc::SYS_socketpair, kinds.into_iter().collect::<Result<_, _>>()?);
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+            let value = u64::from(kind.unsigned_abs());
+            pairs.push(rule(&[(1, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(KIND), value)])?);
+        }
     }
+    some(rules, libc::SYS_socketpair, pairs);
     Ok(())
 }
 
@@ -249,7 +301,7 @@ mod tests {
     fn filters_compile_whatever_is_open() {
         for network in [false, true] {
             for unix in [false, true] {
-                assert_eq!(filters(network, unix).unwrap().len(), 2);
+                assert_eq!(filters(network, unix).unwrap().len(), 4);
             }
         }
     }

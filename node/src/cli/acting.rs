@@ -156,6 +156,8 @@ fn usual(here: Here, around: &Surroundings, unsaid: Unsaid) -> Result<RoleId, Fa
 
 #[cfg(test)]
 mod tests {
+    use tasuki_broker::trust::TrustStore;
+
     use super::*;
     use crate::config::{Key, Layer, Raw};
 
@@ -163,8 +165,12 @@ mod tests {
     fn who_one_is_follows_from_settings_then_place_then_node() {
         let place = tempfile::tempdir().unwrap();
         let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let mut around =
-            Surroundings { env: env.into(), directory: place.path().to_owned(), home: None };
+        let mut around = Surroundings {
+            env: env.into(),
+            directory: place.path().to_owned(),
+            home: None,
+            trusted: TrustStore::within(place.path()),
+        };
         let unsaid = Unsaid { asked: "who it is", shown_by: "`x` shows them" };
         let said_in = |around: &Surroundings, roles: &str, hosted: &[&str]| {
             let mut layer = Layer::new();

@@ -146,6 +146,7 @@ impl Broker {
         F: AsyncFn(Channel) -> Result<Response<T>, Status>,
     {
         let mut tokens_left = TOKENS_MAX;
+        let mut was_lost = false;
         loop {
             let ((channel, shown), was_kept) = self.line().await?;
             match send(channel).await {
@@ -153,9 +154,10 @@ impl Broker {
                 Err(status) if is_lost(&status) => {
                     self.forget();
                     // It may have broken long before this question.
-                    if !was_kept {
+                    if !was_kept || was_lost {
                         return Err(self.lost(&status));
                     }
+                    was_lost = true;
                 }
                 Err(status) if 0 < tokens_left && self.is_outdated(&status, shown.as_ref()) => {
                     self.forget();
@@ -212,7 +214,8 @@ impl Broker {
         let mut unsure = None;
         let mut pause = PAUSE;
         let mut tokens_left = TOKENS_MAX;
-        for attempt in 1.. {
+        let mut attempts = 0;
+        loop {
             let failure = match self.line().await {
                 Err(failure) => failure,
                 Ok(((channel, shown), _)) => match send(channel, key.clone()).await {
@@ -241,13 +244,13 @@ impl Broker {
             if !again || is_hopeless {
                 return Err(failure);
             }
-            if attempt == ATTEMPTS {
+            attempts += 1;
+            if attempts == ATTEMPTS {
                 return Err(if was_sent { self.unknown(&key, unsure) } else { failure });
             }
             sleep(pause).await;
             pause *= 2;
         }
-        unreachable!("the loop ends by returning")
     }
 
     fn unknown(&self, key: &wire::IdempotencyKey, unsure: Option<String>) -> Failure {
@@ -292,4 +295,61 @@ pub(crate) fn is_lost(status: &Status) -> bool {
             status.code(),
             Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use tasuki_broker::dial::Bearer;
+    use tasuki_proto::token::{SECRET_BYTES, Secret};
+    use tonic::{service::interceptor::InterceptedService, transport::Endpoint};
+
+    use super::*;
+    use crate::credentials::Joined;
+
+    fn token(fill: u8) -> Token {
+        Token { id: "0011".parse().unwrap(), secret: Secret::new([fill; SECRET_BYTES]) }
+    }
+
+    /// The broker is gone once the token was rotated.
+    #[tokio::test]
+    async fn a_token_that_is_rotated_at_the_last_attempt_is_no_reason_to_go_on_for_ever() {
+        let data = tempfile::tempdir().unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let url = format!("http://{free}");
+        let lazy = Endpoint::from_shared(url.clone()).unwrap().connect_lazy();
+        let shown = token(1);
+        let channel = InterceptedService::new(lazy, Bearer::new(Some(&shown)));
+        let broker = Broker {
+            url: url.clone(),
+            workspace: "default".parse().unwrap(),
+            data: data.path().to_owned(),
+            kept: Arc::new(Mutex::new(Some((channel, Some(shown))))),
+        };
+        let sent = std::cell::Cell::new(0);
+        let send = async |_, _| -> Result<Response<()>, Status> {
+            sent.set(sent.get() + 1);
+            if sent.get() < ATTEMPTS {
+                return Err(Reason::OutcomeUnknown.status("the disk failed"));
+            }
+            let joined = Joined {
+                broker: url.clone(),
+                fingerprint: None,
+                ca: None,
+                client_cert: None,
+                client_key: None,
+                token: token(2).expose(),
+                workspace: String::new(),
+                roles: Vec::new(),
+                is_any_role: true,
+                rights: Vec::new(),
+                expires_ms: 0,
+                invitation: String::new(),
+            };
+            joined.write(data.path()).unwrap();
+            Err(Reason::Unauthenticated.status("not a token"))
+        };
+        let failure = broker.tell(send).await.unwrap_err();
+        assert_eq!(failure.as_reason(), Some(Reason::OutcomeUnknown), "{failure:?}");
+        assert_eq!(sent.get(), ATTEMPTS);
+    }
 }

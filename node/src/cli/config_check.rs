@@ -3,11 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value, json};
+use tasuki_broker::config::Found;
 use tasuki_proto::id::RoleId;
 
 use super::{Failure, Output, text::line};
@@ -43,7 +44,7 @@ pub(crate) fn run(
     output.answer(
         || value(config, &rows, &found, &strangers),
         || {
-            let mut out = heading(config.file.as_deref(), &problems) + &lines(&rows);
+            let mut out = heading(config.file.as_ref(), &problems) + &lines(&rows);
             for (name, roles) in &config.groups {
                 let roles: Vec<&str> = roles.iter().map(RoleId::as_str).collect();
                 let of = format!("group {name}");
@@ -227,7 +228,7 @@ fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> 
     let name = |roles: &Vec<RoleId>| roles.iter().map(ToString::to_string).collect::<Vec<_>>();
     let groups: BTreeMap<_, _> = config.groups.iter().map(|(it, of)| (it, name(of))).collect();
     json!({
-        "file": config.file, "settings": settings, "groups": groups,
+        "file": config.file.as_ref().map(|found| &found.path), "settings": settings, "groups": groups,
         "hooks": hooks, "accept": config.accept.as_ref().map(accept_value),
         "unknown_variables": strangers,
     })
@@ -237,12 +238,15 @@ fn path(path: &Option<PathBuf>) -> String {
     path.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-fn heading(file: Option<&Path>, problems: &[Problem]) -> String {
+fn heading(file: Option<&Found>, problems: &[Problem]) -> String {
     match file {
         _ if !problems.is_empty() => {
             "Where there is a problem, this shows what would hold without it.\n\n".to_owned()
         }
-        Some(file) => format!("{} is in order.\n\n", file.display()),
+        Some(Found { path, is_here: true, distrust: None, .. }) => {
+            format!("{} is in order, and trusted as it is.\n\n", path.display())
+        }
+        Some(found) => format!("{} is in order.\n\n", found.path.display()),
         None => format!("There is no {FILE}; these are the defaults and what overrides them.\n\n"),
     }
 }

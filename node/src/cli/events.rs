@@ -6,7 +6,7 @@ use tasuki_proto::{
     wire::{self, event::Kind},
 };
 
-use super::text::{line, short, time};
+use super::text::{fitted, line, time};
 
 /// Characters of a reason that fit in a line.
 const REASON_CHARS_MAX: usize = 60;
@@ -49,7 +49,7 @@ fn event_text(event: &wire::Event) -> String {
         }
         Kind::TurnReclaimed(e) => {
             let what = format!("{} → {}", line(&e.from), line(&e.to));
-            let why = short(&e.reason, REASON_CHARS_MAX);
+            let why = fitted(&e.reason, REASON_CHARS_MAX);
             let what = what.yellow();
             format!("{what} reclaimed in {}, turn {}: {why}", line(&e.r#loop), e.turn)
         }

@@ -95,6 +95,7 @@ pub(crate) fn entry(of: &wire::Entry) -> Value {
         "reason": of.reason,
         "person": of.person,
         "node": of.node,
+        "token": of.token,
         "at_ms": of.at_ms,
         "receipts": receipts(of.receipts),
     })
@@ -121,6 +122,7 @@ pub(crate) fn node(of: &wire::Node) -> Value {
         "last_seen_ms": of.last_seen_ms,
         "software": of.software,
         "registered_ms": of.registered_ms,
+        "token": of.token,
     })
 }
 
@@ -131,6 +133,7 @@ pub(crate) fn item(of: &wire::FeedItem) -> Value {
         "node": of.node,
         "role": of.role,
         "person": of.person,
+        "token": of.token,
         "events": of.events.iter().map(event).collect::<Vec<_>>(),
     })
 }
@@ -278,4 +281,35 @@ fn event(of: &wire::Event) -> Value {
 
 fn role_spec(of: &wire::RoleSpec) -> Value {
     json!({"role": of.role, "toolsets": of.toolsets})
+}
+
+/// The fields of a message that are not in its JSON.
+#[cfg(test)]
+pub(in crate::cli) fn unshown(message: &str, value: &Value) -> Vec<String> {
+    use prost::Message as _;
+
+    let set = prost_types::FileDescriptorSet::decode(tasuki_proto::DESCRIPTORS).unwrap();
+    let mut all = set.file.into_iter().flat_map(|file| file.message_type);
+    let of = all.find(|it| it.name() == message).unwrap_or_else(|| panic!("no {message}"));
+    let names = of.field.iter().map(|field| field.name().to_owned());
+    names.filter(|name| value.get(name).is_none()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_what_is_shown_is_there_for_programs() {
+        for (message, value) in [
+            ("Loop", of_loop(&wire::Loop::default())),
+            ("Entry", entry(&wire::Entry::default())),
+            ("Receipts", receipts(None)),
+            ("Role", role(&wire::Role::default())),
+            ("Node", node(&wire::Node::default())),
+            ("FeedItem", item(&wire::FeedItem::default())),
+        ] {
+            assert_eq!(unshown(message, &value), [""; 0], "{message}: {value}");
+        }
+    }
 }

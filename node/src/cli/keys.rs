@@ -1,7 +1,8 @@
 //! Idempotency keys of commands, kept in the data directory but for those of one process alone.
 //!
 //! **Invariant:** a counter that is kept is used up on disk before its key is sent, so that no key ever names
-//! two intents, across crashes and commands that run at the same time.
+//! two intents, across crashes and commands that run at the same time. On a copy of the directory
+//! commands are another client: the original's go on counting.
 
 use std::{
     fs, io,
@@ -10,6 +11,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tasuki_broker::{checked, location::Location};
 use tasuki_proto::wire;
 
 use super::Failure;
@@ -28,6 +30,15 @@ struct Kept {
     client_id: String,
     /// The latest used.
     counter: u64,
+    /// Where the data directory is; `None`: written by a release that did not note it.
+    #[serde(default)]
+    location: Option<Location>,
+}
+
+impl Kept {
+    fn anew() -> io::Result<Self> {
+        Ok(Self { client_id: new_client()?, counter: 0, location: None })
+    }
 }
 
 /// A client of one process alone, which nothing of is kept: its name is chance, so no other process
@@ -76,19 +87,21 @@ fn take(data: &Path) -> io::Result<wire::IdempotencyKey> {
     let lock = paths::private(&data.join(LOCK))?;
     lock.lock()?;
     let path = data.join(FILE);
-    let Kept { client_id, counter } = read(&path)?;
-    let counter = counter + 1;
-    let kept = Kept { client_id, counter };
-    paths::replace(&path, &serde_json::to_vec(&kept)?)?;
+    let location = Location::of(data)?;
+    let mut kept = read(&path)?;
+    if kept.location.as_ref().is_some_and(|noted| !location.is(noted)) {
+        kept = Kept::anew()?;
+    }
+    let counter = kept.counter + 1;
+    let kept = Kept { counter, location: Some(location), ..kept };
+    paths::replace(&path, &checked::to_vec(&kept)?)?;
     Ok(wire::IdempotencyKey { client_id: kept.client_id, counter })
 }
 
 fn read(path: &PathBuf) -> io::Result<Kept> {
     match fs::read(path) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            Ok(Kept { client_id: new_client()?, counter: 0 })
-        }
+        Ok(bytes) => checked::from_slice(&bytes).map_err(io::Error::other),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Kept::anew(),
         Err(why) => Err(why),
     }
 }
@@ -114,6 +127,34 @@ mod tests {
         assert_eq!(clients.len(), 1);
         let counters: BTreeSet<_> = taken.iter().map(|key| key.counter).collect();
         assert_eq!(counters, (1..=40).collect());
+    }
+
+    #[test]
+    fn a_flipped_bit_makes_no_key_twice() {
+        let data = tempfile::tempdir().unwrap();
+        let last = next(data.path()).unwrap();
+        let path = data.path().join(FILE);
+        let whole = fs::read(&path).unwrap();
+        crate::flips::each(&path, |what| {
+            if let Ok(key) = next(data.path()) {
+                let is_next = key.client_id == last.client_id && key.counter == last.counter + 1;
+                assert!(is_next, "{what}: {key:?}");
+            }
+        });
+        assert_eq!(fs::read(&path).unwrap(), whole);
+    }
+
+    #[test]
+    fn commands_on_a_copy_are_another_client() {
+        let place = tempfile::tempdir().unwrap();
+        let (data, copy) = (place.path().join("data"), place.path().join("copy"));
+        let (first, second) = (next(&data).unwrap(), next(&data).unwrap());
+        assert_eq!((&first.client_id, first.counter + 1), (&second.client_id, second.counter));
+        fs::create_dir(&copy).unwrap();
+        fs::copy(data.join(FILE), copy.join(FILE)).unwrap();
+        let copied = next(&copy).unwrap();
+        assert!(copied.client_id != first.client_id && copied.counter == 1, "{copied:?}");
+        assert_eq!(next(&copy).unwrap().client_id, copied.client_id, "it stays");
     }
 
     #[test]

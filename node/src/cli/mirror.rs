@@ -81,9 +81,14 @@ pub(super) fn of_mailbox(of: &Report, with_paths: bool) -> String {
         add(format_args!("    {}\n", line(problem).red()));
     }
     if of.before != 0 {
-        let what = "files were in its outbox before and are not sent; \
-                    `tasuki import filebox` takes mail over";
+        let what = "files lay in its outbox before this node kept it and are not sent; change one \
+                    to send it, `tasuki import filebox` takes old mail over";
         add(format_args!("    {}\n", format!("{} {what}", of.before).yellow()));
+    }
+    if with_paths {
+        for path in &of.before_paths {
+            add(format_args!("      {}\n", line(&path.display().to_string())));
+        }
     }
     if of.unread != 0 {
         let how = if with_paths { "" } else { " (`tasuki mirror status`)" };
@@ -125,6 +130,7 @@ mod tests {
             synced_ms: 1_795_305_600_000,
             unsent: 0,
             before: 0,
+            before_paths: vec![],
             aside: 0,
             aside_paths: vec![],
             unread: 0,
@@ -140,6 +146,7 @@ mod tests {
         assert_eq!(told(&of, true), fine);
         of.aside = 1;
         of.aside_paths = vec!["/p/docs/mailbox/inbox/x.md.edited".into()];
+        of.before_paths = vec!["/p/docs/mailbox/outbox/old.md".into()];
         of.problem = Some("the disk is full\u{1b}[2J".into());
         (of.unread, of.too_large) = (1, 2);
         of.unread_paths = vec![("/p/docs/mailbox/outbox/y.md".into(), "is no plain file".into())];
@@ -147,8 +154,9 @@ mod tests {
         assert_eq!(
             told(&of, true),
             "  qa  /p/docs/mailbox  7 files, 3 to be written, 1 to be sent  not in step with the \
-             broker yet  looks every 2 s\n    the disk is full\n    2 files were in its outbox \
-             before and are not sent; `tasuki import filebox` takes mail over\n    1 files in its \
+             broker yet  looks every 2 s\n    the disk is full\n    2 files lay in its outbox \
+             before this node kept it and are not sent; change one to send it, `tasuki import \
+             filebox` takes old mail over\n      /p/docs/mailbox/outbox/old.md\n    1 files in its \
              outbox are left as they are\n      /p/docs/mailbox/outbox/y.md is no plain file\n    2 \
              threads are too large to be files; `tasuki mail read` shows them\n    1 files were \
              put aside\n      /p/docs/mailbox/inbox/x.md.edited\n"

@@ -47,6 +47,7 @@ mod swarm;
 mod take_over;
 mod text;
 mod token;
+mod trust;
 pub mod up;
 mod waiting;
 mod watch;
@@ -137,6 +138,7 @@ pub enum Command {
     /// See to the configuration
     #[command(subcommand)]
     Config(config_check::Command),
+    Trust(trust::Args),
     Prompt(prompt::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -254,12 +256,16 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         | Command::Token(_)
         | Command::Hooks(_)
         | Command::Config(_)
+        | Command::Trust(_)
         | Command::Mirror(_)
         | Command::Completions(_)
         | Command::Sandboxed(_)
         | Command::Prompt(_) => {}
     }
     let around = Surroundings::of_process();
+    if let Command::Trust(args) = &cli.command {
+        return trust::run(args, &around, output);
+    }
     let look = || Config::look(flags.0.clone(), cli.global.config.as_deref(), &around);
     let (config, problems) = look();
     if let Command::Config(config_check::Command::Check) = &cli.command {
@@ -301,7 +307,7 @@ async fn dispatch(
     output: &mut Output,
 ) -> Result<(), Failure> {
     match command {
-        Command::Up(_) => up::run(config, output).await,
+        Command::Up(args) => up::run(&args, config, output).await,
         Command::Node(args) => node::run(args, config, output).await,
         Command::Join(args) => join::run(args, config, look, output).await,
         Command::Token(command) => token::run(command, config, output).await,
@@ -327,6 +333,7 @@ async fn dispatch(
         Command::Hook(command) => hook::run(command, config, output).await,
         Command::Hooks(command) => hooks::run(command, config, output),
         Command::Config(_)
+        | Command::Trust(_)
         | Command::Completions(_)
         | Command::Prompt(_)
         | Command::Sandboxed(_) => Ok(()),

@@ -11,7 +11,7 @@ use tasuki_proto::{mail::BoxKind, reason::Reason};
 
 use super::{
     Failure, Output, hosting, reach,
-    text::{line, short, time},
+    text::{fitted, line, time},
 };
 use crate::{
     agent_tokens::Bearing,
@@ -217,11 +217,11 @@ fn lines(contents: &Contents) -> String {
             Summarised::Send { to, kind, subject, message } => {
                 let (to, kind) = (line(&to.join(", ")), line(kind));
                 let about = if subject.is_empty() { message } else { subject };
-                format!("{kind} to {to}: {}", short(about, SHOWN_CHARS))
+                format!("{kind} to {to}: {}", fitted(about, SHOWN_CHARS))
             }
             Summarised::Move { messages, to } => {
                 let to = BoxKind::of_wire(*to).map_or("nowhere", BoxKind::as_str);
-                format!("to {to}: {}", short(&messages.join(", "), SHOWN_CHARS))
+                format!("to {to}: {}", fitted(&messages.join(", "), SHOWN_CHARS))
             }
         };
         let (number, since) = (it.number.bold().to_string(), time(it.queued_ms));
@@ -230,7 +230,7 @@ fn lines(contents: &Contents) -> String {
             let told =
                 if failed.is_told { "the agent was told" } else { "the agent was not told yet" };
             let head = format!("failed ({}), {told}:", line(&failed.reason));
-            let why = short(&failed.message, 4 * SHOWN_CHARS);
+            let why = fitted(&failed.message, 4 * SHOWN_CHARS);
             write(format_args!("   {} {why}\n", head.red()));
         }
     }

@@ -26,6 +26,11 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let Role { name, toolsets } = &args.role;
     let usual = usual_toolsets(name);
     let toolsets = if toolsets.is_empty() { &usual } else { toolsets };
-    let prompt = mcp::prompt(name, toolsets, args.goal.as_deref());
+    let prompt = mcp::prompt(name, toolsets, args.goal.as_deref()).ok_or_else(|| {
+        Failure::usage(format!(
+            "{name} has no toolset that there is a prompt for. Give it one, such as {name}=loop or \
+             {name}=mail."
+        ))
+    })?;
     output.answer(|| json!({ "role": name.as_str(), "prompt": prompt }), || prompt.clone())
 }

@@ -6,7 +6,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 use tasuki_proto::{
     reason::Reason,
-    wire::{self, directory_client::DirectoryClient, turn_loop_client::TurnLoopClient},
+    wire::{self, directory_client::DirectoryClient},
 };
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -16,7 +16,7 @@ use super::{
     Failure, Output, Target,
     access::Access,
     broker::Broker,
-    json as as_json, mirror,
+    json as as_json, loops, mirror,
     outbox::Waiting,
     reach, show,
     text::{line, time},
@@ -142,12 +142,10 @@ async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
     let request = wire::ListNodesRequest { caller: caller.clone() };
     let nodes =
         broker.ask(async |c| DirectoryClient::new(c).list_nodes(request.clone()).await).await?;
-    let request = wire::ListRolesRequest { caller: caller.clone() };
+    let request = wire::ListRolesRequest { caller };
     let roles =
         broker.ask(async |c| DirectoryClient::new(c).list_roles(request.clone()).await).await?;
-    let request = wire::ListLoopsRequest { caller };
-    let loops =
-        broker.ask(async |c| TurnLoopClient::new(c).list_loops(request.clone()).await).await?;
+    let loops = loops::every(broker).await?;
     let roles = roles.roles;
     let hooks = hooks(config).await;
     let mailboxes = mirror::mailboxes(config).await.unwrap_or_default();
@@ -155,7 +153,7 @@ async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
     drop(reading.await);
     let tokens = roles.iter().map(|of| mcp::tokens(&toolsets(of, config))).collect();
     let outbox = Waiting::count(&config.data.value);
-    let (nodes, loops) = (nodes.nodes, loops.loops);
+    let nodes = nodes.nodes;
     Ok(Seen { health, access, nodes, roles, loops, tokens, hooks, outbox, mailboxes })
 }
 

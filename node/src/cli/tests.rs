@@ -183,3 +183,15 @@ fn shells_complete_the_commands_about_issues() {
         assert!(script.contains("in-review"), "{shell}");
     }
 }
+
+/// Names and lines are half of a binary or more; a profiler takes them from a profile of their own.
+#[test]
+fn releases_are_stripped_and_there_is_a_profile_for_profilers() {
+    let manifest: toml::Table = include_str!("../../../Cargo.toml").parse().unwrap();
+    let profile = |name: &str| manifest["profile"][name].clone();
+    let (release, profiling) = (profile("release"), profile("profiling"));
+    assert_eq!((release.get("strip"), release.get("debug")), (Some(&true.into()), None));
+    assert_eq!(profiling["inherits"], "release".into());
+    assert_eq!(profiling["strip"], false.into());
+    assert_eq!(profiling["debug"], "line-tables-only".into());
+}

@@ -4,12 +4,10 @@
 //! letters or hide any: no control characters but newlines, no escape sequences, no bidirectional
 //! or invisible ones.
 
-use tasuki_proto::visible::is_visible;
+use tasuki_proto::visible::shown;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Where texts are wrapped when the terminal does not say how wide it is, in characters.
-const WIDTH: usize = 96;
-
-/// Narrower than this nothing is wrapped, in characters: words would stand alone.
+/// Narrower than this nothing is wrapped, in cells: words would stand alone.
 const WIDTH_MIN: usize = 30;
 
 /// A text in one line.
@@ -17,40 +15,61 @@ pub(crate) fn line(text: &str) -> String {
     block(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The same, cut to so many characters.
-pub(crate) fn short(text: &str, chars_max: usize) -> String {
+/// The same, cut to so many cells of a terminal.
+pub(crate) fn short(text: &str, cells_max: usize) -> String {
     let line = line(text);
-    if line.chars().count() <= chars_max {
+    if line.width() <= cells_max {
         return line;
     }
-    let cut: String = line.chars().take(chars_max.saturating_sub(1)).collect();
+    let mut left = cells_max.saturating_sub(1);
+    let fits = |c: &char| {
+        let cells = c.width().unwrap_or(0);
+        let fits = cells <= left;
+        left = left.saturating_sub(cells);
+        fits
+    };
+    let cut: String = line.chars().take_while(fits).collect();
     format!("{}…", cut.trim_end())
+}
+
+/// A text in one line, cut to so many cells where it goes to a terminal: programs and files get all
+/// of it.
+pub(crate) fn fitted(text: &str, cells_max: usize) -> String {
+    if width().is_some() { short(text, cells_max) } else { line(text) }
+}
+
+/// The same in a column of a table, filled up with blanks.
+pub(crate) fn column(text: &str, cells: usize) -> String {
+    padded(fitted(text, cells), cells)
+}
+
+fn padded(mut text: String, cells: usize) -> String {
+    let blanks = cells.saturating_sub(text.width());
+    text.extend(std::iter::repeat_n(' ', blanks));
+    text
 }
 
 /// A text of several lines.
 pub(crate) fn block(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace(['\u{2028}', '\u{2029}', '\r'], "\n");
     let bare = anstream::adapter::strip_str(&text).to_string();
-    bare.chars().filter_map(shown).collect()
+    shown(&bare).0.replace('\t', " ")
 }
 
-fn shown(c: char) -> Option<char> {
-    match c {
-        '\n' => Some('\n'),
-        '\t' => Some(' '),
-        c => is_visible(c).then_some(c),
-    }
+/// Columns and rows of the terminal that is printed to; `None`: it is no terminal.
+pub(crate) fn terminal() -> Option<(usize, usize)> {
+    let (columns, rows) = terminal_size::terminal_size_of(std::io::stdout())?;
+    Some((columns.0.into(), rows.0.into()))
 }
 
-/// How wide lines may be.
-pub(crate) fn width() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    told.unwrap_or(WIDTH).max(WIDTH_MIN)
+/// How wide lines may be, in cells; `None`: as wide as they are.
+pub(crate) fn width() -> Option<usize> {
+    terminal().map(|(columns, _)| columns.max(WIDTH_MIN))
 }
 
-/// A text under a label, wrapped between words and indented.
-pub(crate) fn indented(text: &str, indent: usize, width: usize) -> String {
-    let room = width.saturating_sub(indent).max(WIDTH_MIN);
+/// A text under a label, indented, and wrapped between words where lines may be only so wide.
+pub(crate) fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(WIDTH_MIN));
     let margin = " ".repeat(indent);
     let mut out = String::new();
     for line in block(text).lines() {
@@ -59,7 +78,7 @@ pub(crate) fn indented(text: &str, indent: usize, width: usize) -> String {
         let mut current = String::from(own);
         for word in line.split_whitespace() {
             let is_first = current.len() == own.len();
-            let wide = current.chars().count() + usize::from(!is_first) + word.chars().count();
+            let wide = current.width() + usize::from(!is_first) + word.width();
             if !is_first && room < wide {
                 out.push_str(&margin);
                 out.push_str(current.trim_end());
@@ -143,17 +162,37 @@ mod tests {
     fn long_lines_are_cut_with_a_mark() {
         assert_eq!(short("abcdef", 6), "abcdef");
         assert_eq!(short("abc defg", 5), "abc…");
+        assert_eq!(short("日本語", 6), "日本語");
+        assert_eq!(short("日本語", 5), "日本…");
+        assert_eq!(short("日本語", 4), "日…");
+    }
+
+    #[test]
+    fn columns_stand_under_each_other_whatever_the_letters() {
+        for (text, filled) in [
+            ("abc", "abc   |"),
+            ("日本", "日本  |"),
+            ("e\u{301}", "e\u{301}     |"),
+            ("日本語", "日本語|"),
+            ("too wide", "too wide|"),
+        ] {
+            assert_eq!(padded(text.to_owned(), 6) + "|", filled);
+        }
     }
 
     #[test]
     fn blocks_wrap_between_words_and_keep_their_lines() {
         let text = "one two three four five six seven eight nine\n\n  - a list of some more words that wrap";
         assert_eq!(
-            indented(text, 2, 32),
+            indented(text, 2, Some(32)),
             "  one two three four five six\n  seven eight nine\n\n    - a list of some more words\n    that wrap\n"
         );
         let word = "x".repeat(50);
-        assert_eq!(indented(&word, 2, 32), format!("  {word}\n"));
+        assert_eq!(indented(&word, 2, Some(32)), format!("  {word}\n"));
+        let wide = "日本語 ".repeat(5);
+        assert_eq!(indented(&wide, 2, Some(32)).lines().count(), 2);
+        let long = "word ".repeat(60);
+        assert_eq!(indented(&long, 2, None), format!("  {}\n", long.trim_end()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `tasuki up`: broker and node in one process.
 
 use tasuki_broker::{
-    config::{self as broker, FOLDER},
+    config::{self as broker, FOLDER, Found},
     server::{Broker, Settings},
 };
 
@@ -33,6 +33,13 @@ pub struct Args {
     /// Where the broker serves gRPC [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS")]
     broker_listen: Option<String>,
+    /// Serve data that was moved here or restored from a backup: a copy is refused otherwise
+    ///
+    /// Needed once: the place is noted. Make sure that no other copy is served. What was done after
+    /// a backup was made is gone, and tokens that were revoked since are good again: look at
+    /// `tasuki-broker token list`.
+    #[arg(long)]
+    moved: bool,
     /// How long after its holder's last sign of life a turn stays its own [default: 15m]
     #[arg(long, value_name = "DURATION")]
     lease: Option<String>,
@@ -47,14 +54,14 @@ impl Args {
 }
 
 /// Runs until [`stopped`]; every setting is in `config`.
-pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     refuse_joined(config)?;
     let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
-    let settings = Settings { lease_ms, ..guards(config)? };
+    let settings = Settings { lease_ms, is_moved: args.moved, ..guards(config)? };
     let broker = Broker::start(settings).await;
     let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
     let url = broker.local_url().to_owned();
-    let result = host(config, &broker, &url, output).await;
+    let result = host(config, &broker, url, output).await;
     let closed = broker.stop().await.map_err(|why| Failure::local(hosting::sentence(&why)));
     result.and(closed)
 }
@@ -76,11 +83,9 @@ fn refuse_joined(config: &Config) -> Result<(), Failure> {
 /// How the broker in this process is reached: by its own keys in the configuration file, and by
 /// the flags, which are for all that listens here.
 fn guards(config: &Config) -> Result<Settings, Failure> {
-    let file = match &config.file {
-        Some(path) => broker::read(Some(path), None)
-            .map_err(|why| Failure::usage(format!("The configuration cannot be used: {why}.")))?,
-        None => broker::File::default(),
-    };
+    let file = config.file.as_ref().map_or_else(|| Ok(broker::File::default()), Found::of_broker);
+    let file =
+        file.map_err(|why| Failure::usage(format!("The configuration cannot be used: {why}.")))?;
     if file.client_ca.is_some() {
         return Err(Failure::usage(
             "client_ca is for `tasuki-broker serve`: a node in the same process has no \
@@ -89,6 +94,7 @@ fn guards(config: &Config) -> Result<Settings, Failure> {
     }
     let of_flags = || config.tls_cert.value.clone().zip(config.tls_key.value.clone());
     Ok(Settings {
+        workspaces: vec![config.workspace.value.clone()],
         secure: config.secure.value || file.secure.unwrap_or(false),
         advertise: file.advertise.or_else(|| config.advertise.value.clone()),
         tls: file.tls_cert.zip(file.tls_key).or_else(of_flags),
@@ -99,13 +105,13 @@ fn guards(config: &Config) -> Result<Settings, Failure> {
 async fn host(
     config: &Config,
     broker: &Broker,
-    url: &str,
+    url: String,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let listener = hosting::listen("--listen", config.listen.value).await?;
     // The roles are nobody else's: a node of an earlier start that died is not waited for.
-    let mut hosting = Hosting::start(config, url.to_owned(), true, listener).await?;
-    hosting.announce(Some(url), output)?;
+    let mut hosting = Hosting::start(config, url, true, listener).await?;
+    hosting.announce(Some(&broker.url()), output)?;
     tokio::select! {
         why = broker.failed() => Err(Failure::local(format!(
             "The storage failed: {why}. Acknowledged work is on disk; start again once the disk \

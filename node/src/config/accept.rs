@@ -1,9 +1,9 @@
 //! `[accept]`: which commands of others may be run again here, and what they may touch.
 //!
-//! It is the operator's word on running what others wrote, so it counts only in a file that the
-//! operator put where configuration is kept, or named. `tasuki accept` is usually called inside of
-//! a repository: where that has a `tasuki.toml` of its own, the table is taken from the operator's
-//! file all the same.
+//! It is the operator's word on running what others wrote: in a file that came with a directory it
+//! counts only once its user trusts it (`tasuki_broker::trust`). `tasuki accept` is usually called
+//! inside of a repository: where that has a `tasuki.toml` of its own that does not say, the table
+//! is taken from the operator's file.
 
 use std::{
     collections::BTreeMap,
@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use tasuki_proto::echo::echo;
 use toml::{Spanned, de::DeValue};
 
 use super::{
@@ -65,7 +66,11 @@ pub(super) fn parse(
             Some(field) => drop(fields.insert(field, (key.span().start, value))),
             None => say(
                 key.span().start,
-                format!("`{ACCEPT}` has no setting {name:?}; there are {}", FIELDS.join(", ")),
+                format!(
+                    "`{ACCEPT}` has no setting {}; there are {}",
+                    echo(name),
+                    FIELDS.join(", ")
+                ),
             ),
         }
     }
@@ -86,7 +91,8 @@ fn set(
     match field {
         "allow" => {
             let pattern = |text: &String| {
-                Pattern::parse(text).map_err(|why| (None, format!("names {text:?}, which {why}")))
+                let wrong = |why: String| (None, format!("names {}, which {why}", echo(text)));
+                Pattern::parse(text).map_err(wrong)
             };
             settings.allow = items(item)?.iter().map(pattern).collect::<Result<_, _>>()?;
         }
@@ -103,7 +109,8 @@ fn set(
                 "landlock" => Kind::Landlock,
                 "none" => Kind::None,
                 other => {
-                    let why = format!("is {other:?}; there are \"landlock\" and \"none\"");
+                    let is = echo(other);
+                    let why = format!("is {is}; there are \"landlock\" and \"none\"");
                     return Err((None, why));
                 }
             }
@@ -143,7 +150,8 @@ fn path(text: &str, home: Option<&Path>) -> Result<PathBuf, Wrong> {
     if path.is_absolute() && path.parent().is_some() {
         return Ok(path);
     }
-    Err((None, format!("names {text:?}; it takes absolute paths below /, or such as \"~/.cargo\"")))
+    let named = echo(text);
+    Err((None, format!("names {named}; it takes absolute paths below /, or such as \"~/.cargo\"")))
 }
 
 fn at_home(text: &str, home: Option<&Path>) -> String {
@@ -161,7 +169,7 @@ fn variable(text: &str, home: Option<&Path>) -> Result<(String, Option<String>),
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_name = name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_letter);
     if !is_name || text.contains('\0') {
-        return Err((None, format!("names {text:?}; it takes NAME or NAME=VALUE")));
+        return Err((None, format!("names {}; it takes NAME or NAME=VALUE", echo(text))));
     }
     Ok((name.to_owned(), value))
 }

@@ -1,8 +1,12 @@
 //! `tasuki.toml`, read so that every problem in it is found at once and has a line.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
-use tasuki_proto::id::RoleId;
+use tasuki_broker::{config::Found, trust::FREE};
+use tasuki_proto::{echo::bounded, id::RoleId};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -41,61 +45,73 @@ pub(super) struct Contents {
     pub(super) accept: Option<Accept>,
 }
 
+impl Contents {
+    /// Leaves out what makes no sense beside `upper`, whose word counts more: which roles there are
+    /// and which of them are shared is one decision, and no group is called like a role.
+    pub(super) fn give_way_to(&mut self, upper: &Self) {
+        if [Key::Roles, Key::Shared].iter().any(|key| upper.layer.contains_key(key)) {
+            self.layer.remove(&Key::Roles);
+            self.layer.remove(&Key::Shared);
+        }
+        if let Some(roles) = upper.layer.get(&Key::Roles) {
+            let name = |text: &String| text.split('=').next().map(str::to_owned);
+            let names: BTreeSet<String> = roles.texts.iter().filter_map(name).collect();
+            self.groups.retain(|group, _| !names.contains(group));
+        }
+    }
+}
+
 /// What a file says of accepting: its settings, or why they do not count.
 pub(super) type Accept = Result<Sourced<Settings>, Problem>;
 
 /// Roles by the name of their group, and where the file says so.
 pub(super) type Groups = BTreeMap<String, (Source, Vec<RoleId>)>;
 
-/// `is_found_here`: nobody named the file, it is in the current directory. `home` is what `~` stands
-/// for.
-pub(super) fn parse(
-    path: &Path,
-    is_found_here: bool,
-    home: Option<&Path>,
-    content: &str,
-    problems: &mut Vec<Problem>,
-) -> Contents {
+/// `home` is what `~` stands for.
+pub(super) fn parse(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) -> Contents {
+    let Found { path, content, distrust, .. } = found;
     let at = |offset: usize| Source::File { path: path.to_owned(), line: line(content, offset) };
     let (table, errors) = DeTable::parse_recoverable(content);
     for error in errors {
         let offset = error.span().map_or(0, |span| span.start);
-        problems.push(Problem { at: at(offset), message: error.message().to_owned() });
+        problems.push(Problem { at: at(offset), message: bounded(error.message()) });
     }
     let mut contents = Contents::default();
+    let mut refused = Vec::new();
     for (name, item) in table.get_ref() {
-        let source = at(name.span().start);
+        let key_offset = name.span().start;
+        let source = at(key_offset);
         let name: &str = name.get_ref();
-        let said = if OF_THE_BROKER.contains(&name) {
+        let is_known = OF_THE_BROKER.contains(&name) || Key::parse(name).is_some();
+        let said = if distrust.is_some() && is_known && !FREE.contains(&name) {
+            refused.push((key_offset, name));
+            Ok(())
+        } else if OF_THE_BROKER.contains(&name) {
             Ok(())
         } else if name == TOOLSETS {
-            toolsets(item, &mut contents.toolsets)
+            toolsets(item, &mut contents.toolsets, &at, problems)
         } else if name == GROUPS {
-            groups(item, &mut contents.groups, &at)
+            groups(item, &mut contents.groups, &at, problems)
         } else if name == HOOKS {
-            let hooks = hooks::parse(item, path, &at, problems);
-            match hooks::distrust(path, is_found_here) {
+            match distrust {
+                // What is wrong in them is nobody's concern then.
                 Some(why) => {
-                    let (at, message) = (source.clone(), format!("`{HOOKS}` {why}"));
+                    let (at, message) = (source.clone(), why.of(&[HOOKS]));
                     contents.distrust = Some(Problem { at, message });
                 }
-                None => contents.hooks = hooks,
+                None => contents.hooks = hooks::parse(item, path, &at, problems),
             }
             Ok(())
         } else if name == ACCEPT {
-            contents.accept = Some(match hooks::distrust(path, is_found_here) {
-                // What is wrong in it is nobody's concern then.
-                Some(why) => {
-                    let (at, message) = (source.clone(), format!("`{ACCEPT}` {why}"));
-                    Err(Problem { at, message })
-                }
+            contents.accept = Some(match distrust {
+                Some(why) => Err(Problem { at: source.clone(), message: why.of(&[ACCEPT]) }),
                 None => {
                     let value = accept::parse(item, home, &at, problems);
                     Ok(Sourced { value, source: source.clone() })
                 }
             });
             Ok(())
-        } else if let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) {
+        } else if let Some(key) = Key::parse(name) {
             texts(key, item).map(|texts| {
                 contents.layer.insert(key, Raw { source: source.clone(), texts });
             })
@@ -113,21 +129,26 @@ pub(super) fn parse(
         };
         if let Err((offset, why)) = said {
             let at = offset.map_or(source, at);
+            let name = value::name(name);
             problems.push(Problem { at, message: format!("`{name}` {why}") });
         }
+    }
+    refused.sort_unstable();
+    if let (Some(distrust), Some((first, _))) = (distrust, refused.first()) {
+        let names: Vec<&str> = refused.iter().map(|(_, name)| *name).collect();
+        problems.push(Problem { at: at(*first), message: distrust.of(&names) });
     }
     contents
 }
 
 /// What a file that is not the one that holds says of accepting alone.
 pub(super) fn accept_alone(
-    path: &Path,
+    found: &Found,
     home: Option<&Path>,
-    content: &str,
     problems: &mut Vec<Problem>,
 ) -> Option<Accept> {
     let mut own = Vec::new();
-    let contents = parse(path, false, home, content, &mut own);
+    let contents = parse(found, home, &mut own);
     if contents.accept.is_some() {
         problems.extend(own.into_iter().filter(|it| it.message.starts_with("`accept`")));
     }
@@ -165,16 +186,26 @@ pub(super) fn list(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
 fn toolsets(
     item: &Spanned<DeValue<'_>>,
     roles: &mut BTreeMap<String, Vec<ToolsetChoice>>,
+    at: &dyn Fn(usize) -> Source,
+    problems: &mut Vec<Problem>,
 ) -> Result<(), Wrong> {
     let table = item.get_ref().as_table().ok_or_else(|| {
         (Some(item.span().start), "takes a table: a list of toolsets for each role".to_owned())
     })?;
     for (role, sets) in table {
-        let names = list(sets)?;
-        let chosen = value::toolsets(names.iter().map(String::as_str));
-        let chosen = chosen
-            .map_err(|why| (Some(role.span().start), format!("of {} {why}", role.get_ref())))?;
-        roles.insert(role.get_ref().to_string(), chosen);
+        let start = role.span().start;
+        let chosen = list(sets).and_then(|names| {
+            if names.is_empty() {
+                let why = "has no toolsets; name at least one, or leave the role out";
+                return Err(entry(start, role.get_ref(), why));
+            }
+            let chosen = value::toolsets(names.iter().map(String::as_str));
+            chosen.map_err(|why| entry(start, role.get_ref(), &why))
+        });
+        match chosen {
+            Ok(chosen) => drop(roles.insert(role.get_ref().to_string(), chosen)),
+            Err(wrong) => problems.push(problem(TOOLSETS, wrong, start, at)),
+        }
     }
     Ok(())
 }
@@ -183,17 +214,32 @@ fn groups(
     item: &Spanned<DeValue<'_>>,
     groups: &mut Groups,
     at: &dyn Fn(usize) -> Source,
+    problems: &mut Vec<Problem>,
 ) -> Result<(), Wrong> {
     let table = item.get_ref().as_table().ok_or_else(|| {
         (Some(item.span().start), "takes a table: a list of roles for each group".to_owned())
     })?;
     for (name, roles) in table {
         let start = name.span().start;
-        let roles = value::group(name.get_ref(), &list(roles)?);
-        let roles = roles.map_err(|why| (Some(start), format!("of {} {why}", name.get_ref())))?;
-        groups.insert(name.get_ref().to_string(), (at(start), roles));
+        let roles = list(roles).and_then(|roles| {
+            value::group(name.get_ref(), &roles).map_err(|why| entry(start, name.get_ref(), &why))
+        });
+        match roles {
+            Ok(roles) => drop(groups.insert(name.get_ref().to_string(), (at(start), roles))),
+            Err(wrong) => problems.push(problem(GROUPS, wrong, start, at)),
+        }
     }
     Ok(())
+}
+
+/// What is wrong with one entry of a table.
+fn entry(start: usize, name: &str, why: &str) -> Wrong {
+    (Some(start), format!("of {} {why}", value::name(name)))
+}
+
+fn problem(table: &str, wrong: Wrong, start: usize, at: &dyn Fn(usize) -> Source) -> Problem {
+    let (offset, why) = wrong;
+    Problem { at: at(offset.unwrap_or(start)), message: format!("`{table}` {why}") }
 }
 
 fn line(content: &str, offset: usize) -> usize {

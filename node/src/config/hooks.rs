@@ -1,8 +1,7 @@
 //! `[[hooks]]`: what is to be run or posted to when something happens to mail.
 //!
-//! Hooks run programs and send mail's words elsewhere, so they count only in a file that the
-//! operator put where configuration is kept, or named: one that lies in the current directory may
-//! have come with somebody else's repository.
+//! Hooks run programs and send mail's words elsewhere: in a file that came with a directory they
+//! count only once its user trusts it (`tasuki_broker::trust`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +12,10 @@ use std::{
 
 use http::Uri;
 use tasuki_broker::dial::is_loopback;
-use tasuki_proto::id::{HookName, InvalidId};
+use tasuki_proto::{
+    echo::echo,
+    id::{HookName, InvalidId},
+};
 use toml::{Spanned, de::DeValue};
 
 use super::{
@@ -105,21 +107,21 @@ fn one(item: &Spanned<DeValue<'_>>, directory: &Path, wrong: &mut Vec<Wrong>) ->
             Some(field) => drop(fields.insert(field, (key.span().start, value))),
             None => wrong.push((
                 Some(key.span().start),
-                format!("has no setting {name:?}; there are {}", FIELDS.join(", ")),
+                format!("has no setting {}; there are {}", echo(name), FIELDS.join(", ")),
             )),
         }
     }
     let mut reader = Reader { fields, wrong };
     let name = reader.required("name", |item| {
         let name = text(item)?;
-        name.parse::<HookName>().map_err(|why| (None, format!("is {name:?}, which {why}")))
+        name.parse::<HookName>().map_err(|why| (None, format!("is {}, which {why}", echo(name))))
     });
     let on = reader.required("on", |item| {
         let kinds = texts(item)?;
         let known = || Kind::ALL.map(Kind::as_str).join(", ");
         let kind = |name: &String| {
             Kind::parse(name)
-                .ok_or_else(|| (None, format!("names {name:?}; there are {}", known())))
+                .ok_or_else(|| (None, format!("names {}; there are {}", echo(name), known())))
         };
         let kinds = kinds.iter().map(kind).collect::<Result<BTreeSet<_>, Wrong>>()?;
         if kinds.is_empty() {
@@ -194,7 +196,7 @@ impl<'a> Reader<'a, '_> {
     fn names<T: FromStr<Err = InvalidId> + Ord>(&mut self, field: &'static str) -> BTreeSet<T> {
         let names = self.optional(field, |item| {
             let parse = |name: &String| {
-                name.parse().map_err(|why| (None, format!("names {name:?}, which {why}")))
+                name.parse().map_err(|why| (None, format!("names {}, which {why}", echo(name))))
             };
             texts(item)?.iter().map(parse).collect()
         });
@@ -272,7 +274,8 @@ fn command(item: &Spanned<DeValue<'_>>, directory: &Path) -> Result<Command, Wro
         return Err((
             None,
             format!(
-                "begins with {program:?}; it takes a program's absolute path, or a name in PATH"
+                "begins with {}; it takes a program's absolute path, or a name in PATH",
+                echo(&program)
             ),
         ));
     }
@@ -300,24 +303,4 @@ fn url(text: &str, allow_http: bool) -> Result<Uri, Wrong> {
                       https://, or say `allow_http = true`"),
         _ => no("begins neither with https:// nor with http://"),
     }
-}
-
-/// Why hooks of this file do not count, if they do not.
-pub(super) fn distrust(path: &Path, is_found_here: bool) -> Option<&'static str> {
-    if is_found_here {
-        return Some(
-            "is not taken from a file that happens to be in the current directory, which may be \
-             somebody else's; name it with --config, or keep it in the data or the configuration \
-             directory",
-        );
-    }
-    #[cfg(unix)]
-    if std::fs::metadata(path)
-        .is_ok_and(|it| std::os::unix::fs::PermissionsExt::mode(&it.permissions()) & 0o002 != 0)
-    {
-        return Some("is not taken from a file that everybody on this machine may write to");
-    }
-    #[cfg(not(unix))]
-    let _ = path;
-    None
 }

@@ -48,6 +48,11 @@ impl Key {
         self.row().0
     }
 
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key| key.name() == name)
+    }
+
     pub const fn env(self) -> &'static str {
         self.row().1
     }

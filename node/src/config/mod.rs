@@ -1,8 +1,8 @@
 //! What this program was told, by whom, and what it makes of it.
 //!
 //! Every setting has one row in [`Key`]. A value comes from a flag, else from a `TASUKI_*`
-//! variable, else from `tasuki.toml`, else from the default, and remembers which. Roles that nobody
-//! gave are the agents of FileBox's `.filebox`, here, above or at home.
+//! variable, else from `tasuki.toml`, else from the default, and remembers which. Below a file that
+//! came with a directory and is not trusted is the user's own. Roles that nobody gave are the agents of FileBox's `.filebox`, here, above or at home.
 //!
 //! **Invariant:** in a [`Config`] every value is parsed and allowed. All problems are found in
 //! one go, those of values that were overridden included: they would bite later.
@@ -21,6 +21,11 @@ use std::{
     time::Duration,
 };
 
+use tasuki_broker::{
+    config::{self as broker, FileError, Found, NO_DATA_DIRECTORY, data_directory},
+    files::check_data_directory,
+    trust::TrustStore,
+};
 use tasuki_proto::id::{RoleId, WorkspaceId};
 
 pub use key::Key;
@@ -31,11 +36,9 @@ use crate::{
     credentials::{self, TOKEN_VARIABLE},
     filebox,
     hooks::spec::Hook,
-    paths,
 };
 
-/// The name of the configuration file.
-pub const FILE: &str = "tasuki.toml";
+pub use tasuki_broker::config::FILE;
 
 /// Where the broker is unless anyone says so.
 pub const BROKER_DEFAULT: &str = "http://127.0.0.1:7420";
@@ -54,9 +57,6 @@ pub const AGENT_TOKEN_VARIABLE: &str = "TASUKI_AGENT_TOKEN";
 
 /// The variable that says which role commits and edits are by.
 pub const ROLE_VARIABLE: &str = "TASUKI_ROLE";
-
-/// A configuration file, in bytes; a larger one is not a configuration.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub struct Sourced<T> {
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The file that was read, if there was one.
-    pub file: Option<PathBuf>,
+    pub file: Option<Found>,
     pub data: Sourced<PathBuf>,
     pub workspace: Sourced<WorkspaceId>,
     pub listen: Sourced<SocketAddr>,
@@ -140,7 +140,8 @@ pub struct Config {
     /// What is done when something happens to mail; only a file can say.
     pub hooks: Vec<Sourced<Hook>>,
     /// Hooks or a project that the file names and that do not count, and why. A node, which would
-    /// have to go by them, does not start; to anybody else it is nothing.
+    /// have to go by them, does not start; to anybody else it is nothing. Other settings that do not
+    /// count are problems.
     pub distrust: Option<Problem>,
     /// What others' commands may do here; `None`: nobody said, so nothing is run. Only a file of the
     /// operator's can say.
@@ -148,8 +149,8 @@ pub struct Config {
     /// What a file says of that and does not count, and why.
     pub accept_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
-    /// `None`: what `.filebox` says, else the directory the node runs in. One that a file in the
-    /// current directory names lies in there, unless the file itself was named.
+    /// `None`: what `.filebox` says, else the directory the node runs in. A relative one that a
+    /// trusted file in the current directory names lies in there.
     pub mirror_root: Sourced<Option<PathBuf>>,
     pub hook_fail: Sourced<HookFail>,
 }
@@ -162,6 +163,8 @@ pub struct Surroundings {
     pub directory: PathBuf,
     /// The user's own directory.
     pub home: Option<PathBuf>,
+    /// What the user trusts of files that lie in directories.
+    pub trusted: TrustStore,
 }
 
 impl Surroundings {
@@ -176,6 +179,7 @@ impl Surroundings {
             env,
             directory: std::env::current_dir().unwrap_or_else(|_| ".".into()),
             home: directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned()),
+            trusted: TrustStore::of_user(),
         }
     }
 }
@@ -221,21 +225,25 @@ impl Config {
             .collect();
         let data = [&flags, &env].into_iter().find_map(|layer| layer.get(&Key::Data));
         let data = data.and_then(|raw| raw.texts.first()).map(PathBuf::from);
-        let (path, content) = find_file(file, around, data.as_deref(), &mut problems);
-        let is_found_here = file.is_none()
-            && !around.env.contains_key(CONFIG_VARIABLE)
-            && path.as_deref().is_some_and(|path| is_only_here(path, around, data.as_deref()));
-        let contents = match (&path, &content) {
-            (Some(path), Some(content)) => {
-                file::parse(path, is_found_here, around.home.as_deref(), content, &mut problems)
-            }
-            _ => file::Contents::default(),
+        let found = find_file(file, around, data.as_deref(), &mut problems);
+        let is_found_here = found.as_ref().is_some_and(|found| found.is_here);
+        let contents = match &found {
+            Some(found) => file::parse(found, around.home.as_deref(), &mut problems),
+            None => file::Contents::default(),
         };
+        let below = found.as_ref().and_then(|found| found.below.as_deref());
+        let is_above_own = below.is_some();
+        let mut kept = below.map_or_else(file::Contents::default, |below| {
+            let mut kept = file::parse(below, around.home.as_deref(), &mut problems);
+            kept.give_way_to(&contents);
+            kept
+        });
         let accept = match contents.accept {
             // Whatever a repository says, the operator's own file is asked.
             Some(Err(_)) | None if is_found_here => {
                 let passed_over = contents.accept.and_then(Result::err);
-                match kept_accept(data.as_deref(), around, &mut problems) {
+                let own = kept.accept.take();
+                match own.or_else(|| kept_accept(data.as_deref(), around, &mut problems)) {
                     Some(Ok(settings)) => (Some(settings), passed_over),
                     Some(Err(why)) => (None, Some(why)),
                     None => (None, passed_over),
@@ -245,18 +253,36 @@ impl Config {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
-        let mut layers = vec![flags, env, contents.layer];
+        kept.toolsets.extend(contents.toolsets);
+        kept.groups.extend(contents.groups);
+        let mut layers = vec![flags, env, contents.layer, kept.layer];
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
             layers.extend(filebox_layer(around, &mut problems));
         }
-        let mut config =
-            Self::parse(path, &layers, &contents.toolsets, contents.groups, &mut problems);
-        (config.hooks, config.distrust) = (contents.hooks, contents.distrust);
+        let mut config = Self::parse(found, &layers, &kept.toolsets, kept.groups, &mut problems);
+        // Only one of the two has hooks that count.
+        config.hooks = contents.hooks.into_iter().chain(kept.hooks).collect();
+        config.distrust = contents.distrust.or(kept.distrust);
         (config.accept, config.accept_distrust) = accept;
-        if is_found_here {
+        // Where there is a file below, the project is that one's: the upper may not name any.
+        if is_found_here && !is_above_own {
             config.keep_root_within(&around.directory);
         }
         (config, problems)
+    }
+
+    /// What is wrong in a file, if it is taken as it is.
+    pub fn problems_of(path: &Path, content: &str, around: &Surroundings) -> Vec<Problem> {
+        let found = Found {
+            path: path.to_owned(),
+            content: content.to_owned(),
+            is_here: false,
+            distrust: None,
+            below: None,
+        };
+        let mut problems = Vec::new();
+        file::parse(&found, around.home.as_deref(), &mut problems);
+        problems
     }
 
     /// Whether a node that is started with this encrypts and asks for tokens.
@@ -271,13 +297,16 @@ impl Config {
         url.unwrap_or_else(|| BROKER_DEFAULT.to_owned())
     }
 
-    /// Takes no project from a file in `directory` that nobody named, unless it lies in there:
-    /// agents attach files of it, mailboxes are written to it, and the file may be anybody's.
+    /// Takes no relative project from a trusted file in `directory` unless it lies in there, links
+    /// followed: whoever made the directory may have made a link that the file does not tell of.
     fn keep_root_within(&mut self, directory: &Path) {
         let root = &mut self.mirror_root;
         let (Source::File { .. }, Some(path)) = (&root.source, &root.value) else { return };
+        if path.is_absolute() {
+            return;
+        }
         let real = |path: &Path| directory.join(path).canonicalize();
-        let (at, shown) = (root.source.clone(), path.display());
+        let (at, shown) = (root.source.clone(), value::name(&path.to_string_lossy()));
         let why = match (real(path), real(Path::new(""))) {
             (Ok(path), Ok(own)) if path.starts_with(&own) => {
                 // As it is seen here, whatever a link in it is later made to lead to.
@@ -285,10 +314,10 @@ impl Config {
                 return;
             }
             (Err(why), _) => format!("is {shown}, which cannot be looked at: {why}"),
-            (Ok(_), _) => format!(
-                "is {shown}, which leads out of the directory of this file. That file happens to \
-                 be in the current directory and may be somebody else's; name it with --config, \
-                 keep it in the data or the configuration directory, or set {}",
+            (Ok(path), _) => format!(
+                "is {shown}, which leads out of the directory of this file, to {}; if that is \
+                 meant, write it so, or set {}",
+                path.display(),
                 Key::MirrorRoot.env()
             ),
         };
@@ -298,7 +327,7 @@ impl Config {
     }
 
     fn parse(
-        file: Option<PathBuf>,
+        file: Option<Found>,
         layers: &[Layer],
         toolsets: &BTreeMap<String, Vec<ToolsetChoice>>,
         groups: file::Groups,
@@ -336,10 +365,19 @@ impl Config {
             let message = "`mcp_tls_cert` and `mcp_tls_key` belong together; give both".to_owned();
             pick.problems.push(Problem { at: given.source.clone(), message });
         }
-        let data = pick.given(Key::Data, value::path).unwrap_or_else(|| Sourced {
-            value: tasuki_broker::config::data_directory(),
-            source: Source::Default,
+        let data = pick.given(Key::Data, value::path).unwrap_or_else(|| {
+            let source = Source::Default;
+            let value = data_directory().unwrap_or_else(|| {
+                let message = NO_DATA_DIRECTORY.to_owned();
+                pick.problems.push(Problem { at: source.clone(), message });
+                PathBuf::new()
+            });
+            Sourced { value, source }
         });
+        if let Err(why) = check_data_directory(&data.value) {
+            let message = format!("`data` cannot be used: {why}");
+            pick.problems.push(Problem { at: data.source.clone(), message });
+        }
         Self {
             file,
             data,
@@ -426,23 +464,17 @@ fn find_file(
     around: &Surroundings,
     data: Option<&Path>,
     problems: &mut Vec<Problem>,
-) -> (Option<PathBuf>, Option<String>) {
-    let named = named.map(Path::to_owned);
-    let named = named.or_else(|| around.env.get(CONFIG_VARIABLE).map(PathBuf::from));
-    let path = named.or_else(|| {
-        let kept = kept_places(data);
-        let mut places = [around.directory.clone()].into_iter().chain(kept);
-        places.by_ref().map(|place| place.join(FILE)).find(|path| path.is_file())
-    });
-    let Some(path) = path else { return (None, None) };
-    match read(&path) {
-        Ok(content) => (Some(path), Some(content)),
-        Err(why) => {
-            let at = Source::File { path: path.clone(), line: 1 };
-            problems.push(Problem { at, message: format!("cannot be read: {why}") });
-            (Some(path), None)
-        }
-    }
+) -> Option<Found> {
+    let variable = around.env.get(CONFIG_VARIABLE).filter(|text| !text.is_empty());
+    let named = named.map(Path::to_owned).or_else(|| variable.map(PathBuf::from));
+    broker::find(named.as_deref(), &around.directory, data, &around.trusted).unwrap_or_else(|why| {
+        let (path, message) = match why {
+            FileError::Unreadable { path, source } => (path, format!("cannot be read: {source}")),
+            FileError::Wrong { path, message } => (path, message),
+        };
+        problems.push(Problem { at: Source::File { path, line: 1 }, message });
+        None
+    })
 }
 
 /// What the operator's own file says of accepting, where another file holds.
@@ -451,30 +483,10 @@ fn kept_accept(
     around: &Surroundings,
     problems: &mut Vec<Problem>,
 ) -> Option<file::Accept> {
-    let path = kept_places(data).map(|place| place.join(FILE)).find(|path| path.is_file())?;
-    let content = read(&path).ok()?;
-    file::accept_alone(&path, around.home.as_deref(), &content, problems)
-}
-
-/// Where a user keeps configuration, beside the current directory.
-fn kept_places(data: Option<&Path>) -> impl Iterator<Item = PathBuf> {
-    let data = data.map_or_else(tasuki_broker::config::data_directory, Path::to_owned);
-    [Some(data), paths::config_directory()].into_iter().flatten()
-}
-
-/// Whether a file that nobody named is in the current directory, and that is no place for it.
-fn is_only_here(path: &Path, around: &Surroundings, data: Option<&Path>) -> bool {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let is_here = path == around.directory.join(FILE);
-    is_here && !kept_places(data).any(|kept| real(&kept) == real(&around.directory))
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    let size = std::fs::metadata(path).map_err(|e| e.to_string())?.len();
-    if FILE_BYTES_MAX < size {
-        return Err(format!("it has {size} bytes; the limit is {FILE_BYTES_MAX}"));
-    }
-    std::fs::read_to_string(path).map_err(|e| e.to_string())
+    let mut paths = broker::kept_places(data).map(|place| place.join(FILE));
+    let path = paths.find(|path| path.is_file())?;
+    let found = broker::find(Some(&path), &around.directory, data, &around.trusted).ok()??;
+    file::accept_alone(&found, around.home.as_deref(), problems)
 }
 
 #[cfg(test)]

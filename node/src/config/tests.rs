@@ -2,12 +2,23 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use tasuki_broker::trust::TrustStore;
+
 use super::*;
 use crate::{accept::policy::Kind, hooks::spec::Action};
 
+mod came_along;
+
 fn around(directory: &Path, env: &[(&str, &str)]) -> Surroundings {
     let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    Surroundings { env, directory: directory.to_owned(), home: None }
+    let trusted = TrustStore::within(directory);
+    Surroundings { env, directory: directory.to_owned(), home: None, trusted }
+}
+
+/// Trusts the file in a directory as it is.
+fn trust(place: &Path) {
+    let content = fs::read(place.join(FILE)).unwrap();
+    TrustStore::within(place).trust(place, [(FILE, &content[..])]).unwrap();
 }
 
 fn flag(key: Key, text: &str) -> Layer {
@@ -18,8 +29,9 @@ fn flag(key: Key, text: &str) -> Layer {
 /// Puts `content` in a file and says what is wrong with it, by line.
 fn problems(content: &str) -> Vec<String> {
     let place = tempfile::tempdir().unwrap();
-    fs::write(place.path().join(FILE), content).unwrap();
-    let found = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap_err();
+    let path = place.path().join(FILE);
+    fs::write(&path, content).unwrap();
+    let found = Config::load(Layer::new(), Some(&path), &around(place.path(), &[])).unwrap_err();
     let at = |problem: &Problem| match &problem.at {
         Source::File { line, .. } => format!("{line}: {}", problem.message),
         Source::Default | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => {
@@ -66,8 +78,8 @@ fn the_data_directory_may_hold_the_file() {
 #[test]
 fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
     let place = tempfile::tempdir().unwrap();
-    let content = "roles = [\"lead\", \"worker-1\", \"c\", \"d=runs\"]\n\
-                   [toolsets]\nc = [\"board:full\"]\nd = [\"loop\"]\n";
+    let content = "roles = [\"lead\", \"worker-1\", \"c\", \"d=swarm-lead\"]\n\
+                   [toolsets]\nc = [\"mail:full\"]\nd = [\"loop\"]\n";
     fs::write(place.path().join(FILE), content).unwrap();
     let config = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap();
     let roles: Vec<String> = config.roles.value.iter().map(ToString::to_string).collect();
@@ -76,8 +88,8 @@ fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
         [
             "lead=loop:quiet,mail:quiet,swarm-lead",
             "worker-1=loop:quiet,mail:quiet,swarm-worker",
-            "c=board:full",
-            "d=runs"
+            "c=mail:full",
+            "d=swarm-lead"
         ]
     );
 }
@@ -117,11 +129,25 @@ fn a_group_names_several_roles_at_once() {
 
 #[test]
 fn every_toolset_has_a_name_the_broker_takes() {
-    let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor,runs,board,gateway:full";
+    let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor:full";
     let role: Role = format!("A={all}").parse().unwrap();
     let sets: Vec<String> = role.sets().iter().map(ToString::to_string).collect();
     assert_eq!(sets.join(","), all.trim_end_matches(":full"));
     assert_eq!(role.to_string(), format!("A={all}"));
+}
+
+#[test]
+fn a_toolset_without_tools_is_refused_by_name() {
+    for set in ["runs", "board:full", "gateway:quiet"] {
+        let name = set.split(':').next().unwrap();
+        let why = format!(
+            "names the toolset {name:?}, which has no tools in this version; there are loop, mail, \
+             swarm-lead, swarm-worker, swarm-acceptor"
+        );
+        assert_eq!(format!("A=loop,{set}").parse::<Role>().unwrap_err(), why);
+        let file = problems(&format!("roles = [\"A\"]\n[toolsets]\nA = [\"{set}\"]\n"));
+        assert_eq!(file, [format!("3: `toolsets` of A {why}")]);
+    }
 }
 
 #[test]
@@ -142,7 +168,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
     assert_eq!(
         problems("[toolsets]\nA = [\"loop\"]\nB = [\"lop\"]\n"),
         ["3: `toolsets` of B names the toolset \"lop\"; there are loop, mail, swarm-lead, \
-          swarm-worker, swarm-acceptor, runs, board, gateway"]
+          swarm-worker, swarm-acceptor"]
     );
     assert!(problems("listen = \"127.0.0.1:1\"\nlisten = \n")[0].starts_with("2: "));
 }
@@ -387,53 +413,6 @@ fn hooks_of_a_file_that_anybody_could_have_put_there_do_not_count() {
         let why = found.distrust.unwrap().message;
         assert!(found.hooks.is_empty() && why.contains("everybody on this machine"), "{why}");
     }
-}
-
-#[test]
-fn a_file_that_nobody_named_keeps_the_project_in_its_own_directory() {
-    let outside = tempfile::tempdir().unwrap();
-    let place = outside.path().join("repository");
-    fs::create_dir_all(place.join("docs")).unwrap();
-    fs::create_dir(outside.path().join("repository-2")).unwrap();
-    let real = place.canonicalize().unwrap();
-    let write = |root: &str| {
-        fs::write(place.join(FILE), format!("mirror_root = {root:?}\n")).unwrap();
-    };
-    let load = |file: Option<&Path>, env: &[(&str, &str)]| {
-        Config::load(Layer::new(), file, &around(&place, env)).unwrap()
-    };
-    for (inside, means) in [(".", ""), ("docs", "docs"), ("docs/..", "")] {
-        write(inside);
-        let config = load(None, &[]);
-        assert_eq!(config.mirror_root.value, Some(real.join(means)), "{inside}");
-        assert_eq!(config.distrust, None);
-    }
-    let mut out = vec!["..", "/", "docs/../..", "../repository-2"];
-    #[cfg(unix)]
-    {
-        std::os::unix::fs::symlink("/", place.join("docs/link")).unwrap();
-        out.extend(["docs/link", "docs/link/etc"]);
-    }
-    for out in out {
-        write(out);
-        let config = load(None, &[]);
-        let why = config.distrust.unwrap().to_string();
-        assert!(
-            why.contains(&format!(":1: `mirror_root` is {out}, which leads out"))
-                && why.contains("--config")
-                && why.contains("TASUKI_MIRROR_ROOT"),
-            "{why}"
-        );
-        assert_eq!(config.mirror_root.value, None);
-    }
-    // Whoever names the file, or the directory, has looked at it.
-    let config = load(Some(&place.join(FILE)), &[]);
-    assert!(config.mirror_root.value.is_some() && config.distrust.is_none());
-    let config = load(None, &[("TASUKI_MIRROR_ROOT", "/x")]);
-    assert_eq!((config.mirror_root.value, config.distrust), (Some("/x".into()), None));
-    write("none");
-    let why = load(None, &[]).distrust.unwrap().to_string();
-    assert!(why.contains("`mirror_root` is none, which cannot be looked at: "), "{why}");
 }
 
 #[test]

@@ -8,9 +8,12 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use http::Uri;
 use tasuki_broker::{config::duration, dial::is_loopback};
 use tasuki_proto::{
+    echo::echo,
     id::{InvalidId, RoleId, Toolset},
     limits::{HOLD_MS_MAX, RECEIVERS_MAX, ROLES_MAX, TOOLSETS_MAX},
 };
+
+use crate::mcp::has_tools;
 
 /// The shortest lease: below it an agent's own thinking would cost it the turn.
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -18,7 +21,10 @@ const LEASE_MIN: Duration = Duration::from_secs(1);
 /// The longest lease: beyond it a person had better reclaim.
 const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The toolsets there are.
+/// A longer name is said back in part, in bytes: none that is in use is as long.
+const NAME_BYTES_MAX: usize = 200;
+
+/// The names of toolsets. Some have no tools yet, and no role gets one of those.
 const TOOLSETS: [&str; 8] =
     ["loop", "mail", "swarm-lead", "swarm-worker", "swarm-acceptor", "runs", "board", "gateway"];
 
@@ -64,12 +70,24 @@ impl FromStr for ToolsetChoice {
             Some((name, "full")) => (name, Shown::Full),
             Some((name, "quiet")) => (name, Shown::Quiet),
             Some((_, other)) => {
-                return Err(format!("has {other:?} after ':'; only `full` or `quiet` may be"));
+                return Err(format!(
+                    "has {} after ':'; only `full` or `quiet` may be",
+                    echo(other)
+                ));
             }
         };
+        let there_are = || {
+            let usable: Vec<&str> = TOOLSETS.into_iter().filter(|set| has_tools(set)).collect();
+            format!("there are {}", usable.join(", "))
+        };
         match TOOLSETS.into_iter().find(|set| *set == name) {
-            Some(set) => Ok(Self { set, shown }),
-            None => Err(format!("names the toolset {name:?}; there are {}", TOOLSETS.join(", "))),
+            Some(set) if has_tools(set) => Ok(Self { set, shown }),
+            Some(_) => Err(format!(
+                "names the toolset {}, which has no tools in this version; {}",
+                echo(name),
+                there_are()
+            )),
+            None => Err(format!("names the toolset {}; {}", echo(name), there_are())),
         }
     }
 }
@@ -123,7 +141,7 @@ impl FromStr for Role {
             None => (text, None),
             Some((name, sets)) => (name, Some(sets)),
         };
-        let name = name.parse().map_err(|why| format!("names the role {name:?}, which {why}"))?;
+        let name = role_id(name)?;
         let toolsets = match sets {
             None => Vec::new(),
             Some(sets) => toolsets(sets.split(','))?,
@@ -149,6 +167,11 @@ pub(super) fn toolsets<'a>(
     Ok(sets)
 }
 
+/// A name in a problem: as it is written, but for one that nobody would read to its end.
+pub(super) fn name(text: &str) -> String {
+    if text.len() <= NAME_BYTES_MAX { text.to_owned() } else { echo(text).to_string() }
+}
+
 fn only(texts: &[String]) -> Result<&str, String> {
     match texts {
         [text] => Ok(text),
@@ -160,7 +183,7 @@ pub(super) fn hook_fail(texts: &[String]) -> Result<HookFail, String> {
     match only(texts)? {
         "open" => Ok(HookFail::Open),
         "closed" => Ok(HookFail::Closed),
-        other => Err(format!("is {other:?}; it takes open or closed")),
+        other => Err(format!("is {}; it takes open or closed", echo(other))),
     }
 }
 
@@ -173,7 +196,7 @@ pub(super) fn path(texts: &[String]) -> Result<PathBuf, String> {
 
 pub(super) fn id<T: FromStr<Err = InvalidId>>(texts: &[String]) -> Result<T, String> {
     let text = only(texts)?;
-    text.parse().map_err(|why| format!("is {text:?}, which {why}"))
+    text.parse().map_err(|why| format!("is {}, which {why}", echo(text)))
 }
 
 pub(super) fn listen(texts: &[String]) -> Result<SocketAddr, String> {
@@ -182,16 +205,15 @@ pub(super) fn listen(texts: &[String]) -> Result<SocketAddr, String> {
         Some(port) => format!("127.0.0.1:{port}"),
         None => text.to_owned(),
     };
-    numeric
-        .parse()
-        .map_err(|_| format!("is {text:?}; it takes ADDRESS:PORT, such as 127.0.0.1:7421"))
+    let wrong = || format!("is {}; it takes ADDRESS:PORT, such as 127.0.0.1:7421", echo(text));
+    numeric.parse().map_err(|_| wrong())
 }
 
 pub(super) fn yes_or_no(texts: &[String]) -> Result<bool, String> {
     match only(texts)? {
         "yes" => Ok(true),
         "no" => Ok(false),
-        other => Err(format!("is {other:?}; it takes yes or no")),
+        other => Err(format!("is {}; it takes yes or no", echo(other))),
     }
 }
 
@@ -201,7 +223,8 @@ pub(super) fn host(texts: &[String]) -> Result<Option<String>, String> {
     let is_host = text.parse::<std::net::IpAddr>().is_ok()
         || text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
     if !is_host {
-        return Err(format!("is {text:?}; it takes a host name or an address, without a port"));
+        let is = echo(text);
+        return Err(format!("is {is}; it takes a host name or an address, without a port"));
     }
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
@@ -216,19 +239,21 @@ pub(super) fn url(texts: &[String]) -> Result<Option<String>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong = || format!("is {text:?}; it takes a URL such as http://127.0.0.1:7420");
+    let wrong = || format!("is {}; it takes a URL such as http://127.0.0.1:7420", echo(text));
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(wrong()) };
     if !["http", "https"].contains(&scheme) {
-        return Err(format!("is {text:?}, whose scheme is {scheme}; it takes https:// or http://"));
+        let (is, scheme) = (echo(text), name(scheme));
+        return Err(format!("is {is}, whose scheme is {scheme}; it takes https:// or http://"));
     }
     if uri.path() != "/" || uri.query().is_some() {
         return Err(wrong());
     }
     if scheme == "http" && !is_loopback(host) {
         return Err(format!(
-            "is {text}: what is not on this machine is reached over https:// alone, so that \
-             nobody on the way reads or changes what is said; join that broker to get its address"
+            "is {}: what is not on this machine is reached over https:// alone, so that \
+             nobody on the way reads or changes what is said; join that broker to get its address",
+            name(text)
         ));
     }
     Ok(Some(text.to_owned()))
@@ -285,9 +310,11 @@ pub(super) fn roles(texts: &[String]) -> Result<Vec<Role>, String> {
 
 /// Any number of roles' names.
 pub(super) fn names(texts: &[String]) -> Result<Vec<RoleId>, String> {
-    let name =
-        |text: &String| text.parse().map_err(|why| format!("names the role {text:?}, which {why}"));
-    texts.iter().map(name).collect()
+    texts.iter().map(|text| role_id(text)).collect()
+}
+
+fn role_id(text: &str) -> Result<RoleId, String> {
+    text.parse().map_err(|why: InvalidId| format!("names the role {}, which {why}", echo(text)))
 }
 
 /// The roles of a group: some, each once, as many as one message can go to.
@@ -309,7 +336,7 @@ pub(super) fn log_format(texts: &[String]) -> Result<LogFormat, String> {
     match only(texts)? {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
-        other => Err(format!("is {other:?}; it takes text or json")),
+        other => Err(format!("is {}; it takes text or json", echo(other))),
     }
 }
 

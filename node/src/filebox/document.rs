@@ -4,7 +4,7 @@
 //! their place in the file can hold. [`Entry::new`] and [`Document::new`] see to it, so that what is
 //! written is what is read back.
 
-use tasuki_proto::{id::Timestamp, mail::MessageId};
+use tasuki_proto::{id::Timestamp, mail::MessageId, visible};
 
 /// The version that files of this form name.
 pub const FORMAT_VERSION: &str = "1.0";
@@ -26,6 +26,13 @@ pub struct Entry {
 impl Entry {
     pub fn new<S: AsRef<str>>(at: Timestamp, from: &str, to: &[S], kind: &str, text: &str) -> Self {
         Self { at, from: name(from), to: names(to), kind: kind_of(kind), text: text.trim().into() }
+    }
+
+    /// As people may be shown it: without what steers a terminal, hides, or turns words around.
+    #[must_use]
+    pub fn shown(&self) -> Self {
+        let to: Vec<String> = self.to.iter().map(|it| shown(it)).collect();
+        Self::new(self.at, &shown(&self.from), &to, &shown(&self.kind), &shown(&self.text))
     }
 }
 
@@ -77,10 +84,22 @@ impl Document {
         }
     }
 
+    /// As people may be shown it. What a line of it could be taken for is what is seen, so this
+    /// comes before it is written.
+    #[must_use]
+    pub fn shown(self) -> Self {
+        let entries = self.entries.iter().map(Entry::shown).collect();
+        Self::new(self.message_id, &shown(&self.kind), &shown(&self.title), entries)
+    }
+
     /// The entry the thread began with.
     pub fn oldest(&self) -> &Entry {
         self.entries.last().expect("a document has an entry")
     }
+}
+
+fn shown(text: &str) -> String {
+    visible::shown(text).0.into_owned()
 }
 
 /// A title in one line; its blanks stay.

@@ -4,12 +4,15 @@
 //! FileBox went from the second layout back to the first and left mail behind, so both are looked
 //! for in every place. A mailbox is its folder's agent's, else the only agent's whose project it is
 //! in; else each file says whose it is.
+//!
+//! Below what a person or a `.filebox` names no link is followed: a mailbox may have come with a
+//! repository. Nor is one on the way to a directory that a `.filebox` names, unless it is the user's
+//! own: it may have come with a repository, too.
 
 use std::{
     collections::BTreeSet,
-    fs,
-    io::{self, Read},
-    path::{Path, PathBuf},
+    io::{self, Read as _},
+    path::{Component, Path, PathBuf},
 };
 
 use tasuki_proto::mail::BoxKind;
@@ -19,6 +22,7 @@ use super::{
     read::FILE_BYTES_MAX,
     settings::{FILE, Settings},
 };
+use crate::dir::{Dir, Kind, NoFile};
 
 /// From a project's root.
 pub const MAILBOX: &str = "docs/mailbox";
@@ -27,6 +31,7 @@ pub const MAILBOX: &str = "docs/mailbox";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mailbox {
     pub folder: PathBuf,
+    dir: Dir,
     /// `None`: each file says.
     pub agent: Option<String>,
 }
@@ -74,27 +79,40 @@ pub fn find(
     };
     let mut found = Vec::new();
     let mut known = BTreeSet::new();
+    let real = |dir: &Dir| dir.path().canonicalize().unwrap_or_else(|_| dir.path().to_owned());
     let own = Settings::read(&place.join(FILE)).map_err(|why| why.to_string())?;
+    let is_users = home.is_some_and(|home| {
+        home.canonicalize().ok().zip(place.canonicalize().ok()).is_some_and(|(a, b)| a == b)
+    });
+    let open =
+        |root: &Path| if is_users { Dir::open(root) } else { open_without_links(place, root) };
     for root in own.iter().flat_map(|settings| settings.agents.values()) {
-        let folder = root.join(MAILBOX);
-        if !folder.is_dir() {
-            skipped.push(Skipped::stranger(&folder, "is not there"));
-        } else if known.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())) {
-            look(&folder, &owners(own.as_ref(), root), &mut found, skipped);
+        match open(root).and_then(|root| root.walk(Path::new(MAILBOX))) {
+            Ok(dir) if known.insert(real(&dir)) => {
+                look(dir, &owners(own.as_ref(), root), &mut found, skipped);
+            }
+            Ok(_) => {}
+            Err(why) => skipped.push(unopened(&root.join(MAILBOX), &why)),
         }
     }
-    let inside = [place.join(MAILBOX), place.join("mailbox")];
-    let folder = inside.into_iter().find(|it| it.is_dir()).unwrap_or_else(|| place.to_owned());
-    // A project's root is two above its mailbox.
-    let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-    let root = real.ancestors().nth(2).filter(|root| root.join(MAILBOX) == real);
-    let root = root.unwrap_or(&real).to_owned();
-    if known.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())) {
+    if let Ok(place) = Dir::open(place) {
+        let inside = [MAILBOX, "mailbox"].into_iter().find_map(|below| {
+            let opened = place.walk(Path::new(below));
+            let missing = opened.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::NotFound);
+            let failed = |why: &io::Error| skipped.push(unopened(&place.join(below), why));
+            if missing { None } else { opened.inspect_err(failed).ok() }
+        });
+        let is_inside = inside.is_some();
+        let dir = inside.unwrap_or(place);
+        // A project's root is two above its mailbox.
+        let folder = real(&dir);
+        let root = folder.ancestors().nth(2).filter(|root| root.join(MAILBOX) == folder);
+        let root = root.unwrap_or(&folder).to_owned();
         let is_mailbox =
-            folder != place || has_boxes(place) || subfolders(place).any(|it| has_boxes(&it));
-        if is_mailbox {
+            || is_inside || has_boxes(&dir) || subfolders(&dir).any(|it| has_boxes(&it));
+        if known.insert(folder) && is_mailbox() {
             let around = Settings::find(&root, home).map_err(|why| why.to_string())?;
-            look(&folder, &owners(around.as_ref(), &root), &mut found, skipped);
+            look(dir, &owners(around.as_ref(), &root), &mut found, skipped);
         }
     }
     if found.is_empty() {
@@ -107,56 +125,90 @@ pub fn find(
     Ok(found)
 }
 
+/// A directory that the `.filebox` of a place names. Links on the way to the place are the person's,
+/// who named it.
+fn open_without_links(place: &Path, root: &Path) -> io::Result<Dir> {
+    let is_here = place.as_os_str().is_empty();
+    let real = if is_here { Path::new(".") } else { place }.canonicalize()?;
+    let mut plain = PathBuf::new();
+    for part in real.join(root.strip_prefix(place).unwrap_or(root)).components() {
+        // What has no links goes up to where it reads so.
+        if part == Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    Dir::open_real(&plain)
+}
+
 fn owners(settings: Option<&Settings>, root: &Path) -> Vec<String> {
     let Some(settings) = settings else { return Vec::new() };
     let roles = settings.agents_of(root);
     roles.into_iter().map(|role| settings.name_of(role).to_owned()).collect()
 }
 
-fn has_boxes(folder: &Path) -> bool {
-    BoxKind::ALL.iter().any(|it| folder.join(it.as_str()).is_dir())
+fn unopened(folder: &Path, why: &io::Error) -> Skipped {
+    if why.kind() == io::ErrorKind::NotFound {
+        return Skipped::stranger(folder, "is not there");
+    }
+    Skipped::loss(folder, format!("cannot be opened: {why}"))
 }
 
-fn subfolders(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let inside = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    inside.map(|it| it.path()).filter(|it| it.is_dir())
+/// Also one that is a link: it may have mail, which is not read, and that is said.
+fn has_box(dir: &Dir, name: &str) -> bool {
+    matches!(dir.kind(name), Some(Kind::Directory | Kind::Link))
+}
+
+fn has_boxes(dir: &Dir) -> bool {
+    BoxKind::ALL.iter().any(|it| has_box(dir, it.as_str()))
+}
+
+fn subfolders(dir: &Dir) -> impl Iterator<Item = Dir> {
+    dir.names().unwrap_or_default().into_iter().filter_map(|name| dir.enter(name).ok())
 }
 
 /// Both layouts in one folder.
-fn look(folder: &Path, owners: &[String], found: &mut Vec<Mailbox>, skipped: &mut Vec<Skipped>) {
-    if has_boxes(folder) {
+fn look(dir: Dir, owners: &[String], found: &mut Vec<Mailbox>, skipped: &mut Vec<Skipped>) {
+    let folder = dir.path().to_owned();
+    let inside = match names(&dir) {
+        Ok(inside) => inside,
+        Err(why) => {
+            return skipped.push(Skipped::loss(&folder, format!("cannot be listed: {why}")));
+        }
+    };
+    let mut others = Vec::new();
+    for name in inside {
+        let path = folder.join(&name);
+        if BoxKind::ALL.iter().any(|it| it.as_str() == name) && has_box(&dir, &name) {
+            continue;
+        }
+        match dir.enter(&name) {
+            Ok(own) if has_boxes(&own) => {
+                others.push(Mailbox { folder: path, dir: own, agent: Some(name) });
+            }
+            _ if dir.kind(&name) == Some(Kind::Link) => {
+                skipped.push(Skipped::loss(&path, NoFile::Link.to_string()));
+            }
+            Ok(_) | Err(_) => {
+                skipped.push(Skipped::stranger(&path, "is neither a box nor an agent's mailbox"));
+            }
+        }
+    }
+    if has_boxes(&dir) {
         let agent = match owners {
             [only] => Some(only.clone()),
             _ => None,
         };
-        found.push(Mailbox { folder: folder.to_owned(), agent });
+        found.push(Mailbox { folder, dir, agent });
     }
-    let inside = match names(folder) {
-        Ok(inside) => inside,
-        Err(why) => return skipped.push(Skipped::loss(folder, format!("cannot be listed: {why}"))),
-    };
-    for name in inside {
-        let path = folder.join(&name);
-        if BoxKind::ALL.iter().any(|it| it.as_str() == name) && path.is_dir() {
-            continue;
-        }
-        if has_boxes(&path) {
-            found.push(Mailbox { folder: path, agent: Some(name) });
-        } else {
-            skipped.push(Skipped::stranger(&path, "is neither a box nor an agent's mailbox"));
-        }
-    }
+    found.append(&mut others);
 }
 
 /// What a folder holds, in order, but hidden files. A name that is no text has its place marked.
-fn names(folder: &Path) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if !name.starts_with('.') {
-            names.push(name);
-        }
-    }
+fn names(dir: &Dir) -> io::Result<Vec<String>> {
+    let names = dir.names()?.into_iter().map(|name| name.to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
     names.sort_unstable();
     Ok(names)
 }
@@ -166,22 +218,23 @@ impl Mailbox {
     pub fn read(&self, skipped: &mut Vec<Skipped>) -> Vec<FileCopy> {
         let mut copies = Vec::new();
         for place in BoxKind::ALL {
-            let folder = self.folder.join(place.as_str());
-            let names = match names(&folder) {
-                Ok(names) => names,
+            let opened = self.dir.enter(place.as_str());
+            let (dir, names) = match opened.and_then(|dir| names(&dir).map(|names| (dir, names))) {
+                Ok(opened) => opened,
                 Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
                 Err(why) => {
+                    let folder = self.folder.join(place.as_str());
                     skipped.push(Skipped::loss(&folder, format!("cannot be listed: {why}")));
                     continue;
                 }
             };
             for name in names {
-                let path = folder.join(name);
+                let path = dir.join(&name);
                 if path.extension().is_none_or(|it| it != "md") {
                     skipped.push(Skipped::stranger(&path, "is no .md file"));
                     continue;
                 }
-                match read_file(&path) {
+                match read_file(&dir, &name) {
                     Ok(document) => {
                         let agents = self.agents_of(place, &document);
                         copies.push(FileCopy { path, place, agents, document });
@@ -205,20 +258,19 @@ impl Mailbox {
     }
 }
 
-fn read_file(path: &Path) -> Result<Document, String> {
-    let cannot = |why: io::Error| format!("cannot be read: {why}");
-    // Before it is opened: opening a pipe waits for whoever writes into it.
-    if !fs::metadata(path).map_err(cannot)?.is_file() {
-        return Err("is no file".to_owned());
-    }
+fn read_file(dir: &Dir, name: &str) -> Result<Document, String> {
+    let (file, _) = dir.open_own_file(name).map_err(|why| why.to_string())?;
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(cannot)?;
-    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    file.take(FILE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|why| NoFile::Io(why).to_string())?;
     Document::read(&bytes).map_err(|why| why.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const THREE: &str = include_str!("goldens/three.md");
@@ -295,8 +347,67 @@ mod tests {
                 "docs/mailbox/inbox/a.md is no message: it has neither the line `===== MESSAGE \
                  THREAD =====` nor an entry",
                 "docs/mailbox/inbox/b.txt is no .md file",
-                "docs/mailbox/inbox/c.md is no file",
+                "docs/mailbox/inbox/c.md is no plain file",
             ]
         );
+    }
+
+    #[test]
+    fn a_filebox_leads_through_no_link_unless_it_is_the_users() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        put(root, "secret/docs/mailbox/inbox/x.md", THREE);
+        put(root, "clone/sub/docs/mailbox/inbox/a.md", THREE);
+        std::os::unix::fs::symlink(root.join("secret"), root.join("clone/link")).unwrap();
+        let agents = r#"{"agents": {"dev": "sub/../sub", "qa": "link", "ops": "sub/../link"}}"#;
+        put(root, "clone/.filebox", agents);
+        std::os::unix::fs::symlink(root.join("clone"), root.join("named")).unwrap();
+        for named in ["clone", "named"] {
+            let mut skipped = Vec::new();
+            let found = find(&root.join(named), None, &mut skipped).unwrap();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(skipped.len(), 2, "{skipped:?}");
+            let is_told = |it: &Skipped| it.is_loss && it.why.contains("is a link");
+            assert!(skipped.iter().all(is_told), "{skipped:?}");
+        }
+        let clone = root.join("clone");
+        let found = find(&clone, Some(&clone), &mut Vec::new()).unwrap();
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+
+    #[test]
+    fn links_are_not_followed_and_files_with_a_second_name_are_not_taken_over() {
+        use std::os::unix::fs::symlink;
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        put(root, "top", "");
+        put(root, "secret/inbox/x.md", THREE);
+        put(root, "p/docs/mailbox/inbox/a.md", THREE);
+        let mailbox = root.join("p/docs/mailbox");
+        symlink(root.join("secret/inbox/x.md"), mailbox.join("inbox/link.md")).unwrap();
+        symlink(root.join("secret/inbox"), mailbox.join("done")).unwrap();
+        symlink(root.join("secret"), mailbox.join("dev")).unwrap();
+        fs::hard_link(root.join("secret/inbox/x.md"), mailbox.join("inbox/second.md")).unwrap();
+        let (copies, skipped) = look(&root.join("p"));
+        assert_eq!(copies, ["p/docs/mailbox/inbox/a.md dev_agent"]);
+        assert_eq!(
+            skipped[..3],
+            [
+                "p/docs/mailbox/dev is a link, and links are not followed",
+                "p/docs/mailbox/inbox/link.md is a link, and links are not followed",
+                "p/docs/mailbox/inbox/second.md has a second name (a hard link), so it may be from \
+             elsewhere; use a copy of it",
+            ]
+        );
+        assert!(skipped[3].contains("/done is a link, and links are not followed"), "{skipped:?}");
+        // The mailbox itself.
+        fs::create_dir_all(root.join("q/docs")).unwrap();
+        symlink(&mailbox, root.join("q/docs/mailbox")).unwrap();
+        let mut skipped = Vec::new();
+        find(&root.join("q"), None, &mut skipped).unwrap_err();
+        assert!(skipped[0].is_loss && skipped[0].why.contains("is a link"), "{skipped:?}");
+        // What a person names may be one.
+        symlink(root.join("p"), root.join("named")).unwrap();
+        assert_eq!(look(&root.join("named")).0.len(), 1);
     }
 }

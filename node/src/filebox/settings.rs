@@ -11,15 +11,16 @@ use std::{
 };
 
 use serde::Deserialize;
-use tasuki_proto::id::RoleId;
+use tasuki_broker::config::read_settings;
+use tasuki_proto::{
+    echo::{bounded, echo},
+    id::RoleId,
+};
 
 use super::names::role_of;
 
 /// The file's name.
 pub const FILE: &str = ".filebox";
-
-/// Such a file, in bytes; a larger one is something else.
-const SETTINGS_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Why a `.filebox` cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,31 +48,51 @@ pub struct Settings {
     pub agents: BTreeMap<RoleId, PathBuf>,
     /// The names of those agents whose role has another.
     names: BTreeMap<RoleId, String>,
+    /// As it was read.
+    pub content: Vec<u8>,
 }
 
 impl Settings {
-    /// `None`: there is no such file.
+    /// `None`: there is no such file, or it is another user's: it is looked for in directories that
+    /// others may share, and it decides who gets mail.
     pub fn read(path: &Path) -> Result<Option<Self>, BadSettings> {
-        let wrong = |why: String| BadSettings { path: path.to_owned(), why };
-        let about = match fs::metadata(path) {
-            Ok(about) => about,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(wrong(format!("cannot be read: {why}"))),
+        let unreadable = |why: io::Error| {
+            let why = format!("cannot be read: {why}");
+            Err(BadSettings { path: path.to_owned(), why })
         };
-        if !about.is_file() {
-            return Ok(None);
+        // A link is asked first: what another user's leads to may well be this user's own.
+        for about in [fs::symlink_metadata(path), fs::metadata(path)] {
+            match about {
+                Ok(about) if is_foreign(&about) => {
+                    tell_passed_over(path);
+                    return Ok(None);
+                }
+                Ok(about) if !about.is_file() && !about.is_symlink() => return Ok(None),
+                Ok(_) => {}
+                Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(why) => return unreadable(why),
+            }
         }
-        if SETTINGS_BYTES_MAX < about.len() {
-            let limit = SETTINGS_BYTES_MAX;
-            return Err(wrong(format!("has {} bytes; the limit is {limit}", about.len())));
+        match read_settings(path) {
+            Ok((_, about)) if is_foreign(&about) => {
+                tell_passed_over(path);
+                Ok(None)
+            }
+            Ok((content, _)) => Self::parse(path, content).map(Some),
+            Err(why) => unreadable(why),
         }
-        let content = fs::read(path).map_err(|why| wrong(format!("cannot be read: {why}")))?;
-        let written: Written = serde_json::from_slice(&content)
-            .map_err(|why| wrong(format!("is not the JSON it should be: {why}")))?;
-        Self::of(written, path).map(Some).map_err(wrong)
     }
 
-    fn of(written: Written, path: &Path) -> Result<Self, String> {
+    /// What the file at `path` says, which holds `content`.
+    pub fn parse(path: &Path, content: Vec<u8>) -> Result<Self, BadSettings> {
+        let wrong = |why: String| BadSettings { path: path.to_owned(), why };
+        let written: Written = serde_json::from_slice(&content).map_err(|why| {
+            wrong(format!("is not the JSON it should be: {}", bounded(&why.to_string())))
+        })?;
+        Self::of(written, path, content).map_err(wrong)
+    }
+
+    fn of(written: Written, path: &Path, content: Vec<u8>) -> Result<Self, String> {
         let place = path.parent().unwrap_or_else(|| Path::new("."));
         let mut agents = BTreeMap::new();
         let mut names: BTreeMap<RoleId, String> = BTreeMap::new();
@@ -79,14 +100,16 @@ impl Settings {
             let role = role_of(&name);
             if let Some(other) = names.insert(role.clone(), name.clone()) {
                 return Err(format!(
-                    "names the agents {other:?} and {name:?}, which are one role, {role}"
+                    "names the agents {} and {}, which are one role, {role}",
+                    echo(&other),
+                    echo(&name)
                 ));
             }
             agents.insert(role, place.join(root));
         }
         names.retain(|role, name| role.as_str() != name);
         let current_agent = written.current_agent.as_deref().map(role_of);
-        Ok(Self { path: path.to_owned(), current_agent, agents, names })
+        Ok(Self { path: path.to_owned(), current_agent, agents, names, content })
     }
 
     /// The nearest: in `directory`, in those above it, and at last in `home`.
@@ -127,6 +150,29 @@ impl Settings {
         let others = self.agents.keys().filter(|role| Some(*role) != self.current_agent.as_ref());
         self.current_agent.iter().chain(others).cloned().collect()
     }
+}
+
+/// Whether another user wrote this, or could have.
+#[cfg(unix)]
+fn is_foreign(about: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let is_own = [0, rustix::process::geteuid().as_raw()].contains(&about.uid());
+    // A link has no mode of its own; what it leads to is asked in its turn.
+    !is_own || (!about.is_symlink() && about.mode() & 0o022 != 0)
+}
+
+/// Whose a file is, is not told by a mode.
+#[cfg(not(unix))]
+fn is_foreign(_about: &fs::Metadata) -> bool {
+    false
+}
+
+fn tell_passed_over(path: &Path) {
+    tracing::warn!(
+        path = %path.display(),
+        "passed over: it belongs to another user, or others may write to it; if it is yours, \
+         run chmod go-w on it"
+    );
 }
 
 fn real(path: &Path) -> PathBuf {
@@ -186,6 +232,26 @@ mod tests {
         assert_eq!(found(&deep).as_deref(), Some("part"));
         assert_eq!(found(place.path()).as_deref(), Some("whole"));
         assert_eq!(found(tempfile::tempdir().unwrap().path()), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_others_could_have_written_and_what_has_no_end_says_nothing() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::tempdir().unwrap();
+        let deep = place.path().join("a");
+        fs::create_dir(&deep).unwrap();
+        let file = place.path().join(FILE);
+        fs::write(&file, r#"{"current_agent": "qa"}"#).unwrap();
+        let found = || current_agent(&deep, None).unwrap().map(|role| role.to_string());
+        for (mode, agent) in
+            [(0o644, Some("qa")), (0o664, None), (0o646, None), (0o600, Some("qa"))]
+        {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(found().as_deref(), agent, "{mode:o}");
+        }
+        std::os::unix::fs::symlink("/dev/zero", deep.join(FILE)).unwrap();
+        assert_eq!(found().as_deref(), Some("qa"));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::files;
+use tasuki_broker::{checked, files};
 use tasuki_proto::id::{HookName, WorkspaceId};
 
 use super::event::{Happening, Place};
@@ -134,7 +134,7 @@ impl Store {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(why) => return Err(why),
         };
-        let places = serde_json::from_slice::<Places>(&bytes);
+        let places = checked::from_slice::<Places>(&bytes);
         let places = places.inspect_err(|error| {
             tracing::error!(path = %path.display(), %error, "it is damaged; hooks begin anew");
         });
@@ -142,13 +142,13 @@ impl Store {
     }
 
     pub fn keep_places(&self, places: &Places) -> io::Result<()> {
-        files::replace(&self.root.join(PLACES), &serde_json::to_vec_pretty(places)?)
+        files::replace(&self.root.join(PLACES), &checked::to_vec(places)?)
     }
 
     /// Has a call wait; one that is there already is the same.
     pub fn put(&self, hook: &HookName, call: &Call) -> io::Result<()> {
         let path = self.folder(WAITING, hook).join(call.key());
-        files::replace(&path, &serde_json::to_vec(call)?)
+        files::replace(&path, &checked::to_vec(call)?)
     }
 
     /// How many calls wait.
@@ -196,7 +196,7 @@ impl Store {
     pub fn bury(&self, hook: &HookName, call: &Call, failed: Failed) -> io::Result<Vec<String>> {
         let folder = self.folder(DEAD, hook);
         let buried = Call { failed: Some(failed), ..call.clone() };
-        files::replace(&folder.join(call.key()), &serde_json::to_vec(&buried)?)?;
+        files::replace(&folder.join(call.key()), &checked::to_vec(&buried)?)?;
         let mut dropped = Vec::new();
         let keys = keys(&folder)?;
         for key in keys.iter().take(keys.len().saturating_sub(DEAD_MAX)) {
@@ -255,7 +255,7 @@ fn read(path: &Path) -> io::Result<Option<Call>> {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(why) => return Err(why),
     };
-    match serde_json::from_slice(&bytes) {
+    match checked::from_slice(&bytes) {
         Ok(call) => Ok(Some(call)),
         Err(error) => {
             let path = path.display();
@@ -370,6 +370,26 @@ mod tests {
         fs::write(&path, "{").unwrap();
         assert_eq!(store.next(&name()).unwrap(), Some(call(2, 0)));
         assert!(path.with_extension("json.damaged").exists());
+    }
+
+    #[test]
+    fn a_flipped_bit_makes_no_other_call_and_no_other_place() {
+        let data = tempfile::tempdir().unwrap();
+        let store = Store::of(data.path());
+        let whole = call(1, 0);
+        store.put(&name(), &whole).unwrap();
+        let path = store.folder(WAITING, &name()).join(whole.key());
+        crate::flips::each(&path, |what| match store.next(&name()).unwrap() {
+            Some(read) => assert_eq!(read, whole, "{what}"),
+            None => fs::rename(path.with_extension("json.damaged"), &path).unwrap(),
+        });
+        let hooks = [("notify".to_owned(), Taken { sequence: 7, at_ms: 70 })].into();
+        let places = Places { workspace: "w".into(), hooks };
+        store.keep_places(&places).unwrap();
+        crate::flips::each(&store.root.join(PLACES), |what| {
+            let read = store.places(&"w".parse().unwrap()).unwrap();
+            assert!(read.is_none_or(|read| read == places), "{what}");
+        });
     }
 
     #[test]

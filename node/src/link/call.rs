@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use tasuki_proto::{reason::Reason, wire};
-use tokio::time::{self, Instant};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{self, Instant},
+};
 use tonic::{Response, Status};
 
 use super::{
-    CALLS_MAX, Link,
+    Link,
     channel::{ATTEMPT_MS_MAX, Channel},
-    overloaded,
     retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance},
     state::{turned_away, unanswered, unasked, unreachable},
 };
@@ -24,8 +26,8 @@ pub(super) struct GivenUp {
 }
 
 impl Link {
-    pub(super) fn room(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Refusal> {
-        self.calls.try_acquire().map_err(|_| overloaded("calls are under way", CALLS_MAX))
+    pub(super) async fn room(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.calls.acquire().await
     }
 
     pub(super) async fn ask<T, F>(
@@ -35,7 +37,7 @@ impl Link {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let _room = self.room()?;
+        let _room = self.room().await?;
         self.shared.ready_to_ask().await?;
         self.send(Attempts::of_question(), call).await
     }
@@ -148,4 +150,36 @@ impl Link {
 /// Whether nobody was there to say anything else.
 pub(super) fn is_away(refusal: &Refusal) -> bool {
     refusal.reason == Reason::Unavailable
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{CALLS_MAX, Settings};
+    use super::*;
+    use crate::identity::Identity;
+
+    #[tokio::test]
+    async fn a_call_of_a_busy_node_waits_in_line() {
+        let data = tempfile::tempdir().expect("a directory");
+        let identity = Arc::new(Identity::open(data.path()).expect("free"));
+        let settings = Settings {
+            broker: "http://127.0.0.1:9".to_owned(),
+            workspace: "default".parse().expect("an id"),
+            node: identity.node().clone(),
+            roles: Vec::new(),
+            take_over: false,
+        };
+        let link = Link::start(settings, identity).expect("an address");
+        let mut rooms = Vec::new();
+        for _ in 0..CALLS_MAX {
+            rooms.push(link.room().await.expect("room"));
+        }
+        let mut next = Box::pin(link.room());
+        assert!(futures::poll!(&mut next).is_pending());
+        rooms.pop();
+        drop(next.await.expect("the room of the one that is over"));
+        link.abandon();
+    }
 }

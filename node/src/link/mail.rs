@@ -1,7 +1,7 @@
 //! What a role asks about its mail.
 //!
 //! - `forward`: letters and moves, which the outbox keeps while the broker is away. `carry`: how it
-//!   is emptied. `keys`: what names them.
+//!   is emptied. `keys`: what names them. `sending`: which are under way.
 //! - `receipts`: how far mail got. `seen`: what boxes looked like, for when nobody can be asked.
 //!   `attachments`: files. `private`: mail that the broker cannot read.
 
@@ -12,6 +12,7 @@ mod keys;
 mod private;
 mod receipts;
 mod seen;
+mod sending;
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use tonic::{Response, Status};
 pub use self::carry::settle;
 pub(super) use self::{
     attachments::TRANSFERS_MAX, carry::Carriers, keys::MailKeys, private::Found,
-    receipts::MailReceipts, seen::Memory,
+    receipts::MailReceipts, seen::Memory, sending::Sending,
 };
 use super::{
     Link,
@@ -200,7 +201,7 @@ impl Link {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let _room = self.room()?;
+        let _room = self.room().await?;
         self.shared.ready().await?;
         // In use until the answer is there.
         let key = self.shared.keys.next().await?;

@@ -56,9 +56,10 @@ use tasuki_proto::{
     reason::Reason,
     wire::{self, directory_client::DirectoryClient},
 };
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub(crate) use self::swarm::is_command;
 pub use self::{
     channel::BadAddress,
     mail::settle,
@@ -70,7 +71,7 @@ use self::{
     channel::Channel,
     keys::Keys,
     line::Lines,
-    mail::{Carriers, MailKeys, MailReceipts, TRANSFERS_MAX},
+    mail::{Carriers, MailKeys, MailReceipts, Sending, TRANSFERS_MAX},
     papers::Papers,
     receipts::Receipts,
     seen::Memory,
@@ -79,6 +80,7 @@ use self::{
 use crate::{
     clock::{self, Moment},
     identity::Identity,
+    limiter::Limiter,
     outbox::Outbox,
     private::Sealer,
     role::{Refusal, news::News, presence::Presence},
@@ -131,11 +133,12 @@ pub struct Link {
     receipts: Receipts,
     mail_receipts: MailReceipts,
     mail_keys: MailKeys,
+    sending: Sending,
     outbox: Outbox,
     carriers: Carriers,
     found: mail::Found,
-    calls: Arc<Semaphore>,
-    transfers: Arc<Semaphore>,
+    calls: Limiter,
+    transfers: Limiter,
 }
 
 #[derive(Debug)]
@@ -213,14 +216,15 @@ impl Link {
             .spawn(shared.ended.clone().run_until_cancelled_owned(moves::run(shared.clone())));
         shared.session.spawn(session::run(shared.clone()));
         let mail_receipts = MailReceipts::start(&shared);
-        let calls = Arc::new(Semaphore::new(CALLS_MAX));
-        let transfers = Arc::new(Semaphore::new(TRANSFERS_MAX));
+        let calls = Limiter::new("calls of this node", CALLS_MAX);
+        let transfers = Limiter::new("transfers of files", TRANSFERS_MAX);
         let link = Self {
             shared,
             waits,
             receipts,
             mail_receipts,
             mail_keys: MailKeys::default(),
+            sending: Sending::new(),
             outbox,
             carriers: Carriers::default(),
             found: mail::Found::default(),
@@ -428,12 +432,5 @@ fn stopping() -> Refusal {
     Refusal {
         reason: Reason::Unavailable,
         message: "This node is stopping; nothing was sent. Call again once it is back.".to_owned(),
-    }
-}
-
-fn overloaded(what: &str, limit: usize) -> Refusal {
-    Refusal {
-        reason: Reason::Overloaded,
-        message: format!("{limit} {what} already; nothing was sent. Call again in a moment."),
     }
 }

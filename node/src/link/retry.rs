@@ -274,6 +274,13 @@ impl Attempts {
     /// Judges a failed attempt, `spent` after the command began.
     pub fn next(&mut self, spent: Duration, chance: u64, failure: Failure) -> Next {
         let refusal = match failure {
+            // The attempt before used the key, and the broker that was upgraded since cannot tell
+            // that it was for the same.
+            Failure::Refused(refusal)
+                if refusal.reason == Reason::KeyReused && self.may_have_reached =>
+            {
+                return Next::Give(self.unknown(&refusal.message));
+            }
             Failure::Refused(refusal) => return Next::Give(refusal),
             Failure::TurnedAway(refusal) => {
                 let why = refusal.message.clone();

@@ -150,7 +150,7 @@ mod tests {
         kept.remember(main.clone(), named("main", 1, 0), at(1_000));
         assert_eq!(told(&kept, 43_000), Some((1, 42_000)));
         let list = vec![named("main", 3, 0).r#loop.expect("a loop")];
-        kept.list = Some((at(5_000), wire::ListLoopsResponse { loops: list }));
+        kept.list = Some((at(5_000), wire::ListLoopsResponse { loops: list, next: String::new() }));
         assert_eq!(told(&kept, 6_000), Some((3, 1_000)));
         kept.remember(main.clone(), named("main", 4, 0), at(7_000));
         assert_eq!(told(&kept, 8_000), Some((4, 1_000)));

@@ -60,6 +60,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         heartbeat: Duration::from_millis(HEARTBEAT_MS),
         epoch: Epoch::NONE,
         is_in_doubt: false,
+        is_renewed: false,
     };
     ended.run_until_cancelled(session.live()).await;
 }
@@ -75,6 +76,8 @@ struct Session {
     epoch: Epoch,
     /// The next answer is due sooner than usual.
     is_in_doubt: bool,
+    /// Became a new client, and has not registered as one yet.
+    is_renewed: bool,
 }
 
 impl Session {
@@ -97,11 +100,13 @@ impl Session {
             let (refusal, pause) = match self.register_once().await {
                 Ok(registered) => {
                     self.epoch = registered.epoch.into();
+                    self.is_renewed = false;
                     self.is_told(registered.heartbeat_ms);
                     self.shared.papers.taken();
                     self.shared.enter(Phase::Connected, self.epoch);
                     return;
                 }
+                Err(No::Renewed) => continue,
                 Err(No::TurnedAway(refusal)) if self.shows_another(&refusal) => continue,
                 Err(No::TurnedAway(refusal)) => (turned_away(refusal), away.pause(chance())),
                 Err(No::Refused(refusal)) => (refusal, Duration::from_millis(REFUSED_PAUSE_MS)),
@@ -131,9 +136,16 @@ impl Session {
                 Ok(registered) => return Ok(registered),
                 Err(Failure::TurnedAway(refusal)) => return Err(No::TurnedAway(refusal)),
                 Err(Failure::Refused(refusal)) => {
-                    if matches!(refusal.reason, Reason::KeyExpired | Reason::KeyReused) {
-                        tracing::warn!(%refusal, "the data directory was copied or is an old one");
+                    let is_key = matches!(refusal.reason, Reason::KeyExpired | Reason::KeyReused);
+                    if is_key && !self.is_renewed {
+                        tracing::warn!(
+                            %refusal,
+                            "another process used this node's keys: the data directory was copied, \
+                             or is an old one. This node goes on as a new client"
+                        );
                         self.shared.keys.renew_client().await.map_err(No::Refused)?;
+                        self.is_renewed = true;
+                        return Err(No::Renewed);
                     }
                     return Err(No::Refused(refusal));
                 }
@@ -290,8 +302,10 @@ impl Session {
         Some(Refusal {
             reason: Reason::StaleEpoch,
             message: format!(
-                "Another process runs node {} since epoch {}; this one had epoch {}. Stop one of \
-                 them, or give this one a data directory of its own.",
+                "Another process registered as node {} (epoch {}) after this one (epoch {}), so \
+                 this one may not act: one of the two runs on a copy of the other's data \
+                 directory. Stop the other one, and this one goes on by itself; or stop this one, \
+                 and start it with an empty directory: `tasuki node --data DIR`.",
                 newer.node, newer.epoch, self.epoch
             ),
         })
@@ -301,6 +315,8 @@ impl Session {
 /// Why a registration is not made.
 enum No {
     Refused(Refusal),
+    /// Under the keys of a client that others used; now there is a new one.
+    Renewed,
     /// Coming back soon would be held against this node.
     TurnedAway(Refusal),
 }

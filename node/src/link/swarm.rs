@@ -57,7 +57,8 @@ macro_rules! calls {
             }
         }
 
-        fn is_command(request: &Request) -> bool {
+        /// Whether it changes something, and so is carried through once it was begun.
+        pub(crate) fn is_command(request: &Request) -> bool {
             match request {
                 $(Request::$name(_) => matches!(stringify!($what), "tell"),)*
             }
@@ -138,7 +139,7 @@ impl Link {
             };
             return self.ask(call).await;
         }
-        let _room = self.room()?;
+        let _room = self.room().await?;
         self.shared.ready().await?;
         // In use until the answer is there.
         let ours;

@@ -22,7 +22,7 @@ impl Link {
         role: &RoleId,
         handover: &HandOver,
     ) -> Result<wire::HandOverResponse, Refusal> {
-        let _room = self.room()?;
+        let _room = self.room().await?;
         self.shared.ready().await?;
         // In use until the answer is there.
         let ours;
@@ -54,18 +54,32 @@ impl Link {
 
     /// All loops; while the broker is out of reach, as they were last seen.
     pub async fn list_loops(&self) -> Result<Seen<wire::ListLoopsResponse>, Refusal> {
-        let asked = self.ask(|channel, caller| {
-            let mut client = channel::turn_loop(channel);
-            let request = wire::ListLoopsRequest { caller: Some(caller) };
-            async move { client.list_loops(request).await }
-        });
         let memory = &self.shared.memory;
-        match asked.await {
+        match self.every_loop().await {
             Ok(list) => {
                 memory.remember_all(&list);
                 Ok(Seen::now(list))
             }
             Err(refusal) => memory.recall_all().filter(|_| is_away(&refusal)).ok_or(refusal),
+        }
+    }
+
+    /// All pages of the list in one.
+    async fn every_loop(&self) -> Result<wire::ListLoopsResponse, Refusal> {
+        let mut all = wire::ListLoopsResponse::default();
+        loop {
+            let page = self.ask(|channel, caller| {
+                let mut client = channel::turn_loop(channel);
+                let (caller, after) = (Some(caller), all.next.clone());
+                let request = wire::ListLoopsRequest { caller, after, ..Default::default() };
+                async move { client.list_loops(request).await }
+            });
+            let page = page.await?;
+            all.loops.extend(page.loops);
+            all.next = page.next;
+            if all.next.is_empty() {
+                return Ok(all);
+            }
         }
     }
 

@@ -29,7 +29,7 @@ use tasuki_proto::{
     wire::{self, park_request},
 };
 use tokio::{
-    sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     time::{self, Instant},
 };
 use tokio_stream::wrappers::ReceiverStream;
@@ -42,12 +42,14 @@ use self::{
 use super::{
     LinkState, Phase, Shared, channel,
     line::Witness,
-    overloaded,
     retry::{Backoff, Failure, UNREACHED_MS_MAX, chance},
     state::turned_away,
     stopping,
 };
-use crate::role::{Refusal, mail::MailFilter, swarm::Awaited};
+use crate::{
+    limiter::Limiter,
+    role::{Refusal, mail::MailFilter, swarm::Awaited},
+};
 
 /// Questions between the callers and the stream; a caller waits for room.
 const ASKED_MAX: usize = 64;
@@ -73,7 +75,7 @@ const EARLY_MS: u64 = 1_000;
 #[derive(Debug, Clone)]
 pub(super) struct Waits {
     asks: mpsc::Sender<Ask>,
-    room: Arc<Semaphore>,
+    room: Limiter,
     latest: Arc<AtomicU64>,
     dropped: Arc<Dropped>,
     shared: Arc<Shared>,
@@ -128,7 +130,7 @@ impl Waits {
         shared.spawn(multiplexer.run());
         Self {
             asks,
-            room: Arc::new(Semaphore::new(WAITS_PER_STREAM_MAX)),
+            room: Limiter::new("waits of this node", WAITS_PER_STREAM_MAX),
             latest: Arc::new(AtomicU64::new(0)),
             dropped,
             shared: shared.clone(),
@@ -175,8 +177,7 @@ impl Waits {
         hold: Duration,
         question: impl FnOnce(Reply<T>) -> Question,
     ) -> Result<T, Refusal> {
-        let full = |_| overloaded("waits are open", WAITS_PER_STREAM_MAX);
-        let room: OwnedSemaphorePermit = self.room.clone().try_acquire_owned().map_err(full)?;
+        let room = self.room.acquire().await?;
         let hold = hold.min(Duration::from_millis(HOLD_MS_MAX));
         let wait = self.latest.fetch_add(1, Ordering::Relaxed) + 1;
         let (reply, answer) = oneshot::channel();

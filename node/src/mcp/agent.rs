@@ -16,7 +16,7 @@ use rmcp::{
     service::{RequestContext, SubscriptionContext},
     transport::streamable_http_server::session::SessionRestoreMarker,
 };
-use tasuki_proto::{id::RoleId, reason::Reason};
+use tasuki_proto::{echo::echo, id::RoleId};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -39,7 +39,7 @@ use super::{
 use crate::{
     config::ToolsetChoice,
     hooks::Hooks,
-    role::{Connected, Overview, Refusal, player::Ended},
+    role::{Connected, Overview, player::Ended},
 };
 
 /// The header that names a session.
@@ -138,8 +138,10 @@ impl Served for Agents {
         tools::names(&self.scope.toolsets(&self.host))
     }
 
-    fn connected(&self, client: &str) -> Option<Connected> {
-        Some(self.scope.only(&self.host)?.connected(client))
+    fn connected(&self, opening: &http::request::Parts, client: &str) -> Option<Connected> {
+        let (actions, who) = (self.scope.only(&self.host)?, Address::of(opening).who());
+        self.host.heard(&**actions, &who, client);
+        Some(actions.connected(&who))
     }
 }
 
@@ -161,11 +163,10 @@ impl Agent {
         self.scope.roles(&self.host).into_iter().any(|role| self.host.has_set(role, tools::MAIL))
     }
 
-    /// The roles of this address that there are prompts for, with their toolsets.
-    fn prompted(&self) -> impl Iterator<Item = (&RoleId, Vec<ToolsetChoice>)> {
+    /// The roles of this address, with their toolsets.
+    fn equipped(&self) -> impl Iterator<Item = (&RoleId, Vec<ToolsetChoice>)> {
         let roles = self.scope.roles(&self.host).into_iter();
-        let players = roles.map(|role| (role, self.host.toolsets(role)));
-        players.filter(|(_, toolsets)| prompts::has_prompt(toolsets))
+        roles.map(|role| (role, self.host.toolsets(role)))
     }
 
     /// The roles of this address that take turns.
@@ -268,20 +269,23 @@ impl Agent {
             (&self.link, self.scope.only(&self.host))
         {
             let who = address.who();
-            present.get_or_init(|| actions.connected(&tools::label_as(client, &who)));
+            present.get_or_init(|| {
+                self.host.looked(&**actions, &who, client);
+                actions.connected(&who)
+            });
         }
     }
 
     /// A connection whose agent does not answer any more is no sign of life.
     fn is_asked(&self, peer: Peer<RoleServer>) {
-        let (Link::Connection { line, .. }, Some(actions)) =
+        let (Link::Connection { line, address, .. }, Some(actions)) =
             (&self.link, self.scope.only(&self.host))
         else {
             return;
         };
-        let (gone, actions) = (line.gone.clone(), Arc::clone(actions));
+        let (gone, actions, who) = (line.gone.clone(), Arc::clone(actions), address.who());
         tokio::spawn(async move {
-            let asking = awake::ask(peer, |is_answered| actions.answers(is_answered));
+            let asking = awake::ask(peer, |is_answered| actions.answers(is_answered, &who));
             gone.run_until_cancelled(asking).await;
         });
     }
@@ -379,7 +383,7 @@ impl ServerHandler for Agent {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let mut list = prompts::list(self.prompted());
+        let mut list = prompts::list(self.equipped());
         (list.ttl_ms, list.cache_scope) = fresh(&context);
         Ok(list)
     }
@@ -389,7 +393,7 @@ impl ServerHandler for Agent {
         request: GetPromptRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        prompts::get(self.prompted(), &request).map(Into::into)
+        prompts::get(self.equipped(), &request).map(Into::into)
     }
 
     async fn list_resources(
@@ -464,8 +468,12 @@ impl ServerHandler for Agent {
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         // An open stream is a sign of the agent's life.
-        let label = tools::label(subscription.request_context().client_info().as_ref());
-        let _present = self.scope.only(&self.host).map(|actions| actions.connected(&label));
+        let context = subscription.request_context();
+        let who = self.address(context).who();
+        let _present = self.scope.only(&self.host).map(|actions| {
+            self.host.looked(&**actions, &who, context.client_info().as_ref());
+            actions.connected(&who)
+        });
         match self.host.overview.as_deref() {
             Some(overview) => {
                 let news = overview.news();
@@ -484,15 +492,6 @@ impl ServerHandler for Agent {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Ok(_admitted) = self.host.calls.try_acquire() else {
-            let refusal = Refusal {
-                reason: Reason::Overloaded,
-                message: "This node has too many calls in flight; nothing happened. Call again \
-                          in a few seconds."
-                    .to_owned(),
-            };
-            return Ok(CallToolResponse::Complete(tools::refused(&refusal)));
-        };
         let client = context.client_info();
         self.is_heard(client.as_ref());
         let address = self.address(&context);
@@ -510,13 +509,14 @@ impl ServerHandler for Agent {
             gone: self.gone(&context),
             probe: probe(&context),
             context: &context,
+            admitted: OnceLock::new(),
         };
         tokio::select! {
             biased;
             done = tools::call(&request.name, call) => match done {
                 Some(response) => Ok(response),
                 None => Err(ErrorData::invalid_params(
-                    format!("there is no tool {:?} here that you may call", request.name),
+                    format!("there is no tool {} here that you may call", echo(&request.name)),
                     None,
                 )),
             },
@@ -544,10 +544,8 @@ impl ServerHandler for Agent {
         let client = context.client_info();
         self.is_heard(client.as_ref());
         let asker = self.asker(&context, client.as_ref());
-        let admitted = self.host.calls.try_acquire();
         let probe = probe(&context);
-        let getting =
-            self.host.tasks.get(&request.task_id, &asker, probe.as_ref(), admitted.is_ok());
+        let getting = self.host.tasks.get(&request.task_id, &asker, probe.as_ref());
         tokio::select! {
             biased;
             task = getting => task.map(GetTaskResult::new),

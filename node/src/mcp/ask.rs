@@ -2,10 +2,10 @@
 
 use std::{io, time::Duration};
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use http::{
     Method, Request,
-    header::{AUTHORIZATION, HOST},
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST},
 };
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -36,23 +36,33 @@ pub enum Error {
 
 /// Posts to `path` of a node, and reads what it says.
 pub async fn post(node: &NodeAt, path: &str) -> Result<Value, Error> {
-    send(Method::POST, node, path).await
+    post_body(node, path, Bytes::new()).await
+}
+
+/// The same with something to be read there.
+pub async fn post_body(node: &NodeAt, path: &str, body: Bytes) -> Result<Value, Error> {
+    send(Method::POST, node, path, body).await
 }
 
 /// Reads what a node says at `path`.
 pub async fn get(node: &NodeAt, path: &str) -> Result<Value, Error> {
-    send(Method::GET, node, path).await
+    send(Method::GET, node, path, Bytes::new()).await
 }
 
-async fn send(method: Method, node: &NodeAt, path: &str) -> Result<Value, Error> {
+async fn send(method: Method, node: &NodeAt, path: &str, body: Bytes) -> Result<Value, Error> {
     let url = &node.url;
     let invalid = || Error::Address(url.clone());
     let authority = node.authority().ok_or_else(invalid)?;
-    let mut request = Request::builder().method(method).uri(path).header(HOST, authority);
+    // Without its type a node takes a request that changes something for a page's.
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, authority)
+        .header(CONTENT_TYPE, "application/json");
     if let Some(credentials) = node.credentials() {
         request = request.header(AUTHORIZATION, credentials);
     }
-    let request = request.body(Body::empty()).map_err(|_| invalid())?;
+    let request = request.body(Body::from(body)).map_err(|_| invalid())?;
     let answered = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), ask(node, request));
     let timed_out = |_| Err(Undialled::Silent(io::ErrorKind::TimedOut.into()));
     let (is_success, body) = answered.await.unwrap_or_else(timed_out).map_err(|why| match why {

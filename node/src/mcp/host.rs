@@ -2,27 +2,35 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
+use rmcp::model::Implementation;
 use tasuki_proto::{
+    echo::echo,
     id::{InvalidId, RoleId},
     reason::Reason,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    hold::Learning, instances::Instances, shown::Shown, tasks::Tasks, tools::Claims,
+    hold::Learning,
+    instances::{Instances, Playing},
+    shown::Shown,
+    tasks::Tasks,
+    tools::{Claims, Grants, label, label_as},
     transport::server::Settings,
 };
 use crate::{
     config::{self, ToolsetChoice},
     hooks::Hooks,
+    limiter::Shares,
     mail_directories::Directories,
     mirror::Mirror,
     repository::Repositories,
-    role::{Actions, Overview, Refusal},
+    role::{Actions, Overview, Refusal, player::Instance},
 };
 
-/// Tool calls in flight, of all connections together: each holds a task and a wait.
+/// Tool calls in flight, of all connections together: each holds a task and a wait. Each role has an
+/// equal share.
 const CALLS_MAX: usize = 4096;
 
 pub(super) struct Host {
@@ -53,12 +61,14 @@ pub(super) struct Host {
     pub hooks: Option<Hooks>,
     /// The tokens that agents were given with what they hold.
     pub claims: Claims,
+    /// Locks on their way to the agent of each role.
+    pub grants: Grants,
     /// Waits that clients poll instead of holding a call.
     pub tasks: Arc<Tasks>,
     /// How long a session's wait goes on after its stream broke.
     pub resume_within: Duration,
-    /// Calls that may still begin.
-    pub calls: Semaphore,
+    /// Tool calls in flight, of each role.
+    calls: Shares,
     /// Answer waits.
     pub stopping: CancellationToken,
 }
@@ -88,6 +98,7 @@ impl Host {
             hooks,
             guard: _,
         } = settings;
+        let calls = Shares::new("calls of this role", CALLS_MAX, roles.keys());
         let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
         Self {
             hold,
@@ -103,10 +114,11 @@ impl Host {
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
             claims: Claims::default(),
+            grants: Grants::default(),
             tasks: Arc::new(Tasks::new(task_key)),
             shown: roles.keys().map(|role| (role.clone(), Shown::default())).collect(),
             roles,
-            calls: Semaphore::new(CALLS_MAX),
+            calls,
             stopping,
         }
     }
@@ -121,7 +133,51 @@ impl Host {
 
     /// Tool calls that have begun and are not over.
     pub(super) fn calls_in_flight(&self) -> usize {
-        CALLS_MAX - self.calls.available_permits()
+        self.calls.in_use()
+    }
+
+    /// Room for one call as `role`.
+    pub(super) fn admit(&self, role: &RoleId) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        self.calls.try_acquire(role)
+    }
+
+    /// `who` acts or waits as a role, which is a sign of life of it.
+    pub(super) fn enter(
+        &self,
+        actions: &dyn Actions,
+        who: &Instance,
+        client: Option<&Implementation>,
+    ) -> Result<Playing, Refusal> {
+        let client = label(client);
+        let playing = self.instances.enter(actions.role(), who, &client)?;
+        actions.called(&label_as(&client, who), self.voice(actions.role(), who));
+        Ok(playing)
+    }
+
+    /// `who` looks at what concerns a role. Whether that is a sign of life of it: nobody else plays
+    /// it.
+    pub(super) fn looked(
+        &self,
+        actions: &dyn Actions,
+        who: &Instance,
+        client: Option<&Implementation>,
+    ) -> bool {
+        self.heard(actions, who, &label(client))
+    }
+
+    /// The same of a client by its name and version; empty: they are not known.
+    pub(super) fn heard(&self, actions: &dyn Actions, who: &Instance, client: &str) -> bool {
+        let counts = self.instances.looked(actions.role(), who, client);
+        if counts {
+            actions.called(&label_as(client, who), self.voice(actions.role(), who));
+        }
+        counts
+    }
+
+    /// Whose signs of life are the role's, once `who` gave one; `None`: those of everybody who may
+    /// play it.
+    fn voice<'a>(&self, role: &RoleId, who: &'a Instance) -> Option<&'a Instance> {
+        (!self.instances.is_shared(role)).then_some(who)
     }
 
     /// `A, B`, or `none`.
@@ -184,8 +240,9 @@ impl Scope {
                 Err(Refusal {
                     reason: Reason::RoleForbidden,
                     message: format!(
-                        "`{field}` names {named:?}, but this connection is for role {role}. \
+                        "`{field}` names {named}, but this connection is for role {role}. \
                          Leave `{field}` out or give {role:?}.",
+                        named = echo(named),
                         role = role.as_str()
                     ),
                 })
@@ -201,7 +258,7 @@ impl Scope {
             (Self::All, Some(named)) => {
                 let role: RoleId = named.parse().map_err(|error: InvalidId| Refusal {
                     reason: Reason::InvalidArgument,
-                    message: format!("`{field}` is not a role's name: {named:?} {error}."),
+                    message: format!("`{field}` is not a role's name: {} {error}.", echo(named)),
                 })?;
                 host.roles.get(&role).map(Arc::clone).ok_or_else(|| Refusal {
                     reason: Reason::UnknownRole,

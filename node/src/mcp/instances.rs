@@ -19,7 +19,7 @@ use crate::{
     clock::Clock,
     role::{
         Refusal,
-        player::{Ended, InUse, Instance, Players},
+        player::{Candidate, Ended, InUse, Instance, Players},
     },
 };
 
@@ -76,8 +76,8 @@ impl Instances {
     }
 
     /// `who` looks at what concerns `role`. Whether that is a sign that somebody plays it.
-    pub(super) fn looked(&self, role: &RoleId, who: &Instance) -> bool {
-        self.role(role).is_none_or(|mut it| it.players.looked(self.clock.now(), who))
+    pub(super) fn looked(&self, role: &RoleId, who: &Instance, client: &str) -> bool {
+        self.role(role).is_none_or(|mut it| it.players.looked(self.clock.now(), who, client))
     }
 
     /// Something that `who` has for `roles` is open until the result is dropped.
@@ -121,6 +121,11 @@ impl Instances {
             std::mem::take(&mut it.lost).cancel();
         }
         Ok(loses)
+    }
+
+    /// The agents that called as `role` or are connected; `Err`: several may play it.
+    pub(super) fn candidates(&self, role: &RoleId) -> Result<Vec<Candidate>, Shared> {
+        Ok(self.role(role).ok_or(Shared)?.players.candidates(self.clock.now()))
     }
 
     fn role(&self, role: &RoleId) -> Option<MutexGuard<'_, Role>> {
@@ -169,7 +174,7 @@ impl Drop for Open {
 fn command(role: &RoleId, who: &Instance) -> String {
     match who.id() {
         Some(id) => format!("tasuki take-over --role {role} --as {id}"),
-        None => format!("tasuki take-over --role {role}"),
+        None => format!("tasuki take-over --role {role} --as ''"),
     }
 }
 
@@ -234,7 +239,7 @@ mod tests {
             Some(180),
             "Another agent plays B: instance codex-1, which was last heard of 3 min ago. Nothing \
              happened. Stop here and tell your user: to let you play B instead, they run \
-             `tasuki take-over --role B`; then call again.",
+             `tasuki take-over --role B --as ''`; then call again.",
         );
         check(
             "x",

@@ -31,6 +31,7 @@ mod hold;
 mod host;
 mod instances;
 mod intent;
+pub(crate) mod letter;
 mod malformed;
 mod notices;
 mod prompts;
@@ -45,6 +46,8 @@ mod tools;
 mod transport;
 
 use crate::config::ToolsetChoice;
+
+pub(crate) use tools::has_tools;
 
 pub use prompts::prompt;
 pub use tasks::TaskKey;

@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn loops_are_shown_from_memory_only_while_the_broker_is_out_of_reach() {
         let of = wire::Loop { r#loop: "main".into(), holder: "B".into(), ..Default::default() };
-        let loops = wire::ListLoopsResponse { loops: vec![of] };
+        let loops = wire::ListLoopsResponse { loops: vec![of], next: String::new() };
         let mut glance = Glance {
             broker: "https://b:1".into(),
             link: LinkState::down("the cable is out", 7),

@@ -1,4 +1,5 @@
-//! `POST /take-over/{role}?as=ID`: a person gives a role to another agent.
+//! `POST /take-over/{role}?as=ID`: a person gives a role to another agent. `GET /take-over/{role}`:
+//! the agents that called as it or are connected.
 //!
 //! For `tasuki take-over`; agents have no tool for it, and their tokens are not good for it.
 //! Without `as` the role goes to the instance that has no id.
@@ -12,7 +13,7 @@ use axum::{
 };
 use http::StatusCode;
 use serde_json::json;
-use tasuki_proto::id::RoleId;
+use tasuki_proto::id::{InstanceId, RoleId};
 
 use super::{
     address::Address,
@@ -20,25 +21,54 @@ use super::{
     instances::Shared,
     transport::{bearer::only_its_user, server::refuse},
 };
-use crate::role::player::Instance;
+use crate::role::{
+    Actions,
+    player::{Candidate, Instance},
+};
+
+pub(super) async fn candidates(
+    State(host): State<Arc<Host>>,
+    Path(role): Path<String>,
+    request: Request,
+) -> Response {
+    let role = match its_role(&host, &role, &request) {
+        Ok(actions) => actions.role(),
+        Err(refusal) => return *refusal,
+    };
+    let candidate = |it: &Candidate| {
+        json!({
+            "instance": it.id.as_ref().map(InstanceId::as_str),
+            "client": it.client,
+            "plays": it.is_playing,
+            "quiet_ms": it.quiet.map(|quiet| quiet.as_millis()),
+        })
+    };
+    match host.instances.candidates(role) {
+        Ok(all) => {
+            let agents: Vec<_> = all.iter().map(candidate).collect();
+            Json(json!({ "role": role.as_str(), "agents": agents })).into_response()
+        }
+        Err(Shared) => nothing_to_take(role),
+    }
+}
 
 pub(super) async fn take_over(
     State(host): State<Arc<Host>>,
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
-    if let Err(refusal) = only_its_user(request.extensions().get()) {
-        return *refusal;
-    }
-    let role = role.parse::<RoleId>().ok().filter(|role| host.roles.contains_key(role));
-    let Some(role) = role else {
-        let message = format!("the role is not one of this node's, which are: {}", host.names());
-        return refuse(StatusCode::NOT_FOUND, "unknown_role", message);
+    let actions = match its_role(&host, &role, &request) {
+        Ok(actions) => actions,
+        Err(refusal) => return *refusal,
     };
+    let role = actions.role();
     let (parts, _) = request.into_parts();
     let who = Instance::from(Address::of(&parts).instance);
-    match host.instances.take_over(&role, &who) {
+    match host.instances.take_over(role, &who) {
         Ok(loses) => {
+            if loses.is_some() {
+                actions.given_to(&who);
+            }
             let from = loses.map(|it| {
                 json!({
                     "instance": it.by.id().map(|id| id.as_str()),
@@ -49,10 +79,28 @@ pub(super) async fn take_over(
             Json(json!({ "role": role.as_str(), "instance": instance, "from": from }))
                 .into_response()
         }
-        Err(Shared) => refuse(
-            StatusCode::CONFLICT,
-            "invalid_argument",
-            format!("several agents may play {role} at once, so there is nothing to take over"),
-        ),
+        Err(Shared) => nothing_to_take(role),
     }
+}
+
+/// The role that a request of the node's user is about.
+fn its_role<'a>(
+    host: &'a Host,
+    role: &str,
+    request: &Request,
+) -> Result<&'a Arc<dyn Actions>, Box<Response>> {
+    only_its_user(request.extensions().get())?;
+    let actions = role.parse::<RoleId>().ok().and_then(|role| host.roles.get(&role));
+    actions.ok_or_else(|| {
+        let message = format!("the role is not one of this node's, which are: {}", host.names());
+        Box::new(refuse(StatusCode::NOT_FOUND, "unknown_role", message))
+    })
+}
+
+fn nothing_to_take(role: &RoleId) -> Response {
+    refuse(
+        StatusCode::CONFLICT,
+        "invalid_argument",
+        format!("several agents may play {role} at once, so there is nothing to take over"),
+    )
 }

@@ -6,30 +6,30 @@
 //! aside. Where a file system cannot exchange two files, the moment between the look and the rename
 //! is all there is.
 //!
+//! Folders are open [`Dir`]s, so no change happens elsewhere, whatever is put into a folder's place.
+//!
 //! Names are made durable by nobody: after a power cut a file may be back where it was before, and
 //! is treated as one that the node was killed over.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Read as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    path::Path,
+    os::unix::fs::MetadataExt as _,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use rustix::{
-    fs::{CWD, OFlags, RenameFlags, renameat_with},
-    io::Errno,
-};
+use rustix::{fs::Stat, io::Errno};
 use serde::{Deserialize, Serialize};
 
 use super::name;
 use crate::{
+    dir::{Dir, NoFile},
     filebox::FILE_BYTES_MAX,
-    files::{is_unknown, rename_new},
+    files::is_unknown,
 };
 
 /// Of a file's content: as much of BLAKE3 as tells contents apart that nobody chose to be alike.
@@ -66,6 +66,18 @@ impl Stamp {
         let mtime_ns =
             about.mtime().saturating_mul(1_000_000_000).saturating_add(about.mtime_nsec());
         Self { mtime_ns, size: about.len(), inode: about.ino() }
+    }
+
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::cast_sign_loss,
+        trivial_numeric_casts,
+        reason = "what these are differs between platforms"
+    )]
+    pub(super) fn of_stat(about: &Stat) -> Self {
+        let (seconds, ns) = (about.st_mtime as i64, about.st_mtime_nsec as i64);
+        let mtime_ns = seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+        Self { mtime_ns, size: about.st_size as u64, inode: about.st_ino as u64 }
     }
 }
 
@@ -117,24 +129,24 @@ impl Disk {
         was.map(drop).map_err(|_| io::Error::other("killed"))
     }
 
-    pub(super) fn read(&self, path: &Path) -> io::Result<At> {
-        read(path)
+    pub(super) fn read(&self, folder: &Dir, file: &str) -> io::Result<At> {
+        read(folder, file)
     }
 
     /// Puts a new file there, where nothing is.
     pub(super) fn create(
         &self,
-        folder: &Path,
+        folder: &Dir,
         file: &str,
         bytes: &[u8],
     ) -> io::Result<(Done, Stamp)> {
-        let new = folder.join(name::new(file));
-        let stamp = self.write(&new, bytes)?;
+        let new = name::new(file);
+        let stamp = self.write(folder, &new, bytes)?;
         self.step()?;
-        match rename_new(&new, &folder.join(file)) {
+        match folder.rename_new(&new, folder, file) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
                 self.step()?;
-                fs::remove_file(&new)?;
+                folder.remove_file(&new)?;
                 Ok((Done::Taken, stamp))
             }
             renamed => renamed.map(|()| (Done::Yes, stamp)),
@@ -144,28 +156,27 @@ impl Disk {
     /// Puts a file in the place of the one that was `seen` there.
     pub(super) fn replace(
         &self,
-        folder: &Path,
+        folder: &Dir,
         file: &str,
         bytes: &[u8],
         seen: Hash,
     ) -> io::Result<(Done, Stamp)> {
-        let (new, old, path) =
-            (folder.join(name::new(file)), folder.join(name::old(file)), folder.join(file));
-        let stamp = self.write(&new, bytes)?;
+        let (new, old) = (name::new(file), name::old(file));
+        let stamp = self.write(folder, &new, bytes)?;
         // From here on whatever has the other name is whole.
         self.step()?;
-        rename_new(&new, &old)?;
+        folder.rename_new(&new, folder, &old)?;
         self.step()?;
-        match renameat_with(CWD, &old, CWD, &path, RenameFlags::EXCHANGE) {
+        match folder.exchange(&old, file) {
             Ok(()) => Ok((self.drop_old(folder, file, seen)?, stamp)),
             Err(Errno::NOENT) => {
                 self.step()?;
-                fs::remove_file(&old)?;
+                folder.remove_file(&old)?;
                 Ok((Done::Taken, stamp))
             }
             Err(why) if is_unknown(why) => {
                 self.step()?;
-                fs::rename(&old, &path)?;
+                folder.rename(&old, file)?;
                 Ok((Done::Yes, stamp))
             }
             Err(why) => Err(why.into()),
@@ -173,9 +184,9 @@ impl Disk {
     }
 
     /// Removes the file that was `seen` there.
-    pub(super) fn take_away(&self, folder: &Path, file: &str, seen: Hash) -> io::Result<Done> {
+    pub(super) fn take_away(&self, folder: &Dir, file: &str, seen: Hash) -> io::Result<Done> {
         self.step()?;
-        match rename_new(&folder.join(file), &folder.join(name::old(file))) {
+        match folder.rename_new(file, folder, name::old(file)) {
             Ok(()) => self.drop_old(folder, file, seen),
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Done::Yes),
             Err(why) => Err(why),
@@ -183,40 +194,40 @@ impl Disk {
     }
 
     /// Removes what was taken out of its place if it is what it should be.
-    fn drop_old(&self, folder: &Path, file: &str, seen: Hash) -> io::Result<Done> {
+    fn drop_old(&self, folder: &Dir, file: &str, seen: Hash) -> io::Result<Done> {
         self.end_old(folder, file, |bytes| Hash::of(bytes) == seen)
     }
 
     /// The same for what an interrupted change left.
     pub(super) fn end_old(
         &self,
-        folder: &Path,
+        folder: &Dir,
         file: &str,
         is_own: impl FnOnce(&[u8]) -> bool,
     ) -> io::Result<Done> {
-        let old = folder.join(name::old(file));
-        match read(&old)? {
+        let old = name::old(file);
+        match read(folder, &old)? {
             At::Nothing => Ok(Done::Yes),
             At::File(bytes, _) if is_own(&bytes) => {
                 self.step()?;
-                fs::remove_file(&old)?;
+                folder.remove_file(&old)?;
                 Ok(Done::Yes)
             }
             At::File(..) | At::Strange(_) => {
-                self.aside_from(&old, folder, file, name::EDITED).map(Done::Aside)
+                self.aside_from(folder, &old, file, name::EDITED).map(Done::Aside)
             }
         }
     }
 
     /// Gives a file another name, which says why; the name.
-    pub(super) fn put_aside(&self, folder: &Path, file: &str, what: &str) -> io::Result<String> {
-        self.aside_from(&folder.join(file), folder, file, what)
+    pub(super) fn put_aside(&self, folder: &Dir, file: &str, what: &str) -> io::Result<String> {
+        self.aside_from(folder, file, file, what)
     }
 
     /// The same with a text beside it, in `NAME.txt`, which is there first.
     pub(super) fn put_aside_with(
         &self,
-        folder: &Path,
+        folder: &Dir,
         file: &str,
         own: &str,
         what: &str,
@@ -224,12 +235,12 @@ impl Disk {
     ) -> io::Result<String> {
         for number in 1..=name::NUMBERS_MAX {
             let free = name::aside(own, what, number);
-            if fs::symlink_metadata(folder.join(&free)).is_ok() {
+            if folder.stat(&free)?.is_some() {
                 continue;
             }
             self.put(folder, &format!("{free}.txt"), text)?;
             self.step()?;
-            match rename_new(&folder.join(file), &folder.join(&free)) {
+            match folder.rename_new(file, folder, &free) {
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
                 renamed => return renamed.map(|()| free),
             }
@@ -237,11 +248,11 @@ impl Disk {
         Err(too_many(own, what))
     }
 
-    fn aside_from(&self, from: &Path, folder: &Path, file: &str, what: &str) -> io::Result<String> {
+    fn aside_from(&self, folder: &Dir, from: &str, file: &str, what: &str) -> io::Result<String> {
         for number in 1..=name::NUMBERS_MAX {
             let free = name::aside(file, what, number);
             self.step()?;
-            match rename_new(from, &folder.join(&free)) {
+            match folder.rename_new(from, folder, &free) {
                 Ok(()) => return Ok(free),
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(why) => return Err(why),
@@ -251,9 +262,13 @@ impl Disk {
     }
 
     /// Moves a file to where nothing is.
-    pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<Done> {
+    pub(super) fn rename(
+        &self,
+        (from, name): (&Dir, impl AsRef<OsStr>),
+        (to, new): (&Dir, impl AsRef<OsStr>),
+    ) -> io::Result<Done> {
         self.step()?;
-        match rename_new(from, to) {
+        match from.rename_new(name, to, new) {
             Ok(()) => Ok(Done::Yes),
             Err(why)
                 if matches!(why.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) =>
@@ -265,16 +280,16 @@ impl Disk {
     }
 
     /// Puts a file there over another of the node's own.
-    pub(super) fn put(&self, folder: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
-        let new = folder.join(name::new(file));
-        self.write(&new, bytes)?;
+    pub(super) fn put(&self, folder: &Dir, file: &str, bytes: &[u8]) -> io::Result<()> {
+        let new = name::new(file);
+        self.write(folder, &new, bytes)?;
         self.step()?;
-        fs::rename(&new, folder.join(file))
+        folder.rename(&new, file)
     }
 
-    pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
+    pub(super) fn remove(&self, folder: &Dir, file: &str) -> io::Result<()> {
         self.step()?;
-        match fs::remove_file(path) {
+        match folder.remove_file(file) {
             // A folder is none of the node's files, whatever its name.
             Err(why)
                 if [io::ErrorKind::NotFound, io::ErrorKind::IsADirectory].contains(&why.kind()) =>
@@ -285,15 +300,13 @@ impl Disk {
         }
     }
 
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<Stamp> {
+    fn write(&self, folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<Stamp> {
         self.step()?;
-        let mut options = fs::OpenOptions::new();
         // Never through a link that somebody made.
-        options.write(true).create_new(true);
-        let file = match options.open(path) {
+        let file = match folder.create_new(name) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(path)?;
-                options.open(path)
+                folder.remove_file(name)?;
+                folder.create_new(name)
             }
             file => file,
         };
@@ -314,27 +327,26 @@ fn too_many(file: &str, what: &str) -> io::Error {
 const NOT_PLAIN: &str = "is no plain file";
 
 /// What is there, following no link and waiting for nobody.
-pub(super) fn read(path: &Path) -> io::Result<At> {
-    let mut options = fs::OpenOptions::new();
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or_default());
-    let file = match options.open(path) {
-        Ok(file) => file,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(At::Nothing),
-        Err(why) => {
-            let is_plain = fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
-            let why = match why.kind() == io::ErrorKind::PermissionDenied {
-                _ if !is_plain => NOT_PLAIN,
-                true => "may not be read by the node",
-                false => return Err(why),
-            };
-            return Ok(At::Strange(why.to_owned()));
+pub(super) fn read(folder: &Dir, file: &str) -> io::Result<At> {
+    content(folder.open_file(file))
+}
+
+/// The same of what may leave this machine.
+pub(super) fn read_own(folder: &Dir, file: &str) -> io::Result<At> {
+    content(folder.open_own_file(file))
+}
+
+fn content(opened: Result<(fs::File, fs::Metadata), NoFile>) -> io::Result<At> {
+    let (file, about) = match opened {
+        Ok(opened) => opened,
+        Err(why) if why.is_missing() => return Ok(At::Nothing),
+        Err(NoFile::Link | NoFile::Strange) => return Ok(At::Strange(NOT_PLAIN.to_owned())),
+        Err(why @ NoFile::HardLink) => return Ok(At::Strange(why.to_string())),
+        Err(NoFile::Io(why)) if why.kind() == io::ErrorKind::PermissionDenied => {
+            return Ok(At::Strange("may not be read by the node".to_owned()));
         }
+        Err(NoFile::Io(why)) => return Err(why),
     };
-    let about = file.metadata()?;
-    if !about.is_file() {
-        return Ok(At::Strange(NOT_PLAIN.to_owned()));
-    }
     let limit = FILE_BYTES_MAX as u64;
     if limit < about.len() {
         return Ok(At::Strange(format!("has more than {limit} bytes")));
@@ -348,11 +360,9 @@ pub(super) fn read(path: &Path) -> io::Result<At> {
 mod tests {
     use super::*;
 
-    fn names(folder: &Path) -> Vec<String> {
-        let mut all: Vec<String> = fs::read_dir(folder)
-            .unwrap()
-            .map(|it| it.unwrap().file_name().into_string().unwrap())
-            .collect();
+    fn names(folder: &Dir) -> Vec<String> {
+        let names = folder.names().unwrap().into_iter();
+        let mut all: Vec<String> = names.map(|it| it.into_string().unwrap()).collect();
         all.sort();
         all
     }
@@ -360,10 +370,10 @@ mod tests {
     #[test]
     fn a_file_is_replaced_only_if_it_is_the_one_that_was_seen() {
         let place = tempfile::tempdir().unwrap();
-        let (folder, disk) = (place.path(), Disk::default());
+        let (folder, disk) = (&Dir::open(place.path()).unwrap(), Disk::default());
         assert_eq!(disk.create(folder, "a.md", b"one").unwrap().0, Done::Yes);
         assert_eq!(disk.create(folder, "a.md", b"two").unwrap().0, Done::Taken);
-        let seen = disk.read(&folder.join("a.md")).unwrap().hash().unwrap();
+        let seen = disk.read(folder, "a.md").unwrap().hash().unwrap();
         assert_eq!(disk.replace(folder, "a.md", b"two", seen).unwrap().0, Done::Yes);
         fs::write(folder.join("a.md"), "mine").unwrap();
         let done = disk.replace(folder, "a.md", b"three", seen).unwrap().0;
@@ -380,11 +390,11 @@ mod tests {
     #[test]
     fn links_and_pipes_are_not_read() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path();
+        let folder = &Dir::open(place.path()).unwrap();
         fs::write(folder.join("secret"), "x").unwrap();
         std::os::unix::fs::symlink(folder.join("secret"), folder.join("link.md")).unwrap();
         rustix::fs::mknodat(
-            CWD,
+            rustix::fs::CWD,
             folder.join("pipe.md"),
             rustix::fs::FileType::Fifo,
             rustix::fs::Mode::RUSR,
@@ -394,9 +404,9 @@ mod tests {
         fs::create_dir(folder.join("folder.md")).unwrap();
         for name in ["link.md", "pipe.md", "folder.md"] {
             let strange = At::Strange(NOT_PLAIN.to_owned());
-            assert_eq!(read(&folder.join(name)).unwrap(), strange, "{name}");
+            assert_eq!(read(folder, name).unwrap(), strange, "{name}");
         }
-        assert_eq!(read(&folder.join("none.md")).unwrap(), At::Nothing);
+        assert_eq!(read(folder, "none.md").unwrap(), At::Nothing);
         let disk = Disk::default();
         assert_eq!(disk.put_aside(folder, "link.md", "edited").unwrap(), "link.md.edited");
         // A link in the way of a temporary file is not written through.

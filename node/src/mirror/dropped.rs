@@ -150,11 +150,13 @@ impl Dropped {
                  `tasuki import filebox` takes over whole threads."
             ));
         };
-        let own: BTreeSet<_> = thread.iter().map(entry_key).collect();
-        if own.contains(&entry_key(letter)) {
+        // Mirrored files have words as they are shown.
+        let key = |it: &Entry| entry_key(&it.shown());
+        let own: BTreeSet<_> = thread.iter().map(key).collect();
+        if own.contains(&key(letter)) {
             return Err("All of it is in the thread already; an answer goes on top.".to_owned());
         }
-        if let Some(other) = earlier.iter().find(|it| !own.contains(&entry_key(it))) {
+        if let Some(other) = earlier.iter().find(|it| !own.contains(&key(it))) {
             return Err(format!(
                 "Its entry from {} is not in the thread either; only the newest can be sent.",
                 other.from

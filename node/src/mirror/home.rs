@@ -4,60 +4,84 @@
 //! Once roles have shared a project each keeps its own folder there. A role that had the project to
 //! itself until another came takes all of its files along.
 //!
-//! - **Z3** No file is touched outside the project: a folder that leads out of it is refused.
+//! - **Z3** No file is touched outside the project: each folder is entered from the one it is in, no
+//!   link is followed, and what is done with a file is done in the open folder.
 //! - **Z7** A folder is one node's at a time.
 
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::MetadataExt as _,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
 };
 
 use tasuki_proto::{id::RoleId, mail::BoxKind};
 
-use super::{disk::Disk, name::fold};
-use crate::filebox::MAILBOX;
+use super::{
+    disk::Disk,
+    name::{self, fold},
+};
+use crate::{dir::Dir, filebox::MAILBOX};
 
 /// A role's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Home {
     /// The project.
     pub(super) root: PathBuf,
-    /// In it.
+    /// The operator's directory that it was found in.
+    within: PathBuf,
+    /// In the project.
     below: PathBuf,
 }
 
-/// The role's boxes, looked up: folders that are there, and inside the project.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The role's boxes, opened.
+#[derive(Debug)]
 pub(super) struct Boxes {
-    folders: [PathBuf; 4],
-    /// Tells a folder from another that came into its place.
-    inodes: [u64; 4],
+    home: Dir,
+    folders: [Dir; 4],
 }
 
 impl Boxes {
-    pub(super) fn folder(&self, kind: BoxKind) -> &Path {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (&self.home, &self.folders) == (&other.home, &other.folders)
+    }
+
+    pub(super) fn folder(&self, kind: BoxKind) -> &Dir {
         &self.folders[kind as usize]
     }
 
+    /// For people.
     pub(super) fn file(&self, kind: BoxKind, name: &str) -> PathBuf {
         self.folder(kind).join(name)
     }
 
     /// Which of them a folder is.
     pub(super) fn kind_of(&self, folder: &Path) -> Option<BoxKind> {
-        BoxKind::ALL.into_iter().find(|kind| self.folder(*kind) == folder)
+        BoxKind::ALL.into_iter().find(|kind| self.folder(*kind).path() == folder)
+    }
+
+    /// Keeps other nodes out of the folder for as long as the file is open: each would take the
+    /// other's files for what people put there.
+    pub(super) fn hold(&self) -> io::Result<fs::File> {
+        let folder = self.home.to_file()?;
+        match folder.try_lock() {
+            // Where a file system knows no locks, nobody is kept out.
+            Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(folder),
+            Err(fs::TryLockError::WouldBlock) => Err(io::Error::other(format!(
+                "another node keeps a mailbox in {}. Make docs/mailbox/ROLE/inbox in the project \
+                 for a folder of the role's own, or say mirror_root, and start this node again",
+                self.home.path().display(),
+            ))),
+        }
     }
 }
 
 impl Home {
-    fn shared(root: &Path) -> Self {
-        Self { root: root.to_owned(), below: MAILBOX.into() }
+    fn shared(root: &Path, within: &Path) -> Self {
+        Self { root: root.to_owned(), within: within.to_owned(), below: MAILBOX.into() }
     }
 
-    fn own(root: &Path, folder: &str) -> Self {
-        Self { root: root.to_owned(), below: Path::new(MAILBOX).join(folder) }
+    fn own(root: &Path, within: &Path, folder: &str) -> Self {
+        Self { below: Path::new(MAILBOX).join(folder), ..Self::shared(root, within) }
     }
 
     /// For people, and to know it again.
@@ -65,40 +89,25 @@ impl Home {
         self.root.join(&self.below)
     }
 
-    /// Makes what is missing of its folders, but never the project itself.
+    #[cfg(test)]
     pub(super) fn open(&self) -> io::Result<Boxes> {
-        let root = self
-            .root
-            .canonicalize()
-            .map_err(|why| io::Error::new(why.kind(), format!("{}: {why}", self.root.display())))?;
-        let folder = enter(&root, &root, &self.below)?;
-        let (folders, inodes) = Default::default();
-        let mut boxes = Boxes { folders, inodes };
-        for kind in BoxKind::ALL {
-            let own = enter(&root, &folder, Path::new(kind.as_str()))?;
-            boxes.inodes[kind as usize] = fs::metadata(&own)?.ino();
-            boxes.folders[kind as usize] = own;
-        }
-        Ok(boxes)
+        self.open_with(|_| Ok(()))
     }
 
-    /// Keeps other nodes out of the folder for as long as the file is open: each would take the
-    /// other's files for what people put there.
-    pub(super) fn hold(&self) -> io::Result<fs::File> {
-        let folder = fs::File::open(self.folder())?;
-        match folder.try_lock() {
-            // Where a file system knows no locks, nobody is kept out.
-            Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(folder),
-            Err(fs::TryLockError::WouldBlock) => {
-                let own = self.root.join(MAILBOX).join("ROLE/inbox");
-                Err(io::Error::other(format!(
-                    "another node keeps a mailbox in {}. Make {} for a folder of the role's own, or \
-                     say mirror_root, and start this node again",
-                    self.folder().display(),
-                    own.display()
-                )))
-            }
-        }
+    /// Makes what is missing of its folders, but never the project itself. `keep` is told of an
+    /// outbox that is made before anybody can put something into it: if it fails, there is none.
+    pub(super) fn open_with(&self, keep: impl Fn(&Dir) -> io::Result<()>) -> io::Result<Boxes> {
+        let named = |why: io::Error| {
+            io::Error::new(why.kind(), format!("{}: {why}", self.within.display()))
+        };
+        let within = Dir::open_real(&self.within).map_err(named)?;
+        let root =
+            within.walk(self.root.strip_prefix(&self.within).unwrap_or_else(|_| Path::new("")))?;
+        let home = root.walk_or_make(&self.below)?;
+        make_outbox(&home, keep)?;
+        let folders = BoxKind::ALL.map(|kind| home.enter_or_make(kind.as_str()));
+        let [one, two, three, four] = folders;
+        Ok(Boxes { folders: [one?, two?, three?, four?], home })
     }
 
     /// Whether its boxes lie in the project's mailbox itself.
@@ -108,61 +117,62 @@ impl Home {
 
     /// The folder that the role had here while it had the project to itself, if it is another.
     pub(super) fn before(&self) -> Option<Self> {
-        (!self.is_shared()).then(|| Self::shared(&self.root))
+        (!self.is_shared()).then(|| Self::shared(&self.root, &self.within))
     }
 
     /// Brings everything that is in the boxes of `before` here. What cannot come, because its name
     /// is taken, stays; how many files that are.
-    pub(super) fn take_over(&self, before: &Self, disk: &Disk) -> io::Result<usize> {
-        let (from, to) = (before.open()?, self.open()?);
+    pub(super) fn take_over(before: &Boxes, to: &Boxes, disk: &Disk) -> io::Result<usize> {
         let mut left = 0;
         for kind in BoxKind::ALL {
-            for entry in fs::read_dir(from.folder(kind))? {
-                let entry = entry?;
-                let target = to.folder(kind).join(entry.file_name());
-                let done = disk.rename(&entry.path(), &target)?;
+            let (from, to) = (before.folder(kind), to.folder(kind));
+            for name in from.names()? {
+                let done = disk.rename((from, &name), (to, &name))?;
                 left += usize::from(done != super::disk::Done::Yes);
             }
             // Only an empty one goes; anything in it is somebody's.
-            drop(fs::remove_dir(from.folder(kind)));
+            drop(before.home.remove_dir(kind.as_str()));
         }
         Ok(left)
     }
 }
 
-fn enter(root: &Path, from: &Path, below: &Path) -> io::Result<PathBuf> {
-    let mut at = from.to_owned();
-    for part in below.components() {
-        let Component::Normal(part) = part else {
-            return Err(io::Error::other(format!("{} is no plain path", below.display())));
-        };
-        let next = at.join(part);
-        match fs::create_dir(&next) {
-            Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(why),
-            Ok(()) | Err(_) => {}
-        }
-        at = next.canonicalize()?;
-        if !at.starts_with(root) {
-            let why = format!("{} leads out of {}", next.display(), root.display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-        }
-        if !at.is_dir() {
-            let why = format!("{} is no directory", next.display());
-            return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
-        }
+/// Makes an outbox where none is, under another name at first: which directory it is says the same
+/// once it has its own. Whatever is in an outbox that is not made here lay there before.
+fn make_outbox(home: &Dir, keep: impl Fn(&Dir) -> io::Result<()>) -> io::Result<()> {
+    let outbox = BoxKind::Outbox.as_str();
+    if home.stat(outbox)?.is_some() {
+        return Ok(());
     }
-    Ok(at)
+    let new = name::new(outbox);
+    // One that is not empty is not from here.
+    let is_made = home.make(&new)? || (home.remove_dir(&new).is_ok() && home.make(&new)?);
+    if !is_made {
+        return Ok(());
+    }
+    keep(&home.enter(&new)?)?;
+    match home.rename_new(&new, home, outbox) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => home.remove_dir(&new),
+        renamed => renamed,
+    }
 }
 
-/// The home of each role, given its project's root.
-pub(super) fn homes(roots: &BTreeMap<RoleId, PathBuf>) -> BTreeMap<RoleId, Home> {
+/// The home of each role, given its project's root. `within`: the operator's directory that agents
+/// chose theirs in. All were resolved when they were named: a link that got into one since is not
+/// followed, so nothing is resolved here.
+pub(super) fn homes(
+    roots: &BTreeMap<RoleId, PathBuf>,
+    within: Option<&Path>,
+) -> BTreeMap<RoleId, Home> {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let within = within.map(whole);
     let mut by_root: BTreeMap<PathBuf, Vec<&RoleId>> = BTreeMap::new();
     for (role, root) in roots {
-        let real = root.canonicalize().or_else(|_| std::path::absolute(root));
-        by_root.entry(real.unwrap_or_else(|_| root.clone())).or_default().push(role);
+        by_root.entry(whole(root)).or_default().push(role);
     }
     let mut homes = BTreeMap::new();
     for (root, roles) in by_root {
+        let within = within.as_deref().filter(|within| root.starts_with(within)).unwrap_or(&root);
         let mut taken: Vec<String> = BoxKind::ALL.iter().map(|it| fold(it.as_str())).collect();
         let own: Vec<Home> = roles
             .iter()
@@ -174,14 +184,14 @@ pub(super) fn homes(roots: &BTreeMap<RoleId, PathBuf>) -> BTreeMap<RoleId, Home>
                     folder = format!("{role}-{}", &digits[..8]);
                 }
                 taken.push(fold(&folder));
-                Home::own(&root, &folder)
+                Home::own(&root, within, &folder)
             })
             .collect();
         let was_split =
             |home: &Home| BoxKind::ALL.iter().any(|it| home.folder().join(it.as_str()).is_dir());
         let is_split = 1 < roles.len() || own.iter().any(was_split);
         for (role, own) in roles.into_iter().zip(own) {
-            homes.insert(role.clone(), if is_split { own } else { Home::shared(&root) });
+            homes.insert(role.clone(), if is_split { own } else { Home::shared(&root, within) });
         }
     }
     homes
@@ -191,9 +201,13 @@ pub(super) fn homes(roots: &BTreeMap<RoleId, PathBuf>) -> BTreeMap<RoleId, Home>
 mod tests {
     use super::*;
 
+    fn shared(root: &Path) -> Home {
+        Home::shared(root, root)
+    }
+
     fn told(root: &Path, roles: &[&str]) -> String {
         let roots = roles.iter().map(|it| (it.parse().unwrap(), root.to_owned())).collect();
-        let all = homes(&roots);
+        let all = homes(&roots, None);
         let below = |home: &Home| home.below.display().to_string();
         let all: Vec<String> =
             all.iter().map(|(role, home)| format!("{role}={}", below(home))).collect();
@@ -202,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_project_that_is_gone_is_named() {
-        let gone = Home::shared(Path::new("/none/such"));
+        let gone = shared(Path::new("/none/such"));
         let why = gone.open().expect_err("it is gone").to_string();
         assert!(why.starts_with("/none/such: "), "{why}");
     }
@@ -213,8 +227,10 @@ mod tests {
         let root = place.path();
         assert_eq!(told(root, &["qa"]), "qa=docs/mailbox");
         assert_eq!(told(root, &["dev", "qa"]), "dev=docs/mailbox/dev qa=docs/mailbox/qa");
-        let two =
-            homes(&["dev", "qa"].iter().map(|it| (it.parse().unwrap(), root.into())).collect());
+        let two = homes(
+            &["dev", "qa"].iter().map(|it| (it.parse().unwrap(), root.into())).collect(),
+            None,
+        );
         two[&"qa".parse().unwrap()].open().unwrap();
         assert_eq!(told(root, &["qa"]), "qa=docs/mailbox/qa");
         assert_eq!(told(root, &["ops"]), "ops=docs/mailbox");
@@ -231,35 +247,86 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_leads_out_of_the_project_is_refused() {
+    fn a_folder_behind_a_link_is_refused() {
         let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let home = Home::shared(place.path());
+        let home = shared(place.path());
         let link = |from: &Path, to: &Path| std::os::unix::fs::symlink(from, to);
+        let why = || home.open().unwrap_err().to_string();
         link(other.path(), &place.path().join("docs")).unwrap();
-        let why = home.open().unwrap_err().to_string();
-        assert!(why.contains("/docs leads out of "), "{why}");
+        assert!(why().contains("/docs is a link, and links are not followed"), "{}", why());
         assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
-        // Within the project it may lead anywhere.
+        // Also within the project: somebody may change it at any time.
         fs::remove_file(place.path().join("docs")).unwrap();
         fs::create_dir_all(place.path().join("elsewhere/mail")).unwrap();
         fs::create_dir(place.path().join("docs")).unwrap();
         link(&place.path().join("elsewhere/mail"), &place.path().join("docs/mailbox")).unwrap();
-        home.open().unwrap();
-        assert!(place.path().join("elsewhere/mail/inbox").is_dir());
-        let none = Home::shared(&place.path().join("gone"));
+        assert!(why().contains("/docs/mailbox is a link"), "{}", why());
+        let none = shared(&place.path().join("gone"));
         assert_eq!(none.open().unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_project_that_an_agent_chose_is_in_the_operators_whatever_becomes_of_it() {
+        let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let within = place.path().canonicalize().unwrap();
+        let chosen = within.join("one");
+        fs::create_dir(&chosen).unwrap();
+        let roots = [("qa".parse().unwrap(), chosen.clone())].into();
+        let open = || homes(&roots, Some(&within)).into_values().next().unwrap().open();
+        open().unwrap();
+        fs::rename(&chosen, within.join("two")).unwrap();
+        std::os::unix::fs::symlink(other.path(), &chosen).unwrap();
+        assert!(open().unwrap_err().to_string().contains("/one is a link"));
+        assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_project_that_is_swapped_for_a_link_leads_nowhere() {
+        let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let root = place.path().canonicalize().unwrap().join("sub");
+        fs::create_dir(&root).unwrap();
+        let roots = [("qa".parse().unwrap(), root.clone())].into();
+        let home = || homes(&roots, None).into_values().next().unwrap();
+        let before = home();
+        before.open().unwrap();
+        fs::rename(&root, root.with_file_name("sub.old")).unwrap();
+        std::os::unix::fs::symlink(other.path(), &root).unwrap();
+        for home in [before, home()] {
+            let why = home.open().unwrap_err().to_string();
+            assert!(why.contains("/sub is a link, and links are not followed"), "{why}");
+        }
+        assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_outbox_is_kept_before_it_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let home = shared(place.path());
+        let mailbox = place.path().join(MAILBOX);
+        home.open_with(|_| Err(io::Error::other("full"))).unwrap_err();
+        assert!(!mailbox.join("outbox").exists());
+        let told = std::cell::RefCell::new(Vec::new());
+        let keep = |outbox: &Dir| -> io::Result<()> {
+            assert!(!mailbox.join("outbox").exists());
+            told.borrow_mut().push(outbox.identity()?);
+            Ok(())
+        };
+        let boxes = home.open_with(keep).unwrap();
+        assert_eq!(*told.borrow(), [boxes.folder(BoxKind::Outbox).identity().unwrap()]);
+        home.open_with(|_| Err(io::Error::other("it is there"))).unwrap();
+        assert_eq!(fs::read_dir(&mailbox).unwrap().count(), 4);
     }
 
     #[test]
     fn a_folder_is_one_nodes() {
         let place = tempfile::tempdir().unwrap();
-        let home = Home::shared(place.path());
-        home.open().unwrap();
-        let held = home.hold().unwrap();
-        let why = home.hold().unwrap_err().to_string();
+        let home = shared(place.path());
+        let hold = || home.open().unwrap().hold();
+        let held = hold().unwrap();
+        let why = hold().unwrap_err().to_string();
         assert!(why.starts_with("another node keeps a mailbox in "), "{why}");
         drop(held);
-        home.hold().unwrap();
+        hold().unwrap();
         // What is said to do helps.
         fs::create_dir_all(place.path().join("docs/mailbox/dev/inbox")).unwrap();
         assert_eq!(told(place.path(), &["dev"]), "dev=docs/mailbox/dev");
@@ -268,7 +335,7 @@ mod tests {
     #[test]
     fn who_had_the_mailbox_takes_all_files_along() {
         let place = tempfile::tempdir().unwrap();
-        let (alone, own) = (Home::shared(place.path()), Home::own(place.path(), "qa"));
+        let (alone, own) = (shared(place.path()), Home::own(place.path(), place.path(), "qa"));
         let boxes = alone.open().unwrap();
         for (kind, name) in
             [(BoxKind::Inbox, "a.md"), (BoxKind::Inbox, "b.md.edited"), (BoxKind::Done, "c.md")]
@@ -278,7 +345,7 @@ mod tests {
         let there = own.open().unwrap();
         fs::write(there.file(BoxKind::Done, "c.md"), "taken").unwrap();
         assert_eq!(own.before(), Some(alone.clone()));
-        assert_eq!(own.take_over(&alone, &Disk::default()).unwrap(), 1);
+        assert_eq!(Home::take_over(&boxes, &there, &Disk::default()).unwrap(), 1);
         assert!(there.file(BoxKind::Inbox, "b.md.edited").exists());
         assert_eq!(fs::read(there.file(BoxKind::Done, "c.md")).unwrap(), b"taken");
         let mailbox = place.path().join(MAILBOX);

@@ -1,9 +1,15 @@
 //! What was written where, so that what a person changed is known from what the node wrote.
 //!
 //! `DATA/mirror/WORKSPACE/ROLE.index`: a line of JSON for each change, appended after it, written
-//! anew when most lines are of the past. It is a help, not a truth: what it lacks is found by
-//! looking at the files and asking the broker, so a lost one costs reading, and nothing else.
-//! Lines that cannot be read, as the last one after a crash, are passed over.
+//! anew when most lines are of the past. Of threads it is a help, not a truth: what it lacks is
+//! found by looking at the files and asking the broker. Each line begins with what the rest hashes
+//! to. The last one may be cut off after a crash, and is passed over; any other that is not as it
+//! was written may have said that a file is not to be sent, so nothing of the index counts then.
+//!
+//! - **Z9** Which outboxes are kept, and what lay in each before, is durable before anything is
+//!   sent from one; whatever holds what one of these held is not sent either. An outbox that the
+//!   index does not name is one that was never kept, so a lost index costs reading, and sends
+//!   nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,6 +38,9 @@ const PAST_MAX: usize = 1_024;
 /// An index, in bytes; a larger one is not ours. A line has some 250.
 const BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
+/// What a line's hash is written in.
+const CHECK_CHARS: usize = 16;
+
 /// A thread's file as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Known {
@@ -49,8 +58,14 @@ enum Line {
     Folder(PathBuf),
     /// The mailbox was here as a whole.
     Synced(bool),
-    /// A file that was in the outbox before the mirror.
-    Before(String, Stamp),
+    /// An outbox that is kept, by which directory it is, and what lay in it before.
+    Kept {
+        outbox: String,
+        before: BTreeMap<String, Stamp>,
+        /// What these held. Earlier releases noted none.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        contents: BTreeSet<String>,
+    },
     /// A file that was sent, and could not be taken away.
     Sent(String, Stamp),
     Wrote {
@@ -64,6 +79,15 @@ enum Line {
     Gone(String),
 }
 
+/// What lay in an outbox before it was kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Before {
+    pub(super) stamps: BTreeMap<String, Stamp>,
+    /// What they held, as [`Hash::text`]: whoever puts it there once more, as Git does with a file of
+    /// another branch, has written nothing.
+    pub(super) contents: BTreeSet<String>,
+}
+
 /// One role's.
 #[derive(Debug)]
 pub(super) struct Index {
@@ -74,7 +98,8 @@ pub(super) struct Index {
     pub(super) folder: Option<PathBuf>,
     threads: BTreeMap<MessageId, Known>,
     by_name: BTreeMap<String, MessageId>,
-    before: BTreeMap<String, Stamp>,
+    /// Outboxes, and what lay in each before it was one.
+    kept: BTreeMap<String, Before>,
     sent: BTreeMap<String, Stamp>,
     /// Whether the mailbox was ever here as a whole.
     pub(super) is_synced: bool,
@@ -95,7 +120,7 @@ impl Index {
             folder: None,
             threads: BTreeMap::new(),
             by_name: BTreeMap::new(),
-            before: BTreeMap::new(),
+            kept: BTreeMap::new(),
             sent: BTreeMap::new(),
             is_synced: false,
         }
@@ -106,10 +131,19 @@ impl Index {
         let mut index = Self::new(path);
         let is_ours = fs::metadata(&index.path).is_ok_and(|it| it.len() <= BYTES_MAX);
         let content = if is_ours { fs::read(&index.path) } else { Ok(Vec::new()) };
-        for line in content.unwrap_or_default().split(|byte| *byte == b'\n') {
-            if let Ok(line) = serde_json::from_slice(line) {
-                index.take(line);
-            }
+        let content = content.unwrap_or_default();
+        let mut lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
+        // Behind the last line's end is nothing, or what a crash left of one more, or a line of
+        // which only the end is damaged.
+        let tail = lines.pop().and_then(|tail| tail.split_last());
+        lines.extend(tail.map(|(_, line)| line).filter(|line| read_line(line).is_some()));
+        for line in lines {
+            let Some(line) = read_line(line) else {
+                let path = index.path.display();
+                tracing::warn!(%path, "an index of mirrored mail is damaged; it is made anew");
+                return Self::new(index.path);
+            };
+            index.take(line);
         }
         index
     }
@@ -118,8 +152,8 @@ impl Index {
         match line {
             Line::Folder(folder) => self.folder = Some(folder),
             Line::Synced(is_synced) => self.is_synced = is_synced,
-            Line::Before(name, stamp) => {
-                self.before.insert(name, stamp);
+            Line::Kept { outbox, before: stamps, contents } => {
+                self.kept.insert(outbox, Before { stamps, contents });
             }
             Line::Sent(name, stamp) => {
                 self.sent.insert(name, stamp);
@@ -183,18 +217,38 @@ impl Index {
         self.by_name.entry(fold(name)).or_insert(id);
     }
 
-    /// Whether this file was in the outbox before the mirror, and is as it was.
+    /// Whether this file was in the outbox before it was kept, and is as it was.
     pub(super) fn was_before(&self, name: &str, stamp: Stamp) -> bool {
-        self.before.get(name) == Some(&stamp)
+        self.kept.values().any(|before| before.stamps.get(name) == Some(&stamp))
+    }
+
+    /// Whether a file in the outbox held this before it was kept, whatever it was called.
+    pub(super) fn held_before(&self, content: Hash) -> bool {
+        let content = content.text();
+        self.kept.values().any(|before| before.contents.contains(&content))
+    }
+
+    /// Knows a file that holds such a thing by its stamp, too: it need not be read at each look. That
+    /// is not made durable here, for what it holds is known anyway.
+    pub(super) fn note_before(&mut self, name: &str, stamp: Stamp) {
+        if let Some(before) = self.kept.values_mut().next() {
+            before.stamps.insert(name.to_owned(), stamp);
+        }
+    }
+
+    pub(super) fn keeps(&self, outbox: &str) -> bool {
+        self.kept.contains_key(outbox)
+    }
+
+    /// Keeps an outbox from now on, durably.
+    pub(super) fn keep(&mut self, outbox: String, before: Before) -> io::Result<()> {
+        self.kept.insert(outbox.clone(), before);
+        self.write_anew().inspect_err(|_| drop(self.kept.remove(&outbox)))
     }
 
     /// The same for one that was sent and could not be taken away.
     pub(super) fn was_sent(&self, name: &str, stamp: Stamp) -> bool {
         self.sent.get(name) == Some(&stamp)
-    }
-
-    pub(super) fn count_before(&self) -> usize {
-        self.before.len()
     }
 
     /// Keeps the files of this folder from now on, and nothing of another one.
@@ -223,11 +277,6 @@ impl Index {
         Ok(())
     }
 
-    pub(super) fn note_before(&mut self, name: &str, stamp: Stamp) -> io::Result<()> {
-        self.before.insert(name.to_owned(), stamp);
-        self.append(&Line::Before(name.to_owned(), stamp))
-    }
-
     pub(super) fn note_sent(&mut self, name: &str, stamp: Stamp) -> io::Result<()> {
         if self.was_sent(name, stamp) {
             return Ok(());
@@ -245,13 +294,12 @@ impl Index {
     }
 
     fn append(&mut self, line: &Line) -> io::Result<()> {
-        let live = self.threads.len() + self.before.len() + self.sent.len();
+        let live = self.threads.len() + self.kept.len() + self.sent.len();
         if self.file.is_none() || 2 * live + PAST_MAX < self.lines {
             return self.write_anew();
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let mut bytes = serde_json::to_vec(line)?;
-        bytes.push(b'\n');
+        let bytes = written(line)?;
         self.lines += 1;
         file.write_all(&bytes)
     }
@@ -260,22 +308,48 @@ impl Index {
         // If it fails, the next change tries again.
         self.file = None;
         let folder = self.folder.iter().cloned().map(Line::Folder);
-        let before = self.before.iter().map(|(name, stamp)| Line::Before(name.clone(), *stamp));
+        let kept = self.kept.iter().map(|(outbox, before)| {
+            let Before { stamps, contents } = before.clone();
+            Line::Kept { outbox: outbox.clone(), before: stamps, contents }
+        });
         let sent = self.sent.iter().map(|(name, stamp)| Line::Sent(name.clone(), *stamp));
         let threads = self.threads.iter().map(|(id, known)| line_of(*id, known));
         let mut bytes = Vec::new();
         self.lines = 0;
         for line in
-            folder.chain([Line::Synced(self.is_synced)]).chain(before).chain(sent).chain(threads)
+            folder.chain([Line::Synced(self.is_synced)]).chain(kept).chain(sent).chain(threads)
         {
-            serde_json::to_writer(&mut bytes, &line)?;
-            bytes.push(b'\n');
+            bytes.extend(written(&line)?);
             self.lines += 1;
         }
         tasuki_broker::files::replace(&self.path, &bytes)?;
         self.file = Some(fs::OpenOptions::new().append(true).open(&self.path)?);
         Ok(())
     }
+}
+
+/// A line as it is on disk.
+fn written(line: &Line) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_vec(line)?;
+    let mut bytes = check(&json).into_bytes();
+    bytes.push(b' ');
+    bytes.extend(json);
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// `None`: it is not as it was written. Earlier releases wrote no hash.
+fn read_line(line: &[u8]) -> Option<Line> {
+    if line.starts_with(b"{") {
+        return serde_json::from_slice(line).ok();
+    }
+    let (noted, json) = line.split_at_checked(CHECK_CHARS)?;
+    let json = json.strip_prefix(b" ")?;
+    (check(json).as_bytes() == noted).then(|| serde_json::from_slice(json).ok())?
+}
+
+fn check(json: &[u8]) -> String {
+    blake3::hash(json).to_hex()[..CHECK_CHARS].to_owned()
 }
 
 fn line_of(id: MessageId, known: &Known) -> Line {
@@ -295,8 +369,38 @@ mod tests {
 
     const STAMP: Stamp = Stamp { mtime_ns: 7, size: 3, inode: 9 };
 
+    fn before() -> Before {
+        Before {
+            stamps: [("old.md".into(), STAMP)].into(),
+            contents: [Hash::of(b"old").text()].into(),
+        }
+    }
+
     fn known(kind: BoxKind, name: &str) -> Known {
         Known { kind, name: name.into(), entries: 2, hash: Hash::of(b"x"), stamp: STAMP }
+    }
+
+    #[test]
+    fn a_flipped_bit_makes_it_begin_anew_or_nothing_else() {
+        let data = tempfile::tempdir().unwrap();
+        let file = path(data.path(), &"w".parse().unwrap(), &"qa".parse().unwrap());
+        let mut whole = Index::open(file.clone());
+        whole.begin("/p".into(), true).unwrap();
+        whole.wrote(MessageId::from_bits(1), known(BoxKind::Inbox, "A.md")).unwrap();
+        whole.keep("inode 1 of 2".into(), before()).unwrap();
+        whole.note_sent("new.md", STAMP).unwrap();
+        whole.synced().unwrap();
+        let told = |it: &Index| format!("{:?}", (&it.folder, &it.threads, &it.kept, &it.sent));
+        crate::flips::each(&file, |what| {
+            let read = Index::open(file.clone());
+            let is_whole = told(&read) == told(&whole) && read.is_synced;
+            let is_new = told(&read) == told(&Index::new(file.clone())) && !read.is_synced;
+            assert!(is_whole || is_new, "{what}: {read:?}");
+        });
+        let lines = fs::read_to_string(&file).unwrap();
+        let old: String = lines.lines().map(|line| format!("{}\n", &line[17..])).collect();
+        fs::write(&file, old + "{\"wro").unwrap();
+        assert_eq!(told(&Index::open(file)), told(&whole), "of an earlier release, and cut off");
     }
 
     #[test]
@@ -310,7 +414,7 @@ mod tests {
         index.wrote(id(1), known(BoxKind::Inbox, "A.md")).unwrap();
         index.wrote(id(2), known(BoxKind::Inbox, "b.md")).unwrap();
         index.wrote(id(1), known(BoxKind::Done, "A.md")).unwrap();
-        index.note_before("old.md", STAMP).unwrap();
+        index.keep("inode 1 of 2".into(), before()).unwrap();
         index.note_sent("new.md", STAMP).unwrap();
         index.gone(id(2)).unwrap();
         index.synced().unwrap();
@@ -321,6 +425,8 @@ mod tests {
         assert!(again.was_before("old.md", STAMP) && again.was_sent("new.md", STAMP));
         assert!(!again.was_before("new.md", STAMP) && !again.was_sent("old.md", STAMP));
         assert!(!again.was_before("old.md", Stamp { size: 4, ..STAMP }));
+        assert!(again.held_before(Hash::of(b"old")) && !again.held_before(Hash::of(b"new")));
+        assert!(again.keeps("inode 1 of 2") && !again.keeps("inode 1 of 3"));
         assert_eq!(again.taken(id(2), "a.md").len(), 1);
         assert_eq!(again.taken(id(1), "a.md").len(), 0);
         // As a crash in the middle of a line leaves it.
@@ -332,7 +438,20 @@ mod tests {
         let mut again = Index::open(file.clone());
         again.begin("/q".into(), false).unwrap();
         let none = Index::open(file);
-        assert!(none.len() == 0 && none.folder == Some("/q".into()) && none.count_before() == 0);
+        assert!(none.len() == 0 && none.folder == Some("/q".into()));
+        assert!(!none.keeps("inode 1 of 2"));
+    }
+
+    #[test]
+    fn what_an_earlier_release_kept_is_known_by_its_stamp() {
+        let data = tempfile::tempdir().unwrap();
+        let file = data.path().join("x.index");
+        let stamp = serde_json::to_string(&STAMP).unwrap();
+        let old = format!(r#"{{"kept":{{"outbox":"inode 1","before":{{"old.md":{stamp}}}}}}}"#);
+        fs::write(&file, old + "\n").unwrap();
+        let index = Index::open(file);
+        assert!(index.keeps("inode 1") && index.was_before("old.md", STAMP));
+        assert!(!index.held_before(Hash::of(b"old")));
     }
 
     #[test]

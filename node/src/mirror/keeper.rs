@@ -19,7 +19,8 @@ use tokio::time::{self, Instant};
 
 use super::{
     disk::{Done, Stamp},
-    home::Boxes,
+    home::{Boxes, Home},
+    index::Before,
     name,
     scan::{self, Seen},
     shared::{Shared, Trouble, note, on_disk, refresh},
@@ -28,6 +29,7 @@ use super::{
 };
 use crate::{
     clock,
+    dir::Dir,
     link::retry::{Backoff, chance},
 };
 
@@ -82,10 +84,6 @@ impl Keeper {
             settling: BTreeMap::new(),
             queued: BTreeMap::new(),
         }
-    }
-
-    pub(super) fn boxes(&self) -> Option<Arc<Boxes>> {
-        self.boxes.clone()
     }
 
     /// Runs until the mirror stops.
@@ -177,7 +175,7 @@ impl Keeper {
         if is_ready {
             self.refresh(boxes, pending).await?;
             if pending.threads.is_empty() && !pending.is_all_mail {
-                self.begin_sending(was_all).await?;
+                self.begin_sending(was_all);
                 shared.standing().synced_ms = clock::wall_ms();
             }
         }
@@ -192,14 +190,21 @@ impl Keeper {
             if is_first {
                 settle_in(shared)?;
             }
-            shared.home.open()
+            shared.home.open_with(|outbox| keep_new(shared, outbox))
         });
         let boxes = Arc::new(opened.await?);
-        if self.boxes.as_ref() == Some(&boxes) {
-            return Ok(boxes);
+        if let Some(known) = self.boxes.as_ref().filter(|known| known.is_same(&boxes)) {
+            return Ok(known.clone());
         }
+        self.boxes = None;
         self.held = None;
-        self.held = Some(on_disk(&self.shared, |shared| shared.home.hold()).await?);
+        let of = boxes.clone();
+        let held = on_disk(&self.shared, move |shared| {
+            let held = of.hold()?;
+            keep_outbox(shared, &of)?;
+            Ok(held)
+        });
+        self.held = Some(held.await?);
         let told = watch::watch(&boxes, &self.shared.todo);
         let is_watched = told.is_ok();
         self.watcher = match told {
@@ -308,10 +313,12 @@ impl Keeper {
             };
             let seen = Seen::of(&shared.index(), &of, sights, is_all);
             // Nobody writes while this looks: they are of interrupted changes.
-            seen.halves.iter().try_for_each(|half| shared.disk.remove(half))?;
+            let remove =
+                |(kind, name): &(BoxKind, String)| shared.disk.remove(of.folder(*kind), name);
+            seen.halves.iter().try_for_each(remove)?;
             Ok(seen)
         });
-        let Seen { touched, dropped, queued, aside, olds, halves: _ } = seen.await?;
+        let Seen { touched, dropped, queued, before, aside, olds, halves: _ } = seen.await?;
         (pending.is_all_files, pending.names) = Default::default();
         pending.threads.extend(touched.into_iter().map(|id| (id, true)));
         if is_all {
@@ -319,6 +326,7 @@ impl Keeper {
             self.queued = queued;
             let mut standing = self.shared.standing();
             standing.aside = aside;
+            standing.before = before;
             standing.unread.retain(|path, _| {
                 let name = path.file_name().and_then(|name| name.to_str());
                 name.is_some_and(|name| dropped.contains_key(name))
@@ -328,7 +336,9 @@ impl Keeper {
             self.look_again = Instant::now() + Duration::from_millis(poll);
         } else {
             self.queued.extend(queued);
-            self.shared.standing().aside.extend(aside);
+            let mut standing = self.shared.standing();
+            standing.aside.extend(aside);
+            standing.before.extend(before);
         }
         for (name, stamp) in dropped {
             self.settle(name, stamp);
@@ -352,7 +362,12 @@ fn settle_in(shared: &Shared) -> io::Result<()> {
     }
     let before = shared.home.before().filter(|before| had.as_ref() == Some(&before.folder()));
     if let Some(before) = &before {
-        let left = shared.home.take_over(before, &shared.disk)?;
+        let keep = |outbox: &Dir| keep_new(shared, outbox);
+        let (from, to) = (before.open_with(keep)?, shared.home.open_with(keep)?);
+        // What either brings along that was never kept stays unsent.
+        keep_outbox(shared, &from)?;
+        keep_outbox(shared, &to)?;
+        let left = Home::take_over(&from, &to, &shared.disk)?;
         let (role, from, to) = (&shared.role, before.folder(), folder.clone());
         let (from, to) = (from.display(), to.display());
         tracing::warn!(%role, %from, %to, left, "a mailbox moved, for another role came into its project");
@@ -362,6 +377,24 @@ fn settle_in(shared: &Shared) -> io::Result<()> {
     }
     note(shared.index().begin(folder, before.is_some()));
     Ok(())
+}
+
+/// Keeps an outbox that was not kept before, and notes what lies in it already: a repository may have
+/// brought that, and nobody here means it to be sent.
+fn keep_outbox(shared: &Shared, boxes: &Boxes) -> io::Result<()> {
+    let outbox = boxes.folder(BoxKind::Outbox);
+    let identity = outbox.identity()?;
+    if shared.index().keeps(&identity) {
+        return Ok(());
+    }
+    let before = scan::letters(outbox)?;
+    shared.index().keep(identity, before)
+}
+
+/// The same of one that was made just now: nothing is in it.
+fn keep_new(shared: &Shared, outbox: &Dir) -> io::Result<()> {
+    let identity = outbox.identity()?;
+    shared.index().keep(identity, Before::default())
 }
 
 fn end_olds(
@@ -374,7 +407,7 @@ fn end_olds(
         let folder = boxes.folder(*kind);
         // A letter that was being taken away: sent once more, it is the same.
         if *kind == BoxKind::Outbox
-            && shared.disk.rename(&folder.join(name::old(own)), &folder.join(own))? == Done::Yes
+            && shared.disk.rename((folder, name::old(own)), (folder, own))? == Done::Yes
         {
             shared.todo.file(*kind, own.clone());
             continue;

@@ -7,8 +7,8 @@
 //! called `NAME.rejected`, with the reason in `NAME.rejected.txt`. What cannot be read, or not be
 //! taken away, stays, is told of, and holds nothing up.
 //!
-//! Whole documents that were in the outbox before the mirror are left alone: they are mail of long
-//! ago, and nobody wants all of it sent.
+//! Files that lay in the outbox before it was kept are left alone (Z9): they are mail of long ago, or
+//! came with a repository. Whoever wants one sent gives it another name.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -66,29 +66,15 @@ impl Keeper {
         }
     }
 
-    /// When the mailbox was first here as a whole: whole documents in the outbox are not the
-    /// mirror's business.
-    pub(super) async fn begin_sending(&mut self, has_looked: bool) -> Result<(), Trouble> {
+    /// When the mailbox was first here as a whole: now it is known what is the node's own.
+    pub(super) fn begin_sending(&mut self, has_looked: bool) {
         if self.shared.index().is_synced || !has_looked {
-            return Ok(());
+            return;
         }
-        let Some(boxes) = self.boxes() else { return Ok(()) };
         self.settling.retain(|name, _| !is_mirrored(&self.shared, name));
-        for (name, (stamp, _)) in self.settling.clone() {
-            let path = boxes.file(BoxKind::Outbox, &name);
-            let at = on_disk(&self.shared, move |_| disk::read(&path)).await;
-            let Ok(At::File(bytes, _)) = at else { continue };
-            let read = Dropped::read(&self.shared.role, &name, &bytes, stamp, now());
-            if !read.is_ok_and(|it| it.is_draft) {
-                tracing::warn!(role = %self.shared.role, name, "was in the outbox before; not sent");
-                note(self.shared.index().note_before(&name, stamp));
-                self.settling.remove(&name);
-            }
-        }
         note(self.shared.index().synced());
         // What was passed over until all was known.
         self.shared.todo.all_files();
-        Ok(())
     }
 
     /// Sends what is ready; when there is more at the latest.
@@ -177,8 +163,9 @@ impl Keeper {
         name: &str,
         settled: Option<Stamp>,
     ) -> Result<Option<Fate>, Trouble> {
-        let path = boxes.file(BoxKind::Outbox, file);
-        let (bytes, stamp) = match on_disk(&self.shared, move |_| disk::read(&path)).await {
+        let (of, own) = (boxes.clone(), file.to_owned());
+        let read = move |_: &Shared| disk::read_own(of.folder(BoxKind::Outbox), &own);
+        let (bytes, stamp) = match on_disk(&self.shared, read).await {
             Ok(At::Nothing) => return Ok(None),
             Ok(At::File(bytes, stamp)) => (bytes, stamp),
             Ok(At::Strange(why)) => return Ok(Some(Fate::Left(why))),
@@ -190,12 +177,17 @@ impl Keeper {
         }
         let (is_synced, was_before, was_sent) = {
             let index = self.shared.index();
-            (index.is_synced, index.was_before(name, stamp), index.was_sent(name, stamp))
+            (index.is_synced, index.was_before(file, stamp), index.was_sent(name, stamp))
         };
         if was_before || is_mirrored(&self.shared, name) {
             return Ok(None);
         }
         let hash = Hash::of(&bytes);
+        if self.shared.index().held_before(hash) {
+            self.shared.index().note_before(file, stamp);
+            self.shared.standing().before.insert(boxes.file(BoxKind::Outbox, file));
+            return Ok(None);
+        }
         let read = Dropped::read(&self.shared.role, name, &bytes, stamp, now());
         let is_draft = read.as_ref().is_ok_and(|it| it.is_draft);
         if !is_draft && !is_synced {
@@ -227,7 +219,7 @@ impl Keeper {
             Some(id) => match shared.read(id).await {
                 Ok(Read::Unknown) => None,
                 Ok(Read::Whole(thread, entries)) => {
-                    Some(Document::of_stored(&thread, &entries).entries)
+                    Some(Document::of_stored(&thread, &entries).shown().entries)
                 }
                 // A text that nobody sent before need not be compared.
                 Ok(Read::TooLarge(_)) if dropped.is_draft => Some(Vec::new()),
@@ -298,12 +290,11 @@ impl Keeper {
             Fate::Queued => {
                 on_disk(shared, move |shared| {
                     let folder = of.folder(BoxKind::Outbox);
-                    let queued = folder.join(format!("{name}.{QUEUED}"));
-                    let from = folder.join(&file);
-                    if from == queued {
+                    let queued = format!("{name}.{QUEUED}");
+                    if file == queued {
                         return Ok(Done::Yes);
                     }
-                    shared.disk.rename(&from, &queued)
+                    shared.disk.rename((folder, &file), (folder, &queued))
                 })
                 .await?;
             }

@@ -11,7 +11,8 @@
 //!
 //! - What a person wrote is never overwritten or removed (Z1): an edited file is put aside as
 //!   `NAME.edited`, and told of.
-//! - A file that is put into an outbox is sent as that role's, once (Z4).
+//! - A file that is put into an outbox is sent as that role's, once (Z4); one that lay there before
+//!   the node kept it is not (Z9).
 //! - What the node wrote is never taken for such a file: it knows its own by name, and a thread's
 //!   own entries are nothing new (Z5).
 //!
@@ -76,7 +77,10 @@ pub struct Settings {
     /// The node's data directory.
     pub data: PathBuf,
     pub workspace: WorkspaceId,
+    /// Without links: one that is found in them is refused, and looked at again.
     pub roots: Receiver<Roots>,
+    /// Where the operator has them: what agents chose is reached from here, through no link.
+    pub within: Option<PathBuf>,
     pub source: Arc<dyn Source>,
     /// For whom a file in an outbox is meant that names one.
     pub groups: Groups,
@@ -129,12 +133,8 @@ impl Mirror {
         let keepers = self.0.keepers();
         let report = |(role, running): (&RoleId, &Running)| {
             let shared = &running.shared;
-            let (files, before) = {
-                let index = shared.index();
-                (index.len(), index.count_before())
-            };
-            let folder = shared.home.folder();
-            Report::new(role.to_string(), folder, files, before, &shared.standing())
+            let (files, folder) = (shared.index().len(), shared.home.folder());
+            Report::new(role.to_string(), folder, files, &shared.standing())
         };
         keepers.iter().map(report).collect()
     }
@@ -159,7 +159,7 @@ impl Mirror {
 
 /// Has a keeper for each role, and another one when its home changes.
 async fn run(inner: Arc<Inner>, settings: Settings) {
-    let Settings { data, workspace, mut roots, source, groups: _ } = settings;
+    let Settings { data, workspace, mut roots, within, source, groups: _ } = settings;
     let told = Told::default();
     let following = tokio::spawn({
         let follow = follow::run(source.clone(), told.clone());
@@ -167,7 +167,9 @@ async fn run(inner: Arc<Inner>, settings: Settings) {
     });
     loop {
         let wanted = roots.borrow_and_update().clone();
-        let wanted = tokio::task::spawn_blocking(move || homes(&wanted)).await.unwrap_or_default();
+        let within = within.clone();
+        let wanted = move || homes(&wanted, within.as_deref());
+        let wanted = tokio::task::spawn_blocking(wanted).await.unwrap_or_default();
         let leaving: Vec<RoleId> = {
             let keepers = inner.keepers();
             let is_other =

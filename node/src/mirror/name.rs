@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use tasuki_proto::{
     limits::FILE_NAME_BYTES_MAX,
     mail::{MessageId, MessageName},
+    visible::shown,
 };
 
 /// What is put aside because somebody edited it.
@@ -110,8 +111,9 @@ pub(super) fn of_thread(told: &str, id: MessageId, taken: &BTreeSet<String>) -> 
 
 fn is_fit(name: &str) -> bool {
     name.len() <= FILE_NAME_BYTES_MAX
-        && !name.starts_with(['.', '#'])
-        && !name.contains(|c: char| c.is_control() || "/\\:*?\"<>|".contains(c))
+        && !name.starts_with(['.', '#', '-'])
+        && shown(name).1 == 0
+        && !name.contains(|c: char| c.is_whitespace() && c != ' ' || "/\\:*?\"<>|".contains(c))
         && matches!(name.parse(), Ok(MessageName::File { .. }))
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Standing {
     pub(super) unsent: usize,
     /// Files that were put aside and are still there.
     pub(super) aside: BTreeSet<PathBuf>,
+    /// Files that lay in the outbox before it was kept.
+    pub(super) before: BTreeSet<PathBuf>,
     /// Files in the outbox that cannot be read, or not taken away, and why.
     pub(super) unread: BTreeMap<PathBuf, String>,
     /// Threads that are too large to be files, and how many entries they had.
@@ -45,8 +47,10 @@ pub struct Report {
     pub synced_ms: u64,
     /// Files in the outbox that are not sent yet.
     pub unsent: usize,
-    /// Files that were in the outbox before the mirror, which does not send them.
+    /// How many files lay in the outbox before it was kept and are not sent; some of them.
     pub before: usize,
+    #[serde(default)]
+    pub before_paths: Vec<PathBuf>,
     /// How many files were put aside and are still there; some of them.
     pub aside: usize,
     pub aside_paths: Vec<PathBuf>,
@@ -65,19 +69,14 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(
-        role: String,
-        folder: PathBuf,
-        files: usize,
-        before: usize,
-        standing: &Standing,
-    ) -> Self {
+    pub(super) fn new(role: String, folder: PathBuf, files: usize, standing: &Standing) -> Self {
         let unread = standing.unread.iter().map(|(path, why)| (path.clone(), why.clone()));
         Self {
             role,
             folder,
             files,
-            before,
+            before: standing.before.len(),
+            before_paths: standing.before.iter().take(SHOWN_MAX).cloned().collect(),
             waiting: standing.waiting,
             synced_ms: standing.synced_ms,
             unsent: standing.unsent,

@@ -1,6 +1,6 @@
 //! Which project each role's mailbox belongs to.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use tasuki_proto::id::RoleId;
 
@@ -26,10 +26,13 @@ pub fn roots(
 }
 
 /// Whether a directory that an agent registered lies in the project that the operator named, links
-/// followed: agents choose within it. Where none was named they choose freely.
+/// followed: agents choose within it. Where none was named they choose freely. What is not there, or
+/// goes up on its way, may turn out to be anywhere.
 pub fn is_within(root: Option<&Path>, directory: &Path) -> bool {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    root.is_none_or(|root| real(directory).starts_with(real(root)))
+    let Some(root) = root else { return true };
+    let goes_up = directory.components().any(|it| it == Component::ParentDir);
+    let real = directory.canonicalize().ok().zip(root.canonicalize().ok());
+    !goes_up && real.is_some_and(|(directory, root)| directory.starts_with(root))
 }
 
 #[cfg(test)]
@@ -72,7 +75,9 @@ mod tests {
         for (directory, expected) in [
             (&all, true),
             (&one, true),
-            (&all.join("none"), true),
+            (&all.join("none"), false),
+            (&all.join("../later"), false),
+            (&all.join("one/../one"), false),
             (&place.path().join("all-2"), false),
             (&all.join("../all-2"), false),
             (&place.path().to_owned(), false),

@@ -2,13 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    io,
     path::PathBuf,
 };
 
 use tasuki_proto::mail::{BoxKind, MessageId};
 
-use super::{disk::Stamp, home::Boxes, index::Index, name::Kind};
+use super::{
+    disk::{self, At, Hash, Stamp},
+    home::Boxes,
+    index::{Before, Index},
+    name::Kind,
+};
+use crate::dir::Dir;
 
 /// What was seen.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -19,11 +25,13 @@ pub(super) struct Seen {
     pub(super) dropped: BTreeMap<String, Stamp>,
     /// Letters that wait for the broker: the file's name now, and before.
     pub(super) queued: BTreeMap<String, String>,
+    /// Files that lay in the outbox before it was kept.
+    pub(super) before: BTreeSet<PathBuf>,
     pub(super) aside: BTreeSet<PathBuf>,
     /// What an interrupted change left of a thread that is not known.
     pub(super) olds: BTreeSet<(BoxKind, String)>,
     /// The same, of a change that had not begun: such a file may be half.
-    pub(super) halves: BTreeSet<PathBuf>,
+    pub(super) halves: BTreeSet<(BoxKind, String)>,
 }
 
 /// A file, or one that is gone (`None`).
@@ -38,13 +46,33 @@ pub(super) struct Sight {
 pub(super) fn look_at_all(boxes: &Boxes) -> io::Result<Vec<Sight>> {
     let mut sights = Vec::new();
     for kind in BoxKind::ALL {
-        for entry in fs::read_dir(boxes.folder(kind))? {
+        for name in boxes.folder(kind).names()? {
             // A name that is no text is nobody's mail.
-            let Ok(name) = entry?.file_name().into_string() else { continue };
+            let Ok(name) = name.into_string() else { continue };
             sights.extend(Some(look_at(boxes, kind, name)?).filter(|it| it.stamp.is_some()));
         }
     }
     Ok(sights)
+}
+
+/// What would be sent from an outbox, or become something that is.
+pub(super) fn letters(outbox: &Dir) -> io::Result<Before> {
+    let mut letters = Before::default();
+    for name in outbox.names()? {
+        let Ok(name) = name.into_string() else { continue };
+        let is_letter = match Kind::of(&name) {
+            Kind::Message | Kind::Queued(_) | Kind::Old(_) => true,
+            Kind::Aside | Kind::New | Kind::Strange => false,
+        };
+        if is_letter && let Some(about) = outbox.stat(&name)? {
+            // What cannot be read is not sent; its stamp will do.
+            if let Ok(At::File(bytes, _)) = disk::read(outbox, &name) {
+                letters.contents.insert(Hash::of(&bytes).text());
+            }
+            letters.stamps.insert(name, Stamp::of_stat(&about));
+        }
+    }
+    Ok(letters)
 }
 
 /// Those that were named.
@@ -56,7 +84,7 @@ pub(super) fn look_at_some(
 }
 
 fn look_at(boxes: &Boxes, kind: BoxKind, name: String) -> io::Result<Sight> {
-    let stamp = stamp(&boxes.file(kind, &name))?;
+    let stamp = boxes.folder(kind).stat(&name)?.as_ref().map(Stamp::of_stat);
     Ok(Sight { kind, name, stamp })
 }
 
@@ -86,39 +114,37 @@ impl Seen {
     fn add(&mut self, index: &Index, boxes: &Boxes, kind: BoxKind, name: &str, stamp: Stamp) {
         let id = index.named(name).filter(|id| index.get(*id).is_some_and(|it| it.name == name));
         let path = boxes.file(kind, name);
+        let was_before = kind == BoxKind::Outbox && index.was_before(name, stamp);
         match Kind::of(name) {
             Kind::Message => match id.and_then(|id| Some((id, index.get(id)?))) {
                 Some((_, known)) if known.kind == kind && known.stamp == stamp => {}
                 Some((id, known)) => {
                     self.touched.insert(id);
                     if kind == BoxKind::Outbox && known.kind != kind {
-                        self.dropped.insert(name.to_owned(), stamp);
+                        match was_before {
+                            true => drop(self.before.insert(path)),
+                            false => drop(self.dropped.insert(name.to_owned(), stamp)),
+                        }
                     }
                 }
+                None if was_before => drop(self.before.insert(path)),
                 None if kind == BoxKind::Outbox => {
                     self.dropped.insert(name.to_owned(), stamp);
                 }
                 None => {}
             },
             Kind::Aside => drop(self.aside.insert(path)),
+            Kind::Queued(_) if was_before => drop(self.before.insert(path)),
             Kind::Queued(own) if kind == BoxKind::Outbox => {
                 self.queued.insert(name.to_owned(), own.to_owned());
             }
-            Kind::New => drop(self.halves.insert(path)),
+            Kind::New => drop(self.halves.insert((kind, name.to_owned()))),
             Kind::Old(own) => match index.named(own) {
                 Some(id) => drop(self.touched.insert(id)),
+                None if was_before => drop(self.before.insert(path)),
                 None => drop(self.olds.insert((kind, own.to_owned()))),
             },
             Kind::Queued(_) | Kind::Strange => {}
         }
-    }
-}
-
-/// Of whatever has this name; `None`: nothing.
-fn stamp(path: &std::path::Path) -> io::Result<Option<Stamp>> {
-    match fs::symlink_metadata(path) {
-        Ok(about) => Ok(Some(Stamp::of(&about))),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(why) => Err(why),
     }
 }

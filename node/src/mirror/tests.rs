@@ -1,6 +1,7 @@
 //! What people find in their folders, with an office that keeps the mail.
 
 mod office;
+mod untrusted;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -56,6 +57,7 @@ impl Bench {
             data: self.place.path().join("data"),
             workspace: "w".parse().unwrap(),
             roots: self.roots.subscribe(),
+            within: None,
             source: self.office.clone(),
             groups: Groups::from([
                 ("crew".to_owned(), vec![role("dev"), role("qa")]),
@@ -272,28 +274,6 @@ async fn a_letter_waits_while_the_broker_is_away() {
 }
 
 #[tokio::test]
-async fn mail_of_long_ago_in_an_outbox_is_not_sent() {
-    let mut bench = Bench::new("qa=p");
-    let old = "# BR: old\n\n**Message ID:** ded66c6a-58c1-47f4-916e-13787156f665\n\n\
-               ===== MESSAGE THREAD =====\n\n## 2026-11-21T20:42:52.094Z - qa to dev (BR)\n\nlong ago";
-    bench.put("p/docs/mailbox/outbox/old.md", old);
-    bench.put("p/docs/mailbox/outbox/readme.md", "# Notes");
-    bench.put("p/docs/mailbox/outbox/x.md", DRAFT);
-    bench.start();
-    bench.until("p", "outbox/new.md outbox/old.md outbox/readme.md").await;
-    assert!(until(|| bench.report()[0].before == 2).await, "{:?}", bench.report());
-    bench.stop().await;
-    bench.start();
-    bench.in_step().await;
-    // Somebody who writes it once more means it.
-    bench.put("p/docs/mailbox/outbox/old.md", &format!("{old}, and now"));
-    assert!(until(|| bench.office.texts().len() == 2).await, "{:?}", bench.report());
-    assert_eq!(bench.office.texts(), ["words", "long ago, and now"]);
-    bench.until("p", "outbox/new.md outbox/old.md outbox/readme.md").await;
-    bench.stop().await;
-}
-
-#[tokio::test]
 async fn a_role_that_gets_company_takes_its_files_along() {
     let mut bench = Bench::new("dev=q");
     bench.office.send("qa", "dev", "one");
@@ -404,7 +384,7 @@ async fn what_fails_is_tried_again_after_a_pause() {
     let bench = Bench::new("dev=q");
     bench.office.send("qa", "dev", "one");
     let stop = CancellationToken::new();
-    let home = homes(&bench.roots.borrow()).into_values().next().unwrap();
+    let home = homes(&bench.roots.borrow(), None).into_values().next().unwrap();
     let source: Arc<dyn Source> = bench.office.clone();
     let index = bench.path("index");
     let disk = Disk::killed_after(0);
@@ -479,6 +459,10 @@ async fn a_kill_at_any_change_neither_doubles_nor_loses() {
     for steps in 0.. {
         assert!(steps < STEPS_MAX, "it never ends");
         let mut bench = Bench::new("qa=p");
+        // The outbox is kept before anything lies in it.
+        bench.start();
+        bench.in_step().await;
+        bench.stop().await;
         let one = bench.office.send("dev", "qa", "one");
         let two = bench.office.send("dev", "qa", "two");
         bench.put(&format!("p/docs/mailbox/inbox/{}", bench.office.file(two)), "mine");
@@ -494,7 +478,7 @@ async fn a_kill_at_any_change_neither_doubles_nor_loses() {
                    outbox/bad.md.rejected.txt outbox/named.md outbox/new.md outbox/one.md";
         let disk = Disk::killed_after(steps);
         let stop = CancellationToken::new();
-        let home = homes(&bench.roots.borrow()).into_values().next().unwrap();
+        let home = homes(&bench.roots.borrow(), None).into_values().next().unwrap();
         let index = index::path(&bench.path("data"), &"w".parse().unwrap(), &role("qa"));
         let source: Arc<dyn Source> = bench.office.clone();
         let shared = Shared::new(role("qa"), home, index, source, stop.clone(), disk);

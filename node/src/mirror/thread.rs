@@ -34,6 +34,8 @@ pub(super) struct Want {
 impl Want {
     /// `is_whole`: all of its words could be read; else it is looked at again with each list.
     pub(super) fn new(kind: BoxKind, name: String, document: Document, is_whole: bool) -> Self {
+        // Others' words: what nobody sees in them is for nobody who reads the file.
+        let document = document.shown();
         let bytes = document.to_markdown().into_bytes();
         let entries = if is_whole { document.entries.len() } else { 0 };
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
@@ -54,6 +56,8 @@ impl Want {
     /// Whether nothing is in there that the thread has not.
     fn has_all_of(&self, bytes: &[u8]) -> bool {
         let Ok(read) = Document::read(bytes) else { return false };
+        // Earlier releases wrote words as they came.
+        let read = read.shown();
         let own: BTreeSet<_> = self.document.entries.iter().map(entry_key).collect();
         read.message_id == self.document.message_id
             && read.title == self.document.title
@@ -140,7 +144,8 @@ impl Job {
                 }
                 (Step::Move, Some((from, was)), Some((to, name)), _) => {
                     at = before.as_ref().and_then(|it| it.hash.zip(it.stamp));
-                    self.disk.rename(&self.boxes.file(from, was), &self.boxes.file(to, name))?
+                    let (from, to) = (self.boxes.folder(from), self.boxes.folder(to));
+                    self.disk.rename((from, was), (to, name))?
                 }
                 (Step::TakeAway, Some((kind, name)), ..) => {
                     let Some(seen) = before.as_ref().and_then(|it| it.hash) else { continue };
@@ -173,7 +178,7 @@ impl Job {
     }
 
     fn look(&self, kind: BoxKind, name: &str) -> io::Result<Look> {
-        let at = self.disk.read(&self.boxes.file(kind, name))?;
+        let at = self.disk.read(self.boxes.folder(kind), name)?;
         let hash = at.hash();
         let stamp = match &at {
             At::File(_, stamp) => Some(*stamp),

@@ -19,7 +19,7 @@ pub(super) fn watch(boxes: &Arc<Boxes>, todo: &Arc<Todo>) -> Result<RecommendedW
     };
     let mut watcher = notify::recommended_watcher(handler).map_err(|why| why.to_string())?;
     for kind in BoxKind::ALL {
-        let folder = boxes.folder(kind);
+        let folder = boxes.folder(kind).path();
         watcher
             .watch(folder, RecursiveMode::NonRecursive)
             .map_err(|why| format!("{}: {why}", folder.display()))?;

@@ -25,8 +25,9 @@ use std::{
 
 use tasuki_proto::{
     id::{IdempotencyKey, RoleId, WorkspaceId},
+    limits::LETTERS_KNOWN_MAX,
     reason::Reason,
-    wire,
+    wire::{self, EarlierAnswers},
 };
 use tokio::sync::watch;
 
@@ -90,12 +91,14 @@ struct Said {
     /// Its sender's own name for it; empty: none.
     name: String,
     content: Option<blake3::Hash>,
+    earlier: EarlierAnswers,
 }
 
 impl Said {
     fn of(what: &What) -> Option<Self> {
         let What::Send(request) = what else { return None };
-        Some(Self { name: request.client_ref.clone(), content: content_of(request) })
+        let (name, content) = (request.client_ref.clone(), content_of(request));
+        Some(Self { name, content, earlier: request.earlier() })
     }
 }
 
@@ -280,8 +283,9 @@ impl Outbox {
     }
 
     /// The letter that waits and is what this one says again: it has the name that its sender gave
-    /// this one, or it is the last of `role` and this may fold. So the broker would judge, too; but
-    /// only one of them has the id that an agent was told.
+    /// this one, or it is the last of `role` and this may fold; so may those before it that were
+    /// under way together with others. So the broker would judge, too; but only one of them has the
+    /// id that an agent was told.
     pub fn said_before(
         &self,
         workspace: &WorkspaceId,
@@ -295,8 +299,22 @@ impl Outbox {
             slot.said.as_ref().filter(|_| is_own).map(|said| (slot, said))
         });
         if request.client_ref.is_empty() {
-            let (last, said) = letters.next().filter(|_| request.fold)?;
-            return (said.content == Some(content)).then(|| Before::Same(last.summary.clone()));
+            if !request.fold {
+                return None;
+            }
+            let mut newer = EarlierAnswers::UnderWay;
+            for (slot, said) in letters.take(LETTERS_KNOWN_MAX) {
+                let is_known = match newer {
+                    EarlierAnswers::Arrived => return None,
+                    EarlierAnswers::Unspecified => said.earlier == EarlierAnswers::UnderWay,
+                    EarlierAnswers::UnderWay => true,
+                };
+                if is_known && said.content == Some(content) {
+                    return Some(Before::Same(slot.summary.clone()));
+                }
+                newer = said.earlier;
+            }
+            return None;
         }
         let (named, said) = letters.find(|(_, said)| said.name == request.client_ref)?;
         let known = said.content?;

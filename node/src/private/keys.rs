@@ -224,6 +224,17 @@ mod tests {
     }
 
     #[test]
+    fn a_flipped_bit_is_named_or_harmless() {
+        let data = tempfile::tempdir().unwrap();
+        let ids = |keys: &NodeKeys| keys.iter().map(|it| it.id()).collect::<Vec<_>>();
+        let whole = ids(&NodeKeys::with_one(data.path()).unwrap());
+        crate::flips::each(&data.path().join(FILE), |what| match NodeKeys::read(data.path()) {
+            Ok(read) => assert_eq!(ids(&read), whole, "{what}"),
+            Err(why) => assert!(why.to_string().contains(FILE), "{what}: {why}"),
+        });
+    }
+
+    #[test]
     fn keys_made_at_once_are_all_kept() {
         let data = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {

@@ -4,7 +4,10 @@ use std::{io, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Serialize, de::DeserializeOwned};
-use tasuki_broker::files::{self, SecretFileError};
+use tasuki_broker::{
+    checked,
+    files::{self, SecretFileError},
+};
 
 /// Held by whoever changes one of the files, for the moment that takes.
 const LOCK: &str = "private-mail.lock";
@@ -29,7 +32,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(
 ) -> Result<T, StoreError> {
     let path = data.join(file);
     let Some(bytes) = files::read_secret(&path)? else { return Ok(T::default()) };
-    serde_json::from_slice(&bytes).map_err(|why| damaged(data, file, &why))
+    checked::from_slice(&bytes).map_err(|why| damaged(data, file, &why))
 }
 
 /// Changes what a file holds; it is durable once this returns. One that holds nothing any more is
@@ -52,7 +55,7 @@ where
     if after != before && after == T::default() {
         std::fs::remove_file(data.join(file)).map_err(failed)?;
     } else if after != before {
-        let bytes = serde_json::to_vec_pretty(&after).map_err(|why| failed(why.into()))?;
+        let bytes = checked::to_vec(&after).map_err(|why| failed(why.into()))?;
         files::replace(&data.join(file), &bytes).map_err(failed)?;
     }
     Ok(result)

@@ -168,7 +168,7 @@ impl Running {
         }
         let (supersede, superseded) = oneshot::channel();
         self.superseded.insert(wait, supersede);
-        let open = self.around.presence.open();
+        let open = self.around.presence.wait();
         let Surroundings { role, link, .. } = self.around.clone();
         self.around.link.spawn(async move {
             // In this order, so that a wait superseded before it began does not begin, and so

@@ -25,11 +25,15 @@ use super::{
     Actions, Connected, HandOver, Refusal, Seen,
     actor::{Msg, Reply, Surroundings, Work, looking},
     mail::Mail,
+    player::Instance,
     presence::Presence,
     state::Receipt,
     swarm::Swarm,
 };
-use crate::link::{Link, retry::outcome_unknown};
+use crate::{
+    limiter::Limiter,
+    link::{Link, retry::outcome_unknown},
+};
 
 /// Commands and reads of one role under way. An agent does one thing at a time, and a model that
 /// calls its tools side by side does a handful.
@@ -41,46 +45,8 @@ const WAITS_PER_ROLE_MAX: usize = 256;
 /// Receipts on their way to the actor; more are dropped.
 const REPORTS_PER_ROLE_MAX: usize = 64;
 
-/// How long a call waits until another is over, in milliseconds. Many that come at once are not
-/// too many: superseded waits, for one, end as soon as their turn to run comes.
-const ROOM_MS_MAX: u64 = 1_000;
-
 /// How long a call waits for an actor that is being started anew, in milliseconds.
 const RESTART_MS_MAX: u64 = 1_000;
-
-/// How many of a kind may be under way. Whoever finds it full waits in line for a moment.
-#[derive(Debug)]
-struct Room {
-    what: &'static str,
-    limit: usize,
-    permits: Arc<Semaphore>,
-}
-
-impl Room {
-    fn new(what: &'static str, limit: usize) -> Self {
-        Self { what, limit, permits: Arc::new(Semaphore::new(limit)) }
-    }
-
-    async fn enter(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let free = self.permits.clone().acquire_owned();
-        match time::timeout(Duration::from_millis(ROOM_MS_MAX), free).await {
-            Ok(Ok(permit)) => Ok(permit),
-            // Nobody closes a room.
-            Ok(Err(_)) | Err(_) => Err(self.full()),
-        }
-    }
-
-    fn full(&self) -> Refusal {
-        let Self { what, limit, .. } = self;
-        Refusal {
-            reason: Reason::Overloaded,
-            message: format!(
-                "{limit} {what} of this role are under way already; nothing was sent. Call again \
-                 when one of them is answered."
-            ),
-        }
-    }
-}
 
 /// One role, as the MCP side sees it.
 #[derive(Debug)]
@@ -89,8 +55,8 @@ pub struct Handle {
     presence: Presence,
     /// Another one after the actor started anew; closed when the node has stopped.
     actor: watch::Receiver<ActorRef<Msg>>,
-    calls: Room,
-    waits: Room,
+    calls: Limiter,
+    waits: Limiter,
     reports: Arc<Semaphore>,
 }
 
@@ -100,15 +66,15 @@ impl Handle {
             role,
             presence,
             actor,
-            calls: Room::new("calls", CALLS_PER_ROLE_MAX),
-            waits: Room::new("waits", WAITS_PER_ROLE_MAX),
+            calls: Limiter::new("calls of this role", CALLS_PER_ROLE_MAX),
+            waits: Limiter::new("waits of this role", WAITS_PER_ROLE_MAX),
             reports: Arc::new(Semaphore::new(REPORTS_PER_ROLE_MAX)),
         }
     }
 
     /// A look is over at once, and must not find its place taken by waits.
     async fn admit_wait(&self, hold: Duration) -> Result<OwnedSemaphorePermit, Refusal> {
-        if hold.is_zero() { self.calls.enter().await } else { self.waits.enter().await }
+        if hold.is_zero() { self.calls.acquire().await } else { self.waits.acquire().await }
     }
 
     /// `lost` is said when the node stopped, or the actor failed, before the answer came.
@@ -117,7 +83,6 @@ impl Handle {
         message: impl FnOnce(Reply<T>) -> Msg,
         lost: impl FnOnce() -> Refusal,
     ) -> Result<T, Refusal> {
-        self.presence.called("");
         let (reply, answer) = oneshot::channel();
         self.deliver(message(reply)).await?;
         answer.await.unwrap_or_else(|_| Err(lost()))
@@ -152,7 +117,7 @@ impl Handle {
         T: Send + 'static,
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
-        let permit = self.calls.enter().await?;
+        let permit = self.calls.acquire().await?;
         let begin = |around: &Surroundings, reply: Reply<T>| {
             let ask = ask(around.link.clone(), around.role.clone());
             around.link.spawn(looking(ask, reply, permit));
@@ -169,7 +134,7 @@ impl Handle {
         T: Send + 'static,
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
-        let permit = self.calls.enter().await?;
+        let permit = self.calls.acquire().await?;
         let begin = |around: &Surroundings, reply: Reply<T>| {
             let command = command(around.link.clone(), around.role.clone());
             around.link.spawn(async move {
@@ -217,7 +182,7 @@ impl Actions for Handle {
     }
 
     fn open_waits(&self) -> usize {
-        WAITS_PER_ROLE_MAX - self.waits.permits.available_permits()
+        self.waits.in_use()
     }
 
     fn mark_handed(&self, loop_id: &LoopId, turn: Turn) {
@@ -236,17 +201,20 @@ impl Actions for Handle {
         self
     }
 
-    fn called(&self, client: &str) {
-        self.presence.called(client);
+    fn called(&self, client: &str, by: Option<&Instance>) {
+        self.presence.called(client, by);
     }
 
-    fn answers(&self, is_answered: bool) {
-        self.presence.answers(is_answered);
+    fn given_to(&self, who: &Instance) {
+        self.presence.given_to(who);
     }
 
-    fn connected(&self, client: &str) -> Connected {
-        self.presence.called(client);
-        let open = self.presence.open();
+    fn answers(&self, is_answered: bool, who: &Instance) {
+        self.presence.answers(is_answered, who);
+    }
+
+    fn connected(&self, who: &Instance) -> Connected {
+        let open = self.presence.connected(who);
         let (guard, dropped) = Connected::new();
         tokio::spawn(async move {
             let _open = open;

@@ -33,6 +33,7 @@ use tasuki_proto::{
     wire,
 };
 
+use self::player::Instance;
 use crate::{
     link::LinkState,
     outbox::{Counts, Summary},
@@ -132,15 +133,19 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
     /// Its issues, tasks, deliveries and locks.
     fn swarm(&self) -> &dyn swarm::Swarm;
 
-    /// A call of `client` (name and version, for people) came in.
-    fn called(&self, client: &str);
+    /// A call of `client` (name and version, for people) came in that is a sign of life. From then
+    /// on only those of the agent `by` count, until another one's call does; `None`: anybody's.
+    fn called(&self, client: &str, by: Option<&Instance>);
 
-    /// A connection of `client` is open for as long as the guard lives.
-    fn connected(&self, client: &str) -> Connected;
+    /// A person gave the role to another agent: what others have open counts for nothing.
+    fn given_to(&self, who: &Instance);
 
-    /// Whether whoever is behind an open connection answered when it was asked for a sign of life;
+    /// A connection of `who` is open for as long as the guard lives.
+    fn connected(&self, who: &Instance) -> Connected;
+
+    /// Whether `who`, behind an open connection, answered when it was asked for a sign of life;
     /// until it does nothing that is open counts as one.
-    fn answers(&self, is_answered: bool);
+    fn answers(&self, is_answered: bool, who: &Instance);
 }
 
 /// What can be seen of the workspace by somebody who only looks, and decided about this node's

@@ -18,6 +18,10 @@ use tasuki_proto::{
 
 use crate::clock::Moment;
 
+/// Agents of one role that are remembered after they called; of more, whoever was quiet longest is
+/// forgotten. An address names itself as it likes.
+const KNOWN_MAX: usize = 32;
+
 /// How long an agent is waited for whose last stream ended, in milliseconds: clients open a
 /// stream again within seconds when they lost it, and not at all when they were closed.
 const STREAM_MS: u64 = 30_000;
@@ -93,6 +97,26 @@ pub struct InUse {
     pub quiet: Option<Duration>,
 }
 
+/// An agent that could play a role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// `None`: the agent without an id.
+    pub id: Option<InstanceId>,
+    /// Its client, for people; empty: it has not called yet.
+    pub client: String,
+    /// Whether it plays the role.
+    pub is_playing: bool,
+    /// Since its last call; `None`: something of it is open.
+    pub quiet: Option<Duration>,
+}
+
+/// What is remembered of an agent that called.
+#[derive(Debug)]
+struct Known {
+    client: String,
+    last: Moment,
+}
+
 #[derive(Debug)]
 struct Player {
     who: Instance,
@@ -115,11 +139,14 @@ pub struct Players {
     /// Open connections, streams and calls, of agents that have any.
     open: BTreeMap<Instance, u32>,
     player: Option<Player>,
+    /// Agents that called, whether or not they were let in.
+    known: BTreeMap<Option<InstanceId>, Known>,
 }
 
 impl Players {
     /// `who` acts or waits. Whether it plays the role only from this call on.
     pub fn enter(&mut self, now: Moment, who: &Instance, client: &str) -> Result<bool, InUse> {
+        self.remember(now, who, client);
         if let Some(player) = self.present(now)
             && !player.is(who)
         {
@@ -137,7 +164,8 @@ impl Players {
     }
 
     /// `who` looks. Whether that is a sign that somebody plays the role.
-    pub fn looked(&mut self, now: Moment, who: &Instance) -> bool {
+    pub fn looked(&mut self, now: Moment, who: &Instance, client: &str) -> bool {
+        self.remember(now, who, client);
         if self.present(now).is_some_and(|player| !player.is(who)) {
             return false;
         }
@@ -190,6 +218,41 @@ impl Players {
             patience: Ended::Call.patience(),
         });
         loses
+    }
+
+    /// The agents that called or are connected, by their names.
+    pub fn candidates(&self, now: Moment) -> Vec<Candidate> {
+        let playing = self.present(now).map(|player| player.who.id.as_ref());
+        let mut ids: Vec<_> = self.known.keys().collect();
+        ids.extend(self.open.keys().map(|who| &who.id));
+        ids.sort();
+        ids.dedup();
+        let candidate = |id: &Option<InstanceId>| {
+            let known = self.known.get(id);
+            let is_open = self.open.keys().any(|who| who.id == *id);
+            Candidate {
+                id: id.clone(),
+                client: known.map(|known| known.client.clone()).unwrap_or_default(),
+                is_playing: playing == Some(id.as_ref()),
+                quiet: known.filter(|_| !is_open).map(|known| now.since(known.last)),
+            }
+        };
+        ids.into_iter().map(candidate).collect()
+    }
+
+    fn remember(&mut self, now: Moment, who: &Instance, client: &str) {
+        let known = self.known.entry(who.id.clone());
+        let known = known.or_insert(Known { client: String::new(), last: now });
+        known.last = now;
+        if !client.is_empty() {
+            client.clone_into(&mut known.client);
+        }
+        if KNOWN_MAX < self.known.len() {
+            let oldest = self.known.iter().min_by_key(|(_, known)| known.last);
+            if let Some(oldest) = oldest.map(|(id, _)| id.clone()) {
+                self.known.remove(&oldest);
+            }
+        }
     }
 
     fn is_open(&self, who: &Instance) -> bool {

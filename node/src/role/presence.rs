@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::state::Signs;
+use super::{player::Instance, state::Signs};
 use crate::clock::{self, Moment};
 
 /// One role's signs of life.
@@ -16,20 +16,33 @@ use crate::clock::{self, Moment};
 pub struct Presence(Arc<Mutex<Signs>>);
 
 impl Presence {
-    pub fn called(&self, client: &str) {
-        self.signs().called(clock::now(), client);
+    pub fn called(&self, client: &str, by: Option<&Instance>) {
+        self.signs().called(clock::now(), client, by);
     }
 
-    /// Whether the role's agent answered when it was asked for a sign of life.
-    pub fn answers(&self, is_answered: bool) {
+    pub fn given_to(&self, who: &Instance) {
+        self.signs().given_to(who);
+    }
+
+    /// Whether an agent answered when it was asked for a sign of life.
+    pub fn answers(&self, is_answered: bool, who: &Instance) {
         let mut signs = self.signs();
-        if is_answered { signs.answered(clock::now()) } else { signs.fell_asleep() }
+        if is_answered { signs.answered(clock::now(), who) } else { signs.fell_asleep(who) }
     }
 
-    /// Something of the role's is open until the guard is dropped.
-    pub fn open(&self) -> Open {
-        self.signs().opened(clock::now());
-        Open(self.clone())
+    /// A connection of `who` is open until the guard is dropped.
+    pub fn connected(&self, who: &Instance) -> Open {
+        self.opened(Some(who.clone()))
+    }
+
+    /// A wait of whoever plays the role is open until the guard is dropped.
+    pub fn wait(&self) -> Open {
+        self.opened(None)
+    }
+
+    fn opened(&self, who: Option<Instance>) -> Open {
+        self.signs().opened(clock::now(), who.as_ref());
+        Open { presence: self.clone(), who }
     }
 
     /// How long ago the last sign was, and whose; `None`: there was none.
@@ -45,10 +58,13 @@ impl Presence {
 
 /// An open connection or wait.
 #[derive(Debug)]
-pub struct Open(Presence);
+pub struct Open {
+    presence: Presence,
+    who: Option<Instance>,
+}
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.signs().closed(clock::now());
+        self.presence.signs().closed(clock::now(), self.who.as_ref());
     }
 }

@@ -85,15 +85,17 @@ mod tests {
 
     use tasuki_proto::{
         id::{LoopId, RoleId},
+        reason::Reason,
         wire,
     };
     use tokio::task::JoinHandle;
 
     use super::*;
     use crate::{
+        clock,
         identity::Identity,
         link::{self, Link},
-        role::{Actions as _, handle::Handle, presence::Presence},
+        role::{Actions as _, handle::Handle, presence::Presence, swarm::Call as _},
     };
 
     /// A role behind its handle, without a broker.
@@ -103,6 +105,7 @@ mod tests {
         supervision: JoinHandle<()>,
         actor: watch::Receiver<ActorRef<Msg>>,
         handle: Arc<Handle>,
+        presence: Presence,
         _data: tempfile::TempDir,
     }
 
@@ -131,8 +134,8 @@ mod tests {
                     .await
                     .expect("started");
             let actor = actors.await.expect("started").remove(0);
-            let handle = Arc::new(Handle::new(role, presence, actor.clone()));
-            Self { link, supervisor, supervision, actor, handle, _data: data }
+            let handle = Arc::new(Handle::new(role, presence.clone(), actor.clone()));
+            Self { link, supervisor, supervision, actor, handle, presence, _data: data }
         }
 
         /// A wait of a minute, with the answer that comes when the node stops.
@@ -167,6 +170,36 @@ mod tests {
         hosted.stop().await;
         let answer = waiting.await.expect("ran");
         assert!(answer.still_waiting, "{answer:?}");
+    }
+
+    /// Whoever asks says itself whether that counts: another agent's look does not.
+    #[tokio::test]
+    async fn what_is_asked_is_no_sign_of_life_by_itself() {
+        let hosted = Hosted::new().await;
+        let main = main();
+        let mut asked = hosted.handle.await_turn(&main, Duration::ZERO);
+        assert!(futures::poll!(&mut asked).is_pending());
+        drop(asked);
+        assert_eq!(hosted.presence.quiet(clock::now()), None);
+        hosted.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_read_that_was_given_up_takes_no_room() {
+        let hosted = Hosted::new().await;
+        let read = || {
+            let request = wire::GetIssueRequest::default().into_request();
+            hosted.handle.swarm().swarm(request, None)
+        };
+        let mut reads: Vec<_> = (0..1_000).map(|_| read()).collect();
+        for read in &mut reads {
+            assert!(futures::poll!(read).is_pending());
+        }
+        drop(reads);
+        // Nobody is there to answer it, which takes longer than a call waits for room.
+        let refusal = read().await.unwrap_err();
+        assert_eq!(refusal.reason, Reason::Unavailable, "{refusal}");
+        hosted.stop().await;
     }
 
     #[tokio::test]

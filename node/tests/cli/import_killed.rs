@@ -226,6 +226,9 @@ async fn what_a_killed_import_began_the_next_one_ends_and_nothing_is_there_twice
     let url = format!("http://{}", up.broker.unwrap());
     let mut swarm = SwarmClient::connect(url).await.unwrap();
 
+    for name in ["whole", "often"] {
+        up.make_workspace(name).await;
+    }
     let never = Cut { bytes: u64::MAX, are_sent: true };
     let (is_cut, bytes) = import_until(&data, path, "whole", &up, never).await;
     assert!(!is_cut);
@@ -237,6 +240,7 @@ async fn what_a_killed_import_began_the_next_one_ends_and_nothing_is_there_twice
     for number in 1..=CUTS {
         let cut = Cut { bytes: bytes * number / (CUTS + 1), are_sent: number % 2 == 0 };
         let once = format!("once-{number}");
+        up.make_workspace(&once).await;
         assert!(import_until(&data, path, &once, &up, cut).await.0, "{cut:?}");
         let rest = import(&data, 5, &[path, "--workspace", &once]).await;
         assert_eq!((&rest["refused"], &rest["differ"]), (&json!([]), &json!([])), "{cut:?}");

@@ -210,7 +210,7 @@ async fn programs_read_mail_line_by_line() {
             "message_id": id, "subject": "down", "type": "URGENT", "original_sender": "A",
             "box": "inbox", "entries": 1, "unseen": 1, "latest_type": "URGENT",
             "latest_sender": "A", "latest_receivers": ["B"], "is_urgent": true, "is_dead": false,
-            "participants": ["A", "B"], "handed": 0, "handed_through": 0, "seen_through": 0,
+            "is_sealed": false, "participants": ["A", "B"], "handed": 0, "handed_through": 0, "seen_through": 0,
             "first_unseen": 1,
         })
     );
@@ -222,7 +222,8 @@ async fn programs_read_mail_line_by_line() {
             "message_id": id, "subject": "down", "box": "inbox", "entries": 1, "entry": 1,
             "sender": "A", "receivers": ["B"], "type": "URGENT", "text": "it is down",
             "attachments": [], "expires_ms": 0, "is_imported": false, "written_ms": 0,
-            "sealed": null,
+            "sealed": null, "unseen": 1, "participants": ["A", "B"], "is_urgent": true,
+            "is_dead": false, "is_sealed": false,
         })
     );
     let boxes = office.json(0, &["mailboxes"]).await;

@@ -45,11 +45,14 @@ async fn programs_get_every_list_in_lines_of_one_shape() {
         "issue_id": "", "subject": "", "lead": "", "status": "", "shared_doc_paths": [],
         "project_doc_paths": [], "docs": [], "lease_expires_ms": 0, "created_ms": 0,
         "updated_ms": 0, "description": "", "summary": "", "is_unaccepted": true,
+        "imported": "", "imported_parts_left": 0,
         "tasks": {"open": 0, "in_progress": 0, "blocked": 0, "done": 0, "canceled": 0},
     });
     let worker = json!({
-        "worker": "", "joined_ms": 0, "updated_ms": 0, "node": "", "quiet_ms": 0, "points": [],
-        "claims": [{"issue_id": "", "task_id": "", "lease_expires_ms": 0, "claim_token": 0}],
+        "worker": "", "joined_ms": 0, "updated_ms": 0, "node": "", "quiet_ms": 0, "points": [], "reserved": [],
+        "claims": [{
+            "issue_id": "", "task_id": "", "lease_expires_ms": 0, "claim_token": 0, "stage": "",
+        }],
     });
     let lock = json!({
         "lease_id": "", "holder": "", "repository": "", "patterns": [""], "is_case_folded": true,
@@ -63,11 +66,13 @@ async fn programs_get_every_list_in_lines_of_one_shape() {
     let happened = json!({
         "number": 0, "type": "", "task_id": "", "role": "", "person": "", "node": "", "token": "",
         "kind": "", "detail": "", "refs": "", "about": "", "at_ms": 0,
+        "is_imported": true, "elsewhere_ms": 0, "elsewhere_actor": "",
     });
     let delivery = json!({
         "delivery_id": "", "issue_id": "", "status": "", "delivered_by": "", "claimed_by": "",
         "reviewed_by": "", "delivered_ms": 0, "claimed_ms": 0, "reviewed_ms": 0, "updated_ms": 0,
         "lease_expires_ms": 0, "claim_token": 0, "overridden": null,
+        "ended_because": "",
     });
     let is = async |args: &[&str], expected: &Value| {
         let lines = shop.json(0, args).await;

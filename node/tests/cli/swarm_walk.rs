@@ -11,7 +11,7 @@ const DELIVERY: &str = "delivery_1700000000000_00b2";
 
 /// Each command of the section, on one line.
 fn commands(section: &str) -> Vec<String> {
-    let blocks = section.split("```sh\n").skip(1).map(|it| it.split("```").next().unwrap());
+    let blocks = section.split("```sh walk\n").skip(1).map(|it| it.split("```").next().unwrap());
     let lines = blocks
         .flat_map(|it| it.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>());
     lines.collect()
@@ -23,7 +23,7 @@ async fn every_command_of_the_walk_through_works_as_it_stands_there() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/swarm.md");
     let page = fs::read_to_string(page).unwrap();
     let section = page.split("\n## Commands\n").nth(1).unwrap();
-    let tasks = section.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let tasks = section.split("```toml walk\n").nth(1).unwrap().split("```").next().unwrap();
 
     let shop = Shop::open().await;
     let here = shop.path("project");

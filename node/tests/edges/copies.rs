@@ -1,4 +1,5 @@
-//! Two nodes on copies of one data directory: what either acknowledges is in the history.
+//! Copies of a data directory: what two nodes on them acknowledge is in the history, and who runs
+//! on one is told so.
 
 use std::{fs, path::Path};
 
@@ -87,4 +88,43 @@ async fn a_process_that_wakes_beside_a_newer_one_on_a_copy_cannot_act() {
     let history = broker.json("loop history --limit 100").await;
     let kept: Vec<_> = history.iter().map(|entry| entry["summary"].as_str().unwrap()).collect();
     assert_eq!(kept, ["before it slept", "while it slept", "beside it"]);
+}
+
+#[tokio::test]
+async fn who_runs_on_a_copy_is_told_so_and_a_copied_broker_does_not_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut up = Process::up(&dir.path().join("up"), "").await;
+    let broker = up.broker.unwrap();
+    let mut node = Process::node(&dir.path().join("n1"), broker, "--workspace w").await;
+    node.stop().await;
+    copy(&node.data, &dir.path().join("n2"));
+    let copied = Process::node(&dir.path().join("n2"), broker, "--workspace w").await;
+    let log = copied.log();
+    let noted = node.data.canonicalize().unwrap();
+    for said in ["is a copy, or was moved", &noted.display().to_string(), "--data DIR"] {
+        assert!(log.contains(said), "{said}: {log}");
+    }
+    assert!(hands_over(&copied, "A", "on the copy").await, "{}", copied.log());
+    // The original is told by whom it is fenced, however many keys the copy used.
+    node.start().await;
+    soon(async { while !hands_over(&node, "B", "on the original").await {} }).await;
+    let client = Client::new(copied.mcp, "/mcp/A").await;
+    let words = json!({ "work_summary": "x", "next_instruction": "y", "is_task_complete": false });
+    let told = soon(client.call("handover_work", words)).await;
+    let error = &told["structuredContent"]["error"];
+    assert_eq!(error["code"], "stale_epoch", "{told}");
+    assert!(error["message"].as_str().unwrap().contains("copy of the other's data"), "{told}");
+
+    assert_eq!(up.run("loop status").await.status.code(), Some(0));
+    up.stop().await;
+    copy(&up.data, &dir.path().join("copy"));
+    let mut beside = Process::up(&dir.path().join("elsewhere"), "").await;
+    beside.stop().await;
+    fs::remove_dir_all(&beside.data).unwrap();
+    copy(&up.data, &beside.data);
+    let refused = soon(beside.command().output()).await.unwrap();
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && why.contains("--moved"), "{why}");
+    let moved = Process::up(&dir.path().join("copy"), "--moved").await;
+    assert!(!moved.json("loop history --limit 9 --workspace w").await.is_empty());
 }

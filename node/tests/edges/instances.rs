@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     agents::Agent,
-    process::{Process, soon},
+    process::{Process, soon, tasuki},
 };
 
 async fn wait(agent: &mut Agent) -> Value {
@@ -55,6 +55,55 @@ async fn a_person_gives_a_role_to_another_agent() {
     soon(async { while hand_over(&mut x).await["error"]["code"] == "role_in_use" {} }).await;
 }
 
+/// The command of the README names no agent, and gives nothing to one that nobody meant.
+#[tokio::test]
+async fn whoever_names_no_agent_is_told_which_there_are() {
+    let place = tempfile::tempdir().unwrap();
+    let up = Process::up(&place.path().join("data"), "--role A --role B").await;
+    let readme = include_str!("../../../README.md");
+    let command = readme.lines().find_map(|line| line.strip_prefix("tasuki take-over ")).unwrap();
+    let command = format!("take-over {}", command.split('#').next().unwrap().trim());
+    assert_eq!(command, "take-over --role B");
+    let home = place.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let run = async |line: &str| {
+        let mut tasuki = tasuki(&up.data);
+        tasuki.args(line.split_whitespace()).env("HOME", &home).current_dir(&home);
+        for name in ["XDG_CONFIG_HOME", "CODEX_HOME"] {
+            tasuki.env_remove(name);
+        }
+        let output = soon(tasuki.arg("--data").arg(&up.data).output()).await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = run(&command).await;
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    assert!(err.contains("No other agent is known for B"), "{err}");
+
+    assert_eq!(run("connect codex --role B").await.0, Some(0));
+    let config = std::fs::read_to_string(home.join(".codex/config.toml")).unwrap();
+    let id = config.split("as=").nth(1).unwrap().split('&').next().unwrap().to_owned();
+    let mut plays = Agent::instance("plays", "B", up.mcp, up.data.clone()).await;
+    assert_eq!(hand_over(&mut plays).await["error"]["code"], "not_your_turn");
+    let mut other = Agent::instance("other", "B", up.mcp, up.data.clone()).await;
+    assert_eq!(hand_over(&mut other).await["error"]["code"], "role_in_use");
+    let (code, _, err) = run(&command).await;
+    assert_eq!(code, Some(2), "{err}");
+    let offered: Vec<_> =
+        err.lines().filter_map(|line| line.trim().strip_prefix("tasuki ")).collect();
+    let of = |id: &str| format!("{command} --as {id}  (");
+    assert!(offered[0].starts_with(&of(&id)) && offered[0].contains("configured"), "{err}");
+    assert!(offered[1].starts_with(&of("other")) && offered[1].contains("edges 9.9"), "{err}");
+    assert_eq!(offered.len(), 2, "whoever plays it is not offered it: {err}");
+    assert_eq!(hand_over(&mut plays).await["error"]["code"], "not_your_turn");
+
+    let (code, out, err) = run(&format!("{command} --as {id}")).await;
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.starts_with(&format!("B is played by {id}; until now edges 9.9 (plays)")), "{out}");
+    let told = up.json(&format!("{command} --as=")).await;
+    assert_eq!(told[0]["instance"], Value::Null);
+}
+
 #[tokio::test]
 async fn a_role_that_cannot_be_taken_over_is_said_so() {
     let place = tempfile::tempdir().unwrap();
@@ -62,6 +111,8 @@ async fn a_role_that_cannot_be_taken_over_is_said_so() {
     let mut up = Process::up(&data, "--role A --role B --shared B").await;
     for (line, code, exit) in [
         ("take-over --role C", "unknown_role", 1),
+        ("take-over --role C --as x", "unknown_role", 1),
+        ("take-over --role B", "invalid_argument", 1),
         ("take-over --role B --as x", "invalid_argument", 1),
         ("take-over --role A --as a/b", "", 2),
         ("take-over --role A --node localhost", "usage", 2),

@@ -9,6 +9,8 @@ mod chance;
 mod copies;
 mod crash;
 mod crowd;
+mod echoes;
+mod flips;
 mod full;
 mod guarded;
 mod hooks;
@@ -18,6 +20,7 @@ mod http;
 mod instances;
 mod issues;
 mod lifecycle;
+mod logs;
 mod mail;
 mod mailstorm;
 mod notices;
@@ -25,6 +28,7 @@ mod outbox;
 mod patience;
 mod private;
 mod process;
+mod repeats;
 mod stdio;
 mod stored;
 mod storm;
@@ -32,6 +36,7 @@ mod strikes;
 mod swarm;
 mod swarmstorm;
 mod tasks;
+mod trust;
 
 /// What the shared module expects of a test binary.
 mod world {

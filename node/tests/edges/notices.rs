@@ -117,7 +117,7 @@ async fn a_session_is_told_by_the_node_that_comes_back_and_listeners_listen_agai
 #[tokio::test]
 async fn a_prompt_is_printed_without_any_node_and_status_says_what_tools_cost() {
     let dir = tempfile::tempdir().unwrap();
-    let it = Process::up(&dir.path().join("data"), "--role A --role B=runs").await;
+    let it = Process::up(&dir.path().join("data"), "--role A --role B=loop").await;
     let told = it.json("prompt A --goal mend").await;
     assert_eq!(told[0]["role"], "A");
     let prompt = told[0]["prompt"].as_str().unwrap();
@@ -133,5 +133,5 @@ async fn a_prompt_is_printed_without_any_node_and_status_says_what_tools_cost() 
     .await;
     let tokens = |at: usize| status["roles"][at]["tools_tokens"].as_u64().unwrap();
     assert!((1..=3_500).contains(&tokens(0)), "{status}");
-    assert_eq!(tokens(1), 0, "{status}");
+    assert!((1..tokens(0)).contains(&tokens(1)), "{status}");
 }

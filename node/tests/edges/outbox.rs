@@ -158,3 +158,55 @@ async fn letters_are_dropped_and_retried_where_no_node_runs() {
     let told = soon(b.call(LIST, json!({ "box_type": "inbox" }))).await;
     assert!(!text(&told).contains("one"), "{told}");
 }
+
+/// What a person sends waits as what an agent sends does.
+#[tokio::test]
+async fn a_persons_letter_waits_in_the_node_here_while_the_broker_is_away() {
+    let place = tempfile::tempdir().unwrap();
+    let mut broker = Process::broker(&place.path().join("broker"), "").await;
+    let address = broker.broker.unwrap();
+    let mut of_a = Process::node(&place.path().join("a"), address, "--role A").await;
+    let of_b = Process::node(&place.path().join("b"), address, "--role B").await;
+    let (a, b) = (session(&of_a, "A").await, session(&of_b, "B").await);
+    back(&a).await;
+    back(&b).await;
+    let send = |more: &str| format!("mail send --role A --to B --subject {more}");
+    of_a.json(&send("zero words")).await;
+    broker.kill().await;
+
+    let queued = of_a.json(&send("one words")).await.remove(0);
+    assert_eq!(
+        (&queued["queued"], &queued["receipts"][0]["receipt"]),
+        (&json!(1), &json!("queued"))
+    );
+    // Under the same name it waits once.
+    for _ in 0..2 {
+        assert_eq!(of_a.json(&send("two --ref mine words")).await[0]["queued"], 2);
+    }
+    let refused = async |of: &Process, line: &str| {
+        let output = of.run(line).await;
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        said
+    };
+    let file = place.path().join("log.txt");
+    std::fs::write(&file, "a log").unwrap();
+    let said = refused(&of_a, &send(&format!("x --attach {} words", file.display()))).await;
+    assert!(said.contains("Nothing was sent: files do not wait in a node's outbox"), "{said}");
+    let said = refused(&of_a, "mail send --role C --to B words").await;
+    assert!(said.contains("The node here does not host C"), "{said}");
+    assert_eq!(outbox(&of_a).await.len(), 2);
+
+    // Without a node nothing keeps it, and that is said.
+    of_a.kill().await;
+    let line = format!("{} --broker http://{address}", send("three words"));
+    let said = refused(&of_a, &line).await;
+    let next = "Nothing was sent. A running node keeps mail until the broker is back: `tasuki node";
+    assert!(said.contains("No broker answers at") && said.contains(next), "{said}");
+
+    of_a.start().await;
+    broker.start().await;
+    until(async || outbox(&of_a).await.is_empty()).await;
+    back(&b).await;
+    assert_eq!(subjects(&b, "inbox").await, ["zero", "one", "two"]);
+}

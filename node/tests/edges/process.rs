@@ -13,6 +13,7 @@ use std::{
 };
 
 use serde_json::Value;
+use tasuki_proto::wire::{self, directory_client::DirectoryClient};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -34,6 +35,8 @@ pub(crate) struct Process {
     /// From the first start on, the same at each.
     pub(crate) mcp: SocketAddr,
     pub(crate) broker: Option<SocketAddr>,
+    /// From the next start on.
+    pub(crate) rust_log: Option<&'static str>,
     child: Option<Child>,
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
@@ -58,6 +61,7 @@ impl Process {
             line,
             mcp: any(),
             broker: Some(any()),
+            rust_log: None,
             child: None,
             lines: None,
         };
@@ -74,7 +78,8 @@ impl Process {
         let line = format!("node --broker http://{broker} {more}");
         let line = line.split_whitespace().map(Into::into).collect();
         let data = data.to_owned();
-        let mut it = Self { data, line, mcp: any(), broker: None, child: None, lines: None };
+        let mut it =
+            Self { data, line, mcp: any(), broker: None, rust_log: None, child: None, lines: None };
         it.start().await;
         it
     }
@@ -83,6 +88,7 @@ impl Process {
         let mut command = tasuki(&self.data);
         command.args(&self.line).arg("--data").arg(&self.data);
         command.args(["--listen", &self.mcp.to_string()]);
+        command.envs(self.rust_log.map(|it| ("RUST_LOG", it)));
         if let Some(broker) = self.broker {
             command.args(["--broker-listen", &broker.to_string()]);
         }
@@ -153,6 +159,19 @@ impl Process {
         soon(self.child.as_mut().unwrap().wait()).await.unwrap()
     }
 
+    /// Makes a workspace at its broker, as a node does that registers in it.
+    pub(crate) async fn make_workspace(&self, name: &str) {
+        let request = wire::RegisterRequest {
+            caller: Some(wire::Caller { workspace: name.to_owned(), ..Default::default() }),
+            key: Some(wire::IdempotencyKey { client_id: "maker".to_owned(), counter: 1 }),
+            node: "maker".to_owned(),
+            ..Default::default()
+        };
+        let url = format!("http://{}", self.broker.unwrap());
+        let mut directory = DirectoryClient::connect(url).await.unwrap();
+        soon(directory.register(request)).await.unwrap();
+    }
+
     /// A command of this node's user, with `--json`; the broker is found through the data.
     pub(crate) async fn run(&self, line: &str) -> Output {
         let mut command = tasuki(&self.data);
@@ -166,5 +185,14 @@ impl Process {
         assert!(output.status.success(), "{line}: {output:?}\n{}", self.log());
         let printed = String::from_utf8(output.stdout).unwrap();
         printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Drop for Process {
+    /// A panic ends only the call that led to it, so nothing else would show it: whatever a test
+    /// does, none is reached.
+    fn drop(&mut self) {
+        let log = self.log();
+        assert!(std::thread::panicking() || !log.contains("panicked at"), "{log}");
     }
 }

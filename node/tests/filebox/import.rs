@@ -134,7 +134,12 @@ async fn what_cannot_be_taken_over_is_named_and_the_rest_is() {
     assert!(text.contains("4 there already; 0 entries sent."), "{text}");
     assert!(text.contains("Not read:\n") && text.contains("/inbox/broken.md is no"), "{text}");
 
-    let (code, _) = place.run("import filebox qa --role qa=Q --role dev=D --workspace w").await;
+    let line = "import filebox qa --role qa=Q --role dev=D --workspace w";
+    let (code, output) = place.run(line).await;
+    assert_eq!(code, 1, "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no workspace w"));
+    place.up.make_workspace("w").await;
+    let (code, _) = place.run(line).await;
     assert_eq!(code, 5);
     let roles: Vec<String> =
         place.copies("w").await.iter().map(|it| it[..it.find(' ').unwrap()].to_owned()).collect();

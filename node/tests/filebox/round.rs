@@ -32,6 +32,7 @@ async fn files_come_out_as_they_went_in() {
     assert_eq!(said, "6 threads, 12 entries: all\n");
     let before = tree(&place.path("p/docs/mailbox"));
     assert_eq!(tree(&place.path("all")), before);
+    place.up.make_workspace("w").await;
     place.text("import filebox all --workspace w").await;
     place.text("export --format markdown --out again --workspace w").await;
     assert_eq!(tree(&place.path("again")), before);

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use tasuki_broker::files;
 
 use crate::world::{Home, Host, until};
 
@@ -20,7 +21,7 @@ fn signed(
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, by).unwrap();
     fs::write(place.join(format!("{name}.pem")), certificate.pem()).unwrap();
-    fs::write(place.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    files::replace(&place.join(format!("{name}.key")), key.serialize_pem().as_bytes()).unwrap();
 }
 
 #[tokio::test]

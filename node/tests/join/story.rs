@@ -103,9 +103,37 @@ async fn what_was_joined_is_told_and_what_contradicts_it_too() {
 
     let here = laptop.path.join("tasuki.toml");
     std::fs::write(&here, "broker = \"http://127.0.0.1:9\"\nroles = [\"dev\"]\n").unwrap();
+    laptop.says("tasuki trust").await;
     let again = laptop.json(&line).await;
     let first = again["joined"]["notes"][0].as_str().unwrap();
     assert!(first.contains("`broker` is http://127.0.0.1:9 by"), "{first}");
+}
+
+#[tokio::test]
+async fn what_joining_wrote_into_a_directory_counts_there_until_it_changes() {
+    let place = tempfile::tempdir().unwrap();
+    let host = Host::new(place.path(), "host").await;
+    let laptop = Home::new(place.path(), "laptop");
+    let line = host.invite("--role dev").await;
+    // The directory came with settings, and is no place for a user's own.
+    let here = laptop.path.join("tasuki.toml");
+    std::fs::write(&here, "lease = \"7m\"\n").unwrap();
+    laptop.says(&format!("{line} --data .")).await;
+    let settings = laptop.json("tasuki config check").await["settings"].clone();
+    assert_eq!(settings["broker"]["value"], host.broker.url.as_str());
+    assert_eq!(settings["lease"]["value"], "7m");
+    let text = std::fs::read_to_string(&here).unwrap();
+    std::fs::write(&here, format!("{text}mirror = true\n")).unwrap();
+    let output = laptop.run("tasuki status").await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("changed since you"), "{said}");
+
+    // What somebody else said in it before is not trusted along with it.
+    laptop.says("tasuki trust --revoke").await;
+    laptop.says(&format!("{} --data .", host.invite("--role qa").await)).await;
+    let output = laptop.run("tasuki status").await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("`broker` and `mirror`"), "{said}");
 }
 
 #[tokio::test]

@@ -189,6 +189,7 @@ async fn the_administration_token_is_rotated_in_place() {
     // As a crash before the last step leaves it: the old one is over, the new one is beside it.
     let mut cut = before.clone();
     cut["next_token"] = after["token"].clone();
+    cut.as_object_mut().unwrap().remove("check");
     let file = host.home.file("broker/admin.json");
     tasuki_broker::files::replace(&file, cut.to_string().as_bytes()).unwrap();
     host.invite("--role dev").await;

@@ -180,6 +180,15 @@ impl Served {
     }
 }
 
+impl Drop for Served {
+    /// A panic ends only the call that led to it, so nothing else would show it: whatever a test
+    /// does, none is reached.
+    fn drop(&mut self) {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        assert!(std::thread::panicking() || !log.contains("panicked at"), "{log}");
+    }
+}
+
 /// A home on whose machine a broker serves others.
 #[derive(Debug)]
 pub(crate) struct Host {

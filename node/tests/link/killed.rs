@@ -31,7 +31,7 @@ fn new(number: u64) -> New {
 
 /// The other process: it says what is done once it is.
 #[tokio::test]
-#[ignore = "needs the test below, which starts it"]
+#[ignore = "needs the test below: that starts it"]
 #[expect(clippy::print_stdout, reason = "this is how it tells the one that started it")]
 async fn the_one_that_is_killed() {
     let Ok(place) = std::env::var(PLACE) else { return };

@@ -15,7 +15,7 @@ use tasuki_node::{
     identity::Identity,
     link::{self, Link, Phase},
     node::{Node, RoleSpec, Settings},
-    role::{Actions, HandOver},
+    role::{Actions, HandOver, player::Instance},
 };
 use tasuki_proto::{
     id::{LoopId, RoleId},
@@ -323,9 +323,11 @@ async fn heartbeats_tell_who_is_there() {
         }
     };
     assert!(bench.fake.world.borrow().heartbeats.iter().all(|beat| beat.roles.is_empty()));
-    bench.role("A").called("codex 1");
+    bench.role("A").called("codex 1", None);
     bench.fake.until("A called", heard("A", "codex 1")).await;
-    let open = bench.role("B").connected("zed 2");
+    let zed = Instance::new(Some("zed".parse().unwrap()), None);
+    bench.role("B").called("zed 2", Some(&zed));
+    let open = bench.role("B").connected(&zed);
     let world = bench.fake.until("B connected", heard("B", "zed 2")).await;
     let quiet = |world: &fake::World, role: &str| {
         let last = world.heartbeats.back().expect("one");

@@ -30,7 +30,7 @@ fn copy(from: &Path, to: &Path) {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn an_old_process_that_wakes_beside_a_new_one_does_not_act() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let old = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     assert_eq!(old.turn().await, 1);

@@ -22,7 +22,7 @@ const BACK_WITHIN: Duration = Duration::from_secs(2);
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn turns_go_on_where_three_packets_in_ten_are_lost() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let seats =
         [world.seat(0, "A", Transport::Session).await, world.seat(1, "B", Transport::Stdio).await];
     world.net.trouble(world.host(), Way::Both, Trouble::Loss(30)).await;
@@ -70,7 +70,7 @@ async fn back_after(world: &World, comes_back: impl AsyncFnOnce()) -> Duration {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn a_node_is_back_with_its_link() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let took = back_after(&world, async || world.place(0).link(true).await).await;
     anstream::println!("back {took:.1?} after the link");
     assert!(took <= BACK_WITHIN, "{took:?}");
@@ -79,7 +79,7 @@ async fn a_node_is_back_with_its_link() {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn a_node_is_back_when_its_machine_has_another_address() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     play(&a, &b, 1..=1).await;
@@ -103,7 +103,7 @@ async fn a_node_is_back_when_its_machine_has_another_address() {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn whoever_watches_is_not_left_on_a_dead_connection() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let desk = &world.nodes[1].desk;
     let (_watch, path) = desk.watch().await;

@@ -6,7 +6,6 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    io::Write as _,
     net::Ipv4Addr,
     sync::{
         Mutex, PoisonError,
@@ -52,25 +51,16 @@ pub(crate) struct Place {
 }
 
 impl Net {
-    /// `None`, said loudly, where the kernel forbids it.
-    pub(crate) async fn new() -> Option<Self> {
+    pub(crate) async fn new() -> Self {
         let router = match Machine::boot("router").await {
             Ok(router) => router,
-            Err(why) => {
-                let name = std::thread::current().name().unwrap_or("a test").to_owned();
-                // Not captured with what tests print.
-                let mut loud = std::io::stderr();
-                writeln!(
-                    loud,
-                    "\n*** SKIPPED {name}: no network namespaces here ({why}). Run it as root, or \
-                     under `unshare --map-root-user`. ***\n"
-                )
-                .unwrap();
-                return None;
-            }
+            Err(why) => panic!(
+                "no network namespaces here ({why}): run it as root, or under `unshare \
+                 --map-root-user`"
+            ),
         };
         router.set("ipv4/ip_forward", "1").await;
-        Some(Self { router, ports: AtomicU8::new(1), troubles: Mutex::default() })
+        Self { router, ports: AtomicU8::new(1), troubles: Mutex::default() }
     }
 
     /// Boots a machine and plugs it in.

@@ -213,3 +213,12 @@ impl Process {
         kill_process(pid, signal).unwrap();
     }
 }
+
+impl Drop for Process {
+    /// A panic ends only the call that led to it, so nothing else would show it: whatever a test
+    /// does, none is reached.
+    fn drop(&mut self) {
+        let log = self.log();
+        assert!(std::thread::panicking() || !log.contains("panicked at"), "{log}");
+    }
+}

@@ -36,7 +36,7 @@ pub(crate) async fn play(a: &Seat, b: &Seat, turns: std::ops::RangeInclusive<u64
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn twenty_turns_go_from_machine_to_machine() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     play(&a, &b, 1..=20).await;
@@ -46,7 +46,7 @@ async fn twenty_turns_go_from_machine_to_machine() {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn a_killed_broker_or_node_comes_back_and_the_turns_go_on() {
-    let Some(mut world) = World::new(&["A", "B"]).await else { return };
+    let mut world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     play(&a, &b, 1..=3).await;
@@ -69,7 +69,7 @@ async fn a_killed_broker_or_node_comes_back_and_the_turns_go_on() {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn a_wait_goes_on_over_a_partition_that_both_sides_noticed() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     play(&a, &b, 1..=1).await;
@@ -103,7 +103,7 @@ async fn a_wait_goes_on_over_a_partition_that_both_sides_noticed() {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn a_handover_out_of_reach_is_refused_quickly_and_works_once_healed() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     assert_eq!(a.turn().await, 1);
@@ -148,7 +148,7 @@ pub(crate) async fn hand_over_until_done(seat: &Seat, turn: u64) -> usize {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn a_handover_whose_answer_is_cut_off_is_one_handover() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     assert_eq!(a.turn().await, 1);
@@ -169,7 +169,7 @@ async fn a_handover_whose_answer_is_cut_off_is_one_handover() {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn a_handover_that_does_not_get_out_is_carried_out_once_it_does() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     assert_eq!(a.turn().await, 1);
@@ -191,7 +191,7 @@ async fn a_handover_that_does_not_get_out_is_carried_out_once_it_does() {
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn an_outcome_that_stays_unknown_is_told_so_and_the_repeat_is_recognised() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     assert_eq!(a.turn().await, 1);
@@ -213,7 +213,7 @@ async fn an_outcome_that_stays_unknown_is_told_so_and_the_repeat_is_recognised()
 #[tokio::test]
 #[ignore = "needs network namespaces"]
 async fn resets_in_mid_call_cost_nothing_but_time() {
-    let Some(world) = World::new(&["A", "B"]).await else { return };
+    let world = World::new(&["A", "B"]).await;
     let a = world.seat(0, "A", Transport::Session).await;
     let b = world.seat(1, "B", Transport::Stdio).await;
     assert_eq!(a.turn().await, 1);

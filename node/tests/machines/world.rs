@@ -38,23 +38,23 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With a node for each role, or `None` where the kernel gives no namespaces.
-    pub(crate) async fn new(roles: &[&str]) -> Option<Self> {
+    /// With a node for each role.
+    pub(crate) async fn new(roles: &[&str]) -> Self {
         Self::with(roles, "").await
     }
 
     /// With more words for the broker.
-    pub(crate) async fn with(roles: &[&str], more: &str) -> Option<Self> {
+    pub(crate) async fn with(roles: &[&str], more: &str) -> Self {
         Self::made(roles, more, None).await
     }
 
     /// With nodes that are `away` from the broker, one way.
-    pub(crate) async fn far(roles: &[&str], away: Duration) -> Option<Self> {
+    pub(crate) async fn far(roles: &[&str], away: Duration) -> Self {
         Self::made(roles, "", Some(away)).await
     }
 
-    async fn made(roles: &[&str], more: &str, away: Option<Duration>) -> Option<Self> {
-        let net = Net::new().await?;
+    async fn made(roles: &[&str], more: &str, away: Option<Duration>) -> Self {
+        let net = Net::new().await;
         let dir = tempfile::tempdir().unwrap();
         let host = Desk::new(net.place("host").await, dir.path());
         let mut it = Self {
@@ -76,7 +76,7 @@ impl World {
             }
             it.join(role, address).await;
         }
-        Some(it)
+        it
     }
 
     /// Starts one more node, on a machine of its own.

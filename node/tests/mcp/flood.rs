@@ -44,7 +44,8 @@ async fn requests_that_never_end_are_closed_and_do_not_crowd_out_callers() {
     let _files = FILES.lock().await;
     let world = World::new().await;
     let a = Client::new(world.addr, "/mcp/A").await;
-    let head = b"POST /mcp/A HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{";
+    let head = b"POST /mcp/A HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+        Content-Length: 9\r\n\r\n{";
     let mut endless = Vec::new();
     for _ in 0..how_many() {
         let mut stream = TcpStream::connect(world.addr).await.unwrap();

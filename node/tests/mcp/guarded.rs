@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Every address, and what it says to whoever has the token of A, of B, of the node.
-const ADDRESSES: [(&str, [u16; 3]); 21] = [
+const ADDRESSES: [(&str, [u16; 3]); 22] = [
     ("POST /mcp", [406, 406, 406]),
     ("GET /mcp", [406, 406, 406]),
     ("DELETE /mcp", [400, 400, 400]),
@@ -33,6 +33,7 @@ const ADDRESSES: [(&str, [u16; 3]); 21] = [
     ("POST /take-over/A", [403, 403, 200]),
     ("POST /outbox/1/drop", [403, 403, 200]),
     ("POST /outbox/2/retry", [403, 403, 404]),
+    ("POST /mail/nobody", [403, 403, 404]),
     ("GET /healthz", [200, 200, 200]),
     ("GET /nothing", [404, 404, 404]),
     ("POST /message", [400, 400, 400]),

@@ -29,7 +29,7 @@ fn code(result: &Value) -> &str {
 
 async fn take_over(world: &World, role_and_query: &str) -> (u16, Value) {
     let mut http = Http::connect(world.addr).await;
-    http.send(&format!("POST /take-over/{role_and_query}"), &[], b"").await;
+    http.send(&format!("POST /take-over/{role_and_query}"), &[JSON], b"").await;
     (http.status, serde_json::from_str(&http.text().await).unwrap())
 }
 

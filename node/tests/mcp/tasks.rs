@@ -5,7 +5,7 @@ use tasuki_node::mcp::{Settings, TaskKey};
 use tasuki_proto::wire;
 
 use crate::{
-    http::{Client, Http, call, modern, text, with_progress},
+    http::{Client, Http, JSON, call, modern, text, with_progress},
     world::{Loop, World},
 };
 
@@ -294,7 +294,7 @@ async fn a_task_of_an_agent_that_lost_its_role_is_cancelled_for_good() {
     let (old, new) = (Asker::new(&world, "/mcp/B?as=old"), Asker::new(&world, "/mcp/B?as=new"));
     let take_over = async |who: &str| {
         let mut http = Http::connect(world.addr).await;
-        http.send(&format!("POST /take-over/B?as={who}"), &[], b"").await;
+        http.send(&format!("POST /take-over/B?as={who}"), &[JSON], b"").await;
         assert_eq!(http.status, 200);
     };
     let polled = old.wait().await;

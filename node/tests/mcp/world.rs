@@ -21,6 +21,7 @@ use tasuki_node::{
         Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, Settling,
         mail::Mail,
         news::News,
+        player::Instance,
         swarm::{self, Swarm},
     },
 };
@@ -179,7 +180,7 @@ impl Overview for View {
         let names = std::iter::once("main").chain(others.iter().map(String::as_str));
         let mut loops: Vec<_> = names.filter_map(|name| self.0.of(name)?.r#loop).collect();
         loops.sort_by(|a, b| a.r#loop.cmp(&b.r#loop));
-        Ok(Seen::now(wire::ListLoopsResponse { loops }))
+        Ok(Seen::now(wire::ListLoopsResponse { loops, next: String::new() }))
     }
 
     async fn look(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
@@ -192,6 +193,7 @@ impl Overview for View {
     fn at_a_glance(&self) -> Glance {
         let loops = wire::ListLoopsResponse {
             loops: self.0.of("main").and_then(|of| of.r#loop).into_iter().collect(),
+            next: String::new(),
         };
         let ago = Duration::from_secs(42);
         Glance {
@@ -356,13 +358,15 @@ impl Actions for Fake {
         &Away
     }
 
-    fn called(&self, client: &str) {
+    fn called(&self, client: &str, _by: Option<&Instance>) {
         self.shared.0.send_modify(|state| state.clients.push(client.to_owned()));
     }
 
-    fn answers(&self, _is_answered: bool) {}
+    fn given_to(&self, _who: &Instance) {}
 
-    fn connected(&self, _client: &str) -> Connected {
+    fn answers(&self, _is_answered: bool, _who: &Instance) {}
+
+    fn connected(&self, _who: &Instance) -> Connected {
         self.shared.0.send_modify(|state| state.connected += 1);
         let (guard, gone) = Connected::new();
         let shared = Arc::clone(&self.shared);

@@ -99,13 +99,13 @@ async fn many_threads_come_onto_the_disk() {
     let many: usize = std::env::var("TASUKI_THREADS").map_or(50, |it| it.parse().unwrap());
     let mut place = Place::new("--role qa --role dev").await;
     place.up.kill().await;
-    fs::write(place.root.path().join("tasuki.toml"), "").unwrap();
+    fs::write(place.up.data.join("tasuki.toml"), "").unwrap();
     place.up.start().await;
     for n in 0..many {
         place.send("qa", "dev", "", &format!("text {n}")).await;
     }
     place.up.kill().await;
-    fs::write(place.root.path().join("tasuki.toml"), "mirror = true\n").unwrap();
+    fs::write(place.up.data.join("tasuki.toml"), "mirror = true\n").unwrap();
     place.up.start().await;
     let clock = tokio::time::Instant::now();
     let count = || fs::read_dir(place.path("dev/inbox")).map_or(0, Iterator::count);

@@ -28,8 +28,10 @@ impl Place {
     /// With these roles, `--role qa --role dev`.
     pub(crate) async fn new(roles: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
-        fs::write(root.path().join("tasuki.toml"), "mirror = true\n").unwrap();
-        let up = Process::up(&root.path().join("data"), roles).await;
+        let data = root.path().join("data");
+        fs::create_dir(&data).unwrap();
+        fs::write(data.join("tasuki.toml"), "mirror = true\n").unwrap();
+        let up = Process::up(&data, roles).await;
         let place = Self { root, up, counter: AtomicU64::new(0) };
         place.until_hosted(roles.split("--role ").skip(1).count()).await;
         place

@@ -14,30 +14,31 @@ use tonic::{Status, Streaming};
 
 use super::{
     super::{
-        entered::{Door, Entered},
+        entered::{Admitted, Door, Entered},
         refuse::too_large,
     },
     id, parse, refuse,
 };
-use crate::{access::Grant, rules::mailbox};
+use crate::rules::mailbox;
 
 pub(super) type Chunks =
     Pin<Box<dyn Stream<Item = Result<wire::GetAttachmentResponse, Status>> + Send>>;
 
-/// Keeps a file; true when this role had stored it already.
+/// Keeps a file; true when this role had stored it already, or has a thread that it is attached to.
 pub(super) async fn put(
     door: &Door,
-    grant: &Grant,
+    admitted: Admitted,
     mut parts: Streaming<wire::PutAttachmentRequest>,
 ) -> Result<bool, Status> {
     let Some(Part::Head(head)) = parts.message().await?.and_then(|it| it.part) else {
         return Err(refuse::invalid("head", &"is missing: the first message says what comes"));
     };
-    let entered = door.enter(grant, head.caller.as_ref())?;
+    let size = usize::try_from(head.size).unwrap_or(usize::MAX);
+    let admitted = Admitted { bytes: size, ..admitted };
+    let entered = door.enter_as(&admitted, head.caller.as_ref())?;
     let role: RoleId = id("role", &head.role)?;
     let hash = parse::content_hash(&head.hash)?;
     if ATTACHMENT_BYTES_MAX < head.size {
-        let size = usize::try_from(head.size).unwrap_or(usize::MAX);
         let limit = usize::try_from(ATTACHMENT_BYTES_MAX).unwrap_or(usize::MAX);
         return Err(too_large("size", size, limit));
     }
@@ -45,13 +46,13 @@ pub(super) async fn put(
     let sender = role.clone();
     let known = entered.look_as(&role, move |view| {
         view.workspace.privacy.check_files()?;
-        Ok(view.workspace.mail.size_of_stored(&sender, &hash))
+        Ok(view.workspace.mail.size_of_known(&sender, &hash))
     });
     if known.await? == Some(head.size) {
         return Ok(true);
     }
     // What is on its way counts from its first byte on.
-    let words = grant.words(usize::try_from(head.size).unwrap_or(usize::MAX))?;
+    let words = admitted.grant.words(size)?;
     let mut content = BytesMut::new();
     while let Some(it) = parts.message().await? {
         let Some(Part::Chunk(chunk)) = it.part else {

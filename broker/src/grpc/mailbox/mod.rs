@@ -25,14 +25,15 @@ use tonic::{Request, Response, Status, Streaming};
 pub(super) use self::parse::question;
 use super::{
     Service, auth,
-    entered::{Entered, grant},
-    parse::{hold, id, key, optional},
+    entered::{Admitted, Entered},
+    parse::{hold, id, optional},
     refuse,
+    scan::Part,
 };
 use crate::{
     rules::{
         Command, Mark, Reply,
-        mailbox::{self, MoveOutcome},
+        mailbox::{self, MoveOutcome, ThreadFacts},
     },
     workspace::{Answer, Executed},
 };
@@ -43,10 +44,8 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::SendRequest>,
     ) -> Result<Response<wire::SendResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = parse::key_of_letter(&mut it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = parse::key_of_letter(&entered, &mut it)?;
         let role = id("role", &it.role)?;
         let answered = match it.in_reply_to.as_str() {
             "" => None,
@@ -90,10 +89,8 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::MoveRequest>,
     ) -> Result<Response<wire::MoveResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let role = id("role", &it.role)?;
         let to = parse::target(it.to())?;
         parse::names(&it.messages)?;
@@ -129,9 +126,7 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::ListBoxRequest>,
     ) -> Result<Response<wire::ListBoxResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let role: RoleId = id("role", &it.role)?;
         let Some(kind) = BoxKind::of_wire(it.r#box()) else {
             return Err(refuse::invalid("box", &"is missing; say inbox, outbox, done or cancel"));
@@ -142,14 +137,23 @@ impl Mailbox for Service {
             limit => limit.min(BOX_PAGE_MAX),
         } as usize;
         let filter = parse::list_filter(&it)?;
-        let asker = role.clone();
-        let seen = entered.look_as(&role, move |view| {
-            let mail = &view.workspace.mail;
-            let found = mail.page(&asker, kind, after).filter(|facts| filter.fits(facts));
-            let page = found.take(limit + 1).collect::<Vec<_>>();
-            Ok((page, mail.count(&asker, kind) as u64, view.workspace.sequence))
-        });
-        let (page, total, sequence) = seen.await?;
+        let (mut page, mut behind) = (Vec::new(), after);
+        let (total, sequence) = loop {
+            let (asker, filter, most) = (role.clone(), filter.clone(), limit + 1 - page.len());
+            let seen = entered.look_as(&role, move |view| {
+                let mail = &view.workspace.mail;
+                let fits = |facts: ThreadFacts| filter.fits(&facts).then_some(facts);
+                let found = mail.page(&asker, kind, behind);
+                let part = Part::of(found, most, |facts| (facts.place, 1), fits);
+                Ok((part, mail.count(&asker, kind) as u64, view.workspace.sequence))
+            });
+            let (Part { found, next }, total, sequence) = seen.await?;
+            page.extend(found);
+            behind = next;
+            if behind.is_none() || limit < page.len() {
+                break (total, sequence);
+            }
+        };
         let read = entered.reading(page.len(), move |it| it.page_of(page, limit));
         let (threads, next) = read.await?;
         let sequence = sequence.get();
@@ -160,9 +164,7 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::ReadThreadRequest>,
     ) -> Result<Response<wire::ReadThreadResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let role: RoleId = id("role", &it.role)?;
         let wanted = BoxKind::of_wire(it.r#box());
         let mark = entered.mark_of(it.mark(), Mark::Seen)?;
@@ -207,9 +209,7 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::AwaitMailRequest>,
     ) -> Result<Response<wire::AwaitMailResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let question = question(&it)?;
         let role = question.role().clone();
         let mark = entered.mark_of(it.mark(), Mark::Handed)?;
@@ -228,9 +228,7 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::MarkMailRequest>,
     ) -> Result<Response<wire::MarkMailResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let mark = match it.mark() {
             wire::MailMark::Handed => Mark::Handed,
             wire::MailMark::Seen => Mark::Seen,
@@ -248,9 +246,7 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::SearchMailRequest>,
     ) -> Result<Response<wire::SearchMailResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         Ok(Response::new(search::mail(entered, it).await?))
     }
 
@@ -258,9 +254,7 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::ListMailboxesRequest>,
     ) -> Result<Response<wire::ListMailboxesResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
         let mailboxes = entered.look(words::mailboxes).await?;
         Ok(Response::new(wire::ListMailboxesResponse { mailboxes }))
     }
@@ -269,10 +263,8 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::OpenMailboxRequest>,
     ) -> Result<Response<wire::OpenMailboxResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let role = id("role", &it.role)?;
         entered.may_act_as(&role)?;
         let command = Command::Mail(mailbox::Command::Open(role));
@@ -284,10 +276,8 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::CloseMailboxRequest>,
     ) -> Result<Response<wire::CloseMailboxResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let role = id("role", &it.role)?;
         entered.may_act_as(&role)?;
         let command = Command::Mail(mailbox::Command::Close(role));
@@ -299,9 +289,7 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::ListDeadLettersRequest>,
     ) -> Result<Response<wire::ListDeadLettersResponse>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         let role: RoleId = id("role", &it.role)?;
         let after = parse::after(&it.after)?;
         let limit = match it.limit {
@@ -325,10 +313,8 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::HandAgainRequest>,
     ) -> Result<Response<wire::HandAgainResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let role = id("role", &it.role)?;
         let thread = entered.thread_named(&role, "message", &it.message).await?.thread;
         let command = Command::Mail(mailbox::Command::HandAgain { role, thread });
@@ -340,10 +326,8 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::ImportThreadRequest>,
     ) -> Result<Response<wire::ImportThreadResponse>, Status> {
-        let grant = grant(&request)?;
-        let mut it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
-        let key = key(it.key.take(), &it)?;
+        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
+        let key = entered.key(it.key.take(), &it)?;
         let import = parse::import(it)?;
         for role in import.roles() {
             entered.may_act_as(role)?;
@@ -367,8 +351,8 @@ impl Mailbox for Service {
         &self,
         request: Request<Streaming<wire::PutAttachmentRequest>>,
     ) -> Result<Response<wire::PutAttachmentResponse>, Status> {
-        let grant = grant(&request)?;
-        let repeated = files::put(&self.door, &grant, request.into_inner()).await?;
+        let admitted = Admitted::stream(&request)?;
+        let repeated = files::put(&self.door, admitted, request.into_inner()).await?;
         Ok(Response::new(wire::PutAttachmentResponse { repeated }))
     }
 
@@ -378,9 +362,7 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::GetAttachmentRequest>,
     ) -> Result<Response<files::Chunks>, Status> {
-        let grant = grant(&request)?;
-        let it = request.into_inner();
-        let entered = self.door.enter(&grant, it.caller.as_ref())?;
+        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
         Ok(Response::new(files::get(&entered, &it).await?))
     }
 }

@@ -1,7 +1,7 @@
 //! What callers say of mail, as values that are already valid.
 
 use tasuki_proto::{
-    id::{IdempotencyKey, RoleId, Timestamp},
+    id::{RoleId, Timestamp},
     limits::{
         ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CLIENT_REF_BYTES_MAX,
         FILE_NAME_BYTES_MAX, IMPORT_ENTRIES_MAX, MAIL_EXPIRES_MS_MAX, MOVES_MAX, RECEIVERS_MAX,
@@ -14,19 +14,23 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::{parse::text, refuse::too_large},
+    super::{
+        entered::{Entered, Key},
+        parse::text,
+        refuse::too_large,
+    },
     id, optional, refuse,
 };
 use crate::{
-    hash::Hash,
     rules::mailbox::{
-        Attachment, ContentHash, Filter, Import, ImportedEntry, Place, Send, Subject, ThreadFacts,
+        Attachment, ContentHash, Earlier, Filter, Import, ImportedEntry, Place, Send, Subject,
+        ThreadFacts,
     },
     workspace::Question,
 };
 
 /// East of UTC, at most, in seconds: a day.
-const UTC_OFFSET_S_MAX: i32 = 24 * 3600;
+const UTC_OFFSET_S_MAX: u32 = 24 * 3600;
 
 /// What an imported entry may have for a type, in bytes.
 const KIND_BYTES_MAX: usize = 64;
@@ -34,15 +38,16 @@ const KIND_BYTES_MAX: usize = 64;
 /// A sender's mark of what it sealed, in bytes.
 const SAME_BYTES: usize = 16;
 
-/// The key of a letter. Sealed again, it is the same letter, though its bytes are others.
-pub(super) fn key_of_letter(it: &mut wire::SendRequest) -> Result<(IdempotencyKey, Hash), Status> {
+/// The key of a letter. Sealed again, it is the same letter, though its bytes are others; so it is
+/// when its sender was started anew and knows less of the letters before it.
+pub(super) fn key_of_letter(entered: &Entered, it: &mut wire::SendRequest) -> Result<Key, Status> {
     let key = it.key.take();
+    let earlier = std::mem::take(&mut it.earlier);
     let marked = it.sealed.as_mut().filter(|it| it.same.len() == SAME_BYTES);
-    let Some(envelope) = marked.map(|it| std::mem::take(&mut it.envelope)) else {
-        return super::key(key, it);
-    };
-    let key = super::key(key, it);
-    if let Some(sealed) = &mut it.sealed {
+    let envelope = marked.map(|it| std::mem::take(&mut it.envelope));
+    let key = entered.key(key, it);
+    it.earlier = earlier;
+    if let (Some(sealed), Some(envelope)) = (&mut it.sealed, envelope) {
         sealed.envelope = envelope;
     }
     key
@@ -53,6 +58,11 @@ pub(super) fn send(
     role: RoleId,
     answered: Option<MessageId>,
 ) -> Result<Send, Status> {
+    let earlier = match it.earlier() {
+        wire::EarlierAnswers::Unspecified => Earlier::Unknown,
+        wire::EarlierAnswers::Arrived => Earlier::Arrived,
+        wire::EarlierAnswers::UnderWay => Earlier::UnderWay,
+    };
     let kind: MessageType = it.r#type.parse().map_err(|e| refuse::invalid("type", &e))?;
     let to = roles("to", &it.to, RECEIVERS_MAX)?;
     let wire::Sealed { envelope: sealed, same } = it.sealed.unwrap_or_default();
@@ -67,7 +77,7 @@ pub(super) fn send(
     if SEALED_BYTES_MAX < sealed.len() {
         return Err(too_large("sealed", sealed.len(), SEALED_BYTES_MAX));
     }
-    if UTC_OFFSET_S_MAX < it.utc_offset_s.abs() {
+    if UTC_OFFSET_S_MAX < it.utc_offset_s.unsigned_abs() {
         return Err(refuse::invalid("utc_offset_s", &"is more than a day"));
     }
     let text = text("text", it.text)?;
@@ -106,6 +116,7 @@ pub(super) fn send(
         same: same.into(),
         client_ref: (!it.client_ref.is_empty()).then_some(it.client_ref),
         fold: it.fold,
+        earlier,
         expires_in_ms: (it.expires_in_ms != 0).then_some(it.expires_in_ms),
         attachments: it.attachments.into_iter().map(attachment).collect::<Result<_, _>>()?,
     })
@@ -167,6 +178,7 @@ pub(in crate::grpc) fn question(it: &wire::AwaitMailRequest) -> Result<Question,
 }
 
 /// Which threads of a box are asked for, by their newest entry.
+#[derive(Debug, Clone)]
 pub(super) struct ListFilter {
     kinds: Vec<MessageType>,
     sender: Option<RoleId>,

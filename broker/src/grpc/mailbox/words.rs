@@ -255,7 +255,9 @@ pub(super) fn moved(
     let (kind, refusal) = match outcome {
         MoveOutcome::Moved | MoveOutcome::Already => (Some(to), None),
         MoveOutcome::NotInInbox(kind) => {
-            let text = format!("{name} is in {kind}; only what is in the inbox is moved");
+            let text = format!(
+                "{name} is in {kind}; only threads in the inbox, and threads answered from there, are moved"
+            );
             (Some(kind), refused(Reason::NotInInbox, text))
         }
         MoveOutcome::Unseen(count) => {

@@ -9,7 +9,9 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::parse::text, Entered, View, id, issues::Listed, key, optional, parse, render, token,
+    super::parse::text,
+    super::scan::{Page, Part},
+    Entered, View, id, optional, parse, render, token,
 };
 use crate::rules::swarm::{
     Ask, Attached, Delivery, DeliveryState, Reply, ReviewDelivery, Verdict,
@@ -23,7 +25,7 @@ pub(super) async fn submit(
     entered: &Entered,
     mut it: wire::SubmitDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let issue = parse::named("issue_id", &it.issue_id)?;
     let words = Box::new(parse::delivery(it)?);
@@ -39,7 +41,7 @@ pub(super) async fn claim(
     entered: &Entered,
     mut it: wire::ClaimDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let ask = Ask::ClaimDelivery { delivery, extend_ms: parse::lease(it.for_ms)? };
@@ -52,7 +54,7 @@ pub(super) async fn renew(
     mut it: wire::RenewDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let ask = Ask::RenewDelivery { delivery, token, extend_ms: parse::lease(it.for_ms)? };
@@ -65,7 +67,7 @@ pub(super) async fn attach(
     mut it: wire::AttachEvidenceRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let words = EvidenceWords {
@@ -83,7 +85,7 @@ pub(super) async fn review(
     mut it: wire::ReviewDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let review = ReviewDelivery {
@@ -130,30 +132,46 @@ pub(super) async fn list(
     let issue: Option<IssueId> = parse::maybe("issue_id", &it.issue_id)?;
     let delivered_by: Option<RoleId> = optional("delivered_by", &it.delivered_by)?;
     let reviewed_by: Option<RoleId> = optional("reviewed_by", &it.reviewed_by)?;
+    let claimed_by: Option<RoleId> = optional("claimed_by", &it.claimed_by)?;
     let shown_to = asker.clone();
-    let look = move |view: &View<'_>| {
-        let swarm = &view.workspace.swarm;
-        let reviewer = |it: &Delivery| it.verdict.as_ref().and_then(|it| it.by.clone());
-        let fits = |it: &&Delivery| {
-            issue.is_none_or(|issue| issue == it.issue)
+    let is_plain = issue.is_none()
+        && [&delivered_by, &reviewed_by, &claimed_by].into_iter().all(Option::is_none);
+    if is_plain {
+        // A page costs what is before its end.
+        let look = move |view: &View<'_>| {
+            let swarm = &view.workspace.swarm;
+            let page = swarm.list_deliveries(state, None).skip(offset).take(limit);
+            let total = match state {
+                Some(state) => swarm.count_deliveries(state),
+                None => swarm.deliveries().len(),
+            };
+            Ok(wire::ListDeliveriesResponse {
+                deliveries: page.map(|it| render::delivery(it, shown_to.as_ref())).collect(),
+                total: total as u64,
+                now_ms: view.now.as_millis(),
+            })
+        };
+        return entered.look_for(asker.as_ref(), look).await;
+    }
+    let part = move |view: &View<'_>, before: Option<DeliveryId>| {
+        let fits = |it: &Delivery| {
+            let reviewer = it.verdict.as_ref().and_then(|it| it.by.as_ref());
+            let fits = issue.is_none_or(|issue| issue == it.issue)
                 && (delivered_by.is_none() || delivered_by == it.role)
-                && (reviewed_by.is_none() || reviewed_by == reviewer(it))
+                && (reviewed_by.is_none() || reviewed_by.as_ref() == reviewer)
+                && (claimed_by.is_none()
+                    || claimed_by.as_ref() == it.claim.as_ref().map(|it| &it.role));
+            fits.then_some(((), it.id))
         };
-        let all: Box<dyn Iterator<Item = &Delivery>> = match state {
-            Some(state) => Box::new(swarm.deliveries_in(state)),
-            None => Box::new(swarm.deliveries().values().rev()),
-        };
-        let is_plain = issue.is_none() && delivered_by.is_none() && reviewed_by.is_none();
-        let count = match state {
-            Some(state) => swarm.count_deliveries(state),
-            None => swarm.deliveries().len(),
-        };
-        let total = is_plain.then_some(count);
-        let list = Listed { total, is_default: true, is_ascending: false, limit, offset };
-        let (deliveries, total) = list.of(all.filter(fits), |it| it.id);
-        let deliveries = deliveries.into_iter().map(|it| render::delivery(it, shown_to.as_ref()));
-        let (deliveries, now_ms) = (deliveries.collect(), view.now.as_millis());
-        Ok(wire::ListDeliveriesResponse { deliveries, total, now_ms })
+        let all = view.workspace.swarm.list_deliveries(state, before);
+        Ok(Part::of(all, usize::MAX, |it| (it.id, 1), fits))
+    };
+    let (ids, total) = entered.page(Page::new(false, limit, offset), part).await?;
+    let look = move |view: &View<'_>| {
+        let all = view.workspace.swarm.deliveries();
+        let page = ids.iter().filter_map(|id| all.get(id));
+        let deliveries = page.map(|it| render::delivery(it, shown_to.as_ref())).collect();
+        Ok(wire::ListDeliveriesResponse { deliveries, total, now_ms: view.now.as_millis() })
     };
     entered.look_for(asker.as_ref(), look).await
 }

@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-use super::{super::refuse::invalid, super::render::text, Entered, View, id, key, parse};
+use super::{super::refuse::invalid, super::render::text, Entered, View, id, parse};
 use crate::rules::{
     Rejection,
     swarm::{self, Ask, Doc, DocPlace, Reply},
@@ -19,7 +19,7 @@ pub(super) async fn write(
     entered: &Entered,
     mut it: wire::WriteDocRequest,
 ) -> Result<wire::Doc, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let place = parse::place(it.place)?;
     let name: DocName = parse::named("name", &it.name)?;

@@ -3,7 +3,6 @@
 //! What was said there is taken as it is, within the limits: nothing is required of it that the
 //! calls for work done here require.
 
-use prost::Message as _;
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     limits::{DOCS_MAX, WORKERS_MAX},
@@ -13,7 +12,7 @@ use tonic::Status;
 
 use super::{
     super::{parse::text, refuse::invalid},
-    Actor, Entered, id, key, optional, parse,
+    Actor, Entered, id, optional, parse,
 };
 use crate::{
     hash::Hash,
@@ -35,7 +34,7 @@ pub(super) async fn issue(
     entered: &Entered,
     mut it: wire::ImportIssueRequest,
 ) -> Result<wire::ImportIssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let person = id("person", &it.person)?;
     let import = part(it)?;
     let (issue, parts) = (import.issue, import.parts);
@@ -54,7 +53,7 @@ pub(super) async fn shared(
     entered: &Entered,
     mut it: wire::ImportSharedRequest,
 ) -> Result<wire::ImportSharedResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let person = id("person", &it.person)?;
     if DOCS_MAX < it.docs.len() || WORKERS_MAX < it.workers.len() {
         let why = format!("are at most {DOCS_MAX}, and workers at most {WORKERS_MAX}");
@@ -76,7 +75,6 @@ pub(super) async fn shared(
 }
 
 fn part(it: wire::ImportIssueRequest) -> Result<ImportIssue, Status> {
-    let bytes = it.encoded_len();
     let lists = [it.tasks.len(), it.submissions.len(), it.messages.len(), it.docs.len()];
     let more = [it.deliveries.len(), it.points.len(), it.events.len()];
     let items: usize = lists.iter().chain(&more).sum();
@@ -115,7 +113,6 @@ fn part(it: wire::ImportIssueRequest) -> Result<ImportIssue, Status> {
         points: all(it.points, points)?,
         events: all(it.events, event)?,
         end,
-        bytes,
     })
 }
 

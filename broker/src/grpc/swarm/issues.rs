@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tasuki_proto::{
     id::{RoleId, Sequence, Timestamp},
     limits::{NEW_DOCS_MAX, TEXT_BYTES_MAX},
+    reason::Reason,
     swarm::{DocName, IssueId},
     wire,
 };
@@ -12,7 +13,8 @@ use tonic::Status;
 
 use super::{
     super::refuse::{invalid, too_large},
-    Entered, id, key, parse, render,
+    super::scan::{Page, Part},
+    Entered, View, id, optional, parse, render,
 };
 use crate::rules::swarm::{
     Ask, CreateIssue, Issue, IssueState, ListFilter, Reply,
@@ -23,7 +25,7 @@ pub(super) async fn create(
     entered: &Entered,
     mut it: wire::CreateIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     if TEXT_BYTES_MAX < it.description.len() {
         return Err(too_large("description", it.description.len(), TEXT_BYTES_MAX));
@@ -61,18 +63,47 @@ pub(super) async fn set_paths(
     entered: &Entered,
     mut it: wire::UpdateIssueDocPathsRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
-    let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
-    let paths = parse::paths(it.shared_doc_paths, it.project_doc_paths)?;
-    let done = entered.ask(role, Some(key), Ask::SetDocPaths { issue, paths }).await?;
-    entered.issue_response(issue, done.is_repeat, done.sequence).await
+    let key = entered.key(it.key.take(), &it)?;
+    let (role, issue): (RoleId, IssueId) =
+        (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
+    let (keeps_shared, keeps_project) = (it.keep_shared_docs, it.keep_project_docs);
+    for (field, is_kept, list) in [
+        ("shared_doc_paths", keeps_shared, &it.shared_doc_paths),
+        ("project_doc_paths", keeps_project, &it.project_doc_paths),
+    ] {
+        if is_kept && !list.is_empty() {
+            return Err(invalid(field, &"is given and is to be kept as it is, too"));
+        }
+    }
+    loop {
+        let (mut shared, mut project) = (it.shared_doc_paths.clone(), it.project_doc_paths.clone());
+        let mut replaces = None;
+        if keeps_shared || keeps_project {
+            let look = move |view: &View<'_>| Ok(view.workspace.swarm.issue(issue)?.paths_version);
+            let version = entered.look_for(None, look).await?;
+            let known = entered.doc_paths(issue, version)?;
+            shared = if keeps_shared { known.shared } else { shared };
+            project = if keeps_project { known.project } else { project };
+            replaces = Some(version);
+        }
+        let paths = parse::paths(shared, project)?;
+        let ask = Ask::SetDocPaths { issue, paths, replaces };
+        let done = match entered.ask(role.clone(), Some(key.clone()), ask).await {
+            // Somebody set them in between: what they said is kept.
+            Err(why) if replaces.is_some() && Reason::of(&why) == Some(Reason::StaleToken) => {
+                continue;
+            }
+            done => done?,
+        };
+        return entered.issue_response(issue, done.is_repeat, done.sequence).await;
+    }
 }
 
 pub(super) async fn close(
     entered: &Entered,
     mut it: wire::CloseIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let reason = parse::why("summary", it.summary)?;
     let done = entered.ask(role, Some(key), Ask::CloseIssue { issue, reason }).await?;
@@ -83,7 +114,7 @@ pub(super) async fn reopen(
     entered: &Entered,
     mut it: wire::ReopenIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let reason = parse::why("summary", it.summary)?;
     let done = entered.ask(role, Some(key), Ask::ReopenIssue { issue, reason }).await?;
@@ -94,7 +125,7 @@ pub(super) async fn extend(
     entered: &Entered,
     mut it: wire::ExtendIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let ask = Ask::ExtendIssue { issue, extend_ms: parse::lease(it.for_ms)? };
     let done = entered.ask(role, Some(key), ask).await?;
@@ -115,32 +146,57 @@ pub(super) async fn list(
 ) -> Result<wire::ListIssuesResponse, Status> {
     let (limit, offset) = (parse::limit(it.limit), it.offset as usize);
     let (status, sort_by, is_ascending) = (it.status(), it.sort_by(), it.ascending);
-    let order: fn(&Issue) -> (Timestamp, &str) = match sort_by {
-        wire::SortBy::Unspecified | wire::SortBy::Created => |it| (it.created, ""),
-        wire::SortBy::Updated => |it| (it.updated, ""),
-        wire::SortBy::Subject => |it| (Timestamp::default(), &it.subject),
+    let order: fn(&Issue) -> (Timestamp, String) = match sort_by {
+        wire::SortBy::Unspecified | wire::SortBy::Created => |it| (it.created, String::new()),
+        wire::SortBy::Updated => |it| (it.updated, String::new()),
+        wire::SortBy::Subject => |it| (Timestamp::default(), it.subject.clone()),
         wire::SortBy::Points => {
             return Err(invalid("sort_by", &"is of tasks; issues have no points"));
         }
     };
-    let filter = ListFilter {
-        issue_state: state(status),
-        subject_contains: (!it.subject_contains.is_empty()).then_some(it.subject_contains),
-        ..ListFilter::default()
-    };
+    let filter =
+        ListFilter { subject_contains: wanted(&it.subject_contains), ..ListFilter::default() };
+    let state = state(status);
+    let lead: Option<RoleId> = optional("lead", &it.lead)?;
     let is_in_progress = status == wire::IssueStatus::InProgress;
     let is_default = matches!(sort_by, wire::SortBy::Unspecified | wire::SortBy::Created);
-    let look = move |view: &crate::workspace::View<'_>| {
-        let swarm = &view.workspace.swarm;
-        let found = swarm.list_issues(&filter).filter(|it| !is_in_progress || it.is_in_progress());
-        let is_plain = !is_in_progress && filter.subject_contains.is_none();
-        let total = is_plain.then(|| swarm.count_issues(filter.issue_state));
-        let list = Listed { total, is_default, is_ascending, limit, offset };
-        let (issues, total) = list.of(found, order);
-        let issues = issues.into_iter().map(render::issue).collect();
-        Ok(wire::ListIssuesResponse { issues, total, now_ms: view.now.as_millis() })
+    let is_plain = !is_in_progress && filter.subject_contains.is_none() && lead.is_none();
+    if is_default && !is_ascending && is_plain {
+        // A page costs what is before its end.
+        let look = move |view: &View<'_>| {
+            let swarm = &view.workspace.swarm;
+            let page = swarm.list_issues(state, None).skip(offset).take(limit);
+            wire::ListIssuesResponse {
+                issues: page.map(render::issue).collect(),
+                total: swarm.count_issues(state) as u64,
+                now_ms: view.now.as_millis(),
+            }
+        };
+        return entered.look(look).await;
+    }
+    let part = move |view: &View<'_>, before: Option<IssueId>| {
+        let issues = view.workspace.swarm.list_issues(state, before);
+        let fits = |it: &Issue| {
+            let fits = filter.has_subject(&it.subject)
+                && (!is_in_progress || it.is_in_progress())
+                && (lead.is_none() || lead == it.lead);
+            fits.then(|| (if is_default { Default::default() } else { order(it) }, it.id))
+        };
+        Ok(Part::of(issues, usize::MAX, |it| (it.id, 1), fits))
     };
-    entered.look_for(None, look).await
+    let (ids, total) = entered.page(Page::new(is_ascending, limit, offset), part).await?;
+    let look = move |view: &View<'_>| {
+        let swarm = &view.workspace.swarm;
+        let issues = ids.into_iter().filter_map(|id| swarm.issue(id).ok());
+        let (issues, now_ms) = (issues.map(render::issue).collect(), view.now.as_millis());
+        wire::ListIssuesResponse { issues, total, now_ms }
+    };
+    entered.look(look).await
+}
+
+/// What subjects are looked through for; `None` for nothing.
+pub(super) fn wanted(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_lowercase())
 }
 
 /// Which stored state is meant; `None` for all.
@@ -153,43 +209,6 @@ pub(super) fn state(status: wire::IssueStatus) -> Option<IssueState> {
     }
 }
 
-/// One page of a list, and how many are on all pages.
-pub(super) struct Listed {
-    /// Known without counting them.
-    pub total: Option<usize>,
-    /// In the order they come in, newest first.
-    pub is_default: bool,
-    pub is_ascending: bool,
-    pub limit: usize,
-    pub offset: usize,
-}
-
-impl Listed {
-    /// In the order they come in, and with their number known, a page costs what is before its
-    /// end.
-    pub(super) fn of<'a, T, K: Ord>(
-        &self,
-        found: impl Iterator<Item = &'a T>,
-        order: impl Fn(&'a T) -> K,
-    ) -> (Vec<&'a T>, u64) {
-        if let Some(total) = self.total.filter(|_| self.is_default && !self.is_ascending) {
-            return (found.skip(self.offset).take(self.limit).collect(), total as u64);
-        }
-        let mut all: Vec<&T> = found.collect();
-        // What is equal stays in the order of the list, newest or oldest first.
-        if self.is_ascending {
-            all.reverse();
-            if !self.is_default {
-                all.sort_by_key(|it| order(it));
-            }
-        } else if !self.is_default {
-            all.sort_by_key(|it| std::cmp::Reverse(order(it)));
-        }
-        let total = all.len() as u64;
-        (all.into_iter().skip(self.offset).take(self.limit).collect(), total)
-    }
-}
-
 impl Entered {
     /// An issue as it stands, with its words.
     async fn issue_response(
@@ -198,7 +217,7 @@ impl Entered {
         repeated: bool,
         sequence: Sequence,
     ) -> Result<wire::IssueResponse, Status> {
-        let look = move |view: &crate::workspace::View<'_>| {
+        let look = move |view: &View<'_>| {
             let it = view.workspace.swarm.issue(id)?;
             let shown = render::issue(it);
             let seen = (view.now.as_millis(), view.workspace.sequence);

@@ -4,16 +4,21 @@ use tasuki_proto::{id::RoleId, swarm::LockId, wire};
 use tonic::Status;
 
 use super::{
-    super::refuse::invalid, Done, Entered, View, id, key, optional, parse, render, tasks, token,
+    super::refuse::invalid,
+    super::scan::{Page, Part},
+    Done, Entered, View, id, optional, parse, render, tasks, token,
 };
-use crate::rules::swarm::{Ask, LockFiles, Reply, lock::Lock};
+use crate::rules::swarm::{
+    Ask, LockFiles, Reply,
+    lock::{Lock, LockKey},
+};
 
 pub(super) async fn lock(
     entered: &Entered,
     mut it: wire::LockFilesRequest,
 ) -> Result<wire::LockResponse, Status> {
     let claim = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let keys = parse::lock_keys(&it.files.unwrap_or_default())?;
     let task = match (it.issue_id.as_str(), it.task_id.as_str()) {
@@ -31,7 +36,7 @@ pub(super) async fn renew(
     mut it: wire::RenewLockRequest,
 ) -> Result<wire::LockResponse, Status> {
     let token = token(&mut it.lock_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
     let ask = Ask::RenewLock { lock, token, extend_ms: parse::lease(it.for_ms)? };
@@ -44,7 +49,7 @@ pub(super) async fn unlock(
     mut it: wire::UnlockRequest,
 ) -> Result<wire::UnlockResponse, Status> {
     let token = token(&mut it.lock_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
     let before = entered.lock_of(role.clone(), lock).await?;
@@ -57,7 +62,7 @@ pub(super) async fn force(
     entered: &Entered,
     mut it: wire::ForceUnlockRequest,
 ) -> Result<wire::UnlockResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
     let before = entered.lock_of(role.clone(), lock).await?;
@@ -90,26 +95,40 @@ pub(super) async fn list(
         }
         _ => Some(parse::lock_keys(&files)?),
     };
+    let keys = keys.unwrap_or_default();
+    // Whoever names files plainly is answered from the index; a pattern may be met by any lock.
+    let is_indexed = !keys.is_empty() && !keys.iter().any(LockKey::has_wildcards);
+    // One role's are listed in the order in which it locked.
+    let is_ascending = keys.is_empty() && holder.is_some();
+    let part = move |view: &View<'_>, before: Option<LockId>| {
+        let locks = &view.workspace.swarm.locks;
+        let all: Box<dyn Iterator<Item = &Lock>> = if is_indexed {
+            Box::new(locks.on(&keys).into_iter())
+        } else {
+            Box::new(locks.before(before))
+        };
+        let fits = |it: &Lock| {
+            let repository = it.keys.first().map(|key| key.repository());
+            let is_there = files.repository.is_empty() || repository == Some(&files.repository);
+            let is_held = holder.as_ref().is_none_or(|holder| *holder == it.role);
+            let is_met = || {
+                keys.is_empty()
+                    || keys.iter().any(|key| it.keys.iter().any(|own| own.overlaps(key)))
+            };
+            (is_there && is_held && (is_indexed || is_met())).then_some(((), it.id))
+        };
+        let weight = |it: &Lock| if is_indexed { 0 } else { keys.len() * it.keys.len() };
+        let part = Part::of(all, usize::MAX, |it| (it.id, weight(it)), fits);
+        // Files that are named are few, and found at once.
+        Ok(Part { next: part.next.filter(|_| !is_indexed), ..part })
+    };
+    let (ids, total) = entered.page(Page::new(is_ascending, limit, offset), part).await?;
     let shown_to = asker.clone();
     let look = move |view: &View<'_>| {
         let locks = &view.workspace.swarm.locks;
-        let all: Vec<&Lock> = match (&keys, &holder) {
-            (Some(keys), _) => locks.on(keys),
-            (None, Some(holder)) => locks.of_role(holder).collect(),
-            (None, None) => locks.iter().rev().collect(),
-        };
-        let is_in = |it: &&&Lock| {
-            let repository = it.keys.first().map(|key| key.repository());
-            let is_there = files.repository.is_empty() || repository == Some(&files.repository);
-            is_there && holder.as_ref().is_none_or(|holder| *holder == it.role)
-        };
-        let found: Vec<&Lock> = all.iter().filter(is_in).copied().collect();
-        let page = found.iter().skip(offset).take(limit);
-        Ok(wire::ListLocksResponse {
-            locks: page.map(|it| render::lock(it, shown_to.as_ref())).collect(),
-            total: found.len() as u64,
-            now_ms: view.now.as_millis(),
-        })
+        let page = ids.iter().filter_map(|id| locks.get(*id));
+        let locks = page.map(|it| render::lock(it, shown_to.as_ref())).collect();
+        Ok(wire::ListLocksResponse { locks, total, now_ms: view.now.as_millis() })
     };
     entered.look_for(asker.as_ref(), look).await
 }

@@ -9,7 +9,7 @@ use tonic::Status;
 
 use super::{
     super::refuse::invalid,
-    Done, Entered, View, id, key, parse,
+    Done, Entered, View, id, parse,
     render::{self, Posted},
     tasks, token,
 };
@@ -20,7 +20,7 @@ pub(super) async fn post(
     mut it: wire::PostMessageRequest,
 ) -> Result<wire::MessageResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let kind = MessageKind::parse(&it.kind).ok_or_else(|| {
@@ -37,7 +37,7 @@ pub(super) async fn reply(
     entered: &Entered,
     mut it: wire::ReplyMessageRequest,
 ) -> Result<wire::MessageResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let message = parse::maybe("message_id", &it.message_id)?;

@@ -22,7 +22,7 @@ mod words;
 mod workers;
 
 use tasuki_proto::{
-    id::{FencingToken, IdempotencyKey, RoleId, Sequence},
+    id::{FencingToken, RoleId, Sequence},
     wire::{self, swarm_server::Swarm},
 };
 use tonic::{Request, Response, Status};
@@ -30,12 +30,11 @@ use tonic::{Request, Response, Status};
 pub(super) use self::{render::event, waits::question};
 use super::{
     Service,
-    entered::{Entered, grant},
+    entered::{Entered, Key},
     parse::{hold, id, optional},
     refuse,
 };
 use crate::{
-    hash::Hash,
     rules::{
         Command, Rejection, Reply,
         swarm::{self, Ask},
@@ -53,9 +52,7 @@ macro_rules! calls {
                 &self,
                 request: Request<wire::$asked>,
             ) -> Result<Response<wire::$answered>, Status> {
-                let grant = grant(&request)?;
-                let mut it = request.into_inner();
-                let entered = self.door.enter(&grant, it.caller.take().as_ref())?;
+                let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
                 Ok(Response::new($answer(&entered, it).await?))
             })*
         }
@@ -108,18 +105,6 @@ calls! {
     await_swarm(SwarmQuestion) -> SwarmAnswer by waits::wait;
 }
 
-/// The key of a mutating call, with the hash of what is asked: the same bytes mean another thing in
-/// another call.
-fn key<M: prost::Message>(
-    key: Option<wire::IdempotencyKey>,
-    request: &M,
-) -> Result<(IdempotencyKey, Hash), Status> {
-    let (key, bytes) = super::parse::key(key, request)?;
-    let path = std::any::type_name::<M>();
-    let call = path.rsplit("::").next().unwrap_or(path);
-    Ok((key, Hash::of_fields([call, &bytes.to_string()])))
-}
-
 /// The token that a call names, out of its request: it says what the caller holds, not what it
 /// means. A caller that was started anew says the same without it.
 fn token(named: &mut u64) -> FencingToken {
@@ -136,21 +121,11 @@ struct Done {
 
 impl Entered {
     /// Carries out what a role asks for.
-    async fn ask(
-        &self,
-        role: RoleId,
-        key: Option<(IdempotencyKey, Hash)>,
-        ask: Ask,
-    ) -> Result<Done, Status> {
+    async fn ask(&self, role: RoleId, key: Option<Key>, ask: Ask) -> Result<Done, Status> {
         self.ask_as(Actor::Role(role), key, ask).await
     }
 
-    async fn ask_as(
-        &self,
-        by: Actor,
-        key: Option<(IdempotencyKey, Hash)>,
-        ask: Ask,
-    ) -> Result<Done, Status> {
+    async fn ask_as(&self, by: Actor, key: Option<Key>, ask: Ask) -> Result<Done, Status> {
         let command = Command::Swarm(swarm::Command { by, ask });
         let Executed { reply, is_repeat, sequence, .. } = self.execute(key, command).await?;
         let reply = match reply {

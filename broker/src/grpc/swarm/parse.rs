@@ -4,6 +4,7 @@ use std::{fmt::Display, str::FromStr};
 
 use prost::Message;
 use tasuki_proto::{
+    echo::echo,
     limits::{
         BLOCKERS_MAX, CHANGED_FILES_MAX, COMMANDS_MAX, DOC_BYTES_MAX, FILES_BYTES_MAX,
         LOCK_FILES_MAX, REFS_BYTES_MAX, SUBJECT_BYTES_MAX, SWARM_LEASE_MS_MAX, SWARM_PAGE,
@@ -11,6 +12,7 @@ use tasuki_proto::{
     },
     reason::Reason,
     swarm::{CommitHash, DocName, NextStepId, TaskNumber},
+    visible::shown,
     wire,
 };
 use tonic::Status;
@@ -201,6 +203,11 @@ pub(super) fn task_words(it: wire::TaskWords) -> Result<TaskWords, Status> {
 fn files(field: &str, files: Vec<String>) -> Result<Vec<String>, Status> {
     if CHANGED_FILES_MAX < files.len() {
         let why = format!("names {} files; at most {CHANGED_FILES_MAX} are possible", files.len());
+        return Err(invalid(field, &why));
+    }
+    // Whoever delivers has to name them as they are shown.
+    if let Some(hidden) = files.iter().find(|it| it.contains('\n') || shown(it).1 != 0) {
+        let why = format!("names {}, which has characters that are never shown", echo(hidden));
         return Err(invalid(field, &why));
     }
     let bytes: usize = files.iter().map(String::len).sum();

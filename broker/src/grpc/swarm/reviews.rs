@@ -5,7 +5,7 @@ use tonic::Status;
 
 use super::{
     super::refuse::invalid,
-    Entered, id, key, parse,
+    Entered, id, parse,
     render::{self, Submitted},
     tasks, token,
 };
@@ -16,7 +16,7 @@ pub(super) async fn submit(
     mut it: wire::SubmitTaskRequest,
 ) -> Result<wire::SubmitTaskResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let words = parse::artifacts(it.words)?;
@@ -39,7 +39,7 @@ pub(super) async fn mint(
     entered: &Entered,
     mut it: wire::MintNextStepRequest,
 ) -> Result<wire::MintNextStepResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let worker = id("worker", &it.worker)?;
@@ -68,7 +68,7 @@ pub(super) async fn review(
     entered: &Entered,
     mut it: wire::ReviewTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let review = it.review.ok_or_else(|| invalid("review", &"is required"))?;

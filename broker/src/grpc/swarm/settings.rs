@@ -3,7 +3,7 @@
 use tasuki_proto::{limits::SWARM_PAGE_MAX, wire};
 use tonic::Status;
 
-use super::{super::refuse::invalid, Actor, Entered, View, id, key, parse, render};
+use super::{super::refuse::invalid, Actor, Entered, View, id, parse, render};
 use crate::rules::swarm::{Ask, Settings};
 
 /// Entries of a history that are told at once, in bytes: half of what one message may carry.
@@ -20,7 +20,7 @@ pub(super) async fn set(
     entered: &Entered,
     mut it: wire::SetSettingsRequest,
 ) -> Result<wire::SwarmSettings, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let person = id("person", &it.person)?;
     let it = it.settings.ok_or_else(|| invalid("settings", &"are required, all of them"))?;
     let settings = Settings {

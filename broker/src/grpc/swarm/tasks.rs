@@ -11,13 +11,12 @@ use tonic::Status;
 
 use super::{
     super::refuse::{invalid, too_large},
-    Entered, View, id,
-    issues::Listed,
-    key, optional, parse,
+    super::scan::{Page, Part},
+    Entered, View, id, issues, optional, parse,
     render::{self, Posted, Submitted},
     token,
 };
-use crate::rules::swarm::{Ask, CreateTasks, ListFilter, Reply, Standing, Task, TaskState};
+use crate::rules::swarm::{Ask, CreateTasks, ListFilter, Reply, Task, TaskState};
 
 /// Words of a task's messages that are told with it, in bytes; older ones are left out.
 const MESSAGES_BYTES_MAX: usize = 1024 * 1024;
@@ -29,7 +28,7 @@ pub(super) async fn create(
     entered: &Entered,
     mut it: wire::CreateTasksRequest,
 ) -> Result<wire::CreateTasksResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let (role, issue): (_, IssueId) =
         (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let count = it.tasks.len();
@@ -62,7 +61,7 @@ pub(super) async fn claim(
     entered: &Entered,
     mut it: wire::ClaimTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let next_step = match it.next_step_token.as_str() {
@@ -79,7 +78,7 @@ pub(super) async fn renew(
     mut it: wire::RenewClaimRequest,
 ) -> Result<wire::TaskResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let ask = Ask::RenewClaim { issue, task, token, extend_ms: parse::lease(it.for_ms)? };
@@ -98,7 +97,7 @@ pub(super) async fn reset(
     entered: &Entered,
     mut it: wire::ResetTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let reason = parse::why("reason", it.reason)?;
@@ -111,7 +110,7 @@ pub(super) async fn cancel(
     entered: &Entered,
     mut it: wire::CancelTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let reason = parse::why("reason", it.reason)?;
@@ -142,42 +141,64 @@ pub(super) async fn list(
     let (limit, offset) = (parse::limit(it.limit), it.offset as usize);
     let (stage, sort_by, is_ascending) = (it.stage(), it.sort_by(), it.ascending);
     let is_any_stage = stage == wire::TaskStage::Unspecified;
-    let order: fn(&Task) -> (u64, &str) = match sort_by {
-        wire::SortBy::Unspecified | wire::SortBy::Created => |it| (it.number.0.into(), ""),
-        wire::SortBy::Updated => |it| (it.updated.as_millis(), ""),
-        wire::SortBy::Subject => |it| (0, &it.subject),
-        wire::SortBy::Points => |it| (it.points.into(), ""),
+    let order: fn(&Task) -> (u64, String) = match sort_by {
+        wire::SortBy::Unspecified | wire::SortBy::Created => |_| Default::default(),
+        wire::SortBy::Updated => |it| (it.updated.as_millis(), String::new()),
+        wire::SortBy::Subject => |it| (0, it.subject.clone()),
+        wire::SortBy::Points => |it| (it.points.into(), String::new()),
     };
     let filter = ListFilter {
         task_state: if is_any_stage { state(it.status()) } else { state_of_stage(stage) },
         claimed_by: optional("claimed_by", &it.claimed_by)?,
         submitter: optional("submitter", &it.submitter)?,
-        subject_contains: (!it.subject_contains.is_empty()).then_some(it.subject_contains),
+        subject_contains: issues::wanted(&it.subject_contains),
         is_ready: stage == wire::TaskStage::Ready,
         ..ListFilter::default()
     };
     let is_default = matches!(sort_by, wire::SortBy::Unspecified | wire::SortBy::Created);
+    let is_plain = is_default
+        && !is_ascending
+        && filter.claimed_by.is_none()
+        && filter.submitter.is_none()
+        && filter.subject_contains.is_none();
     let shown_to = asker.clone();
+    let first = filter.clone();
+    // A page costs what is before its end, where it is known how many there are.
     let look = move |view: &View<'_>| {
         let state = view.workspace.swarm.issue(issue)?;
-        let is_of_stage = |standing: Standing| is_any_stage || render::stage(standing) == stage;
-        let found = state.list(&filter).filter(|it| is_of_stage(state.task_standing(it)));
         let counts = state.counts();
-        let is_plain = filter.claimed_by.is_none()
-            && filter.submitter.is_none()
-            && filter.subject_contains.is_none();
-        let total = match (stage, filter.task_state) {
+        let total = match (stage, first.task_state) {
             _ if !is_plain => None,
             (wire::TaskStage::Ready, _) => Some(counts.ready),
             (wire::TaskStage::Unspecified, Some(wanted)) => Some(counts.tasks[wanted as usize]),
             (wire::TaskStage::Unspecified, None) => Some(state.tasks.len()),
             (_, _) => None,
         };
-        let list = Listed { total, is_default, is_ascending, limit, offset };
-        let (tasks, total) = list.of(found, order);
-        let tasks = tasks.into_iter().map(|it| render::task(state, it, shown_to.as_ref()));
-        let (tasks, now_ms) = (tasks.collect(), view.now.as_millis());
-        Ok(wire::ListTasksResponse { tasks, total, now_ms })
+        let Some(total) = total else { return Ok(None) };
+        let page = state.list(&first).skip(offset).take(limit);
+        let tasks = page.map(|it| render::task(state, it, shown_to.as_ref())).collect();
+        let (total, now_ms) = (total as u64, view.now.as_millis());
+        Ok(Some(wire::ListTasksResponse { tasks, total, now_ms }))
+    };
+    if let Some(page) = entered.look_for(asker.as_ref(), look).await? {
+        return Ok(page);
+    }
+    let part = move |view: &View<'_>, before: Option<TaskNumber>| {
+        let state = view.workspace.swarm.issue(issue)?;
+        let fits = |it: &Task| {
+            let is_of_stage = is_any_stage || render::stage(state.task_standing(it)) == stage;
+            (is_of_stage && filter.fits(it)).then(|| (order(it), it.number))
+        };
+        let tasks = state.candidates(&filter, before);
+        Ok(Part::of(tasks, usize::MAX, |it| (it.number, 1), fits))
+    };
+    let (numbers, total) = entered.page(Page::new(is_ascending, limit, offset), part).await?;
+    let shown_to = asker.clone();
+    let look = move |view: &View<'_>| {
+        let state = view.workspace.swarm.issue(issue)?;
+        let tasks = numbers.iter().filter_map(|it| state.tasks.get(it.index()));
+        let tasks = tasks.map(|it| render::task(state, it, shown_to.as_ref())).collect();
+        Ok(wire::ListTasksResponse { tasks, total, now_ms: view.now.as_millis() })
     };
     entered.look_for(asker.as_ref(), look).await
 }

@@ -2,24 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use tasuki_proto::{id::RoleId, wire};
+use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 use tonic::Status;
 
-use super::{Entered, View, id, key, optional, render};
-use crate::rules::swarm::{Ask, IssueState, ListFilter, TaskState};
+use super::{super::scan::Part, Entered, View, id, optional, render};
+use crate::rules::swarm::{Ask, Issue, IssueState, ListFilter, TaskState};
 
 pub(super) async fn register(
     entered: &Entered,
     mut it: wire::RegisterWorkerRequest,
 ) -> Result<wire::Worker, Status> {
-    let key = key(it.key.take(), &it)?;
+    let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let done = entered.ask(role.clone(), Some(key), Ask::RegisterWorker).await?;
-    let look = {
-        let role = role.clone();
-        move |view: &View<'_>| Ok(workers(view, Some(&role), Some(&role)).pop())
-    };
-    let worker = entered.look_for(None, look).await?.unwrap_or_default();
+    let worker = entered.workers(Some(&role), Some(&role)).await?.0.pop().unwrap_or_default();
     Ok(wire::Worker { worker: role.to_string(), sequence: done.sequence.get(), ..worker })
 }
 
@@ -29,18 +25,59 @@ pub(super) async fn list(
 ) -> Result<wire::ListWorkersResponse, Status> {
     let asker: Option<RoleId> = optional("role", &it.role)?;
     let only: Option<RoleId> = optional("worker", &it.worker)?;
-    let shown_to = asker.clone();
-    let look = move |view: &View<'_>| {
-        let workers = workers(view, only.as_ref(), shown_to.as_ref());
-        Ok(wire::ListWorkersResponse { workers, now_ms: view.now.as_millis() })
-    };
-    entered.look_for(asker.as_ref(), look).await
+    // Who may not ask as this role is told so first.
+    entered.look_for(asker.as_ref(), |_| Ok(())).await?;
+    let (workers, now_ms) = entered.workers(only.as_ref(), asker.as_ref()).await?;
+    Ok(wire::ListWorkersResponse { workers, now_ms })
 }
 
-/// Workers with what they have claimed and earned in issues that are open.
-fn workers(view: &View<'_>, only: Option<&RoleId>, asker: Option<&RoleId>) -> Vec<wire::Worker> {
+/// What a worker has in one issue.
+enum Has {
+    Points(wire::IssuePoints),
+    Claim(wire::ClaimedTask),
+    /// Shown to the worker itself alone.
+    Reserved(wire::ReservedTask),
+}
+
+impl Entered {
+    /// Workers with what they have claimed and earned in issues that are open, and when that was.
+    async fn workers(
+        &self,
+        only: Option<&RoleId>,
+        asker: Option<&RoleId>,
+    ) -> Result<(Vec<wire::Worker>, u64), Status> {
+        let (only, asker) = (only.cloned(), asker.cloned());
+        let named = only.clone();
+        let known = move |view: &View<'_>| (known(view, named.as_ref()), view.now.as_millis());
+        let (mut workers, now_ms) = self.look(known).await?;
+        let part = move |view: &View<'_>, before: Option<IssueId>| {
+            let open = view.workspace.swarm.list_issues(Some(IssueState::Open), before);
+            let weight = |it: &Issue| {
+                let [open, in_progress, blocked, ..] = it.counts().tasks;
+                it.totals.len() + open + in_progress + blocked
+            };
+            let has = |it: &Issue| Some(has(it, only.as_ref(), asker.as_ref()));
+            Ok(Part::of(open, usize::MAX, |it| (it.id, weight(it)), has))
+        };
+        let add = |found: Vec<Vec<(RoleId, Has)>>| {
+            for (role, has) in found.into_iter().flatten() {
+                match (workers.get_mut(&role), has) {
+                    (Some(worker), Has::Points(it)) => worker.points.push(it),
+                    (Some(worker), Has::Claim(it)) => worker.claims.push(it),
+                    (Some(worker), Has::Reserved(it)) => worker.reserved.push(it),
+                    (None, _) => {}
+                }
+            }
+        };
+        self.scan(part, add).await?;
+        Ok((workers.into_values().collect(), now_ms))
+    }
+}
+
+/// Workers as they are known to the workspace.
+fn known(view: &View<'_>, only: Option<&RoleId>) -> BTreeMap<RoleId, wire::Worker> {
     let (swarm, presence) = (&view.workspace.swarm, &view.context.presence);
-    let mut found: BTreeMap<&RoleId, wire::Worker> = BTreeMap::new();
+    let mut found: BTreeMap<RoleId, wire::Worker> = BTreeMap::new();
     for (role, it) in swarm.workers.iter().filter(|(role, _)| only.is_none_or(|it| it == *role)) {
         let sign = presence.role(role);
         let worker = wire::Worker {
@@ -51,7 +88,7 @@ fn workers(view: &View<'_>, only: Option<&RoleId>, asker: Option<&RoleId>) -> Ve
             sequence: view.workspace.sequence.get(),
             ..wire::Worker::default()
         };
-        found.insert(role, worker);
+        found.insert(role.clone(), worker);
     }
     for (node, it) in &view.workspace.directory.nodes {
         for spec in &it.roles {
@@ -60,32 +97,49 @@ fn workers(view: &View<'_>, only: Option<&RoleId>, asker: Option<&RoleId>) -> Ve
             }
         }
     }
-    let open = ListFilter { issue_state: Some(IssueState::Open), ..ListFilter::default() };
-    for issue in swarm.list_issues(&open) {
-        for (role, total) in &issue.totals {
-            if let Some(worker) = found.get_mut(role) {
-                worker.points.push(wire::IssuePoints {
-                    issue_id: issue.id.to_string(),
-                    total_points: total.points.into(),
-                    consecutive_low_scores: total.low_scores,
-                });
-            }
-        }
-        for state in [TaskState::InProgress, TaskState::Blocked] {
-            let filter = ListFilter { task_state: Some(state), ..ListFilter::default() };
-            for task in issue.list(&filter) {
-                let Some(claim) = task.live_claim() else { continue };
-                let Some(worker) = found.get_mut(&claim.worker) else { continue };
-                let shown = render::task(issue, task, asker);
-                worker.claims.push(wire::ClaimedTask {
-                    issue_id: shown.issue_id,
-                    task_id: shown.task_id,
-                    lease_expires_ms: shown.lease_expires_ms,
-                    claim_token: shown.claim_token,
-                    stage: shown.stage,
-                });
-            }
+    found
+}
+
+/// What workers have claimed and earned in an issue.
+fn has(issue: &Issue, only: Option<&RoleId>, asker: Option<&RoleId>) -> Vec<(RoleId, Has)> {
+    let is_meant = |role: &RoleId| only.is_none_or(|it| it == role);
+    let mut found = Vec::new();
+    for (role, total) in issue.totals.iter().filter(|(role, _)| is_meant(role)) {
+        let points = wire::IssuePoints {
+            issue_id: issue.id.to_string(),
+            total_points: total.points.into(),
+            consecutive_low_scores: total.low_scores,
+        };
+        found.push((role.clone(), Has::Points(points)));
+    }
+    if let Some(worker) = asker.filter(|it| is_meant(it)) {
+        let filter = ListFilter { task_state: Some(TaskState::Open), ..ListFilter::default() };
+        let open = issue.list(&filter).filter(|it| it.reservation.is_some());
+        let own = open.map(|it| render::task(issue, it, asker));
+        found.extend(own.filter(|it| !it.reserved_token.is_empty()).map(|it| {
+            let reserved = wire::ReservedTask {
+                issue_id: it.issue_id,
+                task_id: it.task_id,
+                next_step_token: it.reserved_token,
+                reserved_until_ms: it.reserved_until_ms,
+            };
+            (worker.clone(), Has::Reserved(reserved))
+        }));
+    }
+    for state in [TaskState::InProgress, TaskState::Blocked] {
+        let filter = ListFilter { task_state: Some(state), ..ListFilter::default() };
+        for task in issue.list(&filter) {
+            let Some(claim) = task.live_claim().filter(|it| is_meant(&it.worker)) else { continue };
+            let shown = render::task(issue, task, asker);
+            let claimed = wire::ClaimedTask {
+                issue_id: shown.issue_id,
+                task_id: shown.task_id,
+                lease_expires_ms: shown.lease_expires_ms,
+                claim_token: shown.claim_token,
+                stage: shown.stage,
+            };
+            found.push((claim.worker.clone(), Has::Claim(claimed)));
         }
     }
-    found.into_values().collect()
+    found
 }

@@ -5,6 +5,8 @@ mod mail;
 mod privacy;
 mod swarm;
 
+use std::convert::Infallible;
+
 use tasuki_proto::id::{IdempotencyKey, Sequence, Timestamp, Turn};
 
 use super::*;
@@ -17,6 +19,27 @@ use crate::rules::{
         RoundStarted, TurnReclaimed,
     },
 };
+
+/// A state that is small, in its one piece.
+fn encode_snapshot(state: &Workspace) -> Bytes {
+    let mut pieces = encode_pieces(state);
+    assert_eq!(pieces.len(), 1);
+    pieces.remove(0)
+}
+
+fn encode_pieces(state: &Workspace) -> Vec<Bytes> {
+    let mut pieces = Vec::new();
+    let put = |piece| -> Result<(), Infallible> {
+        pieces.push(piece);
+        Ok(())
+    };
+    super::encode_snapshot(state, put).unwrap();
+    pieces
+}
+
+fn decode_snapshot(piece: Bytes) -> Result<Workspace, CodecError> {
+    super::decode_snapshot([Ok(piece)])
+}
 
 /// A record with one event of every kind and every field set.
 fn record() -> Record {

@@ -15,21 +15,26 @@ use tasuki_proto::{
 
 use super::{
     engine::from_sled,
-    index::{Index, Run, SnapshotAt, Standing},
-    layout::{self, HEADS},
+    index::{Form, Index, Run, SnapshotAt, Standing},
+    layout::{self, HEADS, PIECES, SNAPSHOTS},
     mark::HighWater,
     read::{self, Commits, StoredCommit, damaged},
+    snapshot::chained,
 };
 use crate::journal::{Hash, JournalError};
 
 /// The format this release writes, and the newest it reads.
-pub(super) const FORMAT: u32 = 1;
+///
+/// Format 1 has snapshots in one piece alone.
+pub(super) const FORMAT: u32 = 2;
 
 /// What a check found when all is well.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) index: Index,
     pub(super) incarnation: [u8; 16],
+    /// Above the numbers of all snapshots that there are pieces of.
+    pub(super) next_snapshot: u64,
 }
 
 /// A workspace while the commits go by.
@@ -84,6 +89,7 @@ pub(super) fn check(
         return Err(damaged("the end of the commits", what));
     }
     (index.last_commit, index.last_hash) = last;
+    let next_snapshot = find_leftovers(db, &passing, &mut index)?;
     for (workspace, passed) in passing {
         if let Some(at) = &passed.snapshot {
             check_snapshot(db, &workspace, at)?;
@@ -91,7 +97,7 @@ pub(super) fn check(
         let standing = settle(&workspace, passed)?;
         index.update(&workspace, |was| *was = standing);
     }
-    Ok(Checked { index, incarnation })
+    Ok(Checked { index, incarnation, next_snapshot })
 }
 
 fn meta(db: &Db) -> Result<Meta, JournalError> {
@@ -121,13 +127,18 @@ fn heads(db: &Db) -> Result<BTreeMap<WorkspaceId, Passing>, JournalError> {
         };
         let place = format!("{workspace}, head");
         let head = Head::decode(&value[..]).map_err(|error| damaged(&place, error.to_string()))?;
-        let parts = u16::try_from(head.snapshot_parts).ok().filter(|parts| 0 < *parts);
-        let (Some(parts), 1..) = (parts, head.snapshot_sequence) else {
+        let (number, count) = (head.snapshot_number, head.snapshot_pieces);
+        let form = match (u16::try_from(head.snapshot_parts), number) {
+            (Ok(0), 1..) => Some(Form::Pieces { number, count }),
+            (Ok(parts @ 1..), 0) if count == 0 => Some(Form::Whole(parts)),
+            (Ok(_) | Err(_), _) => None,
+        };
+        let (Some(form), 1..) = (form, head.snapshot_sequence) else {
             return Err(damaged(place, format!("it names no snapshot: {head:?}")));
         };
         let snapshot = Some(SnapshotAt {
             sequence: head.snapshot_sequence,
-            parts,
+            form,
             hash: hash(&place, &head.snapshot_hash)?,
             record_hash: hash(&place, &head.record_hash)?,
         });
@@ -262,24 +273,67 @@ fn pass_entry(
     Ok(())
 }
 
-fn check_snapshot(db: &Db, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<(), JournalError> {
-    let place = format!("{workspace}, snapshot {}", at.sequence);
-    let mut hasher = blake3::Hasher::new();
-    let mut parts = 0;
-    for row in db.scan_prefix(layout::snapshots_prefix(workspace)) {
-        let (key, value) = row.map_err(|error| from_sled(place.as_ref(), error))?;
-        if *key != layout::snapshot_key(workspace, at.sequence, parts) {
-            return Err(damaged(place, format!("expected part {parts}, found {key:?}")));
+/// Notes which snapshots nobody needs. Returns the number of the next.
+fn find_leftovers(
+    db: &Db,
+    passing: &BTreeMap<WorkspaceId, Passing>,
+    index: &mut Index,
+) -> Result<u64, JournalError> {
+    let mut next = 1;
+    for kind in [SNAPSHOTS, PIECES] {
+        let mut from = vec![kind];
+        let place = "the snapshots";
+        while let Some(row) = db.range(&from[..]..&[kind + 1][..]).next() {
+            let (key, _) = row.map_err(|error| from_sled(place.as_ref(), error))?;
+            let (workspace, prefix) = match layout::Key::parse(&key) {
+                Some(layout::Key::Snapshot { workspace, sequence, .. }) => {
+                    let prefix = layout::snapshot_prefix(&workspace, sequence);
+                    (workspace, prefix)
+                }
+                Some(layout::Key::Piece { workspace, number, .. }) => {
+                    next = next.max(number + 1);
+                    let prefix = layout::pieces_prefix(&workspace, number);
+                    (workspace, prefix)
+                }
+                Some(
+                    layout::Key::Meta
+                    | layout::Key::Probe
+                    | layout::Key::Commit { .. }
+                    | layout::Key::Head { .. }
+                    | layout::Key::Body { .. },
+                )
+                | None => {
+                    let what = format!("unknown key {:?}", key.escape_ascii());
+                    return Err(damaged(place, what));
+                }
+            };
+            let Some(passed) = passing.get(&workspace) else {
+                let place = format!("{workspace}, a snapshot");
+                return Err(damaged(place, "there is neither a head that names it nor a record"));
+            };
+            from.clone_from(&prefix);
+            // What follows a prefix is shorter.
+            from.extend([0xff; 9]);
+            if passed.snapshot.is_none_or(|at| at.prefix(&workspace) != prefix) {
+                index.leftovers.insert(prefix);
+            }
         }
-        hasher.update(&value);
-        parts += 1;
     }
-    let found = hasher.finalize();
-    if parts != at.parts || found.as_bytes()[..16] != at.hash.0 {
-        let what = format!("expected {} parts with hash {:?}", at.parts, at.hash);
-        return Err(damaged(place, format!("{what}, found {parts} with another")));
+    Ok(next)
+}
+
+fn check_snapshot(db: &Db, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<(), JournalError> {
+    match at.form {
+        Form::Whole(parts) => read::whole_snapshot(db, workspace, at, parts).map(|_| ()),
+        Form::Pieces { number, count } => {
+            let mut found = Hash::default();
+            for piece in 0..count {
+                let (_, hash) = read::piece(db, workspace, number, piece)?;
+                found = chained(found, hash);
+            }
+            read::check_chain(workspace, at, found)
+        }
     }
-    Ok(())
 }
 
 /// Where a workspace stands once all commits went by.

@@ -20,9 +20,8 @@ use std::{
     },
 };
 
-use bytes::Bytes;
 use sled::Batch;
-use tasuki_proto::id::{Sequence, WorkspaceId};
+use tasuki_proto::id::WorkspaceId;
 use tokio::sync::oneshot;
 
 use super::{
@@ -31,6 +30,7 @@ use super::{
     index::SnapshotAt,
     layout,
     mark::{HighWater, MarkFile},
+    snapshot::{Row, Told, Written},
     stage::Stage,
 };
 use crate::journal::{Append, JournalError, Listener, Outcome};
@@ -59,12 +59,29 @@ pub(super) struct Write {
 
 pub(super) enum What {
     Append(Append),
-    Snapshot { sequence: Sequence, state: Bytes, keep_from: Sequence },
+    /// Of a piece of a snapshot.
+    Rows {
+        rows: Vec<Row>,
+        told: Told,
+    },
+    /// All its pieces are written: it counts.
+    Snapshot {
+        written: Written,
+        told: Told,
+    },
 }
 
 /// What is done alone, in its turn.
 pub(super) enum Control {
-    Open { workspace: WorkspaceId, listener: Listener, reply: Reply<Begun> },
+    Open {
+        workspace: WorkspaceId,
+        listener: Listener,
+        reply: Reply<Begun>,
+    },
+    /// Pieces of a snapshot that will not be finished, by what their keys begin with.
+    Forget {
+        leftover: Vec<u8>,
+    },
     Probe(Reply<()>),
     Close(Reply<()>),
 }
@@ -111,7 +128,8 @@ impl Write {
                 let bodies = append.bodies.iter().map(|(_, body)| REQUEST_BYTES + body.len());
                 append.record.len() + bodies.sum::<usize>()
             }
-            What::Snapshot { state, .. } => state.len(),
+            What::Rows { rows, .. } => rows.iter().map(|(_, it)| REQUEST_BYTES + it.len()).sum(),
+            What::Snapshot { .. } => 0,
         };
         REQUEST_BYTES + own
     }
@@ -140,6 +158,9 @@ impl Committer {
                     // Whoever asked may have gone without waiting; so below.
                     let _ = reply.send(self.open(workspace, listener));
                 }
+                Turn::Alone(Control::Forget { leftover }) => {
+                    self.shared.index_mut().leftovers.insert(leftover);
+                }
                 Turn::Alone(Control::Probe(reply)) => {
                     let _ = reply.send(self.probe());
                 }
@@ -160,7 +181,7 @@ impl Committer {
             Some(request) => request,
             None => match self.requests.try_recv() {
                 Ok(request) => request,
-                Err(TryRecvError::Empty) if self.has_much_to_drop() => {
+                Err(TryRecvError::Empty) if self.has_something_to_drop() => {
                     return Some(Turn::Commit(Vec::new()));
                 }
                 Err(TryRecvError::Empty) => self.requests.recv().ok()?,
@@ -188,10 +209,11 @@ impl Committer {
         Some(Turn::Commit(group))
     }
 
-    fn has_much_to_drop(&self) -> bool {
+    fn has_something_to_drop(&self) -> bool {
         let index = self.shared.index();
         self.shared.failure().is_none()
-            && index.first_commit + DROP_COMMITS_MIN <= index.needed_from()
+            && (index.first_commit + DROP_COMMITS_MIN <= index.needed_from()
+                || !index.leftovers.is_empty())
     }
 
     fn open(&mut self, workspace: WorkspaceId, listener: Listener) -> Result<Begun, JournalError> {
@@ -238,6 +260,7 @@ impl Committer {
     fn try_commit(&mut self, group: Vec<Write>) -> Result<(), JournalError> {
         let engine = self.shared.engine()?;
         let mut writers: BTreeMap<WorkspaceId, Arc<Owner>> = BTreeMap::new();
+        let mut told_of_pieces = Vec::new();
         let was_asked = !group.is_empty();
         let index = self.shared.index();
         let mut stage = Stage::new(engine.db(), &index, self.shared.incarnation);
@@ -252,8 +275,13 @@ impl Committer {
                     stage.append(&owner.workspace, append)?;
                     writers.insert(owner.workspace.clone(), owner);
                 }
-                What::Snapshot { sequence, state, keep_from } => {
-                    stage.snapshot(&owner.workspace, sequence.get(), state, keep_from.get())?;
+                What::Rows { rows, told } => {
+                    stage.rows(rows);
+                    told_of_pieces.push(told);
+                }
+                What::Snapshot { written, told } => {
+                    stage.snapshot(&owner.workspace, &written)?;
+                    told_of_pieces.push(told);
                 }
             }
         }
@@ -264,13 +292,15 @@ impl Committer {
         let ready = stage.finish()?;
         drop(index);
         engine.commit(ready.batch)?;
-        let mark = HighWater {
-            incarnation: self.shared.incarnation,
-            commit: ready.outcome.number,
-            hash: ready.outcome.hash,
-        };
-        self.mark.write(&mark).map_err(|error| storage("writing the mark", &error))?;
+        if let Some((commit, hash)) = ready.outcome.commit {
+            let mark = HighWater { incarnation: self.shared.incarnation, commit, hash };
+            self.mark.write(&mark).map_err(|error| storage("writing the mark", &error))?;
+        }
         ready.outcome.apply(&mut self.shared.index_mut());
+        for told in told_of_pieces {
+            // There is room for one word; whoever waits for it may be gone.
+            let _ = told.try_send(());
+        }
         for change in &ready.outcome.changes {
             if let Some(owner) = writers.get(&change.workspace) {
                 (owner.listener)(Outcome::Durable { through: change.last.into() });

@@ -61,12 +61,22 @@ fn a_head() {
         record_hash: Hash([5; 16]).to_bytes(),
         oldest_commit: 6,
         oldest_sequence: 290,
+        snapshot_number: 0,
+        snapshot_pieces: 0,
     };
     assert_eq!(
         hex(&head.encode_to_vec()),
         concat!(
             "08ac0210021a1004040404040404040404040404040404",
             "221005050505050505050505050505050505280630a202",
+        )
+    );
+    let in_pieces = Head { snapshot_parts: 0, snapshot_number: 3, snapshot_pieces: 2, ..head };
+    assert_eq!(
+        hex(&in_pieces.encode_to_vec()),
+        concat!(
+            "08ac021a1004040404040404040404040404040404",
+            "221005050505050505050505050505050505280630a20238034002",
         )
     );
 }
@@ -76,7 +86,7 @@ fn meta() {
     assert_eq!(
         hex(&encode_meta([2; 16], 6, Hash([1; 16]))),
         concat!(
-            "0801121002020202020202020202020202020202",
+            "0802121002020202020202020202020202020202",
             "1806221001010101010101010101010101010101",
         )
     );
@@ -123,6 +133,11 @@ fn keys() {
             Key::Snapshot { workspace: id.clone(), sequence: 7, part: 2 },
         ),
         (
+            layout::piece_key(&id, 7, 1, 2),
+            "50770000000000000000070000000100000002",
+            Key::Piece { workspace: id.clone(), number: 7, piece: 1, part: 2 },
+        ),
+        (
             layout::body_key(&id, &body, 2),
             "4277006b000002",
             Key::Body { workspace: id.clone(), key: body.clone(), part: 2 },
@@ -131,7 +146,19 @@ fn keys() {
         assert_eq!(hex(&key), golden);
         assert_eq!(Key::parse(&key), Some(parsed));
     }
-    for unknown in ["", "X", "Mx", "J", "J12345678", "H", "H\0", "Sw", "Bw\0k\x001", "Bw\0k"] {
+    for unknown in [
+        "",
+        "X",
+        "Mx",
+        "J",
+        "J12345678",
+        "H",
+        "H\0",
+        "Sw",
+        "Pw\x00123456789012",
+        "Bw\0k\x001",
+        "Bw\0k",
+    ] {
         assert_eq!(Key::parse(unknown.as_bytes()), None, "{unknown:?}");
     }
 }

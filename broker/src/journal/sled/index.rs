@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tasuki_proto::id::WorkspaceId;
 
+use super::layout;
 use crate::journal::Hash;
 
 /// Records of one workspace inside one commit.
@@ -32,10 +33,30 @@ impl Run {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SnapshotAt {
     pub(super) sequence: u64,
-    pub(super) parts: u16,
+    pub(super) form: Form,
+    /// Of its bytes; where it is in pieces, the chain of their hashes.
     pub(super) hash: Hash,
     /// Of the record at `sequence`.
     pub(super) record_hash: Hash,
+}
+
+/// How a snapshot lies in the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// In one piece of so many parts, as format 1 has it.
+    Whole(u16),
+    /// In so many pieces, under a number that no other snapshot has.
+    Pieces { number: u64, count: u32 },
+}
+
+impl SnapshotAt {
+    /// Of all its keys.
+    pub(super) fn prefix(&self, workspace: &WorkspaceId) -> Vec<u8> {
+        match self.form {
+            Form::Whole(_) => layout::snapshot_prefix(workspace, self.sequence),
+            Form::Pieces { number, .. } => layout::pieces_prefix(workspace, number),
+        }
+    }
 }
 
 /// Where one workspace's journal stands.
@@ -79,6 +100,8 @@ pub(super) struct Index {
     workspaces: BTreeMap<WorkspaceId, Standing>,
     /// Each workspace that needs commits, by the oldest it needs.
     needed: BTreeSet<(u64, WorkspaceId)>,
+    /// Of keys that are to go: snapshots that were replaced, or never finished.
+    pub(super) leftovers: BTreeSet<Vec<u8>>,
     /// The oldest commit kept, and the hash of the one before it.
     pub(super) first_commit: u64,
     pub(super) first_previous: Hash,

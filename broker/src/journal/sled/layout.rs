@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! J commit(8) part(2)                 a commit
-//! S workspace 0 sequence(8) part(2)   a snapshot
+//! S workspace 0 sequence(8) part(2)   a snapshot in one piece, as format 1 has them
+//! P workspace 0 number(8) piece(4) part(4)   a piece of a snapshot
 //! H workspace                         a workspace's head
 //! B workspace 0 key 0 part(2)         a body
 //! M                                   meta
@@ -13,6 +14,8 @@
 //!
 //! **Invariant:** no value is longer than [`PART_BYTES_MAX`]. sled keeps up to 16 values in one
 //! leaf, and a leaf above 128 KiB goes to a file of its own that sled never syncs.
+//!
+//! A piece of a snapshot is cut into parts like a body, with the same header before it.
 
 use prost::Message;
 use tasuki_proto::{
@@ -33,6 +36,7 @@ pub(super) const PROBE: &[u8] = b"Mp";
 pub(super) const COMMITS: u8 = b'J';
 pub(super) const HEADS: u8 = b'H';
 pub(super) const SNAPSHOTS: u8 = b'S';
+pub(super) const PIECES: u8 = b'P';
 pub(super) const BODIES: u8 = b'B';
 
 pub(super) fn commit_key(commit: u64, part: u16) -> [u8; 11] {
@@ -51,12 +55,30 @@ pub(super) fn snapshot_key(workspace: &WorkspaceId, sequence: u64, part: u16) ->
     [&[SNAPSHOTS], workspace, &[0], &sequence.to_be_bytes(), &part.to_be_bytes()].concat()
 }
 
-/// Of all parts of all snapshots of a workspace.
-pub(super) fn snapshots_prefix(workspace: &WorkspaceId) -> Vec<u8> {
-    [&[SNAPSHOTS], workspace.as_str().as_bytes(), &[0]].concat()
+/// Of all parts of a snapshot in one piece.
+pub(super) fn snapshot_prefix(workspace: &WorkspaceId, sequence: u64) -> Vec<u8> {
+    let workspace = workspace.as_str().as_bytes();
+    [&[SNAPSHOTS], workspace, &[0], &sequence.to_be_bytes()].concat()
 }
 
-pub(super) fn body_key(workspace: &WorkspaceId, key: &BodyKey, part: u16) -> Vec<u8> {
+/// Of all parts of all pieces of a snapshot.
+pub(super) fn pieces_prefix(workspace: &WorkspaceId, number: u64) -> Vec<u8> {
+    let workspace = workspace.as_str().as_bytes();
+    [&[PIECES], workspace, &[0], &number.to_be_bytes()].concat()
+}
+
+pub(super) fn piece_key(workspace: &WorkspaceId, number: u64, piece: u32, part: u32) -> Vec<u8> {
+    let prefix = pieces_prefix(workspace, number);
+    [&prefix[..], &piece.to_be_bytes(), &part.to_be_bytes()].concat()
+}
+
+/// Parts of a body.
+pub(super) const BODY_PARTS_MAX: u32 = u16::MAX as u32;
+
+/// # Panics
+/// Beyond [`BODY_PARTS_MAX`].
+pub(super) fn body_key(workspace: &WorkspaceId, key: &BodyKey, part: u32) -> Vec<u8> {
+    let part = u16::try_from(part).expect("a body has at most 65,535 parts");
     let workspace = workspace.as_str().as_bytes();
     [&[BODIES], workspace, &[0], key.0.as_bytes(), &[0], &part.to_be_bytes()].concat()
 }
@@ -69,7 +91,8 @@ pub(super) enum Key {
     Commit { commit: u64, part: u16 },
     Head { workspace: WorkspaceId },
     Snapshot { workspace: WorkspaceId, sequence: u64, part: u16 },
-    Body { workspace: WorkspaceId, key: BodyKey, part: u16 },
+    Piece { workspace: WorkspaceId, number: u64, piece: u32, part: u32 },
+    Body { workspace: WorkspaceId, key: BodyKey, part: u32 },
 }
 
 impl Key {
@@ -88,11 +111,19 @@ impl Key {
                 let sequence = u64::from_be_bytes(*sequence);
                 Some(Self::Snapshot { workspace: workspace(name)?, sequence, part: number(part)? })
             }
+            ((&PIECES, rest), _) => {
+                let (name, rest) = until_zero(rest)?;
+                let (number, rest) = rest.split_first_chunk()?;
+                let (piece, part) = rest.split_first_chunk()?;
+                let (number, piece) = (u64::from_be_bytes(*number), u32::from_be_bytes(*piece));
+                let part = u32::from_be_bytes(part.try_into().ok()?);
+                Some(Self::Piece { workspace: workspace(name)?, number, piece, part })
+            }
             ((&BODIES, rest), _) => {
                 let (name, rest) = until_zero(rest)?;
                 let (key, part) = until_zero(rest)?;
                 let key = BodyKey(std::str::from_utf8(key).ok()?.to_owned());
-                Some(Self::Body { workspace: workspace(name)?, key, part: number(part)? })
+                Some(Self::Body { workspace: workspace(name)?, key, part: number(part)?.into() })
             }
             _ => None,
         }
@@ -151,7 +182,8 @@ pub(super) fn encode_entries(commit: &mut Vec<u8>, run: Commit) -> (u32, u32) {
     (small(at), small(commit.len() - at))
 }
 
-/// A body as it is cut into parts: its header, length-delimited, and its bytes.
+/// A body, or a piece of a snapshot, as it is cut into parts: its header, length-delimited, and its
+/// bytes.
 pub(super) fn encode_body(body: &[u8]) -> Vec<u8> {
     let header = BodyHeader { length: body.len() as u64, hash: Hash::of(body).to_bytes() };
     let mut bytes = header.encode_length_delimited_to_vec();
@@ -159,19 +191,20 @@ pub(super) fn encode_body(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// How many parts a body has, its header, and what of it is in its first part.
-pub(super) fn split_body(mut part: &[u8]) -> Option<(u16, BodyHeader, &[u8])> {
+/// How many parts a body has, its header, and what of it is in its first part; the same of a piece
+/// of a snapshot.
+pub(super) fn split_body(mut part: &[u8]) -> Option<(u32, BodyHeader, &[u8])> {
     let whole = part.len();
     let header = BodyHeader::decode_length_delimited(&mut part).ok()?;
     let length = usize::try_from(header.length).ok()?.checked_add(whole - part.len())?;
-    let parts = u16::try_from(length.div_ceil(PART_BYTES_MAX).max(1)).ok()?;
+    let parts = u32::try_from(length.div_ceil(PART_BYTES_MAX).max(1)).ok()?;
     Some((parts, header, part))
 }
 
 /// How many parts this many bytes make; at least one.
 ///
 /// # Panics
-/// Above 384 MiB, which nothing that callers may store comes near.
+/// Above 384 MiB, which no commit and no body comes near: both are bounded by a message.
 pub(super) fn parts_of(bytes: usize) -> u16 {
     u16::try_from(bytes.div_ceil(PART_BYTES_MAX).max(1)).expect("at most 65,535 parts")
 }
@@ -199,6 +232,15 @@ mod tests {
             assert_eq!(
                 Key::parse(&snapshot_key(&workspace, 7, 3)),
                 Some(Key::Snapshot { workspace: workspace.clone(), sequence: 7, part: 3 })
+            );
+            assert_eq!(
+                Key::parse(&piece_key(&workspace, 7, 3, 70_000)),
+                Some(Key::Piece {
+                    workspace: workspace.clone(),
+                    number: 7,
+                    piece: 3,
+                    part: 70_000
+                })
             );
             assert_eq!(
                 Key::parse(&body_key(&workspace, &key(), 2)),

@@ -5,6 +5,7 @@
 //! - `engine`: sled opened and written so that it keeps its word; `open`: creating and opening.
 //! - `index`: what of the journal is in memory.
 //! - `stage`, `committer`: one commit, and the thread that writes them.
+//! - `snapshot`: snapshots written and read piece by piece.
 //! - `read`, `check`, `verify`: reading back, what start-up verifies, and the deep check.
 //!
 //! **Invariants**
@@ -24,13 +25,18 @@ mod lock;
 mod mark;
 mod open;
 mod read;
+mod snapshot;
 mod stage;
 mod verify;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
 };
 
 use bytes::Bytes;
@@ -43,12 +49,16 @@ use self::{
     engine::{Engine, guarded, storage},
     index::{Index, Run},
     lock::Lock,
+    snapshot::PieceWriter,
 };
 pub use self::{
     layout::PART_BYTES_MAX,
     verify::{Report, WorkspaceReport, repair_mark, verify},
 };
-use super::{Append, BodyKey, Journal, JournalError, Listener, Opened, StoredRecord, Writer};
+use super::{
+    Append, BodyKey, Hash, Journal, JournalError, Listener, Opened, Snapshot, SnapshotWriter,
+    StoredRecord, Writer,
+};
 
 /// A workspace is named by [`Journal::pinning`] once its oldest record keeps more commits than
 /// this from being dropped: about a minute of a busy broker, some 20 MB at start-up.
@@ -84,6 +94,8 @@ struct Shared {
     engine: RwLock<Option<Arc<Engine>>>,
     lock: Mutex<Option<Lock>>,
     failure: watch::Sender<Option<JournalError>>,
+    /// The number of the next snapshot.
+    snapshots: AtomicU64,
 }
 
 impl fmt::Debug for Shared {
@@ -154,6 +166,7 @@ impl SledJournal {
             engine: RwLock::new(Some(Arc::new(engine))),
             lock: Mutex::new(Some(lock)),
             failure: watch::Sender::new(None),
+            snapshots: AtomicU64::new(checked.next_snapshot),
         });
         // Bounded by whoever appends: each writer limits what it has in flight.
         let (requests, queue) = mpsc::channel();
@@ -229,15 +242,10 @@ impl Journal for SledJournal {
         async move {
             let Begun { owner, last, snapshot } = begun.await?;
             // Only this writer can replace the snapshot, so it is still there.
-            let state = match &snapshot {
-                Some(at) => {
-                    let engine = self.shared.engine()?;
-                    let read = || read::snapshot(engine.db(), &owner.workspace, at);
-                    Some((at.sequence.into(), guarded(&self.shared.dir, read)?))
-                }
-                None => None,
-            };
+            let own = owner.workspace.clone();
+            let state = snapshot.map(|at| snapshot::open(&self.shared, own, at));
             let writer = Box::new(SledWriter {
+                shared: Arc::clone(&self.shared),
                 owner,
                 requests: self.requests.clone(),
                 queued: last,
@@ -270,6 +278,11 @@ impl Journal for SledJournal {
         }
     }
 
+    fn snapshot(&self, workspace: &WorkspaceId) -> Option<Snapshot> {
+        let at = self.shared.index().get(workspace)?.snapshot?;
+        Some(snapshot::open(&self.shared, workspace.clone(), at))
+    }
+
     fn body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<Option<Bytes>, JournalError> {
         let engine = self.shared.engine()?;
         guarded(&self.shared.dir, || read::body(engine.db(), workspace, key))
@@ -277,6 +290,10 @@ impl Journal for SledJournal {
 
     fn workspaces(&self) -> Vec<WorkspaceId> {
         self.shared.index().workspaces().map(|(id, _)| id.clone()).collect()
+    }
+
+    fn has(&self, workspace: &WorkspaceId) -> bool {
+        self.shared.index().get(workspace).is_some()
     }
 
     fn pinning(&self) -> Vec<WorkspaceId> {
@@ -303,6 +320,7 @@ impl Journal for SledJournal {
 }
 
 struct SledWriter {
+    shared: Arc<Shared>,
     owner: Arc<Owner>,
     requests: mpsc::Sender<Request>,
     /// The record queued last.
@@ -331,9 +349,18 @@ impl Writer for SledWriter {
         self.write(What::Append(append));
     }
 
-    fn snapshot(&mut self, sequence: Sequence, state: Bytes, keep_from: Sequence) {
+    fn snapshot(&mut self, sequence: Sequence, keep_from: Sequence) -> Box<dyn SnapshotWriter> {
         super::assert_snapshot(sequence, self.snapshot, self.queued);
         self.snapshot = sequence.get();
-        self.write(What::Snapshot { sequence, state, keep_from });
+        Box::new(PieceWriter {
+            owner: Arc::clone(&self.owner),
+            requests: self.requests.clone(),
+            sequence: sequence.get(),
+            keep_from: keep_from.get(),
+            number: self.shared.snapshots.fetch_add(1, Ordering::Relaxed),
+            count: 0,
+            hash: Hash::default(),
+            is_over: false,
+        })
     }
 }

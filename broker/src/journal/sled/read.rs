@@ -200,18 +200,19 @@ pub(super) fn check_entry(
     Ok(Hash::of(&entry.record))
 }
 
-/// A snapshot's bytes, whole and hashing right.
-pub(super) fn snapshot(
+/// The bytes of a snapshot in one piece, hashing right.
+pub(super) fn whole_snapshot(
     db: &Db,
     workspace: &WorkspaceId,
     at: &SnapshotAt,
+    parts: u16,
 ) -> Result<Bytes, JournalError> {
     let place = format!("{workspace}, snapshot {}", at.sequence);
     let mut state = Vec::new();
-    for part in 0..at.parts {
+    for part in 0..parts {
         let key = layout::snapshot_key(workspace, at.sequence, part);
         let Some(value) = get(db, &key, &place)? else {
-            return Err(damaged(place, format!("part {part} of {} is missing", at.parts)));
+            return Err(damaged(place, format!("part {part} of {parts} is missing")));
         };
         state.extend_from_slice(&value);
     }
@@ -222,6 +223,32 @@ pub(super) fn snapshot(
     Ok(state.into())
 }
 
+/// A piece of a snapshot, whole and hashing right, and its hash.
+pub(super) fn piece(
+    db: &Db,
+    workspace: &WorkspaceId,
+    number: u64,
+    piece: u32,
+) -> Result<(Bytes, Hash), JournalError> {
+    let place = format!("{workspace}, snapshot number {number}, piece {piece}");
+    let key = |part| layout::piece_key(workspace, number, piece, part);
+    let found = framed(db, &place, u32::MAX, key)?;
+    found.ok_or_else(|| damaged(place, "it is missing"))
+}
+
+/// The pieces of a snapshot, by the chain of their hashes, are those that its head names.
+pub(super) fn check_chain(
+    workspace: &WorkspaceId,
+    at: &SnapshotAt,
+    found: Hash,
+) -> Result<(), JournalError> {
+    if found == at.hash {
+        return Ok(());
+    }
+    let what = format!("expected pieces with hash {:?}, found {found:?}", at.hash);
+    Err(damaged(format!("{workspace}, snapshot {}", at.sequence), what))
+}
+
 /// A body, whole and hashing right; `None` when there is none.
 pub(super) fn body(
     db: &Db,
@@ -229,24 +256,34 @@ pub(super) fn body(
     key: &BodyKey,
 ) -> Result<Option<Bytes>, JournalError> {
     let place = format!("{workspace}, body {:?}", key.0);
-    let Some(first) = get(db, &layout::body_key(workspace, key, 0), &place)? else {
-        return Ok(None);
-    };
-    let Some((parts, header, start)) = layout::split_body(&first) else {
+    let key = |part| layout::body_key(workspace, key, part);
+    Ok(framed(db, &place, layout::BODY_PARTS_MAX, key)?.map(|(body, _)| body))
+}
+
+/// Bytes with a header before them, and their hash. They have at most `parts_max` parts.
+fn framed(
+    db: &Db,
+    place: &str,
+    parts_max: u32,
+    key: impl Fn(u32) -> Vec<u8>,
+) -> Result<Option<(Bytes, Hash)>, JournalError> {
+    let Some(first) = get(db, &key(0), place)? else { return Ok(None) };
+    let framed = layout::split_body(&first).filter(|(parts, ..)| *parts <= parts_max);
+    let Some((parts, header, start)) = framed else {
         return Err(damaged(place, "its header does not decode"));
     };
-    let mut body = start.to_vec();
+    let mut bytes = start.to_vec();
     for part in 1..parts {
-        let Some(value) = get(db, &layout::body_key(workspace, key, part), &place)? else {
+        let Some(value) = get(db, &key(part), place)? else {
             return Err(damaged(place, format!("part {part} of {parts} is missing")));
         };
-        body.extend_from_slice(&value);
+        bytes.extend_from_slice(&value);
     }
-    let hash = Hash::of(&body);
-    if body.len() as u64 != header.length || hash.0 != header.hash[..] {
+    let hash = Hash::of(&bytes);
+    if bytes.len() as u64 != header.length || hash.0 != header.hash[..] {
         let expected = header.hash.escape_ascii();
         let what = format!("expected {} bytes with hash {expected}", header.length);
-        return Err(damaged(place, format!("{what}, found {} with {hash:?}", body.len())));
+        return Err(damaged(place, format!("{what}, found {} with {hash:?}", bytes.len())));
     }
-    Ok(Some(body.into()))
+    Ok(Some((bytes.into(), hash)))
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use prost::Message;
 use sled::{Batch, Db};
 use tasuki_proto::{
@@ -12,14 +11,19 @@ use tasuki_proto::{
 
 use super::{
     check::FORMAT,
-    index::{Index, Run, SnapshotAt},
+    engine::from_sled,
+    index::{Form, Index, Run, SnapshotAt},
     layout::{self, CommitHeader},
     read,
+    snapshot::{Row, Written},
 };
 use crate::journal::{Append, BodyKey, Hash, JournalError};
 
 /// Parts of old commits dropped in one commit. Dropping one takes about 10 µs, and appends wait.
 const DROP_PARTS_MAX: usize = 512;
+
+/// Parts of old snapshots dropped in one commit: they are found by reading them.
+const DROP_LEFTOVERS_MAX: usize = 128;
 
 /// Collects what one commit writes. It reads the index as it was after the commit before.
 pub(super) struct Stage<'a> {
@@ -29,20 +33,16 @@ pub(super) struct Stage<'a> {
     batch: Batch,
     workspaces: BTreeMap<WorkspaceId, Staged>,
     /// How many parts each body written here has.
-    bodies: BTreeMap<(WorkspaceId, BodyKey), u16>,
+    bodies: BTreeMap<(WorkspaceId, BodyKey), u32>,
+    has_rows: bool,
 }
 
 struct Staged {
     last: u64,
     last_hash: Hash,
     entries: Vec<Entry>,
-    snapshot: Option<Snapshot>,
-}
-
-struct Snapshot {
-    at: SnapshotAt,
-    state: Bytes,
-    keep_from: u64,
+    /// With the oldest record to be kept.
+    snapshot: Option<(SnapshotAt, u64)>,
 }
 
 /// A commit ready to be written.
@@ -53,11 +53,13 @@ pub(super) struct Ready {
 
 /// What a commit changes in the index.
 pub(super) struct Committed {
-    pub(super) number: u64,
-    pub(super) hash: Hash,
+    /// Its number and hash; `None` where pieces of snapshots were written, and nothing that counts.
+    pub(super) commit: Option<(u64, Hash)>,
     pub(super) changes: Vec<Change>,
     /// The oldest commit left, and the hash of the one before it.
     first: (u64, Hash),
+    /// Of the leftovers, those of which nothing is left.
+    gone: Vec<Vec<u8>>,
 }
 
 pub(super) struct Change {
@@ -71,11 +73,20 @@ pub(super) struct Change {
 impl<'a> Stage<'a> {
     pub(super) fn new(db: &'a Db, index: &'a Index, incarnation: [u8; 16]) -> Self {
         let (workspaces, bodies) = (BTreeMap::new(), BTreeMap::new());
-        Self { db, index, incarnation, batch: Batch::default(), workspaces, bodies }
+        let batch = Batch::default();
+        Self { db, index, incarnation, batch, workspaces, bodies, has_rows: false }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.workspaces.is_empty()
+        self.workspaces.is_empty() && !self.has_rows
+    }
+
+    /// Parts of a piece of a snapshot.
+    pub(super) fn rows(&mut self, rows: Vec<Row>) {
+        self.has_rows = true;
+        for (key, value) in rows {
+            self.batch.insert(key, &value[..]);
+        }
     }
 
     fn staged(&mut self, workspace: &WorkspaceId) -> &mut Staged {
@@ -129,9 +140,9 @@ impl<'a> Stage<'a> {
             None => self.parts_of_body(workspace, &name.1)?,
         };
         let bytes = layout::encode_body(body);
-        let parts = layout::parts_of(bytes.len());
+        let parts = layout::parts_of(bytes.len()).into();
         for (part, bytes) in layout::parts(&bytes) {
-            self.batch.insert(layout::body_key(workspace, &name.1, part), bytes);
+            self.batch.insert(layout::body_key(workspace, &name.1, part.into()), bytes);
         }
         for part in parts..had {
             self.batch.remove(layout::body_key(workspace, &name.1, part));
@@ -140,7 +151,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn parts_of_body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<u16, JournalError> {
+    fn parts_of_body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<u32, JournalError> {
         let place = format!("{workspace}, body {:?}", key.0);
         match read::get(self.db, &layout::body_key(workspace, key, 0), &place)? {
             Some(first) => layout::split_body(&first)
@@ -150,19 +161,17 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// A snapshot of which all pieces are written.
     pub(super) fn snapshot(
         &mut self,
         workspace: &WorkspaceId,
-        sequence: u64,
-        state: Bytes,
-        keep_from: u64,
+        it: &Written,
     ) -> Result<(), JournalError> {
+        let Written { sequence, form, hash, keep_from } = *it;
         let record_hash = self.record_hash(workspace, sequence)?;
-        let (parts, hash) = (layout::parts_of(state.len()), Hash::of(&state));
-        let at = SnapshotAt { sequence, parts, hash, record_hash };
+        let at = SnapshotAt { sequence, form, hash, record_hash };
         // A record after the snapshot is always needed.
-        let keep_from = keep_from.min(sequence + 1);
-        self.staged(workspace).snapshot = Some(Snapshot { at, state, keep_from });
+        self.staged(workspace).snapshot = Some((at, keep_from.min(sequence + 1)));
         Ok(())
     }
 
@@ -200,7 +209,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// The batch of everything staged, with commits that nobody needs dropped.
+    /// The batch of everything staged, with what nobody needs dropped.
     pub(super) fn finish(mut self) -> Result<Ready, JournalError> {
         let number = self.index.last_commit + 1;
         let mut bytes = Commit {
@@ -213,49 +222,78 @@ impl<'a> Stage<'a> {
         let mut changes = Vec::new();
         for (workspace, staged) in std::mem::take(&mut self.workspaces) {
             let run = encode_run(&mut bytes, number, staged.entries);
-            let snapshot = staged.snapshot.map(|snapshot| self.put(&workspace, snapshot, run));
+            let snapshot = staged.snapshot.map(|(at, keep_from)| {
+                let oldest = self.put_head(&workspace, &at, keep_from, run);
+                (at, oldest)
+            });
             let (last, last_hash) = (staged.last, staged.last_hash);
             changes.push(Change { workspace, last, last_hash, run, snapshot });
         }
-        let header = CommitHeader::of(&bytes);
-        for (part, bytes) in layout::parts(&header.before(&bytes)) {
-            self.batch.insert(&layout::commit_key(number, part), bytes);
-        }
+        let had = (self.index.first_commit, self.index.first_previous);
         let first = self.drop_unneeded()?;
-        let outcome = Committed { number, hash: header.hash, changes, first };
-        Ok(Ready { batch: self.batch, outcome })
+        let gone = self.drop_leftovers()?;
+        let has_snapshot = changes.iter().any(|it| it.snapshot.is_some());
+        if first != had || has_snapshot {
+            let meta = encode_meta(self.incarnation, first.0, first.1);
+            self.batch.insert(layout::META, meta);
+        }
+        let commit = (!changes.is_empty() || first != had).then(|| {
+            let header = CommitHeader::of(&bytes);
+            for (part, bytes) in layout::parts(&header.before(&bytes)) {
+                self.batch.insert(&layout::commit_key(number, part), bytes);
+            }
+            (number, header.hash)
+        });
+        Ok(Ready { batch: self.batch, outcome: Committed { commit, changes, first, gone } })
     }
 
-    /// Replaces a workspace's snapshot and writes its head.
-    fn put(
+    /// Writes a workspace's head, by which its snapshot counts. Returns the oldest record kept.
+    fn put_head(
         &mut self,
         workspace: &WorkspaceId,
-        snapshot: Snapshot,
+        at: &SnapshotAt,
+        keep_from: u64,
         run: Option<Run>,
-    ) -> (SnapshotAt, u64) {
-        let Snapshot { at, state, keep_from } = snapshot;
+    ) -> u64 {
         let standing = self.index.get(workspace);
-        if let Some(old) = standing.and_then(|standing| standing.snapshot) {
-            for part in 0..old.parts {
-                self.batch.remove(layout::snapshot_key(workspace, old.sequence, part));
-            }
-        }
-        for (part, bytes) in layout::parts(&state) {
-            self.batch.insert(layout::snapshot_key(workspace, at.sequence, part), bytes);
-        }
         let oldest = standing.map_or(1, |standing| standing.oldest).max(keep_from);
         let kept = standing.and_then(|standing| standing.runs_from(oldest).next().copied());
         let kept = kept.or_else(|| run.filter(|run| oldest < run.end()));
+        let (parts, number, pieces) = match at.form {
+            Form::Whole(parts) => (parts.into(), 0, 0),
+            Form::Pieces { number, count } => (0, number, count),
+        };
         let head = Head {
             snapshot_sequence: at.sequence,
-            snapshot_parts: at.parts.into(),
+            snapshot_parts: parts,
             snapshot_hash: at.hash.to_bytes(),
             record_hash: at.record_hash.to_bytes(),
             oldest_commit: kept.map_or(0, |run| run.commit),
             oldest_sequence: oldest,
+            snapshot_number: number,
+            snapshot_pieces: pieces,
         };
         self.batch.insert(layout::head_key(workspace), head.encode_to_vec());
-        (at, oldest)
+        oldest
+    }
+
+    /// Drops old snapshots, a bounded number of parts at a time. Returns those that are gone.
+    fn drop_leftovers(&mut self) -> Result<Vec<Vec<u8>>, JournalError> {
+        let (mut gone, mut left) = (Vec::new(), DROP_LEFTOVERS_MAX);
+        for prefix in &self.index.leftovers {
+            let mut keys = self.db.scan_prefix(prefix).keys();
+            while 0 < left {
+                let Some(key) = keys.next() else { break };
+                let key = key.map_err(|error| from_sled("an old snapshot".as_ref(), error))?;
+                self.batch.remove(key);
+                left -= 1;
+            }
+            if left == 0 {
+                break;
+            }
+            gone.push(prefix.clone());
+        }
+        Ok(gone)
     }
 
     /// Drops the oldest commits, a bounded number of parts at a time.
@@ -272,10 +310,6 @@ impl<'a> Stage<'a> {
             }
             dropped += usize::from(header.parts);
             first = (first.0 + 1, header.hash);
-        }
-        if 0 < dropped {
-            let meta = encode_meta(self.incarnation, first.0, first.1);
-            self.batch.insert(layout::META, meta);
         }
         Ok(first)
     }
@@ -305,9 +339,15 @@ fn encode_run(bytes: &mut Vec<u8>, commit: u64, entries: Vec<Entry>) -> Option<R
 impl Committed {
     /// Brings the index up to this commit, once it is durable.
     pub(super) fn apply(&self, index: &mut Index) {
-        (index.last_commit, index.last_hash) = (self.number, self.hash);
+        if let Some(commit) = self.commit {
+            (index.last_commit, index.last_hash) = commit;
+        }
         (index.first_commit, index.first_previous) = self.first;
+        for prefix in &self.gone {
+            index.leftovers.remove(prefix);
+        }
         for change in &self.changes {
+            let mut replaced = None;
             index.update(&change.workspace, |standing| {
                 if standing.oldest == 0 {
                     (standing.oldest, standing.runs) = (1, VecDeque::new());
@@ -315,10 +355,11 @@ impl Committed {
                 (standing.last, standing.last_hash) = (change.last, change.last_hash);
                 standing.runs.extend(change.run);
                 if let Some((at, oldest)) = change.snapshot {
-                    standing.snapshot = Some(at);
+                    replaced = standing.snapshot.replace(at);
                     standing.keep_from(oldest);
                 }
             });
+            index.leftovers.extend(replaced.map(|it| it.prefix(&change.workspace)));
         }
     }
 }

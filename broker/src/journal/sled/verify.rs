@@ -9,7 +9,7 @@ use super::{
     Durability,
     check::{Checked, check},
     engine::{Engine, folder, from_sled, guarded, storage, sync_dir},
-    index::Index,
+    index::{Form, Index, SnapshotAt},
     layout::{self, Key},
     lock::Lock,
     mark::{self, HighWater},
@@ -153,19 +153,45 @@ impl Digests {
 
 /// Goes over all keys: each is one of ours, and each body is whole.
 fn check_keys(engine: &Engine, index: &Index, digests: &mut Digests) -> Result<(), JournalError> {
-    // The body whose parts are passing by, and how many it must have.
-    let mut passing: Option<(WorkspaceId, BodyKey, u16)> = None;
+    // The body whose parts are passing by, and how many it must have; and the piece of a snapshot.
+    let mut passing: Option<(WorkspaceId, BodyKey, u32)> = None;
+    let mut piece_parts = (0, 0);
     for row in engine.db().iter() {
         let (key, value) = row.map_err(|error| from_sled("the database".as_ref(), error))?;
         let unknown = || damaged("the database", format!("unknown key {:?}", key.escape_ascii()));
         match Key::parse(&key).ok_or_else(unknown)? {
             // Meta, commits and heads were checked, all of them, before.
             Key::Meta | Key::Probe | Key::Commit { .. } | Key::Head { .. } => {}
-            Key::Snapshot { workspace, sequence, part: _ } => {
+            Key::Snapshot { workspace, sequence, part } => {
                 let snapshot = index.get(&workspace).and_then(|standing| standing.snapshot);
-                if snapshot.is_none_or(|at| at.sequence != sequence) {
-                    let what = "no head names it";
-                    return Err(damaged(format!("{workspace}, snapshot {sequence}"), what));
+                let Some(SnapshotAt { form: Form::Whole(parts), .. }) =
+                    snapshot.filter(|at| at.sequence == sequence)
+                else {
+                    // Left over from one that was replaced, which start-up knows already.
+                    continue;
+                };
+                if parts <= part {
+                    let place = format!("{workspace}, snapshot {sequence}");
+                    return Err(damaged(place, format!("part {part} belongs to nothing")));
+                }
+                digests.add(&workspace, b'S', &sequence.to_be_bytes(), &value);
+            }
+            Key::Piece { workspace, number, piece, part } => {
+                let snapshot = index.get(&workspace).and_then(|standing| standing.snapshot);
+                let form = snapshot.map(|at| (at.sequence, at.form));
+                let Some((sequence, count)) = form.and_then(|(sequence, form)| match form {
+                    Form::Pieces { number: own, count } if own == number => Some((sequence, count)),
+                    Form::Pieces { .. } | Form::Whole(_) => None,
+                }) else {
+                    continue;
+                };
+                if part == 0 {
+                    let parts = layout::split_body(&value).map_or(0, |(parts, ..)| parts);
+                    piece_parts = (piece, parts);
+                }
+                if count <= piece || piece_parts.0 != piece || piece_parts.1 <= part {
+                    let place = format!("{workspace}, snapshot {sequence}, piece {piece}");
+                    return Err(damaged(place, format!("part {part} belongs to nothing")));
                 }
                 digests.add(&workspace, b'S', &sequence.to_be_bytes(), &value);
             }

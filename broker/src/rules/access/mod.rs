@@ -18,10 +18,10 @@ mod apply;
 mod decide;
 mod scope;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::{
-    id::{InvitationId, Timestamp, TokenId},
+    id::{InvitationId, Timestamp, TokenId, WorkspaceId},
     token::SecretHash,
 };
 
@@ -43,6 +43,16 @@ pub const MISUSES_MAX: usize = 16;
 pub struct Access {
     pub invitations: BTreeMap<InvitationId, Invitation>,
     pub tokens: BTreeMap<TokenId, Token>,
+}
+
+impl Access {
+    /// Workspaces that a token is for, or an invitation that was not withdrawn.
+    pub fn workspaces(&self) -> BTreeSet<WorkspaceId> {
+        let invited = self.invitations.values().filter(|it| !it.is_withdrawn);
+        let tokens = self.tokens.values().map(|it| &it.scope);
+        let scopes = invited.map(|it| &it.scope).chain(tokens);
+        scopes.filter_map(|scope| scope.workspace.clone()).collect()
+    }
 }
 
 /// A way for one node to join.

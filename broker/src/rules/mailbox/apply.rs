@@ -9,8 +9,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    ClientRef, Copy, CopyState, EntryHead, EntrySent, Event, Head, Last, Mailboxes, Mark, MarkKind,
-    Order, ThreadImported,
+    ClientRef, Copy, CopyState, Earlier, EntryHead, EntrySent, Event, Head, Letter, Mailboxes,
+    Mark, MarkKind, Order, ThreadImported,
     thread::{Thread, ThreadNumber},
 };
 
@@ -91,6 +91,7 @@ impl Mailboxes {
     fn sent(&mut self, now: Timestamp, it: &EntrySent) {
         let head = EntryHead { sender: it.sender.clone(), to: it.to.clone(), kind: it.kind };
         let number = self.add(it.thread, it.entry, &head);
+        self.attached(number, &it.files);
         self.change(it.thread, &it.sender, |thread, copy, _| {
             acted(thread, copy, it.acted, now);
             thread.copies[copy].kind = it.sender_box;
@@ -103,7 +104,13 @@ impl Mailboxes {
         }
         let sender = self.number_or_new(&it.sender);
         let mailbox = &mut self.mailboxes[usize::from(sender.0)];
-        mailbox.last = Some(Last { content: it.content, thread: it.thread, entry: it.entry });
+        let letter = Letter {
+            content: it.content,
+            thread: it.thread,
+            entry: it.entry,
+            is_among_others: it.earlier == Earlier::UnderWay,
+        };
+        mailbox.recent.push(letter, it.earlier);
         if let Some(name) = &it.client_ref {
             let (thread, entry) = (it.thread, it.entry);
             let named = ClientRef { name: name.clone(), content: it.content, thread, entry };

@@ -8,7 +8,11 @@ use tasuki_proto::{
 };
 
 use super::ContentHash;
-use crate::{hash::Hash, rules::Mark};
+use crate::{
+    canonical::{canonical, write_item},
+    hash::Hash,
+    rules::Mark,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -42,11 +46,21 @@ pub struct Send {
     /// Its sender's mark of what is sealed, the same for the same words; empty without one.
     pub same: Bytes,
     pub client_ref: Option<String>,
-    /// The same words, said last and seen by nobody, are the same entry.
+    /// The same words, said [lately](super::Recent) and seen by nobody, are the same entry.
     pub fold: bool,
+    pub earlier: Earlier,
     /// Until it lapses, in milliseconds; `None` never.
     pub expires_in_ms: Option<u64>,
     pub attachments: Vec<Attachment>,
+}
+
+/// What a sender knows of the answers to what the role wrote before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Earlier {
+    #[default]
+    Unknown,
+    Arrived,
+    UnderWay,
 }
 
 /// Where an entry goes.
@@ -141,18 +155,9 @@ impl Command {
             Self::Open(_) | Self::Close(_) | Self::Import(_) => None,
         }
     }
-
-    /// How many bytes of words it carries.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Send(it) => it.text.len() + it.sealed.len(),
-            Self::Import(it) => it.entries.iter().map(|it| it.text.len()).sum(),
-            Self::Keep(it) => it.content.len(),
-            Self::Move(_) | Self::Mark(_) | Self::Open(_) | Self::Close(_) => 0,
-            Self::HandAgain { .. } => 0,
-        }
-    }
 }
+
+canonical! { Attachment { 1 name, 2 media_type, 3 size, 4 hash, } }
 
 impl Send {
     /// What is said to whom, to recognise it when it is said again.
@@ -170,10 +175,12 @@ impl Send {
         // The same words are sealed to other bytes each time.
         let sealed = if self.same.is_empty() { &self.sealed } else { &self.same };
         let sealed = blake3::hash(sealed).to_hex();
-        let files: Vec<String> = self.attachments.iter().map(|it| format!("{it:?}")).collect();
         let fixed = [self.kind.as_str(), subject, &thread, &self.text, sealed.as_str()];
-        let fields = fixed.into_iter().chain(to).chain(files.iter().map(String::as_str));
-        Hash::of_fields(fields)
+        let mut bytes = Vec::new();
+        fixed.into_iter().chain(to).for_each(|field| write_item(&mut bytes, field));
+        // A file does not begin as an id does, so it is not taken for one more receiver.
+        self.attachments.iter().for_each(|file| write_item(&mut bytes, file));
+        Hash::of(&bytes)
     }
 }
 

@@ -6,7 +6,10 @@ use tasuki_proto::{
     mail::{BoxKind, MessageId},
 };
 
-use super::{ContentHash, command::Attachment};
+use super::{
+    ContentHash,
+    command::{Attachment, Earlier},
+};
 use crate::hash::Hash;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +42,9 @@ pub struct EntrySent {
     /// Entries up to this one are answered by it, and seen.
     pub acted: u32,
     pub lapses: Option<Timestamp>,
+    /// What is attached. None in records of before it was kept.
+    pub files: Vec<ContentHash>,
+    pub earlier: Earlier,
 }
 
 /// A copy came into another box by its role's act.

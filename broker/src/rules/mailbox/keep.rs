@@ -1,19 +1,22 @@
 //! Files that are attached to mail, each kept once, by its content.
 //!
-//! Who has stored a file may attach it. To everybody else it is as if it were not there (X6), or a
-//! hash alone would tell that somebody has the file, and lead to its bytes. So what is refused does
-//! not depend on what others stored, and a second role sends all bytes, which nobody writes again.
+//! Who has stored a file, or has a thread that it is attached to, may attach it. To everybody else it
+//! is as if it were not there (X6), or a hash alone would tell that somebody has the file, and lead to
+//! its bytes. So what is refused does not depend on what others stored, and a second role sends all
+//! bytes, which nobody writes again.
 
 use std::collections::BTreeSet;
 
 use tasuki_proto::{id::RoleId, limits::ATTACHMENTS_BYTES_MAX};
 
-use super::{AttachmentKept, ContentHash, Event, File, Keep, MAILBOXES_MAX, Mailboxes};
+use super::{
+    AttachmentKept, ContentHash, Event, File, Keep, MAILBOXES_MAX, Mailboxes, ThreadNumber,
+};
 use crate::rules::{Body, Decision, Rejection, Reply};
 
 impl Mailboxes {
     pub(in crate::rules) fn decide_keep(&self, it: &Keep) -> Result<Decision, Rejection> {
-        if self.size_of_stored(&it.role, &it.hash).is_some() {
+        if self.size_of_known(&it.role, &it.hash).is_some() {
             return Ok(Decision::repeat(Reply::Done));
         }
         let size = it.content.len() as u64;
@@ -31,17 +34,26 @@ impl Mailboxes {
         Ok(decision)
     }
 
-    /// How many bytes the file has, if this role stored it.
-    pub fn size_of_stored(&self, role: &RoleId, hash: &ContentHash) -> Option<u64> {
-        let file = self.files.get(hash)?;
-        file.roles.contains(&self.number(role)?).then_some(file.size)
+    /// How many bytes the file has, if this role stored it or got it.
+    pub fn size_of_known(&self, role: &RoleId, hash: &ContentHash) -> Option<u64> {
+        let (file, role) = (self.files.get(hash)?, self.number(role)?);
+        let has_copy = |thread: &ThreadNumber| self.threads.get(*thread).copy_of(role).is_some();
+        let is_known = file.roles.contains(&role) || file.threads.iter().any(has_copy);
+        is_known.then_some(file.size)
+    }
+
+    pub(super) fn attached(&mut self, thread: ThreadNumber, files: &[ContentHash]) {
+        for hash in files {
+            let file = self.files.get_mut(hash);
+            file.expect("X6: only what is kept is attached").threads.insert(thread);
+        }
     }
 
     pub(super) fn kept(&mut self, it: &AttachmentKept) {
         let role = it.role.as_ref().map(|role| self.number_or_new(role));
         let file = self.files.entry(it.hash).or_insert_with(|| {
             self.attachment_bytes += it.size;
-            File { size: it.size, roles: BTreeSet::new() }
+            File { size: it.size, roles: BTreeSet::new(), threads: BTreeSet::new() }
         });
         assert!(file.size == it.size, "X6: a file of {} bytes has {}", file.size, it.size);
         file.roles.extend(role);

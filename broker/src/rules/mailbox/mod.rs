@@ -10,8 +10,8 @@
 //! - **X4** An entry that was not handed to a role never leaves its inbox unread, unless the role
 //!   moves a thread of which it was handed nothing.
 //! - **X5** A wait passes over mail only when it is a dead letter or lapsed.
-//! - **X6** A file is kept once, with one size, and is known only to roles that sent all its bytes:
-//!   to every other it is as if it were not there.
+//! - **X6** A file is kept once, with one size, and is known only to roles that sent all its bytes, or
+//!   have a thread that it is attached to: to every other it is as if it were not there.
 
 mod apply;
 mod command;
@@ -23,6 +23,7 @@ mod lapse;
 mod marks;
 mod moves;
 mod receipts;
+mod recent;
 mod send;
 mod shelf;
 mod thread;
@@ -39,8 +40,8 @@ use tasuki_proto::{
 
 pub use self::{
     command::{
-        Attachment, Command, Filter, Import, ImportedEntry, Keep, MarkThread, Move, Place, Send,
-        Subject,
+        Attachment, Command, Earlier, Filter, Import, ImportedEntry, Keep, MarkThread, Move, Place,
+        Send, Subject,
     },
     event::{
         AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event,
@@ -49,6 +50,7 @@ pub use self::{
     facts::{Answer, MailboxCounts, ThreadFacts},
     moves::{MoveOutcome, Moved},
     receipts::{EntryReceipts, Receipts},
+    recent::{Letter, Recent},
     shelf::Shelf,
     thread::{Copy, CopyState, Head, Mark, MarkKind, Thread, ThreadNumber},
 };
@@ -88,8 +90,7 @@ pub struct Mailbox {
     pub is_closed: bool,
     /// The sender's own names of what it sent, oldest first.
     pub refs: VecDeque<ClientRef>,
-    /// What it sent last.
-    pub last: Option<Last>,
+    pub recent: Recent,
     /// Derived, by [`BoxKind`].
     boxes: [BTreeSet<Order>; 4],
     /// Derived: threads with unseen entries that are no dead letters.
@@ -106,20 +107,15 @@ pub struct File {
     /// Who sent all its bytes, and so may attach it. Nobody where it was stored before that was
     /// kept.
     pub roles: BTreeSet<RoleNumber>,
+    /// Threads it is attached to: whoever has a copy of one can read it, and so may attach it, too.
+    /// None of entries from before that was kept.
+    pub threads: BTreeSet<ThreadNumber>,
 }
 
 /// A name that a sender gave to what it sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientRef {
     pub name: String,
-    pub content: Hash,
-    pub thread: MessageId,
-    pub entry: u32,
-}
-
-/// To recognise the same words said again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Last {
     pub content: Hash,
     pub thread: MessageId,
     pub entry: u32,
@@ -139,7 +135,7 @@ impl Mailbox {
             role,
             is_closed: false,
             refs: VecDeque::new(),
-            last: None,
+            recent: Recent::default(),
             boxes: Default::default(),
             unseen: BTreeSet::new(),
             dead: BTreeSet::new(),
@@ -207,6 +203,10 @@ impl Mailboxes {
         let last = files.values().filter_map(|it| it.roles.last()).max();
         if last.is_some_and(|it| restored.mailboxes.len() <= usize::from(it.0)) {
             return Err("a file's roles");
+        }
+        let last = files.values().filter_map(|it| it.threads.last()).max();
+        if last.is_some_and(|it| !restored.threads.has(*it)) {
+            return Err("a file's threads");
         }
         restored.attachment_bytes = files.values().map(|it| it.size).sum();
         restored.files = files;

@@ -20,7 +20,7 @@ pub enum MoveOutcome {
     Moved,
     /// It was there already.
     Already,
-    /// It is in this box, and only what is in the inbox is moved.
+    /// It is in this box: neither in the inbox, nor taken out of it by an answer.
     NotInInbox(BoxKind),
     /// So many entries came in after the last that was handed.
     Unseen(u32),
@@ -50,7 +50,8 @@ impl Mailboxes {
         if own.kind == to {
             return MoveOutcome::Already;
         }
-        if own.kind != BoxKind::Inbox {
+        let is_answered = own.kind == BoxKind::Outbox && thread.is_addressed_to(copy);
+        if own.kind != BoxKind::Inbox && !is_answered {
             return MoveOutcome::NotInInbox(own.kind);
         }
         let newer = thread.unhanded(copy);

@@ -38,6 +38,8 @@ impl Mailboxes {
             sender_box: BoxKind::Outbox,
             acted: 0,
             lapses: it.expires_in_ms.map(|ms| now.plus_millis(ms)),
+            files: it.attachments.iter().map(|it| it.hash).collect(),
+            earlier: it.earlier,
         };
         let mut title = None;
         match &it.place {
@@ -74,7 +76,7 @@ impl Mailboxes {
             self.may_receive(around, role)?;
         }
         for file in &it.attachments {
-            if self.size_of_stored(&it.role, &file.hash) != Some(file.size) {
+            if self.size_of_known(&it.role, &file.hash) != Some(file.size) {
                 return Err(Rejection::UnknownAttachment { name: file.name.clone() });
             }
         }
@@ -118,14 +120,11 @@ impl Mailboxes {
             }
             return again(known.thread, known.entry).map(Some);
         }
-        if it.fold
-            && let Some(last) = &mailbox.last
-            && last.content == content
-            && self.is_unseen_by_all(last.thread, last.entry)
-        {
-            return again(last.thread, last.entry).map(Some);
+        let mut same = mailbox.recent.iter().rev().filter(|known| known.content == content);
+        match same.find(|known| self.is_unseen_by_all(known.thread, known.entry)) {
+            Some(known) if it.fold => again(known.thread, known.entry).map(Some),
+            Some(_) | None => Ok(None),
         }
-        Ok(None)
     }
 
     fn is_unseen_by_all(&self, id: MessageId, entry: u32) -> bool {

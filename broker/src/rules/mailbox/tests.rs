@@ -63,6 +63,11 @@ fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
             same: bytes::Bytes::new(),
             client_ref: option("ref=").map(str::to_owned),
             fold: options.contains(&"fold"),
+            earlier: match option("earlier=") {
+                Some("arrived") => Earlier::Arrived,
+                Some("under-way") => Earlier::UnderWay,
+                Some(_) | None => Earlier::Unknown,
+            },
             expires_in_ms: option("within=").map(|ms| ms.parse().unwrap()),
             attachments: option("file=").map(file).into_iter().collect(),
         })
@@ -240,8 +245,39 @@ fn a_thread_goes_to_and_fro() {
          6 B waits: done | A o1 | B i1*
          7 B resolves 1: Moved | A o1 | B d1
          8 B resolves 1: Already | A o1 | B d1
-         9 A resolves 1: NotInInbox(Outbox) | A o1 | B d1
+         9 A resolves 1: Moved | A d1 | B d1
         10 A answers 1 to B: m4: 1/4 | A o1 | B i1*",
+    );
+}
+
+/// An answer takes a thread out of the inbox; whoever is done with it may still say so.
+#[test]
+fn a_thread_is_put_away_after_ones_own_answer() {
+    check(
+        &[
+            (1, "A writes 1 to B: m1"),
+            (2, "A resolves 1"),
+            (3, "B sees 1 to 1"),
+            (4, "B answers 1 to A: m2"),
+            (5, "B resolves 1"),
+            (6, "B rejects 1"),
+            (7, "A answers 1 to B: m3"),
+            (8, "A writes 2 to B: m1"),
+            (9, "B sees 2 to 1"),
+            (10, "B answers 2 to A: m2"),
+            (11, "B rejects 2"),
+        ],
+        "1 A writes 1 to B: m1: 1/1 | A o1 | B i1*
+         2 A resolves 1: NotInInbox(Outbox) | A o1 | B i1*
+         3 B sees 1 to 1: done | A o1 | B i1
+         4 B answers 1 to A: m2: 1/2 | A i1* | B o1
+         5 B resolves 1: Moved | A i1* | B d1
+         6 B rejects 1: NotInInbox(Done) | A i1* | B d1
+         7 A answers 1 to B: m3: 1/3 | A i1* | B i1*
+         8 A writes 2 to B: m1: 2/1 | A i1* o2 | B i1* i2*
+         9 B sees 2 to 1: done | A i1* o2 | B i1* i2
+        10 B answers 2 to A: m2: 2/2 | A i1* i2* | B i1* o2
+        11 B rejects 2: Moved | A i1* i2* | B i1* c2",
     );
 }
 
@@ -349,6 +385,47 @@ fn the_same_intent_is_one_entry() {
 }
 
 #[test]
+fn a_letter_under_way_with_others_is_known_until_its_answer_arrived() {
+    check(
+        &[
+            (1, "A writes 1 to B +fold: one"),
+            (2, "A writes 2 to B +fold +earlier=under-way: two"),
+            (3, "A writes 3 to B +fold +earlier=under-way: three"),
+            // The sender was killed, and three agents say it again, in whatever order.
+            (4, "A writes 4 to B +fold: one"),
+            (5, "A writes 5 to B +fold: four"),
+            (6, "A writes 6 to B +fold: two"),
+            (7, "A writes 7 to B +earlier=arrived: one"),
+            (8, "A writes 8 to B +fold: two"),
+            (9, "A writes 9 to B +fold: three"),
+        ],
+        "1 A writes 1 to B +fold: one: 1/1 | A o1 | B i1*
+         2 A writes 2 to B +fold +earlier=under-way: two: 2/1 | A o1 o2 | B i1* i2*
+         3 A writes 3 to B +fold +earlier=under-way: three: 3/1 | A o1 o2 o3 | B i1* i2* i3*
+         4 A writes 4 to B +fold: one: 1/1 (said before) | A o1 o2 o3 | B i1* i2* i3*
+         5 A writes 5 to B +fold: four: 5/1 | A o1 o2 o3 o5 | B i1* i2* i3* i5*
+         6 A writes 6 to B +fold: two: 2/1 (said before) | A o1 o2 o3 o5 | B i1* i2* i3* i5*
+         7 A writes 7 to B +earlier=arrived: one: 7/1 | A o1 o2 o3 o5 o7 | B i1* i2* i3* i5* i7*
+         8 A writes 8 to B +fold: two: 8/1 | A o1 o2 o3 o5 o7 o8 | B i1* i2* i3* i5* i7* i8*
+         9 A writes 9 to B +fold: three: 9/1 | A o1 o2 o3 o5 o7 o8 o9 | B i1* i2* i3* i5* i7* i8* i9*",
+    );
+}
+
+#[test]
+fn one_agent_that_says_something_else_in_between_means_it_again() {
+    check(
+        &[
+            (1, "A writes 1 to B +fold: start"),
+            (2, "A writes 2 to B +fold: stop"),
+            (3, "A writes 3 to B +fold: start"),
+        ],
+        "1 A writes 1 to B +fold: start: 1/1 | A o1 | B i1*
+         2 A writes 2 to B +fold: stop: 2/1 | A o1 o2 | B i1* i2*
+         3 A writes 3 to B +fold: start: 3/1 | A o1 o2 o3 | B i1* i2* i3*",
+    );
+}
+
+#[test]
 fn what_nobody_sees_in_time_lapses() {
     check(
         &[
@@ -432,7 +509,7 @@ fn names_lead_to_threads_of_ones_own_only() {
 }
 
 #[test]
-fn a_file_is_known_to_roles_that_stored_it() {
+fn a_file_is_known_to_roles_that_stored_it_or_got_it() {
     check(
         &[
             (0, "opens B"),
@@ -440,20 +517,28 @@ fn a_file_is_known_to_roles_that_stored_it() {
             (2, "A stores log"),
             (3, "B writes 1 to A +file=log: stolen"),
             (4, "A writes 1 to B +file=log: mine"),
-            (5, "B answers 1 to A +file=log: yours"),
+            (5, "B writes 2 to A +file=log: forwarded"),
             (6, "B stores log"),
-            (7, "B stores log"),
-            (8, "B answers 1 to A +file=log: yours"),
+            (7, "C stores log"),
+            (8, "C writes 3 to A +file=log: it sent the bytes"),
+            (9, "opens D"),
+            (10, "D writes 4 to A +file=log: stolen"),
+            (11, "B answers 1 to D: all of it"),
+            (12, "D writes 4 to A +file=log: got with the thread"),
         ],
         "0 opens B: done
          1 A stores log: done
          2 A stores log: so already (said before)
          3 B writes 1 to A +file=log: stolen: no: unknown_attachment
          4 A writes 1 to B +file=log: mine: 1/1 | B i1* | A o1
-         5 B answers 1 to A +file=log: yours: no: unknown_attachment
-         6 B stores log: done | B i1* | A o1
-         7 B stores log: so already (said before) | B i1* | A o1
-         8 B answers 1 to A +file=log: yours: 1/2 | B i1* | A i1*",
+         5 B writes 2 to A +file=log: forwarded: 2/1 | B i1* o2 | A i2* o1
+         6 B stores log: so already (said before) | B i1* o2 | A i2* o1
+         7 C stores log: done | B i1* o2 | A i2* o1
+         8 C writes 3 to A +file=log: it sent the bytes: 3/1 | B i1* o2 | A i2* i3* o1 | C o3
+         9 opens D: done | B i1* o2 | A i2* i3* o1 | C o3
+        10 D writes 4 to A +file=log: stolen: no: unknown_attachment
+        11 B answers 1 to D: all of it: 1/2 | B i1* o2 | A i2* i3* o1 | C o3 | D i1*
+        12 D writes 4 to A +file=log: got with the thread: 4/1 | B i1* o2 | A i2* i3* i4* o1 | C o3 | D i1* o4",
     );
 }
 
@@ -487,11 +572,11 @@ fn a_file_of_an_older_journal_is_known_to_nobody_until_it_is_stored_again() {
     let mut mail = Mailboxes::default();
     let old = Event::Kept(AttachmentKept { hash, size, role: None });
     mail.apply(Timestamp::from_millis(1), &old);
-    assert_eq!((mail.size_of_stored(&role("A"), &hash), mail.attachment_bytes), (None, 3));
+    assert_eq!((mail.size_of_known(&role("A"), &hash), mail.attachment_bytes), (None, 3));
     let again = Event::Kept(AttachmentKept { hash, size, role: Some(role("A")) });
     mail.apply(Timestamp::from_millis(2), &again);
-    assert_eq!((mail.size_of_stored(&role("A"), &hash), mail.attachment_bytes), (Some(3), 3));
-    assert_eq!(mail.size_of_stored(&role("B"), &hash), None);
+    assert_eq!((mail.size_of_known(&role("A"), &hash), mail.attachment_bytes), (Some(3), 3));
+    assert_eq!(mail.size_of_known(&role("B"), &hash), None);
 }
 
 /// A million of them are to fit.

@@ -140,6 +140,11 @@ impl Thread {
         self.unseen(copy).filter(|number| handed < *number).count()
     }
 
+    /// Whether somebody wrote to the copy's role: then an answer took it out of the inbox.
+    pub(super) fn is_addressed_to(&self, copy: usize) -> bool {
+        self.heads.iter().any(|head| head.is_to(copy))
+    }
+
     /// What follows for a copy from the entries as they are.
     pub(super) fn state_of(&self, copy: usize) -> CopyState {
         let it = &self.copies[copy];

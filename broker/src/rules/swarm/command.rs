@@ -30,6 +30,8 @@ pub enum Ask {
     SetDocPaths {
         issue: IssueId,
         paths: DocPaths,
+        /// Refused where they were set anew since this version.
+        replaces: Option<u32>,
     },
     /// `reason` stands for an approved delivery; empty where there is one.
     CloseIssue {
@@ -309,69 +311,5 @@ impl Command {
     pub fn is_for_all(&self) -> bool {
         let Ask::WriteDoc { place, .. } = &self.ask else { return false };
         matches!(place, DocPlace::Shared | DocPlace::Issue(_))
-    }
-
-    /// How many bytes of words it carries.
-    pub fn bytes(&self) -> usize {
-        let texts = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
-        match &self.ask {
-            Ask::CreateIssue(it) => {
-                it.description.len() + it.docs.iter().map(|(_, text)| text.len()).sum::<usize>()
-            }
-            Ask::CreateTasks(it) => {
-                let spec = |it: &NewTask| {
-                    let words = &it.words;
-                    words.description.len() + words.spec.texts().map(str::len).sum::<usize>()
-                };
-                it.tasks.iter().map(spec).sum()
-            }
-            Ask::SubmitTask(it) => {
-                let words = &it.words;
-                let long = [&words.summary, &words.diff, &words.test_result, &words.test_output];
-                long.into_iter().map(String::len).sum::<usize>() + texts(&words.changed_files)
-            }
-            Ask::ReviewTask(it) => {
-                it.words.summary.len()
-                    + it.words.feedback.len()
-                    + it.words.details.iter().map(|it| it.content.len()).sum::<usize>()
-            }
-            Ask::PostMessage(it) => it.words.content.len(),
-            Ask::ReplyMessage(it) => it.words.content.len(),
-            Ask::SubmitDelivery { words, .. } => {
-                let results = words.evidence.doc_results.iter().map(|it| it.output.len());
-                words.test_output.len()
-                    + words.evidence.script_result.len()
-                    + results.sum::<usize>()
-                    + texts(&words.changed_files)
-            }
-            Ask::AttachEvidence { words, .. } => {
-                words.runs.iter().map(|it| it.result.output.len()).sum()
-            }
-            Ask::ReviewDelivery(it) => {
-                let results = it.words.verification.doc_results.iter().map(|it| it.output.len());
-                it.words.feedback.len() + results.sum::<usize>()
-            }
-            Ask::WriteDoc { content, .. } => content.len(),
-            Ask::LockFiles(it) => it.keys.iter().map(|it| it.path().len()).sum(),
-            Ask::ImportIssue(it) => it.bytes,
-            Ask::ImportShared { docs, .. } => docs.iter().map(|(_, text)| text.len()).sum(),
-            Ask::SetDocPaths { paths, .. } => texts(&paths.shared) + texts(&paths.project),
-            Ask::CloseIssue { reason, .. }
-            | Ask::ReopenIssue { reason, .. }
-            | Ask::ResetTask { reason, .. }
-            | Ask::CancelTask { reason, .. }
-            | Ask::ForceUnlock { reason, .. } => reason.len(),
-            Ask::ExtendIssue { .. }
-            | Ask::ClaimTask { .. }
-            | Ask::RenewClaim { .. }
-            | Ask::MintNextStep(_)
-            | Ask::MarkItems { .. }
-            | Ask::ClaimDelivery { .. }
-            | Ask::RenewDelivery { .. }
-            | Ask::RegisterWorker
-            | Ask::RenewLock { .. }
-            | Ask::Unlock { .. }
-            | Ask::SetSettings(_) => 0,
-        }
     }
 }

@@ -29,7 +29,9 @@ impl Swarm {
     fn decide_ask(&self, draft: &mut Draft<'_>, ask: &Ask) -> Result<Option<Reply>, Rejection> {
         let reply = match ask {
             Ask::CreateIssue(it) => self.decide_create_issue(draft, it)?,
-            Ask::SetDocPaths { issue, paths } => self.decide_paths(draft, *issue, paths)?,
+            Ask::SetDocPaths { issue, paths, replaces } => {
+                self.decide_paths(draft, *issue, paths, *replaces)?
+            }
             Ask::CloseIssue { issue, reason } => self.decide_close(draft, *issue, reason)?,
             Ask::ReopenIssue { issue, reason } => self.decide_reopen(draft, *issue, reason)?,
             Ask::ExtendIssue { issue, extend_ms } => {

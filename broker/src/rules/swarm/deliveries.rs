@@ -9,14 +9,19 @@ use tasuki_proto::{
 };
 
 use super::{
-    Delivered, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, Event, Happened, Held,
-    Issue, LeaseRenewed, Rejection, Reply, ReviewDelivery, Submission, SubmissionState, Swarm,
-    Task, TaskState, Verdict, Words,
+    Delivered, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, Event, FileHash, Happened,
+    Held, Issue, LeaseRenewed, Override, Rejection, Reply, ReviewDelivery, Submission,
+    SubmissionState, Swarm, Task, TaskState, Verdict, Words,
     check::{AGAIN, Draft, check_token},
     issues::FIRST,
-    words::{CommandResult, DeliveryWords, EvidenceWords, TestEvidence, Verification},
+    words::{
+        CommandResult, DeliveryWords, EvidenceWords, TestEvidence, VerdictWords, Verification,
+    },
 };
 use crate::{hash::Hash, rules::rejection::listed};
+
+/// Submissions whose files a refusal says are missing: it shows some names.
+const MISSING_MAX: usize = 32;
 
 /// Letters shown of what is called a commit: no commit's hash is longer.
 const COMMIT_LETTERS_MAX: usize = 64;
@@ -133,7 +138,7 @@ impl Swarm {
             return Err(Rejection::Invalid("evidence is of at least one command".to_owned()));
         }
         let number = |at: usize| u32::try_from(at + 1).expect("at most EVIDENCE_MAX");
-        let content = Hash::of(format!("{words:?}").as_bytes());
+        let content = Hash::of_value(words);
         if let Some(at) = it.evidence.iter().position(|own| own.content == content) {
             return Ok(draft.repeat(Reply::Evidence { number: number(at) }));
         }
@@ -244,18 +249,30 @@ impl Issue {
 
     /// Whether every file that approved work changed is named.
     fn check_files(&self, named: &[String]) -> Result<(), Rejection> {
-        let named: BTreeSet<&str> = named.iter().map(String::as_str).collect();
+        let named: BTreeSet<FileHash> = named.iter().map(|it| FileHash::of(it)).collect();
         let accepted = self.tasks.iter().filter_map(Task::accepted);
-        let changed = accepted.flat_map(|it| it.changed_files.iter().map(String::as_str));
-        let missing: BTreeSet<&str> = changed.filter(|it| !named.contains(it)).collect();
+        let missing = accepted.map(|it| {
+            let unnamed = it.files.iter().filter(|it| !named.contains(it)).copied();
+            (it.id, unnamed.collect::<Vec<_>>())
+        });
+        let missing = missing.filter(|(_, files)| !files.is_empty()).take(MISSING_MAX);
+        let missing: Vec<_> = missing.collect();
         if missing.is_empty() {
             return Ok(());
         }
-        Err(Rejection::FilesMissing { missing: listed(missing.into_iter()) })
+        let ids: Vec<_> = missing.iter().map(|(id, _)| id.to_string()).collect();
+        let names = format!("all those of {}", listed(ids.iter().map(String::as_str)));
+        Err(Rejection::FilesMissing { issue: self.id, missing, names })
     }
 }
 
 impl Delivery {
+    /// Of commands, by the hash of each.
+    pub fn commands_hash(commands: &[Hash]) -> Option<Hash> {
+        let all: Vec<u8> = commands.iter().flat_map(|it| it.0).collect();
+        (!commands.is_empty()).then(|| Hash::of(&all))
+    }
+
     /// The live claim.
     pub fn live_claim(&self) -> Option<&DeliveryClaim> {
         self.claim.as_ref().filter(|_| self.state == DeliveryState::InReview)
@@ -297,7 +314,7 @@ impl Delivery {
 
     fn check_aligned(&self, it: &Verification) -> Result<(), Rejection> {
         let own = it.doc_results.iter().map(|result| Hash::of(result.command.as_bytes()));
-        if own.eq(self.commands.iter().copied()) {
+        if Self::commands_hash(&own.collect::<Vec<_>>()) == self.commands {
             return Ok(());
         }
         let text = "verification.doc_results must align with delivery test_evidence.doc_commands";
@@ -324,7 +341,7 @@ impl Delivery {
 
 impl DeliveryWords {
     pub(super) fn content(&self) -> Hash {
-        Hash::of(format!("{self:?}").as_bytes())
+        Hash::of_value(self)
     }
 
     pub(super) fn is_passed(&self) -> bool {
@@ -353,8 +370,14 @@ impl TestEvidence {
 }
 
 impl ReviewDelivery {
-    fn content(&self) -> Hash {
-        let Self { verdict, words, overridden, .. } = self;
-        Hash::of(format!("{verdict:?}{words:?}{overridden:?}").as_bytes())
+    pub(super) fn content(&self) -> Hash {
+        self.words.content(self.verdict, self.overridden.as_ref())
+    }
+}
+
+impl VerdictWords {
+    /// What is said with a verdict, to recognise it when it is said again.
+    pub(super) fn content(&self, verdict: Verdict, overridden: Option<&Override>) -> Hash {
+        Hash::of_values(&[&verdict, self, &overridden.cloned()])
     }
 }

@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Delivery, Held, Imported, Message, Recalled, Settings, Submission, Task, Total,
+    Delivery, FileHash, Held, Imported, Message, Recalled, Settings, Submission, Task, Total,
     command::{Difficulty, MessageKind, Override, Score, Verdict},
     lock::LockKey,
 };
@@ -168,7 +168,7 @@ pub struct Submitted {
     pub submission: SubmissionId,
     pub worker: RoleId,
     pub content: Hash,
-    pub changed_files: Vec<String>,
+    pub files: Vec<FileHash>,
     /// The open one that this takes the place of.
     pub supersedes: Option<SubmissionId>,
 }
@@ -277,7 +277,7 @@ pub enum WhyUnlocked {
 pub struct LeaseRenewed {
     pub held: Held,
     pub lapses: Timestamp,
-    /// The one grace of this grant, after the broker was down.
+    /// A grace, after the broker was down: no sign of the holder is known since its last.
     pub is_grace: bool,
 }
 

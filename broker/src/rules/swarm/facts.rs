@@ -1,6 +1,6 @@
 //! What is told of issues, tasks and deliveries to whoever asks.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Bound};
 
 use tasuki_proto::{
     id::{RoleId, Timestamp},
@@ -50,7 +50,7 @@ pub struct ListFilter {
     pub claimed_by: Option<RoleId>,
     /// Who submitted last.
     pub submitter: Option<RoleId>,
-    /// In any case of letters.
+    /// In lower case, to be found in any.
     pub subject_contains: Option<String>,
     /// Open tasks that can be claimed now.
     pub is_ready: bool,
@@ -121,21 +121,35 @@ impl Issue {
 
     /// Tasks as they are asked for, the newest first; without a filter, by state and by claim a
     /// page costs what is on it.
-    pub fn list<'a>(&'a self, filter: &'a ListFilter) -> Box<dyn Iterator<Item = &'a Task> + 'a> {
-        let fits = move |task: &&Task| filter.fits(task);
+    pub fn list<'a>(&'a self, filter: &'a ListFilter) -> impl Iterator<Item = &'a Task> {
+        self.candidates(filter, None).filter(move |task| filter.fits(task))
+    }
+
+    /// Tasks that have to be looked at for this filter, the newest first; only those before
+    /// `before`.
+    pub fn candidates<'a>(
+        &'a self,
+        filter: &'a ListFilter,
+        before: Option<TaskNumber>,
+    ) -> Box<dyn Iterator<Item = &'a Task> + 'a> {
         let of = |set: &'a BTreeSet<TaskNumber>| {
-            Box::new(set.iter().rev().map(|it| &self.tasks[it.index()]).filter(fits))
+            Box::new(older(set, before).map(|it| &self.tasks[it.index()]))
         };
         if filter.is_ready {
             return of(&self.ready);
         }
         if let Some(worker) = &filter.claimed_by {
-            let own = self.by_worker.get(worker).into_iter().flatten().rev();
-            return Box::new(own.map(|it| &self.tasks[it.index()]).filter(fits));
+            return match self.by_worker.get(worker) {
+                Some(own) => of(own),
+                None => Box::new(std::iter::empty()),
+            };
         }
         match filter.task_state {
             Some(state) => of(&self.by_state[state as usize]),
-            None => Box::new(self.tasks.iter().rev().filter(fits)),
+            None => {
+                let end = before.map_or(self.tasks.len(), TaskNumber::index);
+                Box::new(self.tasks.iter().take(end).rev())
+            }
         }
     }
 
@@ -158,7 +172,7 @@ impl Issue {
 }
 
 impl ListFilter {
-    fn fits(&self, task: &Task) -> bool {
+    pub fn fits(&self, task: &Task) -> bool {
         let holds = |worker: &RoleId| task.claim.as_ref().is_some_and(|it| it.worker == *worker);
         let submitted =
             |role: &RoleId| task.submissions.last().is_some_and(|it| it.worker == *role);
@@ -169,24 +183,29 @@ impl ListFilter {
             && self.has_subject(&task.subject)
     }
 
-    fn has_subject(&self, subject: &str) -> bool {
-        let wanted = self.subject_contains.as_ref();
-        wanted.is_none_or(|it| subject.to_lowercase().contains(&it.to_lowercase()))
+    pub fn has_subject(&self, subject: &str) -> bool {
+        self.subject_contains.as_ref().is_none_or(|it| subject.to_lowercase().contains(it))
     }
 }
 
+/// The newest first.
+fn older<T: Ord + Copy>(set: &BTreeSet<T>, before: Option<T>) -> impl Iterator<Item = &T> {
+    set.range((Bound::Unbounded, before.map_or(Bound::Unbounded, Bound::Excluded))).rev()
+}
+
 impl Swarm {
-    /// Issues as they are asked for, the newest first.
-    pub fn list_issues<'a>(
-        &'a self,
-        filter: &'a ListFilter,
-    ) -> Box<dyn Iterator<Item = &'a Issue> + 'a> {
-        let fits = move |issue: &&Issue| filter.has_subject(&issue.subject);
-        match filter.issue_state {
-            None => Box::new(self.issues.values().rev().filter(fits)),
+    /// Issues in this state, or in any, the newest first; only those before `before`.
+    pub fn list_issues(
+        &self,
+        state: Option<IssueState>,
+        before: Option<IssueId>,
+    ) -> Box<dyn Iterator<Item = &Issue> + '_> {
+        let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+        match state {
+            None => Box::new(self.issues.range((Bound::Unbounded, end)).rev().map(|(_, it)| it)),
             Some(state) => {
-                let ids = self.by_state[state as usize].iter().rev();
-                Box::new(ids.map(|id| &self.issues[id]).filter(fits))
+                let ids = older(&self.by_state[state as usize], before);
+                Box::new(ids.map(|id| &self.issues[id]))
             }
         }
     }
@@ -201,10 +220,22 @@ impl Swarm {
         self.deliveries_by_state[state as usize].len()
     }
 
-    /// Deliveries in one state, the newest first.
-    pub fn deliveries_in(&self, state: DeliveryState) -> impl Iterator<Item = &Delivery> {
-        let ids: &BTreeSet<DeliveryId> = &self.deliveries_by_state[state as usize];
-        ids.iter().rev().map(|id| &self.deliveries[id])
+    /// Deliveries in this state, or in any, the newest first; only those before `before`.
+    pub fn list_deliveries(
+        &self,
+        state: Option<DeliveryState>,
+        before: Option<DeliveryId>,
+    ) -> Box<dyn Iterator<Item = &Delivery> + '_> {
+        let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+        match state {
+            None => {
+                Box::new(self.deliveries.range((Bound::Unbounded, end)).rev().map(|(_, it)| it))
+            }
+            Some(state) => {
+                let ids = older(&self.deliveries_by_state[state as usize], before);
+                Box::new(ids.map(|id| &self.deliveries[id]))
+            }
+        }
     }
 
     /// Issues in one state.

@@ -53,6 +53,10 @@ impl Swarm {
             return Err("a delivery's issue");
         }
         restored.deadlines = restored.all_deadlines().collect();
+        let running: Vec<Held> = restored.deadlines.iter().map(|(_, held)| *held).collect();
+        for held in running {
+            restored.note_graced(held);
+        }
         Ok(restored)
     }
 
@@ -114,6 +118,7 @@ impl Swarm {
                 issue.index(dependant);
             }
         }
+        self.note_graced(Held::Claim(id, number));
     }
 
     pub(super) fn set_delivery_state(&mut self, id: DeliveryId, state: DeliveryState) {

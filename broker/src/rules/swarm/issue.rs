@@ -125,8 +125,8 @@ pub struct Delivery {
     /// That evidence is of; empty where none is named.
     pub commit: String,
     pub is_passed: bool,
-    /// Of the commands that results are aligned with.
-    pub commands: Vec<Hash>,
+    /// Of the commands that results are aligned with, all together; `None` where there are none.
+    pub commands: Option<Hash>,
     pub state: DeliveryState,
     pub at: Timestamp,
     pub updated: Timestamp,

@@ -53,8 +53,12 @@ impl Swarm {
         draft: &mut Draft<'_>,
         id: IssueId,
         paths: &DocPaths,
+        replaces: Option<u32>,
     ) -> Result<Reply, Rejection> {
         let issue = self.open_issue(id)?;
+        if replaces.is_some_and(|version| version != issue.paths_version) {
+            return Err(Rejection::PathsSetMeanwhile { issue: id });
+        }
         let content = paths.content();
         if issue.paths_content == content {
             return Ok(draft.repeat(Reply::Issue(id)));

@@ -2,8 +2,11 @@
 //!
 //! A lease runs as long as its holder gives signs of life, and a while longer. Signs are soft
 //! state; a renewal is journalled when the lease would lapse without it, and so is the lapse. After
-//! the broker was down, what ran out meanwhile gets one grace per grant: nobody could renew it. A
-//! reservation and an issue are held by nobody's presence: their time just runs.
+//! the broker was down or stood still, what ran out meanwhile gets one grace: nobody could renew
+//! it. There is one for each silence: the next needs a sign of the holder since. A restart forgets
+//! signs, so the first after a grace is journalled as a renewal, soon and not when the lease runs
+//! out. A reservation and an issue are held by nobody's presence: their time just runs, but for
+//! that grace; of an issue the next needs something done to it.
 
 use tasuki_proto::id::{RoleId, Timestamp};
 
@@ -29,9 +32,6 @@ impl Swarm {
         let mut events: Vec<Event> = Vec::new();
         for (_, held) in due {
             let Some((lease, holder, length_ms)) = self.lease(*held) else { continue };
-            // Nobody could keep what lasts no longer than it takes to hear of its holder.
-            let granted_ms = lease.length(length_ms);
-            let length_ms = granted_ms.max(SIGNS_IN_A_LEASE * self.settings.sign_every_ms());
             match lease.runs_until(holder, length_ms, now, presence) {
                 Some((lapses, is_grace)) => {
                     events.push(Event::LeaseRenewed(LeaseRenewed {
@@ -43,15 +43,44 @@ impl Swarm {
                 None => self.lapsed(*held, &mut events),
             }
         }
+        let heard = self.graced.iter().filter_map(|held| self.heard(*held, now, presence));
+        events.extend(heard.take(LAPSES_MAX));
         let words = self.number(now, &Caller::default(), None, &mut events);
         (events, words)
     }
 
-    /// The lease of what is held, who holds it by being there, and how long one lasts by the
-    /// settings.
+    /// The renewal of what runs on a grace, once its holder was heard of again.
+    fn heard(&self, held: Held, now: Timestamp, presence: &Presence) -> Option<Event> {
+        let (lease, holder, length_ms) = self.lease(held)?;
+        // What is due was judged already.
+        let sign = lease.sign(holder, length_ms, presence).filter(|_| now < lease.lapses)?;
+        let lapses = sign.plus_millis(length_ms).max(lease.lapses);
+        Some(Event::LeaseRenewed(LeaseRenewed { held, lapses, is_grace: false }))
+    }
+
+    /// Whether something that is held runs on a grace that a sign of its holder would end.
+    pub(in crate::rules) fn has_graced(&self) -> bool {
+        !self.graced.is_empty()
+    }
+
+    /// Sees to it that a lease is found by its grace while it runs.
+    pub(super) fn note_graced(&mut self, held: Held) {
+        let is_graced = self.lease(held).is_some_and(|(lease, holder, _)| {
+            let is_kept = lease.had_grace && holder.is_some();
+            is_kept && self.deadlines.contains(&(lease.lapses, held))
+        });
+        if is_graced {
+            self.graced.insert(held);
+        } else {
+            self.graced.remove(&held);
+        }
+    }
+
+    /// The lease of what is held, who holds it by being there, and how long it lasts from each
+    /// sign of life.
     fn lease(&self, held: Held) -> Option<(Lease, Option<&RoleId>, u64)> {
         let settings = &self.settings;
-        Some(match held {
+        let (lease, holder, usual_ms) = match held {
             Held::Issue(id) => (self.issues.get(&id)?.lease?, None, settings.issue_ttl_ms),
             Held::Claim(id, number) => {
                 let claim = self.task(id, number).ok()?.1.live_claim()?;
@@ -69,7 +98,10 @@ impl Swarm {
                 let lock = self.locks.get(id)?;
                 (lock.lease, Some(&lock.role), settings.lock_ms)
             }
-        })
+        };
+        // Nobody could keep what lasts no longer than it takes to hear of its holder.
+        let heard_ms = SIGNS_IN_A_LEASE * settings.sign_every_ms();
+        Some((lease, holder, lease.length(usual_ms).max(heard_ms)))
     }
 
     fn lapsed(&self, held: Held, events: &mut Vec<Event>) {
@@ -123,7 +155,20 @@ impl Swarm {
 }
 
 impl Lease {
-    /// Until when it goes on, and whether that is its one grace; `None`: it lapsed.
+    /// When its holder was heard of last. After a grace only what is newer counts.
+    fn sign(
+        self,
+        holder: Option<&RoleId>,
+        length_ms: u64,
+        presence: &Presence,
+    ) -> Option<Timestamp> {
+        let sign = holder.and_then(|role| presence.role(role))?.at;
+        // A grace lasts as long from when the broker began to listen.
+        let is_new = !self.had_grace || self.lapses.minus_millis(length_ms) < sign;
+        is_new.then_some(sign)
+    }
+
+    /// Until when it goes on, and whether that is a grace; `None`: it lapsed.
     fn runs_until(
         self,
         holder: Option<&RoleId>,
@@ -131,13 +176,13 @@ impl Lease {
         now: Timestamp,
         presence: &Presence,
     ) -> Option<(Timestamp, bool)> {
-        let sign = holder.and_then(|role| presence.role(role));
-        let lasts = sign.map(|sign| sign.at.plus_millis(length_ms));
+        let sign = self.sign(holder, length_ms, presence);
+        let lasts = sign.map(|sign| sign.plus_millis(length_ms));
         if let Some(lasts) = lasts.filter(|lasts| now < *lasts) {
             return Some((lasts, false));
         }
-        let graced = presence.since.plus_millis(length_ms);
-        let is_graced = self.lapses <= presence.since && !self.had_grace && now < graced;
-        is_graced.then_some((graced, true))
+        let may_have_one = !self.had_grace || sign.is_some();
+        let graced = presence.grace(self.lapses, length_ms);
+        graced.filter(|graced| may_have_one && now < *graced).map(|graced| (graced, true))
     }
 }

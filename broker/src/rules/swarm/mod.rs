@@ -24,6 +24,7 @@ mod audit;
 mod check;
 mod claims;
 mod command;
+mod content;
 mod decide;
 mod deliveries;
 mod docs;
@@ -83,7 +84,7 @@ pub use self::{
     },
     rejection::Rejection,
     task::{
-        Claim, Former, Judged, Message, MessageState, Minted, Reservation, Submission,
+        Claim, FileHash, Former, Judged, Message, MessageState, Minted, Reservation, Submission,
         SubmissionState, Task, TaskState,
     },
     waiting::{Answer, EventsAnswer, Question, Reach, TasksAnswer},
@@ -137,7 +138,7 @@ impl Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     pub lapses: Timestamp,
-    /// The one grace after the broker was down was given.
+    /// It is one of grace, after the broker was down, and no sign of its holder is known since.
     pub had_grace: bool,
     /// How long it lasts from each sign of life; 0: as long as the settings say.
     pub length_ms: u64,
@@ -200,6 +201,8 @@ pub struct Swarm {
     next_tail: u32,
     /// Derived: leases that run, by when they lapse.
     deadlines: BTreeSet<(Timestamp, Held)>,
+    /// Derived: those of them that are graces and end by a sign of their holder.
+    graced: BTreeSet<Held>,
     /// Derived.
     submissions: BTreeMap<SubmissionId, (IssueId, TaskNumber)>,
     /// Derived.

@@ -88,8 +88,9 @@ impl Swarm {
 impl Total {
     /// With what one more approval adds.
     pub(super) fn plus(self, points: u32, score: Score) -> Self {
-        let low_scores = if score.is_low() { self.low_scores + 1 } else { 0 };
-        Self { points: self.points + points, low_scores }
+        // What was taken over from elsewhere may be as much as can be counted.
+        let low_scores = if score.is_low() { self.low_scores.saturating_add(1) } else { 0 };
+        Self { points: self.points.saturating_add(points), low_scores }
     }
 
     /// How hard the next task is to be.

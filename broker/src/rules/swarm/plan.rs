@@ -7,8 +7,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Blocker, CreateTasks, Happened, Issue, NewTask, Rejection, Reply, Swarm, TaskCreated, Words,
-    check::Draft, words::TaskSpec,
+    Blocker, CreateTasks, Happened, Issue, Rejection, Reply, Swarm, TaskCreated, Words,
+    check::Draft,
 };
 use crate::hash::Hash;
 
@@ -167,34 +167,7 @@ impl CreateTasks {
         Ok(())
     }
 
-    fn content(&self) -> Hash {
-        let tasks: Vec<String> = self.tasks.iter().map(NewTask::content).collect();
-        Hash::of_fields(tasks.iter().map(String::as_str))
-    }
-}
-
-impl NewTask {
-    fn content(&self) -> String {
-        let words = blake3::hash(format!("{:?}", self.words).as_bytes()).to_hex();
-        let (subject, difficulty, points) = (&self.subject, self.difficulty, self.points);
-        format!("{subject}\0{difficulty}\0{points}\0{:?}\0{words}", self.blocked_by)
-    }
-}
-
-impl TaskSpec {
-    /// All that is said in it.
-    pub fn texts(&self) -> impl Iterator<Item = &str> {
-        let texts = [
-            &self.name,
-            &self.split_from,
-            &self.split_reason,
-            &self.impact_scope,
-            &self.goal,
-            &self.rules,
-            &self.constraints,
-            &self.conventions,
-            &self.acceptance,
-        ];
-        texts.into_iter().map(String::as_str)
+    pub(super) fn content(&self) -> Hash {
+        Hash::of_value(&self.tasks)
     }
 }

@@ -13,6 +13,8 @@ use tasuki_proto::{
     swarm::{DeliveryId, DocName, IssueId, LockId, SubmissionId, TaskMessageId, TaskNumber},
 };
 
+use super::FileHash;
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     #[error("{0}")]
@@ -54,6 +56,8 @@ pub enum Rejection {
          with a summary that says why it ends without one"
     )]
     NotAccepted { issue: IssueId },
+    #[error("the documents that issue {issue} names were set anew meanwhile; call again")]
+    PathsSetMeanwhile { issue: IssueId },
     #[error("tasks would block each other in a circle: {circle}; nothing was made")]
     BlockedInACircle { circle: String },
     #[error("missing required {place} doc: {name}; write it first, then call again")]
@@ -130,9 +134,15 @@ pub enum Rejection {
     AlreadyDelivered { delivery: DeliveryId },
     #[error(
         "artifacts.changed_files is insufficient; please review and include all changed files: \
-         {missing}"
+         {names}"
     )]
-    FilesMissing { missing: String },
+    FilesMissing {
+        issue: IssueId,
+        /// Submissions of which files are not named.
+        missing: Vec<(SubmissionId, Vec<FileHash>)>,
+        /// Whose files those are; how they are called, once that was looked up beside the records.
+        names: String,
+    },
     #[error("delivery '{delivery}' is not open (status: in_review): {holder} reviews it")]
     DeliveryAlreadyClaimed { delivery: DeliveryId, holder: RoleId },
     #[error(
@@ -194,6 +204,7 @@ impl Rejection {
             Self::IssueClosed { .. } | Self::HalfImported { .. } => Reason::IssueClosed,
             Self::TasksNotDone { .. } => Reason::TasksNotDone,
             Self::NotAccepted { .. } => Reason::NotAccepted,
+            Self::PathsSetMeanwhile { .. } => Reason::StaleToken,
             Self::BlockedInACircle { .. } => Reason::BlockedInACircle,
             Self::MissingDoc { .. } => Reason::MissingDoc,
             Self::TaskAlreadyClaimed { .. } | Self::TaskDone { .. } | Self::TaskCanceled { .. } => {

@@ -1,8 +1,8 @@
 //! The lead's verdict on a submission.
 
 use super::{
-    Happened, Judged, Rejection, Reply, ReviewTask, Reviewed, Submission, SubmissionState, Swarm,
-    Task, Verdict, Words, check::Draft, claims::invalid, words::ReviewWords,
+    Happened, Judged, Rejection, Reply, ReviewTask, Reviewed, Score, Submission, SubmissionState,
+    Swarm, Task, Verdict, Words, check::Draft, claims::invalid, words::ReviewWords,
 };
 use crate::hash::Hash;
 
@@ -96,14 +96,14 @@ impl Task {
 }
 
 impl ReviewTask {
-    fn content(&self) -> Hash {
-        let Self { verdict, score, words, .. } = self;
-        words.content(&format!("{verdict}{}", score.get()))
+    pub(super) fn content(&self) -> Hash {
+        self.words.content(self.verdict, self.score)
     }
 }
 
 impl ReviewWords {
-    pub(super) fn content(&self, verdict: &str) -> Hash {
-        Hash::of_fields([verdict, &format!("{self:?}")])
+    /// What is said with a verdict, to recognise it when it is said again.
+    pub(super) fn content(&self, verdict: Verdict, score: Score) -> Hash {
+        Hash::of_values(&[&verdict, &u32::from(score.get()), self])
     }
 }

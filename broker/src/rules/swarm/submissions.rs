@@ -3,8 +3,8 @@
 use tasuki_proto::{limits::SUBMISSIONS_MAX, swarm::SubmissionId};
 
 use super::{
-    Happened, Rejection, Reply, SubmissionState, SubmitTask, Submitted, Swarm, Words, check::Draft,
-    words::Artifacts,
+    FileHash, Happened, Rejection, Reply, SubmissionState, SubmitTask, Submitted, Swarm, Words,
+    check::Draft, words::Artifacts,
 };
 use crate::hash::Hash;
 
@@ -45,7 +45,7 @@ impl Swarm {
             submission,
             worker: role.clone(),
             content,
-            changed_files: it.words.changed_files.clone(),
+            files: it.words.file_hashes(),
             supersedes: open.map(|it| it.id),
         };
         draft.keep(Words::Submission { issue: it.issue, submission, words: it.words.clone() });
@@ -55,8 +55,13 @@ impl Swarm {
 }
 
 impl Artifacts {
+    /// Of the files that it changed.
+    pub(super) fn file_hashes(&self) -> Vec<FileHash> {
+        self.changed_files.iter().map(|it| FileHash::of(it)).collect()
+    }
+
     /// What is said, to recognise it when it is said again.
     pub(super) fn content(&self) -> Hash {
-        Hash::of(format!("{self:?}").as_bytes())
+        Hash::of_value(self)
     }
 }

@@ -103,10 +103,23 @@ pub struct Submission {
     pub reviewed: Option<Judged>,
     /// What its worker is to do next.
     pub minted: Option<Minted>,
-    /// Empty once it was not accepted.
-    pub changed_files: Vec<String>,
+    /// Which files it changed; empty once it was not accepted. Their names are with its words.
+    pub files: Vec<FileHash>,
     /// Of its item for the lead: its number in the audit.
     pub item: u64,
+}
+
+/// A file's name as far as the rules need it: to tell whether it is named again. Whoever makes two
+/// names of one hash deceives nobody but an acceptor who would have let the file out as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileHash(pub u64);
+
+impl FileHash {
+    pub fn of(name: &str) -> Self {
+        let Hash(hash) = Hash::of(name.as_bytes());
+        let (first, _) = hash.split_first_chunk().expect("a hash has 16 bytes");
+        Self(u64::from_le_bytes(*first))
+    }
 }
 
 /// What a review said.

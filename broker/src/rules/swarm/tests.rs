@@ -4,6 +4,7 @@ mod again;
 mod delivered;
 mod flows;
 mod freed;
+mod graces;
 mod limits;
 mod locks;
 mod refused;
@@ -26,9 +27,12 @@ use super::{
     },
     *,
 };
-use crate::rules::{
-    Caller, Command as AnyCommand, Context, Principal, Record, Rejection as AnyRejection,
-    Reply as AnyReply, Request, Workspace, presence::Presence, turn::Actor,
+use crate::{
+    journal::codec::{CodecError, decode_snapshot, encode_snapshot},
+    rules::{
+        Caller, Command as AnyCommand, Context, Principal, Record, Rejection as AnyRejection,
+        Reply as AnyReply, Request, Workspace, presence::Presence, turn::Actor,
+    },
 };
 
 struct Story {
@@ -247,10 +251,20 @@ impl Story {
         let said = match line {
             "time" => self.execute(now, AnyCommand::Tick),
             "restart" => {
-                let bytes = crate::journal::codec::encode_snapshot(&self.workspace);
-                let woken = crate::journal::codec::decode_snapshot(bytes).unwrap();
+                let mut pieces = Vec::new();
+                let put = |piece| -> Result<(), CodecError> {
+                    pieces.push(Ok(piece));
+                    Ok(())
+                };
+                encode_snapshot(&self.workspace, put).unwrap();
+                let woken: Result<_, CodecError> = decode_snapshot(pieces);
+                let woken = woken.unwrap();
                 assert!(woken == self.workspace, "a snapshot holds all of it");
                 self.presence = Presence::new(now);
+                "so".to_owned()
+            }
+            "standstill" => {
+                self.presence.listens_since(now);
                 "so".to_owned()
             }
             line if line.ends_with(" is there") => {

@@ -181,6 +181,12 @@ macro_rules! named {
             }
         }
 
+        impl $crate::canonical::Canonical for $name {
+            fn write(&self, to: &mut Vec<u8>) {
+                to.extend(self.code().to_be_bytes());
+            }
+        }
+
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.as_str())

@@ -22,6 +22,7 @@ impl Loops {
             self.leases.remove(&(lapses, id.clone()));
         }
         self.lapsed.remove(id);
+        self.graced.remove(id);
         match event {
             Event::NodeRegistered(_)
             | Event::Access(_)
@@ -53,6 +54,9 @@ impl Loops {
         }
         if state.lease.is_some_and(|lease| lease.is_lapsed) {
             self.lapsed.insert(id.clone());
+        }
+        if state.is_graced() {
+            self.graced.insert(id.clone());
         }
     }
 }
@@ -141,12 +145,9 @@ impl Loop {
             // The first turn of a loop begins when its holder is told of it.
             self.began = now;
         }
-        let had_grace = self.lease.is_some_and(|lease| lease.had_grace);
-        self.lease = Some(Lease {
-            lapses: it.lapses,
-            is_lapsed: false,
-            had_grace: had_grace || it.is_grace,
-        });
+        // Whoever renews was heard of: the next standstill may give a grace again.
+        let had_grace = it.is_grace;
+        self.lease = Some(Lease { lapses: it.lapses, is_lapsed: false, had_grace });
     }
 
     fn mark(&mut self, turn: Turn, mark: impl FnOnce(&mut Receipts)) {

@@ -2,8 +2,9 @@
 //!
 //! A lease runs as long as its holder gives signs of life, and a while longer. Signs are soft
 //! state; what is journalled is a renewal once half the lease is used up, so that a restart
-//! knows of it, and the lapse. After the broker was down a lease that ran out meanwhile gets one
-//! grace per turn, since its holder could not renew it.
+//! knows of it, and the lapse. After the broker was down or stood still, a lease that ran out
+//! meanwhile gets one grace, since its holder could not renew it; the next only after a sign of
+//! its holder since. The first sign after a grace is journalled at once, so that a restart knows.
 
 use tasuki_proto::id::{LoopId, RoleId, Timestamp};
 
@@ -44,6 +45,21 @@ impl Loops {
     pub(in crate::rules) fn decide_tick(&self, now: Timestamp, context: &Context) -> Decision {
         let half = context.lease_ms / 2;
         let mut events = Vec::new();
+        for id in &self.graced {
+            let state = &self.by_id[id];
+            let (Some(holder), Some(lapses)) = (&state.holder, state.running_lease()) else {
+                continue;
+            };
+            // What used up half its lease is looked at below.
+            if lapses.minus_millis(half) <= now {
+                continue;
+            }
+            let sign = last_sign(&context.presence, holder);
+            let lasts = sign.map(|at| at.plus_millis(context.lease_ms));
+            if let Some(lasts) = lasts.filter(|lasts| lapses < *lasts) {
+                events.push(state.renewal(id, lasts, false));
+            }
+        }
         for (lapses, id) in &self.leases {
             if now < lapses.minus_millis(half) {
                 break;
@@ -54,8 +70,9 @@ impl Loops {
             let lasts = sign.map_or(*lapses, |at| at.plus_millis(context.lease_ms)).max(*lapses);
             if *lapses < lasts {
                 // Signs come every few seconds: only those that gain much are worth a record,
-                // unless the lease would lapse without.
-                if lapses.plus_millis(half / 2) <= lasts || *lapses <= now {
+                // unless the lease would lapse without, or could have no other grace.
+                let is_much = lapses.plus_millis(half / 2) <= lasts;
+                if is_much || *lapses <= now || state.is_graced() {
                     events.push(state.renewal(id, lasts, false));
                 }
                 continue;
@@ -63,9 +80,9 @@ impl Loops {
             if now < *lapses {
                 continue;
             }
-            let graced = context.presence.since.plus_millis(context.lease_ms);
             let had_grace = state.lease.is_some_and(|lease| lease.had_grace);
-            if *lapses <= context.presence.since && !had_grace && now < graced {
+            let graced = context.presence.grace(*lapses, context.lease_ms);
+            if let Some(graced) = graced.filter(|graced| !had_grace && now < *graced) {
                 events.push(state.renewal(id, graced, true));
             } else {
                 let moment = TurnMoment { loop_id: id.clone(), turn: state.turn };
@@ -94,6 +111,11 @@ impl Loops {
         !self.lapsed.is_empty()
     }
 
+    /// Whether a turn runs on a grace that a sign of its holder would end.
+    pub(in crate::rules) fn has_graced(&self) -> bool {
+        !self.graced.is_empty()
+    }
+
     pub(in crate::rules) fn next_deadline(
         &self,
         now: Timestamp,
@@ -104,13 +126,9 @@ impl Loops {
         // Half-times lie in the order of the lapses: the first that is still to come counts.
         let undue = (now.plus_millis(half + 1), smallest_id());
         let next_half = self.leases.range(undue..).next().map(|(at, _)| at.minus_millis(half));
-        let deadline = next_half.map_or(*first, |half_time| half_time.min(*first));
-        Some(deadline.max(now.plus_millis(TICK_MS_MIN)))
+        Some(next_half.map_or(*first, |half_time| half_time.min(*first)))
     }
 }
-
-/// Between two ticks, in milliseconds: a lease that only waits for signs must not spin.
-const TICK_MS_MIN: u64 = 20;
 
 impl Loop {
     fn renewal(&self, id: &LoopId, lapses: Timestamp, is_grace: bool) -> Event {

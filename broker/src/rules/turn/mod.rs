@@ -42,6 +42,8 @@ pub struct Loops {
     leases: BTreeSet<(Timestamp, LoopId)>,
     /// Derived: loops whose lease lapsed.
     lapsed: BTreeSet<LoopId>,
+    /// Derived: loops whose lease is one of grace, and runs.
+    graced: BTreeSet<LoopId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub struct Loop {
 pub struct Lease {
     pub lapses: Timestamp,
     pub is_lapsed: bool,
-    /// The one grace after the broker was down was given.
+    /// It is one of grace, after the broker was down, and no sign of its holder is known since.
     pub had_grace: bool,
 }
 
@@ -182,7 +184,9 @@ impl Loops {
                 None => {}
             }
         }
-        Self { by_id, leases, lapsed }
+        let graced = by_id.iter().filter(|(_, it)| it.is_graced()).map(|(id, _)| id.clone());
+        let graced = graced.collect();
+        Self { by_id, leases, lapsed, graced }
     }
 
     /// The loop of this name.
@@ -251,6 +255,11 @@ impl Loop {
     /// When the lease lapses, if one runs.
     fn running_lease(&self) -> Option<Timestamp> {
         self.lease.filter(|lease| !lease.is_lapsed).map(|lease| lease.lapses)
+    }
+
+    /// Whether a lease of grace runs.
+    fn is_graced(&self) -> bool {
+        self.lease.is_some_and(|lease| lease.had_grace && !lease.is_lapsed)
     }
 
     /// Who comes after `role`, in order.

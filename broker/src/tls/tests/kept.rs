@@ -67,6 +67,28 @@ fn a_certificate_that_others_may_have_pinned_is_never_replaced() {
     }
 }
 
+#[test]
+fn no_flipped_bit_makes_another_certificate() {
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join("tls");
+    let own = ServerIdentity::own(&folder, &[]).unwrap().fingerprint();
+    for name in ["cert.pem", "key.pem", "check"] {
+        let file = folder.join(name);
+        let whole = fs::read(&file).unwrap();
+        for bit in 0..whole.len() * 8 {
+            let mut spoilt = whole.clone();
+            spoilt[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&file, spoilt).unwrap();
+            let error = ServerIdentity::own(&folder, &[]).unwrap_err();
+            assert!(matches!(error, TlsError::Lost { .. }), "{name}, bit {bit}: {error}");
+        }
+        fs::write(&file, whole).unwrap();
+    }
+    fs::remove_file(folder.join("check")).unwrap();
+    let old = ServerIdentity::own(&folder, &[]).unwrap();
+    assert_eq!(old.fingerprint(), own, "of an earlier release");
+}
+
 /// Clients that know nothing of pins can be given the certificate itself as their authority.
 #[tokio::test]
 async fn a_certificate_has_the_names_it_is_reached_by() {

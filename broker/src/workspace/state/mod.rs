@@ -5,7 +5,7 @@
 //! - [`swarm`]: the same for issues, tasks, locks and deliveries.
 //! - [`time`]: signs of life, leases, holds, and falling asleep.
 
-mod replay;
+pub(super) mod replay;
 mod swarm;
 mod time;
 mod waiting;
@@ -15,7 +15,6 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
 use ractor::ActorRef;
 use tasuki_proto::{
     id::{RoleId, Sequence, Timestamp},
@@ -28,6 +27,7 @@ use super::{
     actor::{Arguments, Executed, Look, Msg, Release, View},
     handle::Admitted,
     offers::Offers,
+    snapshots::{Failure, Job, Source},
     waits::Waits,
 };
 use crate::{
@@ -42,10 +42,15 @@ const SNAPSHOT_RECORDS: u64 = 4096;
 /// Bytes of snapshot that one record pays for: a large state is written out less often.
 const SNAPSHOT_BYTES_PER_RECORD: u64 = 512;
 
+/// A state of so many bytes, written out, is copied for its snapshot: some hundred microseconds. A
+/// larger one is made again from the journal.
+const COPIED_BYTES_MAX: u64 = 256 * 1024;
+
 /// What a workspace's actor knows.
 pub(super) struct State {
     arguments: Arguments,
     writer: Box<dyn Writer>,
+    myself: ActorRef<Msg>,
     incarnation: [u8; 16],
     workspace: Workspace,
     context: Context,
@@ -60,6 +65,8 @@ pub(super) struct State {
     came_back: BTreeMap<RoleId, (IssueId, TaskNumber)>,
     snapshot: SnapshotState,
     last_active: Timestamp,
+    /// When time was looked at last.
+    ticked: Timestamp,
     pub(super) alarm: Option<(Timestamp, AbortHandle)>,
 }
 
@@ -70,12 +77,16 @@ impl Drop for State {
     }
 }
 
-/// The newest snapshot.
+/// The newest snapshot, and the next.
 struct SnapshotState {
     at: Sequence,
-    /// The snapshot before: feeds can go back to it.
-    before: Sequence,
     bytes: u64,
+    /// Bytes of the records since.
+    grown: u64,
+    /// Being made: of which record, and `grown` when it was begun.
+    under_way: Option<(Sequence, u64)>,
+    /// Of which record none could be made.
+    failed: Option<Sequence>,
 }
 
 impl State {
@@ -139,9 +150,11 @@ impl State {
             is_repeat: decision.is_repeat,
         });
         self.workspace.apply(&record);
+        let bytes = codec::encode_record(&record, &self.incarnation);
+        self.snapshot.grown += bytes.len() as u64;
         self.writer.append(Append {
             sequence: record.sequence,
-            record: codec::encode_record(&record, &self.incarnation),
+            record: bytes,
             bodies: decision.bodies.iter().flat_map(codec::encode_body).collect(),
             // Each names an entry of a history, which is written once.
             are_bodies_new: true,
@@ -215,18 +228,50 @@ impl State {
     }
 
     pub(super) fn is_snapshot_due(&self) -> bool {
-        let records = self.workspace.sequence.get() - self.snapshot.at.get();
+        let since = self.snapshot.failed.unwrap_or_default().max(self.snapshot.at);
+        let records = self.workspace.sequence.get() - since.get();
         SNAPSHOT_RECORDS.max(self.snapshot.bytes / SNAPSHOT_BYTES_PER_RECORD) <= records
     }
 
+    /// Has a snapshot made beside this actor, unless one is being made or there is nothing new.
     pub(super) fn take_snapshot(&mut self) {
-        if self.workspace.sequence == self.snapshot.at {
+        let is_small = self.snapshot.bytes + self.snapshot.grown <= COPIED_BYTES_MAX;
+        // The journal gives what is durable.
+        let through = if is_small { self.workspace.sequence } else { self.durable };
+        if self.snapshot.under_way.is_some() || through <= self.snapshot.at {
             return;
         }
-        let state: Bytes = codec::encode_snapshot(&self.workspace);
-        let before = self.snapshot.at;
-        self.snapshot =
-            SnapshotState { at: self.workspace.sequence, before, bytes: state.len() as u64 };
-        self.writer.snapshot(self.workspace.sequence, state, self.snapshot.before.next());
+        let source = match is_small {
+            true => Source::Copy(Box::new(self.workspace.clone())),
+            false => Source::Journal(through),
+        };
+        self.snapshot.under_way = Some((through, self.snapshot.grown));
+        let myself = self.myself.clone();
+        self.arguments.snapshots.make(Job {
+            workspace: self.arguments.id.clone(),
+            journal: self.arguments.journal.clone(),
+            source,
+            // Feeds can go back to the snapshot before.
+            writer: self.writer.snapshot(through, self.snapshot.at.next()),
+            done: Box::new(move |made| {
+                // An actor that is gone has no use for it.
+                let _ = myself.send_message(Msg::Snapshotted(made));
+            }),
+        });
+    }
+
+    pub(super) fn snapshotted(&mut self, made: Result<u64, Failure>) {
+        let Some((through, grown)) = self.snapshot.under_way.take() else { return };
+        match made {
+            Ok(bytes) => {
+                let grown = self.snapshot.grown - grown;
+                self.snapshot =
+                    SnapshotState { at: through, bytes, grown, under_way: None, failed: None };
+            }
+            Err(error) => {
+                warn!(workspace = %self.arguments.id, %error, "there is no new snapshot");
+                self.snapshot.failed = Some(through);
+            }
+        }
     }
 }

@@ -2,67 +2,124 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tasuki_proto::id::Sequence;
+use bytes::Bytes;
+use ractor::ActorRef;
+use tasuki_proto::id::{Sequence, Timestamp, WorkspaceId};
 
 use super::{
-    super::{actor::Arguments, offers::Offers, waits::Waits},
+    super::{
+        actor::{Arguments, Msg},
+        offers::Offers,
+        waits::Waits,
+    },
     SnapshotState, State,
 };
 use crate::{
-    journal::{JournalError, Opened, codec},
+    journal::{
+        Journal, JournalError, Opened, Snapshot,
+        codec::{self, CodecError},
+    },
     rules::{Context, Workspace, presence::Presence},
 };
 
-/// Records read at once when a workspace wakes.
+/// Records read at once when a workspace wakes, at most, and their bytes, roughly: as many as the
+/// ones before were large.
 const REPLAY_RECORDS: usize = 1024;
+const REPLAY_BYTES: usize = 4 * 1024 * 1024;
+
+/// A state, and what it cost to keep it.
+#[derive(Debug)]
+pub(in crate::workspace) struct Replayed {
+    pub(in crate::workspace) workspace: Workspace,
+    /// The record that the snapshot included last, and its bytes.
+    at: Sequence,
+    bytes: u64,
+    /// Bytes of the records after it.
+    grown: u64,
+}
+
+/// The state that a snapshot and the records after it make, up to `through`.
+pub(in crate::workspace) fn read(
+    journal: &dyn Journal,
+    id: &WorkspaceId,
+    snapshot: Option<Snapshot>,
+    through: Sequence,
+) -> Result<Replayed, JournalError> {
+    let damaged = |sequence: Sequence, what: String| JournalError::Damaged {
+        place: format!("workspace {id}, sequence {sequence}"),
+        what,
+    };
+    let (mut at, mut bytes, mut grown) = (Sequence::NONE, 0, 0);
+    let mut workspace = Workspace::default();
+    if let Some(snapshot) = snapshot {
+        at = snapshot.sequence;
+        let pieces = snapshot.pieces.map(|piece| -> Result<Bytes, Undecoded> {
+            let piece = piece?;
+            bytes += piece.len() as u64;
+            Ok(piece)
+        });
+        workspace = codec::decode_snapshot(pieces).map_err(|error| match error {
+            Undecoded::Journal(error) => error,
+            Undecoded::Codec(error) => damaged(at, format!("snapshot: {error}")),
+        })?;
+    }
+    if workspace.sequence != at {
+        let what = format!("the snapshot is of sequence {}", workspace.sequence);
+        return Err(damaged(at, what));
+    }
+    let mut at_once = 1;
+    while workspace.sequence < through {
+        let from = workspace.sequence.next();
+        let records = journal.read(id, from, at_once)?;
+        if records.is_empty() {
+            return Err(damaged(from, format!("missing; the newest is {through}")));
+        }
+        let read: usize = records.iter().map(|stored| stored.record.len()).sum();
+        at_once = (REPLAY_BYTES / (read / records.len()).max(1)).clamp(1, REPLAY_RECORDS);
+        for stored in records {
+            if through < stored.sequence {
+                break;
+            }
+            grown += stored.record.len() as u64;
+            let record = codec::decode_record(stored.record);
+            let record = record.map_err(|e| damaged(stored.sequence, e.to_string()))?;
+            if record.sequence != workspace.sequence.next() {
+                let what = format!("the record says {}", record.sequence);
+                return Err(damaged(stored.sequence, what));
+            }
+            workspace.apply(&record);
+        }
+    }
+    Ok(Replayed { workspace, at, bytes, grown })
+}
+
+/// Why a snapshot is none.
+#[derive(Debug, thiserror::Error)]
+enum Undecoded {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+}
 
 impl State {
     /// The state that the journal's records make.
     pub(in crate::workspace) fn replayed(
         arguments: Arguments,
         opened: Opened,
+        myself: ActorRef<Msg>,
     ) -> Result<Self, JournalError> {
-        let id = &arguments.id;
-        let damaged = |sequence: Sequence, what: String| JournalError::Damaged {
-            place: format!("workspace {id}, sequence {sequence}"),
-            what,
-        };
-        let mut snapshot = SnapshotState { at: Sequence::NONE, before: Sequence::NONE, bytes: 0 };
-        let mut workspace = match opened.snapshot {
-            None => Workspace::default(),
-            Some((sequence, bytes)) => {
-                snapshot =
-                    SnapshotState { at: sequence, before: sequence, bytes: bytes.len() as u64 };
-                let decoded = codec::decode_snapshot(bytes);
-                decoded.map_err(|e| damaged(sequence, format!("snapshot: {e}")))?
-            }
-        };
-        if workspace.sequence != snapshot.at {
-            let what = format!("the snapshot is of sequence {}", workspace.sequence);
-            return Err(damaged(snapshot.at, what));
-        }
-        while workspace.sequence < opened.last {
-            let from = workspace.sequence.next();
-            let records = arguments.journal.read(id, from, REPLAY_RECORDS)?;
-            if records.is_empty() {
-                return Err(damaged(from, format!("missing; the newest is {}", opened.last)));
-            }
-            for stored in records {
-                let record = codec::decode_record(stored.record);
-                let record = record.map_err(|e| damaged(stored.sequence, e.to_string()))?;
-                if record.sequence != workspace.sequence.next() {
-                    let what = format!("the record says {}", record.sequence);
-                    return Err(damaged(stored.sequence, what));
-                }
-                workspace.apply(&record);
-            }
-        }
+        let Opened { writer, snapshot, last } = opened;
+        let Replayed { workspace, at, bytes, grown } =
+            read(&*arguments.journal, &arguments.id, snapshot, last)?;
+        let snapshot = SnapshotState { at, bytes, grown, under_way: None, failed: None };
         let behind_ms = workspace.time.millis_since(arguments.clock.now());
-        let presence = Presence::new(arguments.since.max(workspace.time));
+        let presence = Presence::new(arguments.pulse.since().max(workspace.time));
         let lease_ms = arguments.settings.lease_ms;
         let now = arguments.clock.now().plus_millis(behind_ms);
         Ok(Self {
-            writer: opened.writer,
+            writer,
+            myself,
             incarnation: arguments.journal.incarnation(),
             context: Context { presence, lease_ms, told: BTreeMap::new() },
             behind_ms,
@@ -75,6 +132,7 @@ impl State {
             came_back: BTreeMap::new(),
             snapshot,
             last_active: now,
+            ticked: Timestamp::default(),
             alarm: None,
             arguments,
         })

@@ -24,7 +24,7 @@ impl Fixture {
         let by = Actor::Role(role.parse().unwrap());
         let command = Command::Swarm(crate::rules::swarm::Command { by, ask });
         let request = Request { caller: Caller::default(), key: None, command };
-        self.workspaces.execute(&self.id, request).await.unwrap().reply
+        self.workspaces.execute(&self.id, request, 0).await.unwrap().reply
     }
 
     async fn wait(&self, role: &str, what: What, hold_ms: u64) -> Waiting {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use proptest::prelude::*;
 use tasuki_broker::{
-    journal::codec::{decode_record, decode_snapshot, encode_record, encode_snapshot},
+    journal::codec::{decode_record, encode_record},
     rules::{
         Caller, Command, Context, Event, Principal, Record, Request, Workspace,
         access::{self, Access, Invite, Issue, Join, Roles, Rotate, Scope},
@@ -126,7 +126,7 @@ fn command(step: &Step) -> access::Command {
 pub(super) struct System {
     workspace: Workspace,
     journal: Vec<Bytes>,
-    snapshot: Option<Bytes>,
+    snapshot: Option<Vec<Bytes>>,
     /// The token that each invitation made.
     made: BTreeMap<InvitationId, TokenId>,
     /// Invitations that were withdrawn.
@@ -227,12 +227,12 @@ impl System {
     }
 
     pub(super) fn snapshot(&mut self) {
-        let bytes = encode_snapshot(&self.workspace);
-        assert_eq!(decode_snapshot(bytes.clone()).unwrap(), self.workspace, "W1");
-        self.snapshot = Some(bytes);
+        let pieces = super::encode_snapshot(&self.workspace);
+        assert_eq!(super::decode_snapshot(&pieces), self.workspace, "W1");
+        self.snapshot = Some(pieces);
     }
 
     pub(super) fn restart(&mut self) {
-        self.workspace = super::replayed(&self.journal, self.snapshot.as_ref(), &self.workspace);
+        self.workspace = super::replayed(&self.journal, self.snapshot.as_deref(), &self.workspace);
     }
 }

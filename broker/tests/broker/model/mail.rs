@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tasuki_broker::rules::{
     Event, Mark, Workspace,
     mailbox::{
-        self, Command, EntryReceipts, Filter, Import, ImportedEntry, MarkThread, Move, Place, Send,
-        Subject,
+        self, Command, Earlier, EntryReceipts, Filter, Import, ImportedEntry, MarkThread, Move,
+        Place, Send, Subject,
     },
 };
 use tasuki_proto::{
@@ -145,6 +145,8 @@ pub(super) fn command<'a>(
                 same: bytes::Bytes::new(),
                 client_ref: name.map(|name| format!("n{name}")),
                 fold: *fold,
+                earlier: [Earlier::Unknown, Earlier::UnderWay, Earlier::Arrived]
+                    [usize::from(*number) % 3],
                 expires_in_ms: *expires_in_ms,
                 attachments: Vec::new(),
             };

@@ -106,6 +106,9 @@ pub(super) static CALLS: &[Call] = &[
         // list_services: "*"
         Bytes::from_static(b"\x3a\x01*")
     })),
+    stream(plain("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", |_, _| {
+        Bytes::from_static(b"\x3a\x01*")
+    })),
     admin("/tasuki.v1.Access/Invite", |workspace, role| {
         bytes(wire::InviteRequest {
             code: hash(),
@@ -336,7 +339,7 @@ pub(super) static CALLS: &[Call] = &[
         bytes(wire::HistoryRequest { caller, r#loop: String::new(), from: 0, limit: 0 })
     }),
     inside("/tasuki.v1.TurnLoop/ListLoops", Right::Read, |workspace, _| {
-        bytes(wire::ListLoopsRequest { caller: caller(workspace) })
+        bytes(wire::ListLoopsRequest { caller: caller(workspace), ..Default::default() })
     }),
     answers(
         "unknown_loop",

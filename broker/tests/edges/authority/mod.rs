@@ -3,7 +3,9 @@
 mod calls;
 mod endings;
 mod files;
+mod keys;
 mod limits;
+mod numbers;
 mod swarm_calls;
 
 use std::collections::BTreeSet;
@@ -63,6 +65,7 @@ fn no_call_is_forgotten_here() {
         DESCRIPTORS,
         tonic_health::pb::FILE_DESCRIPTOR_SET,
         tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
     ] {
         for file in FileDescriptorSet::decode(bytes).unwrap().file {
             for service in &file.service {

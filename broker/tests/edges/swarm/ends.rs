@@ -1,5 +1,6 @@
 //! Tasks that are canceled, and leases whose holder stays away while the broker comes and goes.
 
+use rustix::process::Signal;
 use tasuki_proto::wire::{self, TaskStatus, swarm_question::Ask};
 
 use super::{Desk, employ, files, office};
@@ -76,10 +77,10 @@ async fn restarts_in_a_row_give_one_lease_of_grace() {
     let (mut broker, [mut lead, mut worker]) = office(data.path(), ["lead", "worker"]).await;
     employ(&mut worker).await;
     let id = lead.issue(&[1]).await;
-    shorten(&mut lead).await;
+    shorten(&mut lead, 1000).await;
     let elsewhere = tempfile::tempdir().unwrap();
     let (_other, [mut watcher, mut holder]) = office(elsewhere.path(), ["lead", "worker"]).await;
-    shorten(&mut watcher).await;
+    shorten(&mut watcher, 1000).await;
     let lock = wire::LockFilesRequest { files: files(&["a"]), ..Default::default() };
     worker.lock_files(lock.clone()).await.unwrap();
     worker.claim(&id, "task-1", "").await.unwrap();
@@ -110,12 +111,53 @@ async fn restarts_in_a_row_give_one_lease_of_grace() {
     assert_eq!(free.tasks[0].task_id, "task-1");
 }
 
-/// Claims and locks that last no longer than they may.
-async fn shorten(desk: &mut Desk) {
+/// A broker that is stopped for as long as a claim and a lock last, and goes on.
+#[tokio::test]
+async fn a_broker_that_stood_still_gives_one_lease_of_grace() {
+    const LEASE_MS: u64 = 4000;
+    let data = tempfile::tempdir().unwrap();
+    let (broker, [mut lead, mut worker]) = office(data.path(), ["lead", "worker"]).await;
+    employ(&mut worker).await;
+    let id = lead.issue(&[1]).await;
+    shorten(&mut lead, LEASE_MS).await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (_other, [mut watcher, mut holder]) = office(elsewhere.path(), ["lead", "worker"]).await;
+    shorten(&mut watcher, LEASE_MS).await;
+    let lock = wire::LockFilesRequest { files: files(&["a"]), ..Default::default() };
+    worker.lock_files(lock.clone()).await.unwrap();
+    worker.claim(&id, "task-1", "").await.unwrap();
+    let mut held = Held::seen(&mut lead, &id).await;
+    for is_graced in [true, false] {
+        broker.signal(Signal::STOP);
+        // At another broker a lease runs out meanwhile that began later.
+        let key = key("timer", u64::from(is_graced) + 1);
+        holder.lock_files(wire::LockFilesRequest { key, ..lock.clone() }).await.unwrap();
+        watcher.wait(Ask::Files(files(&["a"]).unwrap())).await;
+        broker.signal(Signal::CONT);
+        let judged = async {
+            loop {
+                let now = Held::seen(&mut lead, &id).await;
+                if now != held {
+                    return now;
+                }
+            }
+        };
+        let now = soon("it looks at its leases", judged).await;
+        if is_graced {
+            assert!(held.0 < now.0 && held.1 < now.1, "{held:?} {now:?}");
+        } else {
+            assert_eq!(now, Held(None, None), "one for each grant");
+        }
+        held = now;
+    }
+}
+
+/// Claims and locks that last no longer than this.
+async fn shorten(desk: &mut Desk, ms: u64) {
     let settings = desk.get_settings(wire::GetSettingsRequest::default()).await.unwrap();
-    let settings = wire::SwarmSettings { task_claim_ms: 1000, lock_ms: 1000, ..settings };
+    let settings = wire::SwarmSettings { task_claim_ms: ms, lock_ms: ms, ..settings };
     let set = wire::SetSettingsRequest {
-        caller: caller("w"),
+        caller: caller("default"),
         key: key("person", 1),
         person: "somebody".to_owned(),
         settings: Some(settings),
@@ -124,7 +166,7 @@ async fn shorten(desk: &mut Desk) {
 }
 
 /// Until when the claim and the lock are held, if they are, once the broker has looked at leases.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held(Option<u64>, Option<u64>);
 
 impl Held {

@@ -275,6 +275,14 @@ async fn a_delivery_is_accepted_on_evidence_and_its_issue_closed() {
     assert_eq!(reason(&own), "own_work");
     let claimed = acceptor.claim_delivery(claim.clone()).await.unwrap().delivery.unwrap();
     assert_ne!(claimed.claim_token, 0);
+    for (claimed_by, count) in [("acceptor", 1), ("nobody", 0)] {
+        let of = wire::ListDeliveriesRequest {
+            claimed_by: claimed_by.to_owned(),
+            status: wire::DeliveryStatus::InReview.into(),
+            ..Default::default()
+        };
+        assert_eq!(acceptor.list_deliveries(of).await.unwrap().total, count, "{claimed_by}");
+    }
     let renew = wire::RenewDeliveryRequest {
         delivery_id: delivered.delivery_id.clone(),
         claim_token: claimed.claim_token,
@@ -354,7 +362,7 @@ async fn what_ends_otherwise_is_told_to_whoever_waits_for_it() {
     let settings = lead.get_settings(wire::GetSettingsRequest::default()).await.unwrap();
     assert_eq!((settings.task_claim_ms, settings.lock_ms), (3_600_000, 120_000));
     let set = |counter, task_claim_ms| wire::SetSettingsRequest {
-        caller: caller("w"),
+        caller: caller("default"),
         key: key("person", counter),
         person: "somebody".to_owned(),
         settings: Some(wire::SwarmSettings { task_claim_ms, ..settings }),

@@ -63,7 +63,7 @@ fn happened(kind: &str, detail: &str) -> wire::HistoryEntry {
 /// An issue in two parts.
 fn parts() -> [wire::ImportIssueRequest; 2] {
     let part = |part| wire::ImportIssueRequest {
-        caller: caller("w"),
+        caller: caller("default"),
         person: "ann".to_owned(),
         issue_id: ISSUE.to_owned(),
         content: vec![7; 16],
@@ -255,7 +255,7 @@ async fn what_cannot_be_an_issue_is_refused_whole() {
     assert!(send(&mut lead, &over).await.unwrap_err().starts_with("issue_exists"));
 
     let shared = |docs: &[(&str, &str)], workers: &[&str]| wire::ImportSharedRequest {
-        caller: caller("w"),
+        caller: caller("default"),
         key: key("shared", docs.len() as u64 + 1),
         person: "ann".to_owned(),
         docs: docs

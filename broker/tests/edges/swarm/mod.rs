@@ -30,7 +30,7 @@ macro_rules! asks {
     ($($call:ident($asked:ident) -> $answered:ident;)*) => {
         impl Desk {
             $(async fn $call(&mut self, mut it: wire::$asked) -> Result<wire::$answered, Status> {
-                it.caller = caller("w");
+                it.caller = caller("default");
                 it.key = it.key.or_else(|| self.key());
                 it.role.clone_from(&self.role);
                 Ok(soon(stringify!($call), self.swarm.$call(it)).await?.into_inner())
@@ -44,7 +44,7 @@ macro_rules! looks {
     ($($call:ident($asked:ident) -> $answered:ident;)*) => {
         impl Desk {
             $(async fn $call(&mut self, mut it: wire::$asked) -> Result<wire::$answered, Status> {
-                it.caller = caller("w");
+                it.caller = caller("default");
                 Ok(soon(stringify!($call), self.swarm.$call(it)).await?.into_inner())
             })*
         }
@@ -112,7 +112,7 @@ impl Desk {
 
     async fn ask(&mut self, ask: Ask, hold_ms: u64) -> Result<wire::SwarmAnswer, Status> {
         let (role, ask) = (self.role.clone(), Some(ask));
-        let question = wire::SwarmQuestion { caller: caller("w"), role, hold_ms, ask };
+        let question = wire::SwarmQuestion { caller: caller("default"), role, hold_ms, ask };
         Ok(soon("the wait", self.swarm.await_swarm(question)).await?.into_inner())
     }
 

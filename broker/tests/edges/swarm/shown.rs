@@ -61,6 +61,64 @@ async fn lists_are_in_pages_the_newest_first() {
     }
 }
 
+/// A list that is led by one of many is not cut before it is looked through.
+#[tokio::test]
+async fn issues_are_found_by_their_lead() {
+    let data = tempfile::tempdir().unwrap();
+    let (_broker, [mut lead, mut other, mut third]) =
+        office(data.path(), ["lead", "other", "third"]).await;
+    let own = lead.issue(&[1]).await;
+    other.issue(&[1]).await;
+    third.issue(&[1]).await;
+    let of = |lead: &str, limit| wire::ListIssuesRequest {
+        lead: lead.to_owned(),
+        status: wire::IssueStatus::Open.into(),
+        limit,
+        ..Default::default()
+    };
+    let found = lead.list_issues(of("lead", 1)).await.unwrap();
+    assert_eq!((found.issues[0].issue_id.as_str(), found.total), (own.as_str(), 1));
+    let all = lead.list_issues(of("", 1)).await.unwrap();
+    assert_eq!((all.issues[0].lead.as_str(), all.total), ("third", 3));
+}
+
+/// Each of two sets one of the lists at the same time, and leaves the other as it is.
+#[tokio::test]
+async fn of_two_who_set_the_documents_of_an_issue_neither_is_lost() {
+    let data = tempfile::tempdir().unwrap();
+    let (_broker, [mut lead, mut other]) = office(data.path(), ["lead", "other"]).await;
+    let issue_id = lead.issue(&[1]).await;
+    let paths =
+        || wire::UpdateIssueDocPathsRequest { issue_id: issue_id.clone(), ..Default::default() };
+    for n in 0..20 {
+        let (shared, project) = (vec![format!("s{n}")], vec![format!("p{n}")]);
+        let one = wire::UpdateIssueDocPathsRequest {
+            shared_doc_paths: shared.clone(),
+            keep_project_docs: true,
+            ..paths()
+        };
+        let two = wire::UpdateIssueDocPathsRequest {
+            project_doc_paths: project.clone(),
+            keep_shared_docs: true,
+            ..paths()
+        };
+        let (one, two) =
+            tokio::join!(lead.update_issue_doc_paths(one), other.update_issue_doc_paths(two));
+        one.and(two).unwrap();
+        let get = wire::GetIssueRequest { issue_id: issue_id.clone(), ..Default::default() };
+        let issue = lead.get_issue(get).await.unwrap().issue.unwrap();
+        assert_eq!((issue.shared_doc_paths, issue.project_doc_paths), (shared, project));
+    }
+    let both = wire::UpdateIssueDocPathsRequest {
+        shared_doc_paths: vec!["s".to_owned()],
+        keep_shared_docs: true,
+        ..paths()
+    };
+    assert!(lead.update_issue_doc_paths(both).await.is_err());
+    let none = lead.update_issue_doc_paths(paths()).await.unwrap().issue.unwrap();
+    assert!(none.shared_doc_paths.is_empty() && none.project_doc_paths.is_empty());
+}
+
 #[tokio::test]
 async fn documents_have_versions() {
     let data = tempfile::tempdir().unwrap();
@@ -117,7 +175,7 @@ async fn the_feed_tells_names_and_no_words() {
     worker.submit(&task, "secret words").await.unwrap();
     lead.item(&id).await;
     lead.approve(&task, 5).await;
-    let request = wire::SubscribeRequest { caller: caller("w"), from_sequence: 1 };
+    let request = wire::SubscribeRequest { caller: caller("default"), from_sequence: 1 };
     let mut items =
         FeedClient::new(channel(address)).subscribe(request).await.unwrap().into_inner();
     let mut told = Vec::new();
@@ -152,7 +210,7 @@ async fn questions_of_all_kinds_share_one_stream() {
     let (asks, stream) = tokio::sync::mpsc::channel(8);
     let park = |wait, role: &str, ask| {
         let question = wire::SwarmQuestion {
-            caller: caller("w"),
+            caller: caller("default"),
             role: role.to_owned(),
             hold_ms: 60_000,
             ask: Some(ask),

@@ -4,10 +4,11 @@ use tasuki_proto::wire::{
     Caller, ClaimTaskRequest, CreateIssueRequest, CreateTasksRequest, Difficulty, FeedbackDetail,
     IdempotencyKey, ListTasksRequest, ListTasksResponse, MintNextStepRequest, NewTask, NextStep,
     RegisterWorkerRequest, ResetTaskRequest, Review, ReviewTaskRequest, SubmissionWords,
-    SubmitTaskRequest, TaskWords, swarm_client::SwarmClient,
+    SubmitTaskRequest, TaskWords, directory_client::DirectoryClient, swarm_client::SwarmClient,
 };
 use tonic::transport::Channel;
 
+use super::super::calls::registration;
 use crate::{Result, process::Process};
 
 /// Whose issue it is.
@@ -20,7 +21,7 @@ const TEXT_BYTES: usize = 120;
 /// Tasks of one call, as many as the broker takes.
 const PLANNED_AT_ONCE: usize = 200;
 
-pub(super) struct Desk {
+pub(in crate::load) struct Desk {
     swarm: SwarmClient<Channel>,
     pub(super) caller: Caller,
     pub(super) issue: String,
@@ -28,13 +29,17 @@ pub(super) struct Desk {
     counter: u64,
     /// Tasks planned so far.
     pub(super) planned: usize,
+    /// What each task has besides; its subject follows the number.
+    pub(in crate::load) template: NewTask,
 }
 
 impl Desk {
     /// Opens an issue in a workspace of its own.
-    pub(super) async fn open(broker: &Process, workspace: &str) -> Result<Self> {
-        let mut swarm = SwarmClient::new(channel(broker).await?);
+    pub(in crate::load) async fn open(broker: &Process, workspace: &str) -> Result<Self> {
+        let channel = channel(broker).await?;
         let caller = Caller { workspace: workspace.to_owned(), ..Caller::default() };
+        DirectoryClient::new(channel.clone()).register(registration(&caller, "desk")).await?;
+        let mut swarm = SwarmClient::new(channel);
         let request = CreateIssueRequest {
             caller: Some(caller.clone()),
             key: Some(IdempotencyKey { client_id: "desk".to_owned(), counter: 1 }),
@@ -44,7 +49,13 @@ impl Desk {
         };
         let opened = swarm.create_issue(request).await?.into_inner();
         let issue = opened.issue.ok_or("no issue was opened")?.issue_id;
-        Ok(Self { swarm, caller, issue, counter: 1, planned: 0 })
+        Ok(Self { swarm, caller, issue, counter: 1, planned: 0, template: NewTask::default() })
+    }
+
+    /// Goes on with a broker that has the same data.
+    pub(in crate::load) async fn turn_to(&mut self, broker: &Process) -> Result<()> {
+        self.swarm = SwarmClient::new(channel(broker).await?);
+        Ok(())
     }
 
     fn key(&mut self) -> Option<IdempotencyKey> {
@@ -70,12 +81,16 @@ impl Desk {
     pub(super) fn plan(&mut self, count: usize) -> CreateTasksRequest {
         let first = self.planned + 1;
         self.planned += count;
+        let template = self.template.clone();
         let task = |number: usize| NewTask {
-            subject: format!("the {number}th task"),
+            subject: format!("the {number}th task{}", template.subject),
             difficulty: Difficulty::Easy.into(),
             points: u32::try_from(number % 9).unwrap_or_default() + 1,
-            words: Some(TaskWords { description: "d".repeat(TEXT_BYTES), ..TaskWords::default() }),
-            ..NewTask::default()
+            words: Some(TaskWords {
+                description: "d".repeat(TEXT_BYTES),
+                ..template.words.clone().unwrap_or_default()
+            }),
+            ..template.clone()
         };
         CreateTasksRequest {
             caller: self.caller(),
@@ -91,7 +106,7 @@ impl Desk {
     }
 
     /// Plans until there are so many tasks.
-    pub(super) async fn fill(&mut self, count: usize) -> Result<()> {
+    pub(in crate::load) async fn fill(&mut self, count: usize) -> Result<()> {
         while self.planned < count {
             let request = self.plan(PLANNED_AT_ONCE.min(count - self.planned));
             self.swarm.create_tasks(request).await?;
@@ -192,7 +207,7 @@ impl Desk {
     }
 
     /// The first page, in the order that a list has by itself.
-    pub(super) async fn first_page(&mut self) -> Result<ListTasksResponse> {
+    pub(in crate::load) async fn first_page(&mut self) -> Result<ListTasksResponse> {
         let request = ListTasksRequest {
             caller: self.caller(),
             role: LEAD.to_owned(),

@@ -4,7 +4,7 @@
 //! - `desk`: the calls of leads and workers. `crowd`: workers that wait.
 
 mod crowd;
-mod desk;
+pub(super) mod desk;
 
 use tokio::time::Instant;
 

@@ -82,6 +82,11 @@ impl Book {
             .map_err(|why| format!("{} cannot be written to: {why}.", path.display()))
     }
 
+    /// The files that were changed.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.keys().map(Path::new)
+    }
+
     pub(super) fn page(&self, file: &Path) -> Option<&Page> {
         self.files.get(&*file.to_string_lossy())
     }

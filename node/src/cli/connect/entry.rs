@@ -6,6 +6,8 @@ use serde_json::Value as Read;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ours {
     pub role: String,
+    /// `None`: the agent without an id.
+    pub instance: Option<String>,
 }
 
 /// `None`: the entry is somebody else's.
@@ -33,9 +35,9 @@ fn in_url(url: &str) -> Option<Ours> {
     let role = path.strip_prefix("mcp/").or_else(|| path.strip_prefix("sse/"))?;
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let is_here = ["127.0.0.1", "localhost", "[::1]"].contains(&name);
-    let says_who = query.split('&').any(|pair| pair.starts_with("as="));
+    let instance = query.split('&').find_map(|pair| pair.strip_prefix("as=")).map(str::to_owned);
     let is_one = !role.is_empty() && !role.contains('/');
-    (is_one && (is_here || says_who)).then(|| Ours { role: role.to_owned() })
+    (is_one && (is_here || instance.is_some())).then(|| Ours { role: role.to_owned(), instance })
 }
 
 /// `…/tasuki mcp --role ROLE …`, the program under any name when it says `--as ID` too.
@@ -43,13 +45,13 @@ fn in_command(words: &[String]) -> Option<Ours> {
     let (program, arguments) = words.split_first()?;
     let file = program.rsplit(['/', '\\']).next()?;
     let is_program = file == "tasuki" || file.eq_ignore_ascii_case("tasuki.exe");
-    let says_who = arguments.iter().any(|word| word == "--as");
+    let instance = arguments.iter().skip_while(|word| *word != "--as").nth(1).cloned();
     let mut arguments = arguments.iter();
-    if !(is_program || says_who) || !arguments.any(|word| word == "mcp") {
+    if !(is_program || instance.is_some()) || !arguments.any(|word| word == "mcp") {
         return None;
     }
     arguments.find(|word| *word == "--role")?;
-    Some(Ours { role: arguments.next()?.clone() })
+    Some(Ours { role: arguments.next()?.clone(), instance })
 }
 
 #[cfg(test)]
@@ -78,6 +80,19 @@ mod tests {
             json!({"command": "/b/tasuki-0.1", "args": ["mcp", "--role", "A", "--as", "x"]}),
         ] {
             assert_eq!(role(&entry).as_deref(), Some("A"), "{entry}");
+        }
+    }
+
+    #[test]
+    fn an_entry_says_which_agent_its_client_is() {
+        for (entry, instance) in [
+            (json!({"url": "http://127.0.0.1:7421/mcp/A?hold=1&as=codex-1a2b3c"}), "codex-1a2b3c"),
+            (json!({"command": "tasuki", "args": ["mcp", "--role", "A", "--as", "x"]}), "x"),
+            (json!({"url": "http://127.0.0.1:7421/mcp/A?hold=1"}), ""),
+            (json!({"command": "tasuki", "args": ["mcp", "--role", "A"]}), ""),
+        ] {
+            let said = ours(&entry).unwrap().instance;
+            assert_eq!(said.unwrap_or_default(), instance, "{entry}");
         }
     }
 

@@ -1,7 +1,8 @@
 //! `tasuki connect` and `tasuki disconnect`: a coding agent's own configuration, written for it.
 //!
 //! `client` knows the clients, `place` where their files are, `document` how to change a file in
-//! places, `plan` what to change, `files` how to replace a file, `book` how to take it back.
+//! places, `plan` what to change, `files` how to replace a file, `book` how to take it back,
+//! `configured` what clients are connected by now.
 //!
 //! - **K1** What others wrote in a file stays, and a file that cannot be read is not touched.
 //! - **K2** Connecting twice is connecting once: the second time nothing is written.
@@ -10,6 +11,7 @@
 
 pub(in crate::cli) mod book;
 mod client;
+pub(in crate::cli) mod configured;
 mod disconnect;
 mod document;
 mod entry;

@@ -1,10 +1,6 @@
 //! A thread as a file of FileBox's mailboxes.
 
-use std::{
-    fs::{self, File},
-    io::{self, ErrorKind, Write as _},
-    path::Path,
-};
+use std::io::{self, ErrorKind, Write as _};
 
 use tasuki_proto::{
     limits::FILE_NAME_BYTES_MAX,
@@ -12,15 +8,17 @@ use tasuki_proto::{
 };
 
 use super::Found;
-use crate::filebox::{Document, written};
+use crate::{
+    dir::Dir,
+    filebox::{Document, written},
+};
 
 /// Writes it into `folder`, under its own name.
-pub(super) fn write(found: &Found, folder: &Path) -> io::Result<()> {
+pub(super) fn write(found: &Found, folder: &Dir) -> io::Result<()> {
     let document = Document::of_stored(&found.thread, &found.entries);
-    fs::create_dir_all(folder)?;
     let mut last = None;
     for name in names(found) {
-        match File::create_new(folder.join(name)) {
+        match folder.create_new(name) {
             Ok(mut file) => return file.write_all(document.to_markdown().as_bytes()),
             Err(why) if why.kind() == ErrorKind::AlreadyExists => last = Some(why),
             Err(why) => return Err(why),

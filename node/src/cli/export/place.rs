@@ -12,11 +12,12 @@ use std::{
 use tasuki_proto::id::WorkspaceId;
 
 use super::{Failure, Format, Found, Output, lines, markdown, mbox};
+use crate::dir::Dir;
 
 /// Where it goes, and in which form.
 #[derive(Debug)]
 pub(super) enum Place {
-    Folder { path: PathBuf, has_roles: bool },
+    Folder { dir: Dir, has_roles: bool },
     File { path: PathBuf, part: PathBuf, file: BufWriter<File>, format: Format },
     Output { format: Format },
 }
@@ -36,8 +37,9 @@ impl Place {
                 if fs::read_dir(&path).is_ok_and(|mut inside| inside.next().is_some()) {
                     return Err(taken(&path, "is not empty"));
                 }
-                fs::create_dir_all(&path).map_err(|why| cannot(&path, &why))?;
-                Ok(Self::Folder { path, has_roles })
+                let dir = fs::create_dir_all(&path).and_then(|()| Dir::open(&path));
+                let dir = dir.map_err(|why| cannot(&path, &why))?;
+                Ok(Self::Folder { dir, has_roles })
             }
             (Format::Mbox | Format::Jsonl, None) => Ok(Self::Output { format }),
             (Format::Mbox | Format::Jsonl, Some(path)) => {
@@ -75,13 +77,15 @@ impl Place {
             Self::File { part, file, format, .. } => {
                 file.write_all(text(format).as_bytes()).map_err(|why| cannot(part, &why))
             }
-            Self::Folder { path, has_roles } => {
-                let mut folder = path.clone();
+            Self::Folder { dir, has_roles } => {
+                let mut below = PathBuf::new();
                 if *has_roles {
-                    folder.push(found.role.as_str());
+                    below.push(found.role.as_str());
                 }
-                folder.push(found.place.as_str());
-                markdown::write(found, &folder).map_err(|why| cannot(&folder, &why))
+                below.push(found.place.as_str());
+                let written =
+                    dir.walk_or_make(&below).and_then(|folder| markdown::write(found, &folder));
+                written.map_err(|why| cannot(&dir.join(&below), &why))
             }
         }
     }

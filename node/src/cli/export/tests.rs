@@ -8,7 +8,7 @@ use serde_json::Value;
 use tasuki_proto::{mail::BoxKind, wire};
 
 use super::{Format, Found, lines, markdown, mbox, place::Place};
-use crate::filebox::Document;
+use crate::{dir::Dir, filebox::Document};
 
 const ID: &str = "ded66c6a-58c1-47f4-916e-13787156f665";
 
@@ -219,7 +219,8 @@ fn a_file_stays_in_its_folder_and_takes_no_others_place() {
         if name.starts_with('.') {
             one.thread.subject = format!("other {}", name.len());
         }
-        markdown::write(&one, &folder).unwrap();
+        let dir = Dir::open(place.path()).unwrap().enter_or_make("inbox").unwrap();
+        markdown::write(&one, &dir).unwrap();
     }
     let mut names: Vec<String> = std::fs::read_dir(&folder)
         .unwrap()

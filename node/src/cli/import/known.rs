@@ -24,7 +24,8 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn has(&self, entry: &Entry) -> bool {
-        let mut key = entry_key(entry);
+        // A mirrored file has the words as they are shown.
+        let mut key = entry_key(&entry.shown());
         self.keys.contains(&key) || {
             key.3.clear();
             self.sealed.contains(&key)
@@ -49,7 +50,7 @@ impl Known {
             text: entry.text,
         };
         let keys = if is_sealed { &mut self.sealed } else { &mut self.keys };
-        keys.insert(entry_key(&entry));
+        keys.insert(entry_key(&entry.shown()));
     }
 }
 

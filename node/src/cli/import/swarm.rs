@@ -71,7 +71,9 @@ pub struct Args {
 
 pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let root = root(&args.directory)?;
-    let (mut reading, mut names) = (Reading::default(), Names::new(args.roles));
+    let reading = Reading::new(&root)
+        .map_err(|why| Failure::usage(format!("{} cannot be opened: {why}.", root.display())));
+    let (mut reading, mut names) = (reading?, Names::new(args.roles));
     let mut report = Report::new(args.dry_run);
     let workers = workers(&root, &mut names, &mut reading);
     let docs = issue::docs(&root.join("docs").join("shared"), &mut reading);

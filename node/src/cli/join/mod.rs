@@ -321,7 +321,12 @@ fn tell(
     let is_again = before.is_some_and(|before| before.invitation == joined.invitation);
     let did = if is_again { "Had joined with this line already:" } else { "Joined" };
     output.answer(
-        || value(joined, &settings.path, &notes),
+        || {
+            let mut value = value(joined, &settings.path, &notes);
+            let kept = absolute(&config.data.value.join(crate::credentials::FILE));
+            value["joined"]["credentials"] = kept.to_string_lossy().into();
+            value
+        },
         || {
             format!(
                 "{did} {}{}.\nThis machine {}.\n\nThe token is in {}, for you alone to read; settings are in \

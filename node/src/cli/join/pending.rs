@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::{admin::random_secret, files};
+use tasuki_broker::{admin::random_secret, checked, files};
 use tasuki_proto::token::Secret;
 
 use super::{Failure, Output};
@@ -52,7 +52,7 @@ impl Pending {
         let no_chance = |why| Failure::local(format!("The system gives no random bytes: {why}."));
         let secret = random_secret().map_err(no_chance)?;
         let pending = Self { broker: broker.to_owned(), invitation, secret: secret.expose() };
-        let bytes = serde_json::to_vec(&pending).map_err(std::io::Error::from);
+        let bytes = checked::to_vec(&pending).map_err(std::io::Error::from);
         let path = data.join(FILE);
         bytes.and_then(|bytes| files::replace(&path, &bytes)).map_err(|why| {
             Failure::local(format!(
@@ -67,7 +67,7 @@ impl Pending {
     /// One that is not readable is no help.
     fn read(data: &Path) -> Option<Self> {
         let bytes = files::read_secret(&data.join(FILE)).ok()??;
-        serde_json::from_slice(&bytes).ok()
+        checked::from_slice(&bytes).ok()
     }
 
     /// The join is done, or can never be.

@@ -2,8 +2,15 @@
 //!
 //! **Invariant:** other settings and all comments stay as they are.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
+use tasuki_broker::{
+    config::kept_places,
+    trust::{FREE, TrustStore},
+};
 use toml_edit::{Array, DocumentMut, Item, Value};
 
 use super::Failure;
@@ -53,6 +60,13 @@ pub(super) fn write(data: &Path, joined: &Joined) -> Result<Written, Failure> {
             }
         }
         let mut notes = Vec::new();
+        if let Err(why) = trust(data, found.text.as_deref(), &text) {
+            notes.push(format!(
+                "Commands that are called in {} need --data to find these settings: they cannot \
+                 be noted as trusted: {why}.",
+                data.display()
+            ));
+        }
         if !dropped.is_empty() {
             let roles = dropped.join(", ");
             notes.push(format!("Roles that the token does not allow were taken out: {roles}."));
@@ -68,6 +82,22 @@ pub(super) fn write(data: &Path, joined: &Joined) -> Result<Written, Failure> {
         return Ok(Written { path, notes });
     }
     Err(by_hand(format!("{} keeps changing.", path.display())))
+}
+
+/// Has what was written count where the directory is taken for a repository too, as long as it is
+/// what was written. What somebody else may have said in the file before is not trusted with it.
+fn trust(data: &Path, before: Option<&str>, after: &str) -> io::Result<()> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if kept_places(None).any(|kept| real(&kept) == real(data)) {
+        return Ok(());
+    }
+    let trusted = TrustStore::of_user();
+    let is_own = before.is_none_or(|text| {
+        let document: DocumentMut = text.parse().unwrap_or_default();
+        document.iter().all(|(name, _)| FREE.contains(&name))
+            || trusted.distrust(data, FILE, text.as_bytes()).is_none()
+    });
+    if is_own { trusted.trust(data, [(FILE, after.as_bytes())]) } else { Ok(()) }
 }
 
 fn parse(found: &files::Found) -> Result<DocumentMut, Failure> {

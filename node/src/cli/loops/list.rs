@@ -13,11 +13,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(broker: &Broker, output: &mut Output) -> Result<(), Failure> {
-    let request = wire::ListLoopsRequest { caller: broker.caller() };
-    let loops = broker
-        .ask(async |channel| TurnLoopClient::new(channel).list_loops(request.clone()).await)
-        .await?
-        .loops;
+    let loops = every(broker).await?;
     output.answer(
         || json!({"loops": loops.iter().map(as_json::of_loop).collect::<Vec<_>>()}),
         || match loops.as_slice() {
@@ -25,4 +21,21 @@ pub(super) async fn run(broker: &Broker, output: &mut Output) -> Result<(), Fail
             loops => loops.iter().map(show::of_loop).collect::<Vec<_>>().join("\n"),
         },
     )
+}
+
+/// All loops of the workspace, page by page.
+pub(in crate::cli) async fn every(broker: &Broker) -> Result<Vec<wire::Loop>, Failure> {
+    let mut loops = Vec::new();
+    let mut request =
+        wire::ListLoopsRequest { caller: broker.caller(), ..wire::ListLoopsRequest::default() };
+    loop {
+        let page = broker
+            .ask(async |channel| TurnLoopClient::new(channel).list_loops(request.clone()).await)
+            .await?;
+        loops.extend(page.loops);
+        if page.next.is_empty() {
+            return Ok(loops);
+        }
+        request.after = page.next;
+    }
 }

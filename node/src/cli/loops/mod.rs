@@ -13,6 +13,7 @@ use tasuki_proto::{
     limits::LOOP_DEFAULT,
 };
 
+pub(super) use self::list::every;
 use super::{Failure, Output, Target, broker::Broker};
 use crate::config::Config;
 

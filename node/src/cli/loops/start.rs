@@ -173,6 +173,8 @@ async fn start_round(args: Args, broker: &Broker, output: &mut Output) -> Result
 
 #[cfg(test)]
 mod tests {
+    use tasuki_broker::trust::TrustStore;
+
     use super::*;
     use crate::config::{Key, Layer, Raw, Surroundings};
 
@@ -180,8 +182,12 @@ mod tests {
     fn a_new_loop_is_for_the_roles_of_the_node_that_runs() {
         let place = tempfile::tempdir().unwrap();
         let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around =
-            Surroundings { env: env.into(), directory: place.path().to_owned(), home: None };
+        let around = Surroundings {
+            env: env.into(),
+            directory: place.path().to_owned(),
+            home: None,
+            trusted: TrustStore::within(place.path()),
+        };
         let roles = |layer: Layer, running: Option<&NodeFile>| {
             usual(&Config::load(layer, None, &around).unwrap(), running.cloned()).join(" ")
         };

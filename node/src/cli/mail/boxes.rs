@@ -6,7 +6,10 @@ use tasuki_proto::wire;
 
 use super::{Failure, Output, Target, json as as_json, who::client};
 use crate::{
-    cli::{broker::Broker, text::line},
+    cli::{
+        broker::Broker,
+        text::{column, line},
+    },
     config::{Config, duration_text},
 };
 
@@ -51,7 +54,7 @@ fn row(of: &wire::MailboxState) -> String {
         }
     };
     let closed = if of.is_closed { ", closed" } else { "" };
-    let role = format!("{:<20}", line(&of.role));
+    let role = column(&of.role, 20);
     format!(
         "{} {:>6} {:>6} {:>6} {:>6} {:>6} {:>5}  {node}{closed}\n",
         role.bold(),

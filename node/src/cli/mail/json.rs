@@ -24,12 +24,18 @@ pub(super) fn thread(of: &wire::MailThread) -> Value {
         "latest_ms": of.latest_ms,
         "is_urgent": of.is_urgent,
         "is_dead": of.is_dead,
+        "is_sealed": is_sealed(of),
         "participants": of.participants,
         "handed": of.handed,
         "handed_through": of.handed_through,
         "seen_through": of.seen_through,
         "first_unseen": of.first_unseen,
     })
+}
+
+/// Whether its subject is in words that were not opened.
+pub(super) fn is_sealed(of: &wire::MailThread) -> bool {
+    of.first.is_some() && of.subject.is_empty()
 }
 
 pub(super) fn entry(of: &wire::MailEntry) -> Value {
@@ -59,6 +65,11 @@ pub(super) fn entry_of(thread: &wire::MailThread, of: &wire::MailEntry) -> Value
     value["subject"] = json!(thread.subject);
     value["box"] = json!(place(thread.r#box()));
     value["entries"] = json!(thread.entries);
+    value["unseen"] = json!(thread.unseen);
+    value["participants"] = json!(thread.participants);
+    value["is_urgent"] = json!(thread.is_urgent);
+    value["is_dead"] = json!(thread.is_dead);
+    value["is_sealed"] = json!(is_sealed(thread));
     value
 }
 
@@ -118,4 +129,48 @@ pub(super) fn hit(of: &wire::MailHit) -> Value {
         "excerpt": of.excerpt,
         "highlights": of.highlights,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::json::unshown;
+
+    use super::*;
+
+    fn check(message: &str, value: &Value, elsewhere: &[&str]) {
+        assert_eq!(unshown(message, value), elsewhere, "{message}: {value}");
+    }
+
+    #[test]
+    fn every_field_of_what_is_shown_is_there_for_programs() {
+        // Sealed words are opened, or said to be sealed.
+        check("MailThread", &thread(&wire::MailThread::default()), &["first"]);
+        // Its number is called `entry`.
+        check("MailEntry", &entry(&wire::MailEntry::default()), &["number"]);
+        check("Attachment", &attachment(&wire::Attachment::default()), &[]);
+        check("MailReceipt", &receipt(&wire::MailReceipt::default()), &[]);
+        check("MailboxState", &mailbox(&wire::MailboxState::default()), &[]);
+        check("Moved", &moved(&wire::Moved::default()), &[]);
+        check("MailHit", &hit(&wire::MailHit::default()), &[]);
+    }
+
+    /// Above the entries of a thread people are told what it is.
+    #[test]
+    fn an_entry_that_stands_alone_says_what_is_said_above_its_thread() {
+        let value = entry_of(&wire::MailThread::default(), &wire::MailEntry::default());
+        for field in [
+            "message_id",
+            "file_name",
+            "subject",
+            "box",
+            "entries",
+            "unseen",
+            "participants",
+            "is_urgent",
+            "is_dead",
+            "is_sealed",
+        ] {
+            assert!(value.get(field).is_some(), "{field}");
+        }
+    }
 }

@@ -16,13 +16,16 @@ const COLUMNS_MAX: usize = 16;
 /// Characters that a column of a table needs, its border included; in less it is left out.
 const COLUMN_CHARS_MIN: usize = 6;
 
+/// How wide texts are drawn where colours are wanted in what is no terminal, in cells.
+const WIDTH: usize = 96;
+
 /// Under which the words of an entry stand.
 const MARGIN: &str = "    ";
 
 /// The text of an entry: rendered where colours are shown, else as it was written.
 pub(super) fn shown(text: &str) -> String {
     let is_plain = matches!(anstream::stdout().current_choice(), ColorChoice::Never);
-    if is_plain { plain(text) } else { rendered(text, width()) }
+    if is_plain { plain(text) } else { rendered(text, width().unwrap_or(WIDTH)) }
 }
 
 fn plain(text: &str) -> String {

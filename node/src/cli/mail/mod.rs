@@ -16,6 +16,7 @@ mod list;
 mod markdown;
 mod moves;
 mod private;
+mod queue;
 mod read;
 mod receipts;
 mod reply;

@@ -35,6 +35,12 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
                         "message_id": thread.message_id,
                         "entry": entry.number,
                         "sender": entry.sender,
+                        "receivers": entry.receivers,
+                        "type": entry.r#type,
+                        "at_ms": entry.at_ms,
+                        "expires_ms": entry.expires_ms,
+                        "is_imported": entry.is_imported,
+                        "written_ms": entry.written_ms,
                         "receipts": as_json::receipts(&entry.receipts),
                     })
                 },

@@ -69,10 +69,10 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         {
             mail.mark(&thread.message_id, last.number, MailMark::Seen).await?;
         }
-        args.send.carry_out(&mail, &to, request).await
+        args.send.carry_out(&mail, config, &to, request).await
     };
     let sent = text.settle(sent.await)?;
-    tell(&sent, output)
+    tell(&sent, &to, output)
 }
 
 /// Where nobody else wrote anything, those that one wrote to before.

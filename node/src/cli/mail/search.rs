@@ -15,7 +15,7 @@ use super::{
     who::{Who, client},
 };
 use crate::{
-    cli::text::{line, short, time},
+    cli::text::{fitted, line, time},
     clock,
     config::Config,
     mail_terms::moment_ms,
@@ -113,7 +113,7 @@ fn hit(of: &wire::MailHit) -> String {
     let thread = of.thread.clone().unwrap_or_default();
     let (id, number) = (show::short_id(&thread.message_id), format!("#{}", of.entry));
     let (kind, sender) = (line(&of.r#type), line(&of.sender));
-    let subject = short(&thread.subject, SUBJECT_CHARS_MAX);
+    let subject = fitted(&thread.subject, SUBJECT_CHARS_MAX);
     format!(
         "{} {number} {} {sender} {} {subject}\n    {}\n",
         id.bold(),

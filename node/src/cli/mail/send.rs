@@ -14,7 +14,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Output, attach, json as as_json, kinds, show,
+    Failure, Output, attach, json as as_json, kinds,
+    queue::{self, is_away},
+    show,
     who::{Mail, Who, client},
     words::{HELP, Words},
 };
@@ -23,6 +25,7 @@ use crate::{
     clock,
     config::Config,
     mail_terms::{self, NoReceivers},
+    role::mail::Sent,
 };
 
 /// Characters of the text that make a subject where none was given.
@@ -78,7 +81,11 @@ fn expiry(text: &str) -> Result<Duration, String> {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let who = &args.send.who;
-    let mail = if args.new_role { who.mail(config)? } else { who.known_mail(config).await? };
+    let mail = who.mail(config)?;
+    if !args.new_role {
+        // While the broker is away it cannot be told; it judges when it gets the letter.
+        mail.check_known().await.or_else(|why| if is_away(&why) { Ok(()) } else { Err(why) })?;
+    }
     let to = receivers(&args.to, &config.groups, &mail.role)?;
     attach::check(&args.send.attach)?;
     if let Some(subject) = &args.subject {
@@ -94,9 +101,9 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let text = args.words.read(&notes, config)?;
     let subject = args.subject.clone().unwrap_or_else(|| subject_of(&text.text));
     let request = wire::SendRequest { subject, text: text.text.clone(), ..Default::default() };
-    let sent = args.send.carry_out(&mail, &to, request).await;
+    let sent = args.send.carry_out(&mail, config, &to, request).await;
     let sent = text.settle(sent)?;
-    tell(&sent, output)
+    tell(&sent, &to, output)
 }
 
 impl Sending {
@@ -104,17 +111,25 @@ impl Sending {
         attach::check(&self.attach)
     }
 
-    /// Sends what `request` says so far.
+    /// Sends what `request` says so far; while the broker is away, by way of the node here.
     pub(super) async fn carry_out(
         &self,
         mail: &Mail,
+        config: &Config,
         to: &[RoleId],
         request: wire::SendRequest,
-    ) -> Result<wire::SendResponse, Failure> {
-        if !self.attach.is_empty() {
-            mail.check_files().await?;
-        }
-        let attachments = attach::put(mail, &self.attach).await?;
+    ) -> Result<Sent, Failure> {
+        let attachments = match self.store_files(mail).await {
+            Err(why) if is_away(&why) => {
+                let text = format!(
+                    "{} Nothing was sent: files do not wait in a node's outbox, a message without \
+                     --attach does.",
+                    why.message
+                );
+                return Err(Failure::reason(Reason::Unavailable, text));
+            }
+            stored => stored?,
+        };
         let expires = self.expires.map_or(0, |it| it.as_millis());
         let request = wire::SendRequest {
             caller: mail.broker.caller(),
@@ -127,7 +142,25 @@ impl Sending {
             utc_offset_s: clock::utc_offset_s(),
             ..request
         };
-        let request = mail.sealed(request).await?;
+        match self.send_directly(mail, &request).await {
+            Err(why) if is_away(&why) => queue::by_node(mail, config, &request, why).await,
+            sent => sent.map(Sent::Stored),
+        }
+    }
+
+    async fn store_files(&self, mail: &Mail) -> Result<Vec<wire::Attachment>, Failure> {
+        if !self.attach.is_empty() {
+            mail.check_files().await?;
+        }
+        attach::put(mail, &self.attach).await
+    }
+
+    async fn send_directly(
+        &self,
+        mail: &Mail,
+        request: &wire::SendRequest,
+    ) -> Result<wire::SendResponse, Failure> {
+        let request = mail.sealed(request.clone()).await?;
         let sent = mail
             .broker
             .tell(async |channel, key| {
@@ -191,7 +224,11 @@ pub(super) fn names(roles: &[RoleId]) -> String {
 }
 
 /// Says what was sent.
-pub(super) fn tell(sent: &wire::SendResponse, output: &mut Output) -> Result<(), Failure> {
+pub(super) fn tell(sent: &Sent, to: &[RoleId], output: &mut Output) -> Result<(), Failure> {
+    let sent = match sent {
+        Sent::Stored(sent) => sent,
+        Sent::Queued { message, number } => return tell_queued(message, *number, to, output),
+    };
     output.answer(
         || {
             json!({
@@ -219,6 +256,32 @@ pub(super) fn tell(sent: &wire::SendResponse, output: &mut Output) -> Result<(),
                 sent.entry,
                 format!("{:<13}", "file").dimmed(),
                 show::receipts(&sent.receipts)
+            )
+        },
+    )
+}
+
+fn tell_queued(
+    message: &str,
+    number: u64,
+    to: &[RoleId],
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let receipt = |role: &RoleId| json!({ "role": role.as_str(), "receipt": "queued" });
+    output.answer(
+        || {
+            json!({
+                "message_id": message,
+                "queued": number,
+                "receipts": to.iter().map(receipt).collect::<Vec<_>>(),
+            })
+        },
+        || {
+            let id = line(message);
+            format!(
+                "Queued {} as number {number}: the broker is out of reach, and the node here sends it \
+                 when it is back. `tasuki outbox` shows what waits.\n",
+                id.bold()
             )
         },
     )

@@ -5,8 +5,11 @@ use std::fmt::Write as _;
 use owo_colors::OwoColorize as _;
 use tasuki_proto::{id::RoleId, wire};
 
-use super::{json::place, markdown};
-use crate::cli::text::{line, short, time};
+use super::{
+    json::{is_sealed, place},
+    markdown,
+};
+use crate::cli::text::{column, fitted, line, time};
 
 /// Characters of a subject in a line of a list.
 const SUBJECT_CHARS_MAX: usize = 72;
@@ -35,14 +38,14 @@ pub(super) fn row(of: &wire::MailThread, me: &RoleId) -> String {
         line(&of.latest_sender)
     };
     let subject = match of.subject.as_str() {
-        "" if of.first.is_some() => "(sealed)".to_owned(),
-        subject => short(subject, SUBJECT_CHARS_MAX),
+        _ if is_sealed(of) => "(sealed)".to_owned(),
+        subject => fitted(subject, SUBJECT_CHARS_MAX),
     };
     format!(
-        "{mark}{dead}{} {} {:<14} {} {} {subject}\n",
+        "{mark}{dead}{} {} {} {} {} {subject}\n",
         format!("{unseen:>3}").bold(),
-        format!("{:<6}", line(kind)).green(),
-        short(&who, 14),
+        column(kind, 6).green(),
+        column(&who, 14),
         format!("{:<20}", time(of.latest_ms)).dimmed(),
         format!("{:<8}", short_id(&of.message_id)).bold(),
     )
@@ -50,11 +53,7 @@ pub(super) fn row(of: &wire::MailThread, me: &RoleId) -> String {
 
 /// What stands above a thread's entries.
 pub(super) fn title(of: &wire::MailThread) -> String {
-    let subject = if of.first.is_some() && of.subject.is_empty() {
-        "(sealed)".to_owned()
-    } else {
-        line(&of.subject)
-    };
+    let subject = if is_sealed(of) { "(sealed)".to_owned() } else { line(&of.subject) };
     let urgent = if of.is_urgent { format!("{} ", "URGENT".red().bold()) } else { String::new() };
     let entries = if of.entries == 1 { "entry" } else { "entries" };
     let place = place(of.r#box()).unwrap_or("another box");
@@ -115,9 +114,7 @@ pub(super) fn entry_head(of: &wire::MailEntry) -> String {
 
 /// How far an entry got, a line for each receiver.
 pub(super) fn receipts(of: &[wire::MailReceipt]) -> String {
-    of.iter()
-        .map(|it| format!("  {} {}\n", format!("{:<13}", line(&it.role)).dimmed(), steps(it)))
-        .collect()
+    of.iter().map(|it| format!("  {} {}\n", column(&it.role, 13).dimmed(), steps(it))).collect()
 }
 
 fn steps(of: &wire::MailReceipt) -> String {

@@ -14,7 +14,7 @@ use super::{
     pages::PAGE,
     tasks,
     who::{Acting, Who, client},
-    words::left,
+    words::has_left,
 };
 use crate::{
     cli::{
@@ -159,20 +159,21 @@ fn told(done: &wire::TaskResponse, output: &mut Output) -> Result<(), Failure> {
     let of = done.task.clone().unwrap_or_default();
     output.answer(
         || {
-            json!({
+            let value = json!({
                 "task": as_json::task(&of),
                 "repeated": done.repeated,
                 "sequence": done.sequence,
-            })
+            });
+            as_json::at(value, done.now_ms)
         },
         || {
             let (task, issue) = (line(&of.task_id), line(&of.issue_id));
             let (who, subject) = (line(&of.claimed_by), line(&of.subject));
             let (until, token) = (time(of.lease_expires_ms), of.claim_token);
-            let left = left(of.lease_expires_ms, done.now_ms);
+            let left = has_left(of.lease_expires_ms, done.now_ms);
             let again = again(done.repeated);
             format!(
-                "{who} has {task} of {issue} until {until} ({left} left): {subject}. Its token is \
+                "{who} has {task} of {issue} until {until} ({left}): {subject}. Its token is \
                  {token}.{again}\n"
             )
         },
@@ -183,13 +184,16 @@ async fn delivery(acting: &Acting, id: &str, output: &mut Output) -> Result<(), 
     let done = At { acting, delivery: id.to_owned() }.claim().await?;
     let of = done.delivery.unwrap_or_default();
     output.answer(
-        || as_json::delivery_done(&of, done.repeated, done.sequence),
+        || {
+            let value = as_json::delivery_done(&of, done.repeated, done.sequence);
+            as_json::at(value, done.now_ms)
+        },
         || {
             let (id, who) = (line(&of.delivery_id), line(&of.claimed_by));
             let (until, token) = (time(of.lease_expires_ms), of.claim_token);
-            let left = left(of.lease_expires_ms, done.now_ms);
+            let left = has_left(of.lease_expires_ms, done.now_ms);
             let again = again(done.repeated);
-            format!("{who} has {id} until {until} ({left} left). Its token is {token}.{again}\n")
+            format!("{who} has {id} until {until} ({left}). Its token is {token}.{again}\n")
         },
     )
 }

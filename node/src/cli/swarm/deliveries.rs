@@ -47,6 +47,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let name = |role: &Option<RoleId>| role.as_ref().map(ToString::to_string).unwrap_or_default();
     let ask = async |limit, offset| {
         let request = wire::ListDeliveriesRequest {
+            claimed_by: String::new(),
             caller: acting.broker.caller(),
             role: acting.role.clone(),
             status: args.status.unwrap_or_default().into(),

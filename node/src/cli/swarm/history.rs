@@ -18,7 +18,7 @@ use crate::{
         broker::Broker,
         following::{Following, Told},
         stopped,
-        text::{line, short, time},
+        text::{fitted, line, time},
     },
     config::Config,
 };
@@ -138,7 +138,7 @@ fn row(of: &wire::HistoryEntry) -> String {
     let who = format!("{who}{node}{token}");
     let detail = match of.detail.as_str() {
         "" => String::new(),
-        detail => format!(": {}", short(detail, DETAIL_CHARS_MAX)),
+        detail => format!(": {}", fitted(detail, DETAIL_CHARS_MAX)),
     };
     let (number, at) = (format!("{:>4}", of.number), time(of.at_ms));
     format!("{} {}  {}{detail}  {}\n", number.bold(), at.dimmed(), what.join(" "), who.dimmed())

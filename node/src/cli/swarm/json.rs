@@ -33,6 +33,8 @@ pub(super) fn issue(of: &wire::Issue) -> Value {
         "description": of.description,
         "summary": of.summary,
         "is_unaccepted": of.is_unaccepted,
+        "imported": hex(&of.imported),
+        "imported_parts_left": of.imported_parts_left,
     })
 }
 
@@ -80,6 +82,7 @@ fn words(of: &wire::TaskWords) -> Value {
             "name": spec.name,
             "split_from": spec.split_from,
             "split_reason": spec.split_reason,
+            "context_task_ids": spec.context_task_ids,
             "impact_scope": spec.impact_scope,
             "goal": spec.goal,
             "rules": spec.rules,
@@ -193,6 +196,7 @@ pub(super) fn delivery(of: &wire::Delivery) -> Value {
         "claim_token": of.claim_token,
         "overridden": of.overridden.as_ref()
             .map(|it| json!({"person": it.person, "reason": it.reason})),
+        "ended_because": of.ended_because,
     });
     let Some(artifacts) = &of.artifacts else { return value };
     let evidence = of.test_evidence.clone().unwrap_or_default();
@@ -213,6 +217,7 @@ pub(super) fn delivery(of: &wire::Delivery) -> Value {
             "script_passed": evidence.script_passed,
             "script_result": evidence.script_result,
             "doc_path": evidence.doc_path,
+            "doc_commands": evidence.doc_commands,
             "doc_results": evidence.doc_results.iter().map(result).collect::<Vec<_>>(),
             "doc_passed": evidence.doc_passed,
             "rerun": evidence.rerun.as_ref().map(rerun),
@@ -247,7 +252,7 @@ fn evidence_of(of: &wire::Evidence) -> Value {
         json!({
             "command": it.command,
             "exit_code": it.exit_code,
-            "output_hash": it.output_hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            "output_hash": hex(&it.output_hash),
             "output_bytes": it.output_bytes,
             "output_tail": it.output_tail,
             "duration_ms": it.duration_ms,
@@ -272,6 +277,15 @@ pub(super) fn worker(of: &wire::Worker) -> Value {
             "task_id": it.task_id,
             "lease_expires_ms": it.lease_expires_ms,
             "claim_token": it.claim_token,
+            "stage": task_stage(it.stage()),
+        })
+    });
+    let reserved = of.reserved.iter().map(|it| {
+        json!({
+            "issue_id": it.issue_id,
+            "task_id": it.task_id,
+            "next_step_token": it.next_step_token,
+            "reserved_until_ms": it.reserved_until_ms,
         })
     });
     let points = of.points.iter().map(|it| {
@@ -288,6 +302,7 @@ pub(super) fn worker(of: &wire::Worker) -> Value {
         "node": of.node,
         "quiet_ms": of.quiet_ms,
         "claims": claims.collect::<Vec<_>>(),
+        "reserved": reserved.collect::<Vec<_>>(),
         "points": points.collect::<Vec<_>>(),
     })
 }
@@ -350,5 +365,100 @@ pub(super) fn happened(of: &wire::HistoryEntry) -> Value {
         "refs": of.refs,
         "about": of.about,
         "at_ms": of.at_ms,
+        "is_imported": of.is_imported,
+        "elsewhere_ms": of.elsewhere_ms,
+        "elsewhere_actor": of.elsewhere_actor,
     })
+}
+
+/// What was asked for, with the broker's time: by that and no other clock what is left of a lease is
+/// counted.
+pub(super) fn at(mut value: Value, now_ms: u64) -> Value {
+    value["now_ms"] = now_ms.into();
+    value
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::json::unshown;
+
+    use super::*;
+
+    fn check(message: &str, value: &Value, elsewhere: &[&str]) {
+        assert_eq!(unshown(message, value), elsewhere, "{message}: {value}");
+    }
+
+    /// Text is made of the same fields, so that it says nothing that programs are not told.
+    #[test]
+    fn every_field_of_what_is_shown_is_there_for_programs() {
+        let of = wire::Submission {
+            words: Some(wire::SubmissionWords::default()),
+            review: Some(wire::Review {
+                details: vec![wire::FeedbackDetail::default()],
+                ..wire::Review::default()
+            }),
+            ..wire::Submission::default()
+        };
+        let value = submission(&of);
+        check("Submission", &value, &[]);
+        check("SubmissionWords", &value["words"], &[]);
+        check("Review", &value["review"], &[]);
+        check("FeedbackDetail", &value["review"]["details"][0], &[]);
+        check("Rerun", &rerun(&wire::Rerun::default()), &[]);
+        check("NextStep", &next_step(&wire::NextStep::default()), &[]);
+        let of = wire::Task { words: Some(wire::TaskWords::default()), ..wire::Task::default() };
+        let value = task(&of);
+        check("Task", &value, &[]);
+        check("TaskWords", &value["words"], &[]);
+        check("TaskSpec", &value["words"]["spec"], &[]);
+        check("TaskMessage", &message(&wire::TaskMessage::default()), &[]);
+        let of = wire::Delivery {
+            artifacts: Some(wire::DeliveryArtifacts::default()),
+            test_evidence: Some(wire::TestEvidence {
+                doc_results: vec![wire::CommandResult::default()],
+                ..wire::TestEvidence::default()
+            }),
+            verification: Some(wire::Verification::default()),
+            evidence: vec![wire::Evidence {
+                commands: vec![wire::CommandEvidence::default()],
+                ..wire::Evidence::default()
+            }],
+            overridden: Some(wire::Override::default()),
+            ..wire::Delivery::default()
+        };
+        let value = delivery(&of);
+        check("Delivery", &value, &[]);
+        check("DeliveryArtifacts", &value["artifacts"], &[]);
+        check("TestEvidence", &value["test_evidence"], &[]);
+        check("CommandResult", &value["test_evidence"]["doc_results"][0], &[]);
+        check("Verification", &value["verification"], &[]);
+        check("Evidence", &value["evidence"][0], &[]);
+        check("CommandEvidence", &value["evidence"][0]["commands"][0], &[]);
+        check("Override", &value["overridden"], &[]);
+        let of = wire::Worker {
+            claims: vec![wire::ClaimedTask::default()],
+            reserved: vec![wire::ReservedTask::default()],
+            points: vec![wire::IssuePoints::default()],
+            ..wire::Worker::default()
+        };
+        let value = worker(&of);
+        // Of registering alone.
+        check("Worker", &value, &["sequence"]);
+        check("ClaimedTask", &value["claims"][0], &[]);
+        check("ReservedTask", &value["reserved"][0], &[]);
+        check("IssuePoints", &value["points"][0], &[]);
+        check("Issue", &issue(&wire::Issue::default()), &[]);
+        // The place is there by its parts; the content only where it is asked for.
+        check("Doc", &doc(&wire::Doc::default()), &["place", "content", "repeated"]);
+        check("DocPlace", &doc(&wire::Doc::default()), &[]);
+        // By their parts.
+        check("Lock", &lock(&wire::Lock::default()), &["files"]);
+        check("FileSet", &lock(&wire::Lock::default()), &[]);
+        check("SwarmSettings", &settings(&wire::SwarmSettings::default()), &[]);
+        check("HistoryEntry", &happened(&wire::HistoryEntry::default()), &[]);
+    }
 }

@@ -11,8 +11,8 @@ use super::{
 use crate::{cli::acting, config::Config, paths::NodeFile};
 
 /// Whether the role is one of this machine's node's, or that mail knows, or works on issues, has
-/// locked files, leads one of the newest issues or has claimed one of the newest deliveries: who
-/// acts as a new role once, goes on with what it has.
+/// locked files, leads an issue or has claimed a delivery: who acts as a new role once, goes on with
+/// what it has.
 pub(in crate::cli) async fn check(acting: &Acting, config: &Config) -> Result<(), Failure> {
     let Acting { broker, role } = acting;
     // The broker hears of a node's roles a moment after it began.
@@ -32,13 +32,20 @@ pub(in crate::cli) async fn check(acting: &Acting, config: &Config) -> Result<()
     let workers = wire::ListWorkersRequest { caller: caller(), ..Default::default() };
     let ask = async |channel| client(channel).list_workers(workers.clone()).await;
     known.extend(broker.ask(ask).await?.workers.into_iter().map(|it| it.worker));
-    let issues = wire::ListIssuesRequest { caller: caller(), limit: PAGE, ..Default::default() };
-    let ask = async |channel| client(channel).list_issues(issues.clone()).await;
-    known.extend(broker.ask(ask).await?.issues.into_iter().map(|it| it.lead));
-    let deliveries =
-        wire::ListDeliveriesRequest { caller: caller(), limit: PAGE, ..Default::default() };
-    let ask = async |channel| client(channel).list_deliveries(deliveries.clone()).await;
-    known.extend(broker.ask(ask).await?.deliveries.into_iter().map(|it| it.claimed_by));
+    // Its own, then the newest of all, for their names.
+    for (lead, limit) in [(role.clone(), 1), (String::new(), PAGE)] {
+        let issues =
+            wire::ListIssuesRequest { caller: caller(), lead, limit, ..Default::default() };
+        let ask = async |channel| client(channel).list_issues(issues.clone()).await;
+        known.extend(broker.ask(ask).await?.issues.into_iter().map(|it| it.lead));
+    }
+    for (claimed_by, limit) in [(role.clone(), 1), (String::new(), PAGE)] {
+        let caller = caller();
+        let deliveries =
+            wire::ListDeliveriesRequest { caller, claimed_by, limit, ..Default::default() };
+        let ask = async |channel| client(channel).list_deliveries(deliveries.clone()).await;
+        known.extend(broker.ask(ask).await?.deliveries.into_iter().map(|it| it.claimed_by));
+    }
     let holder = role.clone();
     let locks = wire::ListLocksRequest { caller: caller(), holder, limit: 1, ..Default::default() };
     let ask = async |channel| client(channel).list_locks(locks.clone()).await;

@@ -14,7 +14,7 @@ use super::{
     renew::{asked_ms, lasting},
     rows,
     who::{Looker, Who, client},
-    words::left,
+    words::has_left,
 };
 use crate::{
     cli::text::{line, time},
@@ -127,21 +127,22 @@ pub(super) async fn lock(
     let of = done.lock.unwrap_or_default();
     output.answer(
         || {
-            json!({
+            let value = json!({
                 "lock": as_json::lock(&of),
                 "repeated": done.repeated,
                 "sequence": done.sequence,
-            })
+            });
+            as_json::at(value, done.now_ms)
         },
         || {
             let count = of.files.as_ref().map_or(0, |it| it.patterns.len());
             let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
             let (who, id) = (line(&of.holder), line(&of.lease_id));
-            let (until, left) = (time(of.expires_ms), left(of.expires_ms, done.now_ms));
+            let (until, left) = (time(of.expires_ms), has_left(of.expires_ms, done.now_ms));
             let again = again(done.repeated);
             let token = of.lock_token;
             format!(
-                "{who} has {files} locked as {id} until {until} ({left} left). Its token is \
+                "{who} has {files} locked as {id} until {until} ({left}). Its token is \
                  {token}.{again}\n"
             )
         },

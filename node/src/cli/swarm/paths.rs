@@ -6,7 +6,6 @@ use super::{
     Failure, Output,
     names::IssueName,
     new::{Docs, told},
-    show::issue_of,
     who::{Who, client},
 };
 use crate::config::Config;
@@ -37,21 +36,15 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let project = args.docs.of_project()?;
     let acting = args.who.acting(config).await?;
     let issue_id = args.issue.find(&acting).await?;
-    let known = issue_of(&acting, &issue_id).await?.issue.unwrap_or_default();
-    let or_known = |given: Vec<String>, is_none: bool, known: Vec<String>| {
-        if given.is_empty() && !is_none { known } else { given }
-    };
     let request = wire::UpdateIssueDocPathsRequest {
         caller: acting.broker.caller(),
         key: None,
         role: acting.role.clone(),
         issue_id,
-        shared_doc_paths: or_known(
-            args.docs.shared_doc,
-            args.no_shared_docs,
-            known.shared_doc_paths,
-        ),
-        project_doc_paths: or_known(project, args.no_project_docs, known.project_doc_paths),
+        keep_shared_docs: args.docs.shared_doc.is_empty() && !args.no_shared_docs,
+        keep_project_docs: project.is_empty() && !args.no_project_docs,
+        shared_doc_paths: args.docs.shared_doc,
+        project_doc_paths: project,
     };
     let done = acting
         .broker

@@ -68,11 +68,12 @@ pub(super) async fn create(
         .await?;
     output.answer(
         || {
-            json!({
+            let value = json!({
                 "tasks": done.tasks.iter().map(as_json::task).collect::<Vec<_>>(),
                 "repeated": done.repeated,
                 "sequence": done.sequence,
-            })
+            });
+            as_json::at(value, done.now_ms)
         },
         || {
             let issue = line(&request.issue_id);

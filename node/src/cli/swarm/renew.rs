@@ -12,7 +12,7 @@ use super::{
     json as as_json,
     names::What,
     who::{Who, client},
-    words::left,
+    words::has_left,
 };
 use crate::{
     cli::text::{line, time},
@@ -122,11 +122,11 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         }
     };
     output.answer(
-        || value,
+        || as_json::at(value, now_ms),
         || match until_ms {
             0 => format!("{} does not lapse.\n", line(&what)),
             ms => {
-                format!("{} is kept until {} ({} left).\n", line(&what), time(ms), left(ms, now_ms))
+                format!("{} is kept until {} ({}).\n", line(&what), time(ms), has_left(ms, now_ms))
             }
         },
     )

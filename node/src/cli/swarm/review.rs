@@ -246,11 +246,12 @@ fn told(done: &wire::TaskResponse, is_approved: bool, output: &mut Output) -> Re
     let of = done.task.clone().unwrap_or_default();
     output.answer(
         || {
-            json!({
+            let value = json!({
                 "task": as_json::task(&of),
                 "repeated": done.repeated,
                 "sequence": done.sequence,
-            })
+            });
+            as_json::at(value, done.now_ms)
         },
         || {
             let (task, again) = (line(&of.task_id), again(done.repeated));

@@ -8,7 +8,7 @@ use super::words::{
     tasks_of,
 };
 use crate::{
-    cli::text::{line, short, time},
+    cli::text::{column, fitted, line, time},
     repository::shown,
 };
 
@@ -41,7 +41,7 @@ pub(super) fn issue(of: &wire::Issue) -> String {
         "{} {status} {done:<9} {} {}\n",
         format!("{:<24}", line(&of.issue_id)).bold(),
         format!("{:<20}", time(of.updated_ms)).dimmed(),
-        short(&of.subject, SUBJECT_CHARS_MAX),
+        fitted(&of.subject, SUBJECT_CHARS_MAX),
     )
 }
 
@@ -56,13 +56,13 @@ pub(super) fn task(of: &wire::Task, now_ms: u64) -> String {
     let (who, until_ms) = who(of);
     let until = if until_ms == 0 { String::new() } else { left(until_ms, now_ms) };
     format!(
-        "{} {} {:<6} {:>3} {:<WHO_CHARS_MAX$} {until:>8} {}\n",
+        "{} {} {:<6} {:>3} {} {until:>8} {}\n",
         format!("{:<9}", line(&of.task_id)).bold(),
         coloured(of.stage(), &format!("{:<10}", spaced(&task_stage(of.stage()), " "))),
         difficulty(of.difficulty()),
         of.points,
-        short(&who, WHO_CHARS_MAX),
-        short(&of.subject, SUBJECT_CHARS_MAX),
+        column(&who, WHO_CHARS_MAX),
+        fitted(&of.subject, SUBJECT_CHARS_MAX),
     )
 }
 
@@ -108,11 +108,11 @@ pub(super) fn delivery(of: &wire::Delivery) -> String {
     };
     let acceptor = if of.reviewed_by.is_empty() { &of.claimed_by } else { &of.reviewed_by };
     format!(
-        "{} {status} {:<24} {:<12} {:<12} {}\n",
+        "{} {status} {:<24} {} {} {}\n",
         format!("{:<27}", line(&of.delivery_id)).bold(),
         line(&of.issue_id),
-        short(&of.delivered_by, 12),
-        short(acceptor, 12),
+        column(&of.delivered_by, 12),
+        column(acceptor, 12),
         time(of.delivered_ms).dimmed(),
     )
 }
@@ -124,9 +124,9 @@ pub(super) fn worker_head() -> String {
 pub(super) fn worker(of: &wire::Worker, now_ms: u64) -> String {
     let node = match (of.node.as_str(), of.quiet_ms) {
         ("", _) => "no node".to_owned(),
-        (node, None) => short(node, 24),
-        (node, Some(..1000)) => short(node, 24),
-        (node, Some(ms)) => format!("{}, quiet for {}", short(node, 12), long(ms)),
+        (node, None) => fitted(node, 24),
+        (node, Some(..1000)) => fitted(node, 24),
+        (node, Some(ms)) => format!("{}, quiet for {}", fitted(node, 12), long(ms)),
     };
     let points: u64 = of.points.iter().map(|it| it.total_points).sum();
     let claims = of.claims.iter().map(|it| {
@@ -135,7 +135,7 @@ pub(super) fn worker(of: &wire::Worker, now_ms: u64) -> String {
     });
     let claims: Vec<String> = claims.collect();
     let has = if claims.is_empty() { "nothing".dimmed().to_string() } else { claims.join(", ") };
-    let name = format!("{:<20}", short(&of.worker, 20));
+    let name = column(&of.worker, 20);
     format!("{} {node:<24} {points:>6}  {has}\n", name.bold())
 }
 
@@ -146,7 +146,7 @@ pub(super) fn lock_head() -> String {
 pub(super) fn lock(of: &wire::Lock, now_ms: u64) -> String {
     let files = of.files.clone().unwrap_or_default();
     let count = files.patterns.len();
-    let mut names = short(&locked(&files), FILES_CHARS_MAX);
+    let mut names = fitted(&locked(&files), FILES_CHARS_MAX);
     if names.ends_with('…') {
         names = format!("{names} ({count})");
     }
@@ -156,9 +156,9 @@ pub(super) fn lock(of: &wire::Lock, now_ms: u64) -> String {
     };
     let repository = line(&files.repository);
     format!(
-        "{} {:<16} {:>8} {names} {}\n",
+        "{} {} {:>8} {names} {}\n",
         format!("{:<20}", line(&of.lease_id)).bold(),
-        short(&of.holder, 16),
+        column(&of.holder, 16),
         left(of.expires_ms, now_ms),
         format!("in {repository}{task}").dimmed(),
     )
@@ -177,8 +177,8 @@ pub(super) fn doc_head() -> String {
 }
 
 pub(super) fn doc(of: &wire::Doc) -> String {
-    let name = format!("{:<40}", line(&of.name));
+    let name = column(&of.name, 40);
     let (version, size) = (of.version, of.size);
-    let (by, at) = (short(&of.written_by, 16), time(of.written_ms));
-    format!("{} {version:>7} {size:>9} {by:<16} {}\n", name.bold(), at.dimmed())
+    let (by, at) = (column(&of.written_by, 16), time(of.written_ms));
+    format!("{} {version:>7} {size:>9} {by} {}\n", name.bold(), at.dimmed())
 }

@@ -9,6 +9,7 @@ use super::{
     names::{TaskIds, What},
     who::{Acting, Looker, client},
     whole,
+    words::task_stage,
 };
 use crate::config::Config;
 
@@ -28,19 +29,36 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         What::Issue(issue) => {
             let told = issue_of(&acting, &issue.find(&acting).await?).await?;
             let of = told.issue.unwrap_or_default();
-            output.answer(|| json::issue(&of), || whole::issue(&of, told.now_ms))
+            output.answer(
+                || json::at(json::issue(&of), told.now_ms),
+                || whole::issue(&of, told.now_ms),
+            )
         }
         What::Task(task) => {
             let ids = task.find(&acting).await?;
             let told = task_of(&acting, &ids).await?;
             let of = told.task.unwrap_or_default();
             let blockers = blockers(&acting, &ids.issue, &of).await?;
-            output.answer(|| json::task(&of), || whole::task(&of, &blockers, told.now_ms))
+            let stages = blockers.iter().map(
+                |(task, stage)| serde_json::json!({"task_id": task, "stage": task_stage(*stage)}),
+            );
+            let stages: Vec<_> = stages.collect();
+            output.answer(
+                || {
+                    let mut value = json::at(json::task(&of), told.now_ms);
+                    value["blockers"] = stages.into();
+                    value
+                },
+                || whole::task(&of, &blockers, told.now_ms),
+            )
         }
         What::Delivery(id) => {
             let told = At { acting: &acting, delivery: id.to_string() }.get().await?;
             let of = told.delivery.unwrap_or_default();
-            output.answer(|| json::delivery(&of), || whole::delivery(&of, told.now_ms))
+            output.answer(
+                || json::at(json::delivery(&of), told.now_ms),
+                || whole::delivery(&of, told.now_ms),
+            )
         }
         What::Lock(id) => Err(Failure::usage(format!(
             "{id} is a lock; `tasuki swarm locks` shows them. Nothing was asked."

@@ -6,7 +6,7 @@ use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, TaskStatus};
 
 use super::words::{
-    count, delivery_status, difficulty, issue_status, left, message_status, spaced,
+    count, delivery_status, difficulty, has_left, issue_status, message_status, spaced,
     submission_status, task_stage, tasks_of,
 };
 use crate::cli::text::{indented, line, time, width};
@@ -51,7 +51,7 @@ impl Sheet {
 }
 
 fn until(ms: u64, now_ms: u64) -> String {
-    format!("until {} ({} left)", time(ms), left(ms, now_ms))
+    format!("until {} ({})", time(ms), has_left(ms, now_ms))
 }
 
 pub(super) fn issue(of: &wire::Issue, now_ms: u64) -> String {

@@ -56,19 +56,25 @@ pub(super) fn tasks_of(of: &wire::Issue) -> u64 {
     kept.into_iter().map(|it| count(of, it)).sum()
 }
 
-/// How long it is until then, roughly: two units at most. `over` once it is past.
+/// How long a lease lasts, roughly, for a column of such times: two units at most.
 pub(super) fn left(until_ms: u64, now_ms: u64) -> String {
-    if until_ms <= now_ms {
-        return "over".to_owned();
+    match until_ms.saturating_sub(now_ms) {
+        0 => "expired".to_owned(),
+        ms => long(ms),
     }
-    long(until_ms - now_ms)
+}
+
+/// The same in a sentence.
+pub(super) fn has_left(until_ms: u64, now_ms: u64) -> String {
+    let left = left(until_ms, now_ms);
+    if until_ms <= now_ms { left } else { format!("{left} left") }
 }
 
 /// How long a claim lasts; it does not run out while what was submitted waits for its verdict.
 pub(super) fn claimed_for(until_ms: u64, now_ms: u64) -> String {
     match until_ms {
         0 => "submitted, waits for a verdict".to_owned(),
-        ms => format!("{} left", left(ms, now_ms)),
+        ms => has_left(ms, now_ms),
     }
 }
 
@@ -169,11 +175,11 @@ mod tests {
             assert_eq!(long(ms), text);
         }
         for (until_ms, text) in
-            [(0, "submitted, waits for a verdict"), (5, "over left"), (7000, "2s left")]
+            [(0, "submitted, waits for a verdict"), (5000, "expired"), (7000, "2s left")]
         {
             assert_eq!(claimed_for(until_ms, 5000), text);
         }
-        assert_eq!((left(5, 5), left(6000, 5000)), ("over".to_owned(), "1s".to_owned()));
+        assert_eq!((left(5, 5), left(6000, 5000)), ("expired".to_owned(), "1s".to_owned()));
     }
 
     #[test]

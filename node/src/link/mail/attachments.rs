@@ -14,17 +14,13 @@ use tasuki_proto::{
     reason::Reason,
     wire,
 };
-use tokio::{
-    sync::{Notify, SemaphorePermit},
-    time,
-};
+use tokio::{sync::Notify, time};
 use tonic::{Response, Status};
 
 use crate::{
     link::{
         Link,
         channel::{self, ATTEMPT_MS_MAX, Channel},
-        overloaded,
         retry::{Backoff, Failure, chance},
         state::turned_away,
     },
@@ -111,11 +107,6 @@ impl Link {
         Ok(content)
     }
 
-    fn room_to_transfer(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        let room = self.transfers.try_acquire();
-        room.map_err(|_| overloaded("files are on their way", TRANSFERS_MAX))
-    }
-
     /// Begins anew until it is through, as long as that has no effect beyond the file's being
     /// there.
     async fn transfer<T, F>(
@@ -125,7 +116,7 @@ impl Link {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let _room = self.room_to_transfer()?;
+        let _room = self.transfers.acquire().await?;
         let shared = &self.shared;
         let mut backoff = Backoff::default();
         let whole = async {

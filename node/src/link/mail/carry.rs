@@ -134,7 +134,7 @@ impl Link {
         let before = entry.clone();
         let was_kept_back = !entry.may_have_reached;
         if entry.tried_ms.is_none() && has_a_time(&entry.what) {
-            entry.tried_ms = Some(clock::wall_ms());
+            entry.tried_ms = Some(clock::steady_ms());
         }
         let Some(what) = entry.in_time() else {
             fail(&self.outbox, &before, LAPSED, TOO_LATE).await?;

@@ -55,8 +55,14 @@ impl Link {
         key: Option<IdempotencyKey>,
     ) -> Result<Sent, Refusal> {
         let key = self.mail_key(role, key)?;
-        let mut request =
-            wire::SendRequest { role: role.to_string(), caller: None, key: None, ..request };
+        let (_under_way, earlier) = self.sending.begin(role);
+        let mut request = wire::SendRequest {
+            role: role.to_string(),
+            caller: None,
+            key: None,
+            earlier: earlier.into(),
+            ..request
+        };
         if request.in_reply_to.is_empty() && request.message_id.is_empty() {
             let (named, by_key) = (self.named(role, &request.client_ref), keys::begun_by(&key));
             request.message_id = named.unwrap_or(by_key).to_string();
@@ -131,7 +137,7 @@ impl Link {
         key: IdempotencyKey,
         what: What,
     ) -> Result<Done, Refusal> {
-        let _room = self.room()?;
+        let _room = self.room().await?;
         // Said once more, by somebody who did not hear that it waits.
         if let Some(summary) = self.outbox.find(role, &key) {
             return Ok(Done::Queued(Box::new(summary)));
@@ -205,7 +211,7 @@ impl Link {
                 return Ok(Done::Queued(Box::new(summary)));
             }
         }
-        let queued_ms = clock::wall_ms();
+        let queued_ms = clock::steady_ms();
         let new = New {
             workspace: self.shared.settings.workspace.clone(),
             role: role.clone(),

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tasuki_broker::checked;
 
 /// The shortest hold that is learnt, and the shortest cut that says anything, in milliseconds.
 /// Below it every wait would cost a model more than it gains.
@@ -94,8 +95,8 @@ impl Cuts {
     }
 
     /// What a file says; one that was written by hand may say more than is kept.
-    pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
-        let mut cuts: Self = serde_json::from_slice(json)?;
+    pub(super) fn read(json: &[u8]) -> Result<Self, checked::Damage> {
+        let mut cuts: Self = checked::from_slice(json)?;
         cuts.clients.truncate(CLIENTS_MAX);
         Ok(cuts)
     }

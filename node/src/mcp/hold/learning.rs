@@ -11,6 +11,7 @@ use std::{
 };
 
 use rmcp::model::Implementation;
+use tasuki_broker::checked;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::cuts::{Cuts, Lesson};
@@ -117,7 +118,7 @@ impl Learning {
         let learning = Arc::clone(self);
         self.tasks.spawn_blocking(move || {
             let _alone = file.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            let json = serde_json::to_vec_pretty(&*learning.cuts());
+            let json = checked::to_vec(&*learning.cuts());
             let written =
                 json.map_err(io::Error::from).and_then(|json| paths::replace(&file.path, &json));
             if let Err(error) = written {
@@ -131,7 +132,9 @@ impl Learning {
 fn read(path: &Path) -> Option<Cuts> {
     let size = std::fs::metadata(path).ok()?.len();
     let cuts = match size {
-        0..=FILE_BYTES_MAX => std::fs::read(path).and_then(|json| Ok(Cuts::read(&json)?)),
+        0..=FILE_BYTES_MAX => {
+            std::fs::read(path).and_then(|json| Cuts::read(&json).map_err(io::Error::other))
+        }
         _ => Err(io::Error::other(format!("{size} bytes; the limit is {FILE_BYTES_MAX}"))),
     };
     let ignored = |error: &io::Error| {

@@ -11,7 +11,7 @@ use std::{
 use tasuki_proto::id::LoopId;
 use tokio::sync::watch;
 
-use crate::mcp::transport::sessions::put;
+use crate::mcp::transport::session_files::put;
 
 /// What the names of files with subscriptions end in.
 pub(in crate::mcp) const SUBSCRIBED: &str = "loops";

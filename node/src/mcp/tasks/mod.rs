@@ -40,7 +40,7 @@ use super::{
     host::{Host, Scope},
     instances::Playing,
     question::{About, Asking, Looked, Question, What},
-    tools::{Call, label, label_as, refused},
+    tools::{Call, refused},
     transport::handed::Probe,
 };
 use crate::{clock, role::player::Instance};
@@ -110,7 +110,7 @@ impl Tasks {
 
     /// A wait begins that no task stands for: the role's older tasks end.
     pub(super) fn supersede(&self, question: &Question) {
-        self.memory().begin(question, clock::wall_ms());
+        self.memory().begin(question, clock::steady_ms());
         self.waits.end(question);
     }
 
@@ -124,7 +124,7 @@ impl Tasks {
     ) -> Result<CreateTaskResult, getrandom::Error> {
         let question = asking.question();
         let nonce = getrandom::u64()?.to_le_bytes();
-        let created_ms = self.memory().begin(&question, clock::wall_ms());
+        let created_ms = self.memory().begin(&question, clock::steady_ms());
         let within = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
         let asked = Asked {
             question,
@@ -138,13 +138,12 @@ impl Tasks {
         Ok(CreateTaskResult::new(task(&id, &asked, TaskStatus::Working, waiting)))
     }
 
-    /// How a task stands. `is_admitted`: there is room to ask the broker.
+    /// How a task stands.
     pub(super) async fn get(
         self: &Arc<Self>,
         id: &str,
         asker: &Asker<'_>,
         probe: Option<&Probe>,
-        is_admitted: bool,
     ) -> Result<DetailedTask, ErrorData> {
         let (asked, asking) = self.open(id, asker)?;
         if let Some(end) = self.memory().end(id) {
@@ -154,14 +153,13 @@ impl Tasks {
         if self.is_superseded(&asked) {
             return Ok(self.cancelled(id, &asked, words.superseded));
         }
-        let client = label(asker.client);
-        let Ok(playing) = asker.host.instances.enter(actions.role(), &asker.who, &client) else {
+        let Ok(playing) = asker.host.enter(&**actions, &asker.who, asker.client) else {
             return Ok(self.cancelled(id, &asked, LOST));
         };
-        actions.called(&label_as(asker.client, &asker.who));
-        let is_over = asked.until_ms != 0 && asked.until_ms <= clock::wall_ms();
+        let admitted = asker.host.admit(actions.role());
+        let is_over = asked.until_ms != 0 && asked.until_ms <= clock::steady_ms();
         let working = || detailed(id, &asked, words.waiting, TaskPayload::Working);
-        if !is_admitted || (!is_over && self.waits.is_parked(&asked.question)) {
+        if admitted.is_err() || (!is_over && self.waits.is_parked(&asked.question)) {
             return Ok(working());
         }
         let looked = asking.look(&asker.host.stopping).await;
@@ -200,7 +198,7 @@ impl Tasks {
 
     fn open(&self, id: &str, asker: &Asker<'_>) -> Result<(Asked, Asking), ErrorData> {
         let key = self.key.of(asker.who.token());
-        let asked = Asked::open(&key, id, clock::wall_ms());
+        let asked = Asked::open(&key, id, clock::steady_ms());
         let opened = asked.and_then(|asked| {
             let asking = asker.asking(&asked)?;
             Some((asked, asking))
@@ -268,7 +266,7 @@ fn task(id: &str, asked: &Asked, status: TaskStatus, message: &'static str) -> T
         humantime::format_rfc3339_millis(time).to_string()
     };
     let updated_ms = match status.is_terminal() {
-        true => clock::wall_ms().max(asked.created_ms),
+        true => clock::steady_ms().max(asked.created_ms),
         false => asked.created_ms,
     };
     Task::new(id, status, time(asked.created_ms), time(updated_ms))

@@ -8,6 +8,7 @@
 use std::{fs, io, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use tasuki_broker::files;
 use tasuki_proto::{
     id::{TokenId, WorkspaceId},
     limits::ID_BYTES_MAX,
@@ -42,6 +43,9 @@ const OF_A_TURN: u8 = 1;
 const OF_MAIL: u8 = 2;
 const OF_SWARM: u8 = 3;
 
+/// Behind the key.
+const CHECK_BYTES: usize = 8;
+
 /// Where the key is kept, in the node's data directory.
 const FILE: &str = "task-key";
 
@@ -60,24 +64,27 @@ impl TaskKey {
     /// a time uses a data directory. Blocks on the disk.
     pub fn open(data: &Path, workspace: &WorkspaceId) -> io::Result<Self> {
         let path = data.join(FILE);
-        let kept = match fs::read(&path) {
-            Ok(kept) => kept,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let kept = match files::read_secret(&path).map_err(io::Error::other)? {
+            Some(kept) => kept,
+            None => {
                 let mut fresh = [0; blake3::KEY_LEN];
                 getrandom::fill(&mut fresh).map_err(io::Error::other)?;
-                keep(&path, &fresh)?;
-                fresh.to_vec()
+                let kept = [&fresh, &check(&fresh)[..]].concat();
+                keep(&path, &kept)?;
+                kept
             }
-            Err(error) => return Err(error),
         };
-        let kept: [u8; blake3::KEY_LEN] = kept.try_into().map_err(|_| {
+        // Earlier releases kept the key alone.
+        let key = kept.split_first_chunk::<{ blake3::KEY_LEN }>();
+        let key = key.filter(|(key, rest)| rest.is_empty() || *rest == check(*key));
+        let (kept, _) = key.ok_or_else(|| {
             let why = format!(
                 "{} is not the key a node wrote there; remove it, and tasks that wait are forgotten",
                 path.display()
             );
             io::Error::new(io::ErrorKind::InvalidData, why)
         })?;
-        Ok(Self(*blake3::keyed_hash(&kept, workspace.as_str().as_bytes()).as_bytes()))
+        Ok(Self(*blake3::keyed_hash(kept, workspace.as_str().as_bytes()).as_bytes()))
     }
 
     /// The key of what was made with one token, so that it opens with no other.
@@ -94,6 +101,12 @@ impl TaskKey {
         let (first, second) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
         Self(*blake3::hash(&[*first.as_bytes(), *second.as_bytes()].concat()).as_bytes())
     }
+}
+
+/// What stands behind a key, so that a flipped bit is noticed.
+fn check(key: &[u8]) -> [u8; CHECK_BYTES] {
+    let hash = blake3::derive_key("tasuki 2026 check of a task key", key);
+    *hash.first_chunk().expect("a hash is longer")
 }
 
 /// The whole key or none of it, for its owner alone.
@@ -374,8 +387,31 @@ mod tests {
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert_eq!(fs::read_dir(data.path()).unwrap().count(), 1, "no draft is left");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            let error = TaskKey::open(data.path(), &here).unwrap_err();
+            assert!(error.to_string().contains("chmod 600"), "{error}");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
         fs::write(&path, "short").unwrap();
         let error = TaskKey::open(data.path(), &here).unwrap_err();
         assert!(error.to_string().contains("remove it"), "{error}");
+    }
+
+    #[test]
+    fn a_flipped_bit_of_the_key_is_named_and_a_key_of_an_earlier_release_opens() {
+        let data = tempfile::tempdir().unwrap();
+        let here = "here".parse().unwrap();
+        let id = asked().seal(&TaskKey::open(data.path(), &here).unwrap(), [7; 8]);
+        let path = data.path().join(FILE);
+        crate::flips::each(&path, |what| {
+            let error = TaskKey::open(data.path(), &here).unwrap_err();
+            assert!(error.to_string().contains(FILE), "{what}: {error}");
+        });
+        fs::write(&path, &fs::read(&path).unwrap()[..blake3::KEY_LEN]).unwrap();
+        let old = TaskKey::open(data.path(), &here).unwrap();
+        assert_eq!(Asked::open(&old, &id, 1_000), Some(asked()));
     }
 }

@@ -8,6 +8,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use rmcp::model::JsonObject;
 use serde_json::Value;
 use tasuki_proto::{
+    echo::echo,
     id::{InvalidId, LoopId},
     limits::{LOOP_DEFAULT, TEXT_BYTES_MAX},
     reason::Reason,
@@ -152,7 +153,7 @@ impl<'a> Arguments<'a> {
         self.name(field)?
             .map(|name| {
                 name.parse().map_err(|error| {
-                    invalid(&self.at(field), &format_args!("is no name: {name:?} {error}"))
+                    invalid(&self.at(field), &format_args!("is no name: {} {error}", echo(&name)))
                 })
             })
             .transpose()

@@ -7,13 +7,16 @@
 mod arguments;
 mod ignored;
 mod mail;
-mod others;
+pub(super) mod others;
 mod result;
 mod swarm;
 mod turn_loop;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use rmcp::{
     RoleServer,
@@ -21,6 +24,7 @@ use rmcp::{
     service::RequestContext,
 };
 use tasuki_proto::{id::RoleId, reason::Reason, visible::is_visible};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use self::{arguments::Arguments, ignored::Ignored};
@@ -40,7 +44,7 @@ pub(super) use self::swarm::named;
 pub(super) use self::{
     mail::{SET as MAIL, arrived},
     result::refused,
-    swarm::{ACCEPTOR, Claims, LEAD, WORKER, told},
+    swarm::{ACCEPTOR, Claims, Grants, LEAD, WORKER, told},
     turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, SET as LOOP, Status, awaited},
 };
 
@@ -85,6 +89,11 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     OF_THE_LOOP.iter().chain(&mail::ROWS).chain(swarm::ROWS)
 }
 
+/// Whether there is anything in a toolset.
+pub(crate) fn has_tools(set: &str) -> bool {
+    rows().any(|row| row.is_in(set))
+}
+
 /// The same as clients are told of them.
 fn tools(role_is_required: bool) -> Vec<Tool> {
     let mut tools = turn_loop::tools(role_is_required);
@@ -112,12 +121,18 @@ pub(super) struct Call<'a> {
     pub gone: Option<&'a CancellationToken>,
     pub probe: Option<Probe>,
     pub context: &'a RequestContext<RoleServer>,
+    /// Once its role is known, its place among the role's calls.
+    pub admitted: OnceLock<Option<OwnedSemaphorePermit>>,
 }
 
 impl Call<'_> {
-    /// Name and version, and which instance, for people.
-    fn client_label(&self) -> String {
-        label_as(self.client.as_ref(), &self.who)
+    /// Takes room for the call as `role`, until it is over.
+    fn admit(&self, role: &RoleId) -> Result<(), Refusal> {
+        if self.admitted.get().is_none() {
+            // Nobody else admits this call.
+            drop(self.admitted.set(self.host.admit(role)?));
+        }
+        Ok(())
     }
 
     /// The call is held from here on; unless it is answered, its client gave it up.
@@ -139,6 +154,7 @@ impl Call<'_> {
     ) -> Result<Arc<dyn Actions>, Refusal> {
         let named = arguments.name(field)?;
         let actions = self.scope.resolve(self.host, field, named.as_deref())?;
+        self.admit(actions.role())?;
         may_use(self.host, actions.role(), set)?;
         Ok(actions)
     }
@@ -151,9 +167,7 @@ impl Call<'_> {
         set: &str,
     ) -> Result<Arc<dyn Actions>, Refusal> {
         let actions = self.role(arguments, field, set)?;
-        if self.host.instances.looked(actions.role(), &self.who) {
-            actions.called(&self.client_label());
-        }
+        self.host.looked(&*actions, &self.who, self.client.as_ref());
         Ok(actions)
     }
 
@@ -165,9 +179,7 @@ impl Call<'_> {
         set: &str,
     ) -> Result<(Arc<dyn Actions>, Playing), Refusal> {
         let actions = self.role(arguments, field, set)?;
-        let client = label(self.client.as_ref());
-        let playing = self.host.instances.enter(actions.role(), &self.who, &client)?;
-        actions.called(&self.client_label());
+        let playing = self.host.enter(&*actions, &self.who, self.client.as_ref())?;
         Ok((actions, playing))
     }
 }
@@ -220,10 +232,10 @@ fn is_shown(tool: &str, choices: &[ToolsetChoice]) -> bool {
 }
 
 /// The same with the instance it says it is.
-pub(super) fn label_as(client: Option<&Implementation>, who: &Instance) -> String {
+pub(super) fn label_as(client: &str, who: &Instance) -> String {
     match who.id() {
-        Some(id) => format!("{} as {id}", label(client)),
-        None => label(client),
+        Some(id) if !client.is_empty() => format!("{client} as {id}"),
+        Some(_) | None => client.to_owned(),
     }
 }
 
@@ -351,7 +363,7 @@ mod tests {
             listed.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(names(&[]), "");
-        assert_eq!(names(&["runs"]), "");
+        assert_eq!(names(&["swarm-acceptor"]), "");
         assert_eq!(names(&["mail:quiet", "loop:quiet"]), "send");
         assert_eq!(names(&["mail"]), "read send");
         assert_eq!(names(&["mail:full"]), "purge read send");
@@ -393,7 +405,7 @@ mod tests {
         let of = |choice: &str| tokens(&[choice.parse().expect("a toolset")]);
         let told = of("loop:full");
         assert!((100..=TOKENS_MAX).contains(&told), "{told}");
-        assert_eq!(of("runs"), 0);
+        assert_eq!(tokens(&[]), 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::{Value, json};
+use tasuki_proto::echo::bounded;
 
 use crate::role::Refusal;
 
@@ -39,11 +40,12 @@ pub(super) fn remark(result: &mut CallToolResult, field: &str, fact: Value, text
 
 /// A refusal is something to read and act on, so it is a result, not a protocol error.
 pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
-    let mut result = CallToolResult::error(vec![ContentBlock::text(refusal.message.clone())]);
+    let message = bounded(&refusal.message);
+    let mut result = CallToolResult::error(vec![ContentBlock::text(message.clone())]);
     result.structured_content = Some(json!({
         "error": {
             "code": refusal.reason.as_str(),
-            "message": refusal.message,
+            "message": message,
             "retryable": refusal.reason.is_retryable(),
             "maybe_applied": refusal.reason.is_maybe_applied(),
         }

@@ -77,7 +77,7 @@ pub(super) async fn wait(
     asked: Option<Duration>,
 ) -> Result<CallToolResponse, Refusal> {
     let hold = longest(call, asked);
-    let _present = asking.actions.connected(&call.client_label());
+    let _present = asking.actions.connected(&call.who);
     let probe = call.probe.as_ref();
     if call.takes_tasks && asking.may_be_task() && !hold.is_zero() {
         match asking.look(&call.host.stopping).await {

@@ -4,15 +4,15 @@
 //! Each request carries a [`Probe`]. The tool leaves in it what becomes true once its answer is
 //! written; the transport fires it when the answer left for the socket, and drops it when the
 //! connection went first. A probe also keeps the server from stopping before its answer is out.
+//!
+//! What an answer grants can be given back until it is [given](Fate): a client may take its request
+//! back after the tool is done and before the answer is sent, and then hears nothing of it.
 
 use std::{
     collections::HashMap,
     fmt,
     pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
 
@@ -35,6 +35,7 @@ use tokio_util::{
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
+use super::errors::with_event_cut;
 use crate::{
     mcp::{hold::Held, shown::OnItsWay},
     outbox::Untold,
@@ -98,7 +99,7 @@ struct Inner {
     then: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     held: Mutex<Option<Held>>,
     cut: CancellationToken,
-    is_disowned: AtomicBool,
+    fate: Fate,
     _unwritten: TaskTrackerToken,
 }
 
@@ -115,7 +116,7 @@ impl Probe {
             then: Mutex::default(),
             held: Mutex::default(),
             cut: CancellationToken::new(),
-            is_disowned: AtomicBool::new(false),
+            fate: Fate::default(),
             _unwritten: unwritten.token(),
         }))
     }
@@ -139,14 +140,9 @@ impl Probe {
         self.0.cut.cancelled().await;
     }
 
-    /// Whether nobody will ask for what comes of the request again, by any means.
-    pub(in crate::mcp) fn is_disowned(&self) -> bool {
-        self.0.is_disowned.load(Ordering::Relaxed)
-    }
-
-    /// Its client took the request back, or has another answer.
-    pub(in crate::mcp) fn disown(&self) {
-        self.0.is_disowned.store(true, Ordering::Relaxed);
+    /// What becomes of the answer.
+    pub(in crate::mcp) fn fate(&self) -> &Fate {
+        &self.0.fate
     }
 
     fn cut(&self) {
@@ -157,9 +153,105 @@ impl Probe {
     }
 
     pub(in crate::mcp) fn written(&self) {
+        self.0.fate.give();
         let then = std::mem::take(&mut *self.0.then.lock().unwrap_or_else(PoisonError::into_inner));
         for what in then {
             what();
+        }
+    }
+}
+
+/// What becomes of an answer: it is given, or its request was taken back before that.
+#[derive(Clone, Default)]
+pub(in crate::mcp) struct Fate(Arc<Mutex<Ahead>>);
+
+/// How far it is.
+#[derive(Default)]
+struct Ahead {
+    is_given: bool,
+    is_disowned: bool,
+    /// How what it grants is given back, and whether its request may be said again.
+    undo: Vec<(bool, Box<dyn FnOnce() + Send>)>,
+}
+
+impl fmt::Debug for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ahead { is_given, is_disowned, undo: _ } = &*self.ahead();
+        let mut debug = f.debug_struct("Fate");
+        debug.field("is_given", is_given).field("is_disowned", is_disowned).finish_non_exhaustive()
+    }
+}
+
+impl Fate {
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody will ask for what comes of the request again, by any means.
+    pub(in crate::mcp) fn is_disowned(&self) -> bool {
+        self.ahead().is_disowned
+    }
+
+    /// The answer is on its way to the client: from here on nothing is taken back.
+    pub(super) fn give(&self) {
+        let mut ahead = self.ahead();
+        ahead.is_given = !ahead.is_disowned;
+        ahead.undo.clear();
+    }
+
+    /// Its client took the request back, or has another answer.
+    pub(in crate::mcp) fn disown(&self) {
+        let mut ahead = self.ahead();
+        if ahead.is_given {
+            return;
+        }
+        ahead.is_disowned = true;
+        let undo = std::mem::take(&mut ahead.undo);
+        drop(ahead);
+        undo.into_iter().for_each(|(_, undo)| undo());
+    }
+
+    /// Nothing carries the answer any more. A request that may be said again has the same one.
+    fn lose(&self) {
+        let mut ahead = self.ahead();
+        let kept = ahead.undo.extract_if(.., |(is_said_again, _)| !*is_said_again);
+        let undo: Vec<_> = kept.collect();
+        drop(ahead);
+        undo.into_iter().for_each(|(_, undo)| undo());
+    }
+
+    /// Gives back what the answer grants if it is not given: at once if the request is disowned
+    /// already.
+    pub(in crate::mcp) fn unless_given(
+        &self,
+        is_said_again: bool,
+        undo: impl FnOnce() + Send + 'static,
+    ) {
+        let mut ahead = self.ahead();
+        if !ahead.is_disowned {
+            return ahead.undo.push((is_said_again, Box::new(undo)));
+        }
+        drop(ahead);
+        undo();
+    }
+}
+
+/// An answer on its way over one connection, with which it is lost.
+#[derive(Debug)]
+pub(in crate::mcp) struct Sent(Option<Probe>);
+
+impl Sent {
+    pub(in crate::mcp) fn written(mut self) {
+        if let Some(probe) = self.0.take() {
+            probe.written();
+        }
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if let Some(probe) = &self.0 {
+            probe.fate().lose();
         }
     }
 }
@@ -170,12 +262,14 @@ impl Probe {
 pub(in crate::mcp) struct Watched {
     body: Body,
     probe: Option<Probe>,
+    /// What is not read from it can be had on another.
+    may_resume: bool,
     is_answered: bool,
 }
 
 impl Watched {
-    pub(in crate::mcp) fn new(body: Body, probe: Probe) -> Self {
-        Self { body, probe: Some(probe), is_answered: false }
+    pub(in crate::mcp) fn new(body: Body, probe: Probe, may_resume: bool) -> Self {
+        Self { body, probe: Some(probe), may_resume, is_answered: false }
     }
 }
 
@@ -193,6 +287,7 @@ impl http_body::Body for Watched {
             probe.written();
         }
         let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let polled = polled.map_ok(|frame| frame.map_data(with_event_cut));
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 self.is_answered |= frame.data_ref().is_some_and(|data| has_result(data));
@@ -219,12 +314,15 @@ impl Drop for Watched {
         // only here.
         if let Some(probe) = self.probe.take().filter(|_| !self.is_answered) {
             probe.cut();
+            if !self.may_resume {
+                probe.fate().lose();
+            }
         }
     }
 }
 
 /// Whether an event is an answer. Within a text the quotes would be escaped.
-fn has_result(event: &[u8]) -> bool {
+pub(super) fn has_result(event: &[u8]) -> bool {
     const RESULT: &[u8] = br#""result":"#;
     event.windows(RESULT.len()).any(|part| part == RESULT)
 }
@@ -275,7 +373,7 @@ impl Probes {
                     && let Some(id) = &cancelled.params.request_id
                     && let Some(probe) = open.remove(id)
                 {
-                    probe.disown();
+                    probe.fate().disown();
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
@@ -285,17 +383,21 @@ impl Probes {
 
     /// The client closed the connection: it takes back all that is open.
     pub(in crate::mcp) fn disown(&self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.values_mut().for_each(|probe| probe.disown());
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        #[allow(clippy::disallowed_methods, reason = "each is disowned by itself, in any order")]
+        open.values().for_each(|probe| probe.fate().disown());
     }
 
-    /// The probe of the request that `message` answers.
-    pub(in crate::mcp) fn answered(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Probe> {
+    /// What is done once `message` is written. `None`: it answers a request that was taken back,
+    /// and is not sent.
+    pub(in crate::mcp) fn answered(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<Sent> {
         let id = match message {
-            JsonRpcMessage::Response(response) => &response.id,
-            JsonRpcMessage::Error(error) => error.id.as_ref()?,
-            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => return None,
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+        let Some(id) = id else { return Some(Sent(None)) };
+        let probe = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id)?;
+        Some(Sent(Some(probe)))
     }
 }

@@ -17,6 +17,7 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
+use tasuki_proto::echo::bounded;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _},
     sync::{Mutex, Semaphore},
@@ -24,6 +25,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    errors::with_error_cut,
     handed::{NotTaken, Probes},
     server::Life,
 };
@@ -89,18 +91,28 @@ impl<R: AsyncBufRead + Unpin> Reader<R> {
     }
 }
 
+/// The id of a message that is said back, in bytes; a client's own is far shorter.
+const ID_BYTES_MAX: usize = 256;
+
 /// What is said to a line that is no message.
 pub(in crate::mcp) fn complaint(line: &[u8], error: &serde_json::Error) -> String {
     let value: Option<serde_json::Value> = serde_json::from_slice(line).ok();
     let (code, id) = match value {
         None => (-32700, serde_json::Value::Null),
-        Some(value) => (-32600, value.get("id").cloned().unwrap_or_default()),
+        Some(value) => {
+            (-32600, value.get("id").filter(|id| is_id(id)).cloned().unwrap_or_default())
+        }
     };
-    let message = format!("not a JSON-RPC message: {error}");
+    let message = bounded(&format!("not a JSON-RPC message: {error}"));
     serde_json::json!({
         "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message }
     })
     .to_string()
+}
+
+/// Whether it may be said back as the id of a message: a number, or a text of a bounded length.
+fn is_id(value: &serde_json::Value) -> bool {
+    value.is_number() || value.as_str().is_some_and(|it| it.len() <= ID_BYTES_MAX)
 }
 
 /// What is said to a line over the limit.
@@ -196,12 +208,11 @@ where
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let writer = Arc::clone(&self.writer);
-        let probe = self.probes.answered(&message);
+        let sent = self.probes.answered(&message);
         async move {
-            write(&writer, serde_json::to_string(&message)?).await?;
-            if let Some(probe) = probe {
-                probe.written();
-            }
+            let Some(sent) = sent else { return Ok(()) };
+            write(&writer, serde_json::to_string(&with_error_cut(message))?).await?;
+            sent.written();
             Ok(())
         }
     }

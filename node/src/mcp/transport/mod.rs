@@ -12,10 +12,12 @@ pub(super) mod handed;
 pub(super) mod lines;
 pub(super) mod served;
 pub(super) mod server;
+pub(super) mod session_files;
 pub(super) mod sessions;
 pub(super) mod stdio;
 
 mod early;
+mod errors;
 mod events;
 mod security;
 mod sse;

@@ -69,9 +69,9 @@ pub trait Served: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// A stream of a session of `client` (name and version, for people) is open for as long as
-    /// the guard lives.
-    fn connected(&self, client: &str) -> Option<Connected>;
+    /// A session's own stream is open for as long as the guard lives; `opening` is the request that
+    /// opened it, `client` the name and version that the session began with, empty if not known.
+    fn connected(&self, opening: &Parts, client: &str) -> Option<Connected>;
 
     /// A client's own stream is open for as long as the result lives; `opening` is the request
     /// that opened it.
@@ -100,6 +100,7 @@ pub(super) async fn converse(
                 tracing::debug!(%error, "a connection's service ended");
             }
         }
-        Err(error) => tracing::debug!(%error, "a connection was not initialized"),
+        // Why it was not would say what came instead.
+        Err(_) => tracing::debug!("a connection was not initialized"),
     }
 }

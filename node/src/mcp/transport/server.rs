@@ -25,7 +25,10 @@ use bytes::BytesMut;
 use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
 use http_body::Body as _;
 use serde_json::json;
-use tasuki_proto::id::{RoleId, TokenId};
+use tasuki_proto::{
+    echo::{bounded, echo},
+    id::{RoleId, TokenId},
+};
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -33,7 +36,7 @@ use super::{
     accept::accept,
     bearer::{Bearer, Bearers, authenticated, forbidden},
     guarded::Guard,
-    security::{Names, check_names},
+    security::{Names, check_content_type, check_names},
     served::Served,
     sse, stdio,
     streamable::Streamable,
@@ -42,9 +45,10 @@ use crate::mcp::{
     address::readable,
     agent::Agents,
     host::{Host, Scope},
+    letter,
     settle::settle,
     status,
-    take_over::take_over,
+    take_over::{candidates, take_over},
     tasks::TaskKey,
 };
 use crate::{
@@ -231,7 +235,8 @@ impl<S: Served> Server<S> {
     fn unknown_role(&self, role: &str) -> Response {
         let names: Vec<&str> = self.of_role.keys().map(RoleId::as_str).collect();
         let hosted = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let message = format!("this node does not host the role {role:?}; it hosts: {hosted}");
+        let role = echo(role);
+        let message = format!("this node does not host the role {role}; it hosts: {hosted}");
         let body = json!({ "error": "unknown_role", "message": message, "roles": names });
         (StatusCode::NOT_FOUND, Json(body)).into_response()
     }
@@ -254,8 +259,9 @@ pub async fn serve(
     let of_role = of_role.collect();
     let of_all = agents(Scope::All);
     let beside = Router::new()
-        .route("/take-over/{role}", post(take_over))
+        .route("/take-over/{role}", get(candidates).post(take_over))
         .route("/outbox/{number}/{how}", post(settle))
+        .route("/mail/{role}", post(letter::send))
         .with_state(Arc::clone(&host));
     let door = Door { listener, guard, clock };
     let served = run(door, of_all, of_role, sessions_dir, beside, shutdown).await;
@@ -317,7 +323,9 @@ async fn run<S: Served>(
         stdio: stdio::Lines::default(),
         life: life.clone(),
     });
-    let app = routes(Arc::clone(&server)).merge(beside).layer(middleware::from_fn(readable));
+    let app = routes(Arc::clone(&server)).merge(beside);
+    let app = app.layer(middleware::from_fn(readable));
+    let app = app.layer(middleware::from_fn(check_content_type));
     let app = match &guard {
         None => app,
         Some(guard) => {
@@ -419,7 +427,8 @@ pub(in crate::mcp) fn refuse(
     error: &str,
     message: impl Into<String>,
 ) -> Response {
-    (status, Json(json!({ "error": error, "message": message.into() }))).into_response()
+    let message = bounded(&message.into());
+    (status, Json(json!({ "error": error, "message": message }))).into_response()
 }
 
 /// A request's body, whole. One that says it is too large is refused before any of it is read.

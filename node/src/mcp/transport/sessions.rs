@@ -7,50 +7,43 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, future::ready};
 use rmcp::{
     model::{
-        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
-        JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, Extensions,
+        GetExtensions as _, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
     },
     transport::streamable_http_server::session::{
-        RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
-        SessionStoreError,
+        RestoreOutcome, ServerSseMessage, SessionId, SessionManager,
         local::{LocalSessionManager, LocalSessionManagerError},
     },
 };
 
-use serde::{Deserialize, Serialize, de::IgnoredAny};
 use tasuki_proto::id::TokenId;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     events::Events,
-    served::{Lifeline, Served},
+    handed::{Fate, Probe},
+    served::Lifeline,
 };
 use crate::{
-    mcp::{
-        address::Address,
-        notices::{Doors, SUBSCRIBED},
-        tools::label_as,
-    },
+    mcp::{address::Address, notices::Doors, tools::label},
     role::player::Ended,
 };
 
 /// Sessions of one address in memory: each holds a task and a queue.
 const SESSIONS_MAX: usize = 256;
 
-/// Sessions of one address remembered in files of a few hundred bytes.
-const FILES_MAX: usize = 1024;
-
 /// Messages on their way to one client. A full queue holds up the whole session.
 const CHANNEL_CAPACITY: usize = 256;
+
+/// Answers of one session that were not read yet and can be taken back.
+const AHEAD_MAX: usize = 256;
 
 /// What the ids of events of a session's own stream have in them, and no other's.
 const STANDALONE: &str = ":common/";
@@ -58,10 +51,9 @@ const STANDALONE: &str = ":common/";
 /// A silent session is ended after this long. Waits are silent, so it is far above any hold.
 const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(super) struct Sessions<S> {
+pub(super) struct Sessions {
     local: LocalSessionManager,
     events: Events,
-    served: Arc<S>,
     doors: Doors,
     known: Mutex<Known>,
     owners: Owners,
@@ -76,7 +68,7 @@ impl Owners {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn of(&self, id: &str) -> Option<TokenId> {
+    pub(super) fn of(&self, id: &str) -> Option<TokenId> {
         self.all().get(id).cloned()
     }
 }
@@ -102,9 +94,17 @@ struct Session {
     gone: CancellationToken,
 }
 
-/// The ids of a session's requests that are not answered, and whose streams are open.
+/// A session's requests.
 #[derive(Debug, Clone, Default)]
-struct Asked(Arc<Mutex<BTreeSet<String>>>);
+struct Asked(Arc<Mutex<Requests>>);
+
+#[derive(Debug, Default)]
+struct Requests {
+    /// The ids of those that are not answered, and whose streams are open.
+    open: BTreeSet<String>,
+    /// What becomes of the answers that were not read yet, of those too whose streams broke.
+    ahead: BTreeMap<String, Fate>,
+}
 
 /// An id in use until dropped.
 #[derive(Debug)]
@@ -114,20 +114,50 @@ struct Asking {
 }
 
 impl Asked {
-    fn ids(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    fn all(&self) -> MutexGuard<'_, Requests> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None`: a request with this id is not answered yet, and only one of the two would be.
-    fn begin(&self, id: &RequestId) -> Option<Asking> {
-        let id = format!("{id:?}");
-        self.ids().insert(id.clone()).then(|| Asking { asked: self.clone(), id })
+    fn begin(&self, id: &RequestId, fate: Fate) -> Option<Asking> {
+        let id = key(id);
+        let mut all = self.all();
+        if !all.open.insert(id.clone()) {
+            return None;
+        }
+        if AHEAD_MAX <= all.ahead.len() {
+            all.ahead.pop_first();
+        }
+        all.ahead.insert(id.clone(), fate);
+        Some(Asking { asked: self.clone(), id })
     }
+
+    /// The answer is being read. False: its request was taken back.
+    fn give(&self, id: &RequestId) -> bool {
+        let fate = self.all().ahead.remove(&key(id));
+        fate.inspect(Fate::give).is_some()
+    }
+
+    /// The client took a request back.
+    fn disown(&self, id: &RequestId) {
+        let fate = self.all().ahead.remove(&key(id));
+        fate.iter().for_each(Fate::disown);
+    }
+
+    /// The client takes back all that was not answered.
+    fn disown_all(&self) {
+        let ahead = std::mem::take(&mut self.all().ahead);
+        ahead.values().for_each(Fate::disown);
+    }
+}
+
+fn key(id: &RequestId) -> String {
+    format!("{id:?}")
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.asked.ids().remove(&self.id);
+        self.asked.all().open.remove(&self.id);
     }
 }
 
@@ -139,8 +169,8 @@ pub(super) enum SessionsError {
     Local(#[from] LocalSessionManagerError),
 }
 
-impl<S: Served> Sessions<S> {
-    pub(super) fn new(served: Arc<S>, doors: Doors, owners: Owners) -> Self {
+impl Sessions {
+    pub(super) fn new(doors: Doors, owners: Owners) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.channel_capacity = CHANNEL_CAPACITY;
         local.session_config.keep_alive = Some(IDLE);
@@ -148,7 +178,7 @@ impl<S: Served> Sessions<S> {
         local.session_config.sse_retry = None;
         let events = Events::default();
         let local = local.with_event_store(Arc::new(events.clone()));
-        Self { local, events, served, doors, known: Mutex::default(), owners }
+        Self { local, events, doors, known: Mutex::default(), owners }
     }
 
     /// Those in memory.
@@ -162,13 +192,18 @@ impl<S: Served> Sessions<S> {
 
     /// Notes that a session is used, and keeps it from giving way for as long as the result
     /// lives.
-    fn used(&self, id: &SessionId) -> Option<(Arc<()>, String)> {
+    fn used(&self, id: &SessionId) -> Option<Arc<()>> {
         let mut known = self.known();
         known.clock += 1;
         let clock = known.clock;
         let session = known.sessions.get_mut(id)?;
         session.used = clock;
-        Some((Arc::clone(&session.open), session.client.clone()))
+        Some(Arc::clone(&session.open))
+    }
+
+    /// The client that a session began with; empty: not known.
+    pub(super) fn client(&self, id: &str) -> String {
+        self.known().sessions.get(id).map(|session| session.client.clone()).unwrap_or_default()
     }
 
     /// Whether requests of this session can be taken. One that is being restored is there, but
@@ -196,6 +231,10 @@ impl<S: Served> Sessions<S> {
                 tracing::debug!(%error, "a session of a token that is gone");
             }
         }
+    }
+
+    fn asked(&self, id: &SessionId) -> Option<Asked> {
+        self.known().sessions.get(id).map(|it| it.asked.clone())
     }
 
     fn begun(&self, id: SessionId, is_restoring: bool) {
@@ -231,7 +270,7 @@ impl<S: Served> Sessions<S> {
     }
 }
 
-impl<S: Served> SessionManager for Sessions<S> {
+impl SessionManager for Sessions {
     type Error = SessionsError;
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
@@ -253,7 +292,7 @@ impl<S: Served> SessionManager for Sessions<S> {
         {
             let parts = initialize.extensions.get::<http::request::Parts>();
             let address = parts.map(Address::of).unwrap_or_default();
-            session.client = label_as(Some(&initialize.params.client_info), &address.who());
+            session.client = label(Some(&initialize.params.client_info));
             if let Some(token) = address.token {
                 self.owners.all().insert(id.to_string(), token);
             }
@@ -271,7 +310,10 @@ impl<S: Served> SessionManager for Sessions<S> {
         self.doors.remove(id);
         let ended = self.local.close_session(id).await;
         // Only then, so that nobody is told of a call that was cut off by its own client.
-        closed.iter().for_each(|it| it.gone.cancel());
+        if let Some(it) = &closed {
+            it.gone.cancel();
+            it.asked.disown_all();
+        }
         Ok(ended?)
     }
 
@@ -288,20 +330,22 @@ impl<S: Served> SessionManager for Sessions<S> {
             request.request.extensions_mut().insert(line);
         }
         let mut asking = match (&message, asked) {
-            (JsonRpcMessage::Request(request), Some(asked)) => match asked.begin(&request.id) {
-                Some(asking) => Some(asking),
-                None => return Ok(refused_twice(request.id.clone()).left_stream()),
-            },
+            (JsonRpcMessage::Request(request), Some(asked)) => {
+                let fate = fate(request.request.extensions());
+                match asked.begin(&request.id, fate) {
+                    Some(asking) => Some(asking),
+                    None => return Ok(refused_twice(request.id.clone()).left_stream()),
+                }
+            }
             (_, _) => None,
         };
         let stream = self.local.create_stream(id, message).await?;
-        let stream = stream.inspect(move |event| {
-            // Free again before the client can have read the answer.
-            if let Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) =
-                event.message.as_deref()
-            {
-                drop(asking.take());
-            }
+        let stream = stream.filter(move |event| {
+            let is_told = answered(event).is_none_or(|id| {
+                // Free again before the client can have read the answer.
+                asking.take().is_none_or(|it| it.asked.give(id))
+            });
+            ready(is_told)
         });
         Ok(kept_with(stream, used).right_stream())
     }
@@ -312,6 +356,13 @@ impl<S: Served> SessionManager for Sessions<S> {
         message: ClientJsonRpcMessage,
     ) -> Result<(), SessionsError> {
         self.used(id);
+        if let JsonRpcMessage::Notification(it) = &message
+            && let ClientNotification::CancelledNotification(cancelled) = &it.notification
+            && let Some(request) = &cancelled.params.request_id
+            && let Some(asked) = self.asked(id)
+        {
+            asked.disown(request);
+        }
         let is_introduced = matches!(
             &message,
             JsonRpcMessage::Notification(it)
@@ -329,9 +380,8 @@ impl<S: Served> SessionManager for Sessions<S> {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
-        let present = used.as_ref().and_then(|(_, client)| self.served.connected(client));
         let stream = self.local.create_standalone_stream(id).await?;
-        Ok(kept_with(stream, (used, present, self.doors.open(id))))
+        Ok(kept_with(stream, (used, self.doors.open(id))))
     }
 
     async fn resume(
@@ -341,7 +391,13 @@ impl<S: Served> SessionManager for Sessions<S> {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
         let is_standalone = last_event_id.contains(STANDALONE);
+        let asked = self.asked(id);
         let stream = self.local.resume(id, last_event_id).await?;
+        let stream = stream.inspect(move |event| {
+            if let (Some(asked), Some(id)) = (&asked, answered(event)) {
+                asked.give(id);
+            }
+        });
         let door = is_standalone.then(|| self.doors.open(id)).flatten();
         Ok(kept_with(stream, (used, door)))
     }
@@ -360,6 +416,22 @@ impl<S: Served> SessionManager for Sessions<S> {
 
     // `event_store` stays `None`: requests without a session are cancelled when their client
     // goes away, and with a store they would not be.
+}
+
+/// What becomes of the answer to a request with these extensions.
+fn fate(extensions: &Extensions) -> Fate {
+    let parts = extensions.get::<http::request::Parts>();
+    let probe = parts.and_then(|parts| parts.extensions.get::<Probe>());
+    probe.map(|probe| probe.fate().clone()).unwrap_or_default()
+}
+
+/// Which request an event answers.
+fn answered(event: &ServerSseMessage) -> Option<&RequestId> {
+    match event.message.as_deref()? {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+    }
 }
 
 /// What is said to a request whose id is taken.
@@ -383,207 +455,19 @@ where
     })
 }
 
-/// Puts `bytes` at `path` whole or not at all, and leaves no draft behind. Not synced: what a
-/// power cut takes, a client begins anew.
-pub(in crate::mcp) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = path.with_added_extension("new");
-    let put = std::fs::write(&draft, bytes).and_then(|()| std::fs::rename(&draft, path));
-    if put.is_err() {
-        // On a full disk there may be one; that it was not written is what is told.
-        drop(std::fs::remove_file(&draft));
-    }
-    put
-}
-
-/// `None`: somebody else removed it.
-fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        done => done.map(Some),
-    }
-}
-
-/// What each client of one address said when it began, one file each.
-#[derive(Debug, Clone)]
-pub(super) struct Files {
-    dir: Arc<Path>,
-    owners: Owners,
-}
-
-/// What is in a file.
-#[derive(Serialize, Deserialize)]
-struct Remembered<S> {
-    #[serde(flatten)]
-    state: S,
-    /// The id of the token that it was begun with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    token: Option<String>,
-}
-
-impl Files {
-    pub(super) fn open(dir: PathBuf, owners: Owners) -> io::Result<Self> {
-        std::fs::create_dir_all(&dir)?;
-        Ok(Self { dir: dir.into(), owners })
-    }
-
-    /// Whether a session that is not in memory was begun with this token. One that is nowhere
-    /// was; it is told so elsewhere.
-    pub(super) async fn is_of(&self, id: &str, token: Option<&TokenId>) -> bool {
-        let Some(path) = self.path(id) else { return true };
-        let Ok(read) = tokio::task::spawn_blocking(move || std::fs::read(path)).await else {
-            return false;
-        };
-        let Ok(json) = read else { return true };
-        let owner = serde_json::from_slice::<Remembered<IgnoredAny>>(&json);
-        owner.is_ok_and(|it| it.token.as_deref() == token.map(TokenId::as_str))
-    }
-
-    /// `None`: not an id that this server gave, so not the name of a file either.
-    fn path(&self, id: &str) -> Option<PathBuf> {
-        let is_ours = id.len() == 36 && id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
-        is_ours.then(|| self.dir.join(format!("{id}.json")))
-    }
-
-    /// Forgets the oldest beyond [`FILES_MAX`].
-    fn prune(&self) -> io::Result<()> {
-        let mut files = Vec::new();
-        for entry in std::fs::read_dir(&self.dir)? {
-            let entry = entry?;
-            // Sessions begin and end meanwhile, and their files with them.
-            if let Some(metadata) = unless_gone(entry.metadata())? {
-                files.push((metadata.modified()?, entry.path()));
-            }
-        }
-        files.sort();
-        let excess = files.len().saturating_sub(FILES_MAX);
-        files.into_iter().take(excess).try_for_each(|(_, path)| {
-            let removed = unless_gone(std::fs::remove_file(path));
-            removed.map(|_| ())
-        })
-    }
-
-    fn write(&self, path: &Path, json: &[u8]) -> io::Result<()> {
-        put(path, json)?;
-        self.prune()
-    }
-}
-
-#[async_trait::async_trait]
-impl SessionStore for Files {
-    async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
-        let Some(path) = self.path(id) else { return Ok(None) };
-        let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await?;
-        match read {
-            Ok(json) => Ok(serde_json::from_slice::<Remembered<SessionState>>(&json)
-                .inspect_err(|error| tracing::warn!(id, %error, "unreadable session"))
-                .ok()
-                .map(|it| it.state)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
-        let Some(path) = self.path(id) else { return Ok(()) };
-        let token = self.owners.of(id).map(|token| token.to_string());
-        let json = serde_json::to_vec(&Remembered { state, token })?;
-        let files = self.clone();
-        tokio::task::spawn_blocking(move || files.write(&path, &json)).await??;
-        Ok(())
-    }
-
-    async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
-        let Some(path) = self.path(id) else { return Ok(()) };
-        let forget = move || {
-            // Most sessions have none.
-            drop(std::fs::remove_file(path.with_extension(SUBSCRIBED)));
-            std::fs::remove_file(path)
-        };
-        match tokio::task::spawn_blocking(forget).await? {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
-            Ok(()) | Err(_) => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tasuki_proto::limits::HOLD_MS_MAX;
-    use tokio_util::sync::CancellationToken;
 
-    use super::{super::server::Settings, *};
-    use crate::mcp::{
-        agent::Agents,
-        host::{Host, Scope},
-    };
+    use super::*;
 
     /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
     #[test]
     fn a_session_outlives_any_hold() {
-        let host = Arc::new(Host::new(Vec::new(), Settings::default(), CancellationToken::new()));
-        let agents = Arc::new(Agents { host, scope: Scope::All });
-        let sessions = Sessions::new(agents, Doors::default(), Owners::default());
+        let sessions = Sessions::new(Doors::default(), Owners::default());
         let config = sessions.local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);
         assert_eq!(config.channel_capacity, CHANNEL_CAPACITY);
-    }
-
-    #[test]
-    fn what_cannot_be_put_leaves_what_was_there_and_no_draft() {
-        let dir = tempfile::tempdir().unwrap();
-        let names = || {
-            let entries = std::fs::read_dir(dir.path()).unwrap();
-            entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
-        };
-        let path = dir.path().join("x.json");
-        put(&path, b"old").unwrap();
-        put(&path, b"new").unwrap();
-        assert_eq!(
-            (std::fs::read(&path).unwrap(), names()),
-            (b"new".to_vec(), vec!["x.json".into()])
-        );
-        // In the way of the last step.
-        let taken = dir.path().join("taken");
-        std::fs::create_dir(&taken).unwrap();
-        put(&taken, b"new").unwrap_err();
-        assert_eq!(names().len(), 2, "{:?}", names());
-    }
-
-    /// Several clients begin at once, and each forgets the same ones.
-    #[test]
-    fn what_another_removed_is_no_failure() {
-        let dir = tempfile::tempdir().unwrap();
-        let files = Files::open(dir.path().to_owned(), Owners::default()).unwrap();
-        let fresh = || files.path(&uuid::Uuid::new_v4().to_string()).unwrap();
-        (0..FILES_MAX).for_each(|_| std::fs::write(fresh(), "{}").unwrap());
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for _ in 0..16 {
-                        files.write(&fresh(), b"{}").unwrap();
-                    }
-                });
-            }
-        });
-        files.prune().unwrap();
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), FILES_MAX);
-    }
-
-    #[tokio::test]
-    async fn files_are_bounded_and_only_ours() {
-        let dir = tempfile::tempdir().unwrap();
-        let files = Files::open(dir.path().join("s"), Owners::default()).unwrap();
-        for _ in 0..FILES_MAX + 5 {
-            let path = files.path(&uuid::Uuid::new_v4().to_string()).unwrap();
-            std::fs::write(path, "{}").unwrap();
-        }
-        files.prune().unwrap();
-        assert_eq!(std::fs::read_dir(dir.path().join("s")).unwrap().count(), FILES_MAX);
-        assert!(files.path("../../../../../../../../etc/passwd-----").is_none());
-        assert!(files.load("../x").await.unwrap().is_none());
-        let unreadable = uuid::Uuid::new_v4().to_string();
-        std::fs::write(files.path(&unreadable).unwrap(), "{").unwrap();
-        assert!(files.load(&unreadable).await.unwrap().is_none());
     }
 }

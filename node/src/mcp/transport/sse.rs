@@ -28,7 +28,8 @@ use tokio_util::sync::DropGuard;
 
 use super::{
     bearer::Bearer,
-    handed::{NotTaken, Probe, Probes},
+    errors::with_error_cut,
+    handed::{NotTaken, Probes, Sent},
     served::{Lifeline, Served, converse},
     server::{Server, read_body, refuse},
 };
@@ -65,14 +66,14 @@ struct Session {
 #[derive(Debug)]
 struct Outgoing {
     json: String,
-    probe: Option<Probe>,
+    sent: Option<Sent>,
 }
 
 impl Outgoing {
-    fn new(message: &TxJsonRpcMessage<RoleServer>, probe: Option<Probe>) -> Option<Self> {
+    fn new(message: &TxJsonRpcMessage<RoleServer>, sent: Option<Sent>) -> Option<Self> {
         let json = serde_json::to_string(message)
             .inspect_err(|error| tracing::error!(%error, "an answer cannot be written"));
-        Some(Self { json: json.ok()?, probe })
+        Some(Self { json: json.ok()?, sent })
     }
 }
 
@@ -139,17 +140,17 @@ fn events(
     to_send: mpsc::Receiver<Outgoing>,
     held: DropGuard,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
-    let state = (Some(endpoint), to_send, None::<Probe>, held);
+    let state = (Some(endpoint), to_send, None::<Sent>, held);
     stream::unfold(state, |(endpoint, mut to_send, taken, held)| async move {
-        if let Some(probe) = taken {
-            probe.written();
+        if let Some(sent) = taken {
+            sent.written();
         }
         if let Some(endpoint) = endpoint {
             return Some((Ok(endpoint), (None, to_send, None, held)));
         }
-        let Outgoing { json, probe } = to_send.recv().await?;
+        let Outgoing { json, sent } = to_send.recv().await?;
         let event = Event::default().event("message").data(json);
-        Some((Ok(event), (None, to_send, probe, held)))
+        Some((Ok(event), (None, to_send, sent, held)))
     })
 }
 
@@ -250,9 +251,10 @@ impl Transport<RoleServer> for Connection {
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Closed>> + Send + 'static {
         let outgoing = self.outgoing.clone();
-        let probe = self.probes.answered(&message);
+        let sent = self.probes.answered(&message);
         async move {
-            let message = Outgoing::new(&message, probe).ok_or(Closed)?;
+            let Some(sent) = sent else { return Ok(()) };
+            let message = Outgoing::new(&with_error_cut(message), Some(sent)).ok_or(Closed)?;
             outgoing.send(message).await.map_err(|_| Closed)
         }
     }

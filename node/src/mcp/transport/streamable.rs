@@ -27,11 +27,13 @@ use tokio::sync::Mutex;
 use super::{
     bearer::Bearer,
     early::opened,
+    errors::with_body_cut,
     handed::{Probe, Watched},
     lines::complaint,
     served::{Served, Stay},
     server::{Life, read_body, refuse},
-    sessions::{Files, Owners, Sessions},
+    session_files::Files,
+    sessions::{Owners, Sessions},
 };
 use crate::mcp::notices::Doors;
 
@@ -56,9 +58,9 @@ const LAST_EVENT_HEADER: &str = "last-event-id";
 
 /// Streamable HTTP of one address.
 pub(super) struct Streamable<S: Served> {
-    service: StreamableHttpService<S::Handler, Sessions<S>>,
+    service: StreamableHttpService<S::Handler, Sessions>,
     served: Arc<S>,
-    sessions: Arc<Sessions<S>>,
+    sessions: Arc<Sessions>,
     /// `None`: sessions end with this server.
     files: Option<Files>,
     /// Held by a request that restores its session, or that may have to.
@@ -84,7 +86,7 @@ impl<S: Served> Streamable<S> {
             config.session_store = Some(Arc::new(files));
         }
         let doors = Doors::in_dir(dir.as_deref());
-        let sessions = Arc::new(Sessions::new(Arc::clone(&served), doors.clone(), owners));
+        let sessions = Arc::new(Sessions::new(doors.clone(), owners));
         let of_requests = Arc::clone(&served);
         let service = StreamableHttpService::new(
             move || Ok(of_requests.of_requests()),
@@ -159,6 +161,7 @@ impl<S: Served> Streamable<S> {
         let listens = parts.headers.get(METHOD_HEADER).is_some_and(|method| method == LISTEN);
         let open = listens.then(|| self.served.stream(&parts)).flatten();
         // Any other response opens at once, and some need their status and headers.
+        let may_resume = parts.headers.contains_key(SESSION_HEADER);
         let is_modern_call = parts.headers.get(METHOD_HEADER).is_some_and(|it| it == CALL);
         let request = Request::from_parts(parts, Body::from(body.clone()));
         let response = if is_modern_call {
@@ -179,10 +182,11 @@ impl<S: Served> Streamable<S> {
             .get(CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         match (is_stream, open) {
+            (false, _) if !response.status().is_success() => with_body_cut(response).await,
             (false, _) => response,
-            (true, None) => response.map(|body| Body::new(Watched::new(body, probe))),
+            (true, None) => response.map(|body| Body::new(Watched::new(body, probe, may_resume))),
             (true, Some(open)) => response
-                .map(|body| Body::new(Watched::new(body, probe)))
+                .map(|body| Body::new(Watched::new(body, probe, may_resume)))
                 .map(|body| Body::new(Kept { body, _open: open })),
         }
     }
@@ -190,7 +194,11 @@ impl<S: Served> Streamable<S> {
     /// A session's own stream, or its end.
     async fn handle_no_post(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
-        let open = (parts.method == Method::GET).then(|| self.served.stream(&parts)).flatten();
+        let is_get = parts.method == Method::GET;
+        let open = is_get.then(|| self.served.stream(&parts)).flatten();
+        // What is resumed is the answer to a call, mostly.
+        let is_own = is_get && !parts.headers.contains_key(LAST_EVENT_HEADER);
+        let opening = is_own.then(|| parts.clone());
         let closing = (parts.method == Method::DELETE).then(|| parts.clone());
         let request = Request::from_parts(parts, body);
         let mut response = self.serve(request).await;
@@ -201,12 +209,15 @@ impl<S: Served> Streamable<S> {
             // The session is ended, not about to be; some clients complain otherwise.
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
-        match open {
-            Some(open) if response.status() == StatusCode::OK => {
-                response.map(|body| Body::new(Kept { body, _open: open }))
-            }
-            Some(_) | None => response,
+        if response.status() != StatusCode::OK {
+            return response;
         }
+        let present = opening.and_then(|opening| {
+            let session = opening.headers.get(SESSION_HEADER).and_then(|id| id.to_str().ok());
+            let client = session.map(|id| self.sessions.client(id)).unwrap_or_default();
+            self.served.connected(&opening, &client)
+        });
+        response.map(|body| Body::new(Kept { body, _open: Box::new((open, present)) }))
     }
 }
 

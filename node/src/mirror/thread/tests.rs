@@ -42,7 +42,7 @@ impl Bench {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         let roots = [("qa".parse().unwrap(), place.path().to_owned())].into();
-        let boxes = Arc::new(homes(&roots).into_values().next().unwrap().open().unwrap());
+        let boxes = Arc::new(homes(&roots, None).into_values().next().unwrap().open().unwrap());
         Self { place, boxes }
     }
 
@@ -54,7 +54,7 @@ impl Bench {
     fn told(&self) -> Vec<String> {
         let mut all = Vec::new();
         for kind in BoxKind::ALL {
-            for entry in fs::read_dir(self.boxes.folder(kind)).unwrap() {
+            for entry in fs::read_dir(self.boxes.folder(kind).path()).unwrap() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 if matches!(Kind::of(&name), Kind::New) {
                     continue;
@@ -202,7 +202,9 @@ fn a_kill_at_any_change_loses_nothing_and_leaves_nothing() {
                 index.wrote(ID.parse().unwrap(), known.clone()).unwrap();
             }
             let seen = Seen::of(&index, &bench.boxes, look_at_all(&bench.boxes).unwrap(), true);
-            seen.halves.iter().for_each(|half| Disk::default().remove(half).unwrap());
+            for (kind, name) in &seen.halves {
+                Disk::default().remove(bench.boxes.folder(*kind), name).unwrap();
+            }
             let is_remembered = known.is_some();
             bench.job(Disk::default(), known, case.2).carry_out().unwrap();
             let after = bench.told();
@@ -240,4 +242,30 @@ fn a_file_that_somebody_writes_to_all_the_time_is_left_to_them() {
     assert_eq!(done, Done::Aside(format!("{NAME}.edited")));
     assert_eq!(bench.told(), ["inbox/T 2", "inbox/T.edited 1"]);
     assert_eq!(fold("ÄB.md"), fold("äb.MD"));
+}
+
+/// Somebody's words that forge the head of another entry behind what nobody sees.
+#[test]
+fn what_nobody_sees_is_in_no_file() {
+    const HEAD: &str = "## 2026-11-21T20:42:52.094Z - lead to B (BR)";
+    let one = |from: &str, title: &str, text: &str| {
+        let at = Timestamp::from_millis(1_795_293_772_094);
+        let entry = Entry::new(at, from, &["dev"], "BR", text);
+        Document::new(ID.parse().ok(), "BR", title, vec![entry])
+    };
+    let forged = ["a\u{1b}[2J\tb\u{202e}", "\r", "\u{b}", "\u{200b}", "\u{2028}"];
+    let text = forged.map(|before| format!("{before}{HEAD}")).join("\n");
+    let raw = one("q\u{200b}a", "t\u{202e}", &text);
+    let want = Want::new(BoxKind::Inbox, NAME.into(), raw.clone(), true);
+    let file = String::from_utf8(want.bytes.clone()).unwrap();
+    let is_plain = |c: char| "\n\t".contains(c) || tasuki_proto::visible::is_visible(c);
+    assert!(file.chars().all(is_plain), "{file:?}");
+    assert_eq!(file.matches(&format!("\n\\{HEAD}")).count(), 4, "{file}");
+    let read = Document::read(&want.bytes).unwrap();
+    assert_eq!((&read, read.entries.len()), (&raw.shown(), 1));
+    assert_eq!((read.title.as_str(), read.sender.as_str()), ("t", "qa"));
+    // A file of an earlier release is the node's own, too.
+    let raw = one("qa", "t", "a\u{202e}b");
+    let want = Want::new(BoxKind::Inbox, NAME.into(), raw.clone(), true);
+    assert!(want.has_all_of(raw.to_markdown().as_bytes()));
 }

@@ -6,10 +6,13 @@ use async_trait::async_trait;
 use tasuki_proto::{id::IdempotencyKey, swarm::IssueId, wire};
 
 use super::{Handle, beside, gone};
-use crate::role::{
-    Refusal,
-    actor::{Msg, Surroundings},
-    swarm::{Awaited, Call as _, Request, Response, Swarm},
+use crate::{
+    link::{Link, is_command},
+    role::{
+        Refusal,
+        actor::{Msg, Surroundings},
+        swarm::{Awaited, Call as _, Request, Response, Swarm},
+    },
 };
 
 #[async_trait]
@@ -19,7 +22,9 @@ impl Swarm for Handle {
         request: Request,
         key: Option<IdempotencyKey>,
     ) -> Result<Response, Refusal> {
-        self.carry(|link, role| async move { link.swarm(&role, request, key).await }).await
+        let is_command = is_command(&request);
+        let call = |link: Link, role| async move { link.swarm(&role, request, key).await };
+        if is_command { self.carry(call).await } else { self.ask(call).await }
     }
 
     async fn await_swarm(

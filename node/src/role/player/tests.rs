@@ -39,7 +39,7 @@ fn check(steps: &[(u64, &str, Step)], expected: &str) {
                     format!("no: {}", by(&in_use))
                 }
             },
-            Look if players.looked(now, &who) => "is a sign of life".to_owned(),
+            Look if players.looked(now, &who, "") => "is a sign of life".to_owned(),
             Look => "only looks".to_owned(),
             Open => {
                 players.opened(&who);
@@ -203,4 +203,37 @@ fn a_person_gives_a_role_to_another_and_back() {
     );
     // Nobody has it, or nobody who is still there.
     check(&[(0, "", TakeOver), (901, "x", TakeOver)], "0  takes it\n901 x takes it");
+}
+
+#[test]
+fn whoever_called_or_is_connected_could_play() {
+    let mut players = Players::default();
+    let at = |secs: u64| Moment::from_millis(secs * 1000);
+    let list = |players: &Players, secs| -> String {
+        let all = players.candidates(at(secs)).into_iter().map(|it| {
+            let id = it.id.map_or_else(|| "-".to_owned(), |id| id.to_string());
+            let plays = if it.is_playing { " plays" } else { "" };
+            let quiet = it.quiet.map_or_else(|| "there".to_owned(), |it| format!("{it:?}"));
+            format!("{id}{plays} {:?} {quiet}", it.client)
+        });
+        all.collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(list(&players, 0), "");
+    players.opened(&instance("z"));
+    players.enter(at(1), &instance("x"), "codex 1").expect("free");
+    players.enter(at(2), &instance("y"), "claude 2").expect_err("x plays");
+    players.looked(at(3), &instance(""), "zed 3");
+    // What is not known does not replace what is.
+    players.looked(at(4), &instance("y"), "");
+    assert_eq!(
+        list(&players, 5),
+        "- \"zed 3\" 2s, x plays \"codex 1\" 4s, y \"claude 2\" 1s, z \"\" there"
+    );
+    players.take_over(at(6), &instance("z"));
+    let told = list(&players, 6);
+    assert!(told.contains("z plays") && !told.contains("x plays"), "{told}");
+    for number in 0..2 * KNOWN_MAX as u64 {
+        players.looked(at(7 + number), &instance(&format!("a{number}")), "flood 1");
+    }
+    assert_eq!(players.candidates(at(100)).len(), KNOWN_MAX + 1, "and the one that is connected");
 }

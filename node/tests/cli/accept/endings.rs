@@ -247,7 +247,7 @@ async fn what_a_killed_one_left_is_ended_at_once_and_removed_by_the_next() {
 }
 
 #[tokio::test]
-#[ignore = "needs git and landlock"]
+#[ignore = "needs git, landlock and pgrep"]
 async fn what_loses_its_keeper_is_ended_and_never_called_passed() {
     let (mut office, mut pipe) = telling().await;
     let commit = office.repository.commit(&[("script.sh", ENDLESS)]);

@@ -4,6 +4,7 @@ mod checkout;
 mod delivery;
 mod endings;
 mod sandbox;
+mod set_id;
 mod user;
 
 use std::{

@@ -92,7 +92,9 @@ async fn a_command_opens_no_socket_and_reaches_no_other_process() {
         check('vsock', socket(my $f, 40, SOCK_STREAM, 0));
         check('upper bits', syscall(41, (1 << 32) | 2, 1, 0) >= 0);
         check('datagram pair', socketpair(my $g, my $h, AF_UNIX, SOCK_DGRAM, 0));
+        check('pair of another kind', socketpair(my $p, my $q, 30, SOCK_SEQPACKET, 0) || $! != Errno::EPERM);
         check('x32', syscall(0x40000000 | 41, 2, 1, 0) >= 0);
+        check('x32 at all', syscall(0x40000000 | 39) >= 0);
         check('kill parent', kill(0, getppid()));
         check('kill parent group', kill(0, -getpgrp(getppid())));
         check('ptrace', syscall(101, 16, getppid(), 0, 0) >= 0);
@@ -105,6 +107,14 @@ async fn a_command_opens_no_socket_and_reaches_no_other_process() {
         check('keys', syscall(250, 0, -3, 0) >= 0);
         check('bpf', syscall(321, 0, 0, 0) >= 0);
         check('chroot', chroot('.'));
+        check('mount attributes', syscall(442, -100, my $at = '.', 0, my $no = '', 0) >= 0 || $! != Errno::EPERM);
+        check('tree', syscall(428, -100, $at, 0) >= 0 || $! != Errno::EPERM);
+        check('tree with attributes', syscall(467, -100, $at, 0, 0, 0) >= 0 || $! != Errno::EPERM);
+        check('file system', syscall(430, $at, 0) >= 0 || $! != Errno::EPERM);
+        check('handle', syscall(304, -100, $no, 0) >= 0 || $! != Errno::EPERM);
+        check('attributes of a file', syscall(469, -100, $at, $no, 0, 0) >= 0 || $! != Errno::ENOSYS);
+        check('what is newer than this', syscall(499, 0) >= 0 || $! != Errno::ENOSYS);
+        check('keys pressed', ioctl(STDIN, 0x5412, $no) || $! != Errno::EPERM);
         check('terminal', open(my $i, '<', '/dev/tty'));
         check('shared memory', syscall(29, 0, 4096, 0600) >= 0);
         check('limits', syscall(302, getppid(), 7, my $limit = pack('QQ', 1, 1), 0) >= 0);
@@ -125,6 +135,30 @@ async fn a_command_opens_no_socket_and_reaches_no_other_process() {
         (ran.output.as_str(), &ran.all["sandbox"]),
         ("open", &"landlock+seccomp; network".into())
     );
+}
+
+/// Programs of 32 bits make other calls under the same numbers.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn a_call_of_another_architecture_ends_its_program() {
+    let mut office = Office::open().await;
+    let mut program = vec![];
+    // The head of a program of 64 bits, and its one segment: all of it, at 0x400000.
+    program.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0");
+    program.extend([0x40_0078_u64, 64, 0].iter().flat_map(|it| it.to_le_bytes()));
+    program.extend([0_u16, 0, 64, 56, 1, 0, 0, 0].iter().flat_map(|it| it.to_le_bytes()));
+    program.extend([1_u32, 5].iter().flat_map(|it| it.to_le_bytes()));
+    let segment = [0_u64, 0x40_0000, 0x40_0000, 134, 134, 0x1000];
+    program.extend(segment.iter().flat_map(|it| it.to_le_bytes()));
+    // mov eax, 1 (`exit` of 32 bits); mov ebx, 0; int 0x80; ud2
+    program.extend([0xb8, 1, 0, 0, 0, 0xbb, 0, 0, 0, 0, 0xcd, 0x80, 0x0f, 0x0b]);
+    let octal: String = program.iter().map(|byte| format!("\\{byte:03o}")).collect();
+    let script = format!(
+        "printf '{octal}' > a && chmod +x a && sh -c ./a 2>/dev/null\n\
+         case $? in 0) echo could;; 159|139) echo ended;; *) echo $?; esac\n"
+    );
+    assert_eq!(office.script(0, &script).await.output, "ended\n");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ const NOBODY: u32 = 65534;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::test]
-#[ignore = "needs root, git, landlock and perl: it runs the others as another user"]
+#[ignore = "needs root, git, landlock, perl and pgrep: it runs the others as another user"]
 async fn it_holds_and_works_for_an_ordinary_user() {
     assert!(getuid().is_root(), "only root becomes another user");
     let place = tempfile::tempdir().unwrap();

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    Office, add_task, ask, begin, claim, delivered, finish, judgement, name, open_issue, refusal,
-    result, task,
+    Office, add_task, approve, ask, begin, claim, delivered, finish, judgement, name, open_issue,
+    refusal, result, task,
 };
 use crate::{
     agents::{Agent, Manner, Transport},
     process::{Process, soon},
+    stored::status,
 };
 
 const EVENTS: &str = "waitIssueTaskEvents";
@@ -81,10 +82,31 @@ async fn items_come_one_by_one_in_order_each_once_and_whole() {
     let reset = json!({ "issue_id": issue, "task_id": "task-1", "reason": "another way" });
     let reset = ask(&lead, "resetIssueTask", reset).await;
     assert_eq!((&reset["status"], reset.get("claimed_by")), (&"open".into(), None), "{reset}");
-    let closing = begin(&lead, EVENTS, json!({ "issue_id": issue }));
-    finish(&lead, &worker, &issue, "task-1").await;
-    // Its submission came while it waited.
-    assert_eq!(soon(closing).await.unwrap()["item"]["type"], "submission");
+    ask(&worker, "claimIssueTask", claim(&issue, "task-1")).await;
+    let waiting = begin(&lead, EVENTS, json!({ "issue_id": issue }));
+    until_waiting(&up, "lead").await;
+    ask(&worker, "submitIssueTask", result(&issue, "task-1")).await;
+    // Before the lead judges it: what it judged is nothing to wait for.
+    let shown = soon(waiting).await.unwrap();
+    assert_eq!(shown["item"]["type"], "submission", "{shown}");
+    approve(&lead, &worker, &issue, "task-1").await;
+    let settled = ask(&lead, EVENTS, look(&issue)).await;
+    assert_eq!(settled["status"], "still_waiting", "{settled}");
+}
+
+/// Until a role waits, or is on its way to the broker for it.
+async fn until_waiting(of: &Process, role: &str) {
+    soon(async {
+        loop {
+            let status = status(of).await;
+            let mut roles = status["roles"].as_array().unwrap().iter();
+            if roles.any(|it| it["role"] == role && it["waits"] == 1) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 /// Neither a connection that broke nor a node that died takes an item with it.

@@ -3,15 +3,17 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
+    os::fd::OwnedFd,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncWriteExt as _, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout},
-    sync::oneshot,
+    sync::{oneshot, watch},
     task::JoinHandle,
 };
 
@@ -40,6 +42,39 @@ pub(crate) struct Shared {
     asked: Arc<Asked>,
     reading: JoinHandle<()>,
     writing: Writing,
+    freezer: Freezer,
+}
+
+/// Stops a client where it is, and lets it go on.
+#[derive(Clone)]
+pub(crate) enum Freezer {
+    /// A process. Its descriptor is of no other, also once it is gone.
+    Process(Arc<OwnedFd>),
+    /// What reads a stream.
+    Reading(Arc<watch::Sender<bool>>),
+}
+
+impl Freezer {
+    pub(crate) fn freeze(&self) {
+        self.set(true);
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.set(false);
+    }
+
+    fn set(&self, is_frozen: bool) {
+        match self {
+            Self::Process(process) => {
+                let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
+                match pidfd_send_signal(process, signal) {
+                    Ok(()) => {}
+                    Err(why) => assert_eq!(why, rustix::io::Errno::SRCH, "it may be gone"),
+                }
+            }
+            Self::Reading(reading) => drop(reading.send_replace(is_frozen)),
+        }
+    }
 }
 
 /// Who waits for which answer; `None` once no more come.
@@ -48,7 +83,7 @@ struct Asked(Mutex<Option<BTreeMap<u64, oneshot::Sender<Value>>>>);
 
 enum Writing {
     Sse { addr: SocketAddr, endpoint: String },
-    Stdio { stdin: tokio::sync::Mutex<ChildStdin>, _process: Box<Child> },
+    Stdio { stdin: tokio::sync::Mutex<ChildStdin>, process: Box<Child> },
 }
 
 enum Reading {
@@ -85,10 +120,18 @@ impl Drop for Shared {
 
 impl Shared {
     fn new(mut reading: Reading, writing: Writing) -> Self {
+        let frozen = Arc::new(watch::Sender::new(false));
+        let freezer = match &writing {
+            Writing::Sse { .. } => Freezer::Reading(Arc::clone(&frozen)),
+            Writing::Stdio { process, .. } => Freezer::Process(descriptor(process)),
+        };
+        let mut is_frozen = frozen.subscribe();
         let asked = Arc::new(Asked(Mutex::new(Some(BTreeMap::new()))));
         let heard = Arc::clone(&asked);
         let reading = tokio::spawn(async move {
             while let Some(message) = reading.next().await {
+                // The sender lives as long as this.
+                drop(is_frozen.wait_for(|is_frozen| !is_frozen).await);
                 let id = message["id"].as_u64();
                 let who = heard.with(|it| it.as_mut()?.remove(&id?));
                 // Whoever asked may have tired of it.
@@ -96,7 +139,7 @@ impl Shared {
             }
             heard.with(|it| *it = None);
         });
-        Self { asked, reading, writing }
+        Self { asked, reading, writing, freezer }
     }
 
     async fn say(&self, message: &Value) -> Result<(), Broken> {
@@ -132,7 +175,7 @@ impl Wire {
                     Bridge::start(&["--role", role], data, manner).await?;
                 (
                     Reading::Stdio(lines),
-                    Writing::Stdio { stdin: stdin.into(), _process: process.into() },
+                    Writing::Stdio { stdin: stdin.into(), process: process.into() },
                 )
             }
         };
@@ -144,6 +187,14 @@ impl Wire {
         match self {
             Self::Session(_) | Self::Stateless(..) => false,
             Self::Shared(shared) => shared.asked.with(|it| it.is_none()),
+        }
+    }
+
+    /// `None`: nothing of it lasts longer than a question.
+    pub(crate) fn freezer(&self) -> Option<Freezer> {
+        match self {
+            Self::Session(_) | Self::Stateless(..) => None,
+            Self::Shared(shared) => Some(shared.freezer.clone()),
         }
     }
 
@@ -194,6 +245,11 @@ impl Wire {
         }
         Ok(())
     }
+}
+
+fn descriptor(process: &Child) -> Arc<OwnedFd> {
+    let pid = process.id().and_then(|pid| Pid::from_raw(pid.cast_signed())).unwrap();
+    Arc::new(pidfd_open(pid, PidfdFlags::empty()).unwrap())
 }
 
 fn ended() -> Broken {

@@ -5,13 +5,22 @@
 //! or given to another, stops its loop or fails its check. At the end the waits left in node and
 //! broker are counted.
 //!
+//! What is not killed may stand still meanwhile (SIGSTOP), and goes on as if nothing had been.
+//!
 //! `TASUKI_ROUNDS` says how many kills (a seventh of it; 20), `TASUKI_SEED` which and when.
 
 pub(crate) mod connection;
 mod player;
 
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, pin::pin, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::PathBuf,
+    pin::pin,
+    sync::{Arc, Mutex},
+};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tasuki_proto::wire::{
     self, directory_client::DirectoryClient, turn_loop_client::TurnLoopClient,
@@ -24,7 +33,7 @@ use tokio::{
 use tonic::transport::Channel;
 
 use self::{
-    connection::Wire,
+    connection::{Freezer, Wire},
     player::{Order, Player, handover},
 };
 use crate::{
@@ -53,6 +62,9 @@ const ROUNDS_EACH: u64 = 7;
 /// Orders to clients between two kills, at most.
 const ORDERS_MAX: u64 = 20;
 
+/// Clients that stand still during a kill, at most.
+const FROZEN_MAX: usize = 12;
+
 /// Clients that are away during a kill, at most.
 const AWAY_MAX: usize = 8;
 
@@ -79,6 +91,8 @@ struct World {
     data: PathBuf,
     seen: Arc<watch::Sender<Seen>>,
     is_up: watch::Receiver<bool>,
+    /// What stops each client that can be stopped, by its number.
+    freezers: Arc<Mutex<BTreeMap<usize, Freezer>>>,
 }
 
 fn role(number: usize) -> String {
@@ -125,7 +139,8 @@ async fn a_thousand_waits_survive_clients_that_vanish_and_processes_that_die() {
     let (up, is_up) = watch::channel(true);
     let seen = Arc::new(watch::Sender::new(Seen::default()));
     let data = node.data.clone();
-    let world = World { mcp: node.mcp, data, seen: Arc::clone(&seen), is_up };
+    let freezers = Arc::default();
+    let world = World { mcp: node.mcp, data, seen: Arc::clone(&seen), is_up, freezers };
     let (mut players, mut orders) = (JoinSet::new(), Vec::new());
     for number in 0..CONNECTIONS {
         let (order, ordered) = mpsc::channel(ORDERS_KEPT);
@@ -155,15 +170,22 @@ async fn a_thousand_waits_survive_clients_that_vanish_and_processes_that_die() {
         for number in &away {
             orders[*number].try_send(Order::StayAway).ok();
         }
+        let frozen = world.freeze(&mut chance);
         up.send_replace(false);
+        // Half of the time the other one stands still meanwhile.
+        let stands_still = chance.below(2) == 0;
         match (round + 1) % 3 {
             1 => {
+                let still = stands_still.then(|| StandsStill::begin(&broker));
                 node.kill().await;
                 node.start().await;
+                drop(still);
             }
             2 => {
+                let still = stands_still.then(|| StandsStill::begin(&node));
                 broker.kill().await;
                 broker.start().await;
+                drop(still);
             }
             _ => {
                 stops += 1;
@@ -172,6 +194,7 @@ async fn a_thousand_waits_survive_clients_that_vanish_and_processes_that_die() {
             }
         }
         up.send_replace(true);
+        frozen.iter().for_each(Freezer::thaw);
         disturb(&mut chance, &orders);
         for number in away {
             // Who has left for good no longer listens.
@@ -191,6 +214,34 @@ async fn a_thousand_waits_survive_clients_that_vanish_and_processes_that_die() {
     // A node that stops says so once to each.
     assert!(seen.unanswered - seen.superseded <= stops * QUESTIONS, "{seen:?}");
     anstream::println!("{rounds} kills, {seen:?}");
+}
+
+impl World {
+    /// Stops some clients, which go on once they are thawed.
+    fn freeze(&self, chance: &mut Chance) -> Vec<Freezer> {
+        let all = self.freezers.lock().unwrap();
+        let some = (0..chance.below(FROZEN_MAX as u64 + 1)).map(|_| below(chance, CONNECTIONS));
+        let some: Vec<Freezer> = some.filter_map(|it| all.get(&it).cloned()).collect();
+        some.iter().for_each(Freezer::freeze);
+        some
+    }
+}
+
+/// A process that does nothing until this is dropped.
+struct StandsStill(Pid);
+
+impl StandsStill {
+    fn begin(process: &Process) -> Self {
+        let pid = Pid::from_raw(process.pid().cast_signed()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for StandsStill {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).unwrap();
+    }
 }
 
 fn rounds() -> usize {
@@ -308,7 +359,7 @@ impl Broker {
     }
 
     async fn loops(&self) -> Vec<wire::Loop> {
-        let request = wire::ListLoopsRequest { caller: Some(wire::Caller::default()) };
+        let request = wire::ListLoopsRequest::default();
         let mut turns = TurnLoopClient::new(self.0.clone());
         turns.list_loops(request).await.unwrap().into_inner().loops
     }

@@ -105,7 +105,12 @@ impl Player {
             let role = role(self.number);
             let data = self.world.data.clone();
             match Wire::open(self.transport, &role, self.world.mcp, data).await {
-                Ok(wire) => self.wire = Some(wire),
+                Ok(wire) => {
+                    let mut freezers = self.world.freezers.lock().unwrap();
+                    drop(freezers.remove(&self.number));
+                    freezers.extend(wire.freezer().map(|it| (self.number, it)));
+                    self.wire = Some(wire);
+                }
                 Err(why) => self.again(&why.0).await,
             }
         }

@@ -1,5 +1,6 @@
 //! A lead and workers, each an MCP client at a node of its own, work on an issue.
 
+mod cancelled;
 mod ends;
 mod flows;
 mod leaving;

@@ -47,6 +47,7 @@ pub(super) struct History {
     pub(super) locked: u64,
     pub(super) deaths: u64,
     pub(super) again: u64,
+    pub(super) cancelled: u64,
     pub(super) latest: String,
     /// Issues in the order they were opened.
     pub(super) issues: Vec<String>,
@@ -139,11 +140,12 @@ impl History {
     pub(super) fn summary(&self) -> String {
         let (approved, submitted) = (self.approved.len(), self.submitted.len());
         let resets = self.reset.len();
-        let Self { rejected, lapsed, answered, locked, deaths, again, latest, .. } = self;
+        let Self { rejected, lapsed, answered, locked, deaths, again, cancelled, latest, .. } =
+            self;
         format!(
             "{approved} approved to their workers of {submitted} submitted, {rejected} rejected, \
              {lapsed} claims lapsed, {resets} reset, {locked} locks, {answered} answers, {deaths} \
-             deaths, {again} calls again ({latest}), refused: {:?}",
+             deaths, {again} calls again ({latest}), {cancelled} taken back, refused: {:?}",
             self.refused
         )
     }

@@ -14,6 +14,12 @@ use crate::{
     storm::connection::Wire,
 };
 
+/// Of so many calls one is taken back.
+const CANCELLED_EACH: u64 = 25;
+
+/// How long after it was made, at most, in turns of the scheduler.
+const CANCEL_YIELDS_MAX: u64 = 60;
+
 /// Why a call brought nothing.
 #[derive(Debug)]
 pub(super) enum Not {
@@ -122,7 +128,29 @@ impl Player {
         }
         let wire = self.wire.clone()?;
         self.ids += 1;
-        let answer = soon(wire.ask(self.ids, tool, arguments.clone())).await;
+        let id = self.ids;
+        let asking = wire.ask(id, tool, arguments.clone());
+        let answer = if self.once_in(CANCELLED_EACH) {
+            // It thinks better of it, and then of that.
+            let pause = self.chance.below(CANCEL_YIELDS_MAX);
+            let cancelling = async {
+                for _ in 0..pause {
+                    tokio::task::yield_now().await;
+                }
+                soon(wire.cancel(id)).await
+            };
+            tokio::select! {
+                biased;
+                answer = soon(asking) => answer,
+                cancelled = cancelling => {
+                    let why = cancelled.err().map_or_else(|| "cancelled".to_owned(), |it| it.0);
+                    self.game.change(|it| it.cancelled += 1);
+                    return self.again(tool, &why).await;
+                }
+            }
+        } else {
+            soon(asking).await
+        };
         let error = answer.as_ref().ok().map(|it| it["structuredContent"]["error"].clone());
         match accepted(answer) {
             Ok(told) => Some(Ok(told)),

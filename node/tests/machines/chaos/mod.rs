@@ -47,7 +47,7 @@ const FEED_WITHIN: Duration = Duration::from_secs(45);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs network namespaces"]
 async fn nothing_is_lost_doubled_or_done_against_its_refusal() {
-    let Some(mut world) = World::new(ROLES).await else { return };
+    let mut world = World::new(ROLES).await;
     let mut chance = Chance::new(6);
     let diary = Diary::new();
     let desks: Vec<Desk> = world.nodes.iter().map(|it| it.desk.clone()).collect();

@@ -10,10 +10,10 @@ use tasuki_proto::{
     stored::{self, event::Kind, reply},
 };
 
-pub(super) use self::state::{decode_mail_state, encode_mail};
+pub(super) use self::state::{Decoding, encode_mail};
 use super::{BodyKey, CodecError, hash, id, ids, optional, text};
 use crate::rules::mailbox::{
-    Attachment, AttachmentKept, ContentHash, CopyMoved, EntryBody, EntryHead, EntryLapsed,
+    Attachment, AttachmentKept, ContentHash, CopyMoved, Earlier, EntryBody, EntryHead, EntryLapsed,
     EntrySent, Event, MoveOutcome, Moved, ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen,
     Title,
 };
@@ -129,6 +129,8 @@ pub(super) fn encode_event(event: &Event) -> Kind {
             sender_box: box_code(it.sender_box),
             acted: it.acted,
             lapses_ms: ms(it.lapses),
+            files: it.files.iter().map(|it| Bytes::copy_from_slice(it)).collect(),
+            earlier: earlier_code(it.earlier),
         }),
         Event::Moved(it) => Kind::MailMoved(stored::MailMoved {
             thread: id_bytes(it.thread),
@@ -207,6 +209,8 @@ pub(super) fn decode_event(kind: Kind) -> Result<Event, CodecError> {
             sender_box: box_of(it.sender_box)?,
             acted: it.acted,
             lapses: at(it.lapses_ms),
+            files: it.files.iter().map(|it| content_hash(it)).collect::<Result<_, _>>()?,
+            earlier: earlier_of(it.earlier)?,
         }),
         Kind::MailMoved(it) => Event::Moved(CopyMoved {
             thread: thread(&it.thread)?,
@@ -347,4 +351,18 @@ fn ms(at: Option<Timestamp>) -> u64 {
 
 fn at(ms: u64) -> Option<Timestamp> {
     (ms != 0).then(|| Timestamp::from_millis(ms))
+}
+
+const fn earlier_code(earlier: Earlier) -> u32 {
+    match earlier {
+        Earlier::Unknown => 0,
+        Earlier::Arrived => 1,
+        Earlier::UnderWay => 2,
+    }
+}
+
+fn earlier_of(code: u32) -> Result<Earlier, CodecError> {
+    let all = [Earlier::Unknown, Earlier::Arrived, Earlier::UnderWay];
+    let found = all.into_iter().find(|it| earlier_code(*it) == code);
+    found.ok_or_else(|| CodecError::Invalid { field: "earlier", value: code.to_string() })
 }

@@ -4,58 +4,98 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use prost::Message as _;
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     mail::MessageId,
-    stored::{self, snapshot},
+    stored::snapshot,
 };
 
 use super::{
-    super::{CodecError, hash, id},
+    super::{CodecError, hash, id, snapshot::Pieces},
     box_code, box_of, content_hash, id_bytes, thread,
 };
 use crate::rules::mailbox::{
-    ClientRef, ContentHash, Copy, CopyState, File, Head, Last, Mailbox, Mailboxes, Mark, MarkKind,
-    RoleNumber, Thread, ThreadNumber,
+    ClientRef, ContentHash, Copy, CopyState, File, Head, Letter, Mailbox, Mailboxes, Mark,
+    MarkKind, Recent, RoleNumber, Thread, ThreadNumber,
 };
 
+/// Threads in one piece of a snapshot: mostly some 100 bytes each.
+const THREADS_OF_PIECE: usize = 512;
+
+/// A deadline in a snapshot, in bytes, at most.
+const EXPIRY_BYTES: usize = 20;
+
 /// The part of a snapshot that is about mail.
-pub(in crate::journal::codec) fn encode_mail(mail: &Mailboxes) -> stored::Snapshot {
-    stored::Snapshot {
-        mailboxes: mail.mailboxes().iter().map(encode_mailbox).collect(),
-        threads: (!mail.threads().is_empty()).then(|| encode_threads(mail)),
-        expiries: mail
-            .expiries()
-            .iter()
-            .map(|(at, thread, entry)| snapshot::Expiry {
-                at_ms: at.as_millis(),
-                thread: thread.0,
-                entry: *entry,
-            })
-            .collect(),
-        arrivals: mail.arrivals(),
-        attachments: mail.files().iter().map(encode_file).collect(),
-        ..stored::Snapshot::default()
+pub(in crate::journal::codec) fn encode_mail<E>(
+    mail: &Mailboxes,
+    pieces: &mut Pieces<impl FnMut(Bytes) -> Result<(), E>>,
+) -> Result<(), E> {
+    pieces.add(EXPIRY_BYTES, |piece| piece.arrivals = mail.arrivals())?;
+    for it in mail.mailboxes() {
+        let it = encode_mailbox(it);
+        pieces.add(it.encoded_len(), |piece| piece.mailboxes.push(it))?;
     }
+    let mut threads = mail.threads().iter().peekable();
+    while threads.peek().is_some() {
+        let some = encode_threads(threads.by_ref().take(THREADS_OF_PIECE));
+        pieces.add(some.encoded_len(), |piece| piece.threads = Some(some))?;
+        if threads.peek().is_some() {
+            // A piece has its threads in columns, so there is one set of them.
+            pieces.end()?;
+        }
+    }
+    for (at, thread, entry) in mail.expiries() {
+        let it = snapshot::Expiry { at_ms: at.as_millis(), thread: thread.0, entry: *entry };
+        pieces.add(EXPIRY_BYTES, |piece| piece.expiries.push(it))?;
+    }
+    for it in mail.files() {
+        let it = encode_file(it);
+        pieces.add(it.encoded_len(), |piece| piece.attachments.push(it))?;
+    }
+    Ok(())
 }
 
-pub(in crate::journal::codec) fn decode_mail_state(
-    mailboxes: Vec<snapshot::Mailbox>,
-    threads: Option<snapshot::Threads>,
-    expiries: &[snapshot::Expiry],
+/// What the pieces of a snapshot said of mail so far.
+#[derive(Default)]
+pub(in crate::journal::codec) struct Decoding {
+    mailboxes: Vec<Mailbox>,
+    threads: Vec<Thread>,
+    expiries: BTreeSet<(Timestamp, ThreadNumber, u32)>,
     arrivals: u32,
-    attachments: Vec<snapshot::File>,
-) -> Result<Mailboxes, CodecError> {
-    let mailboxes = mailboxes.into_iter().map(decode_mailbox).collect::<Result<_, _>>()?;
-    let expiries = expiries
-        .iter()
-        .map(|it| (Timestamp::from_millis(it.at_ms), ThreadNumber(it.thread), it.entry));
-    let expiries: BTreeSet<_> = expiries.collect();
-    let files = attachments.into_iter().map(decode_file);
-    let files = files.collect::<Result<BTreeMap<_, _>, CodecError>>()?;
-    let threads = decode_threads(threads.unwrap_or_default())?;
-    let restored = Mailboxes::restored(mailboxes, threads, expiries, arrivals, files);
-    restored.map_err(|what| CodecError::Invalid { field: "mail", value: what.to_owned() })
+    files: BTreeMap<ContentHash, File>,
+}
+
+impl Decoding {
+    pub(in crate::journal::codec) fn piece(
+        &mut self,
+        mailboxes: Vec<snapshot::Mailbox>,
+        threads: Option<snapshot::Threads>,
+        expiries: &[snapshot::Expiry],
+        arrivals: u32,
+        attachments: Vec<snapshot::File>,
+    ) -> Result<(), CodecError> {
+        for it in mailboxes {
+            self.mailboxes.push(decode_mailbox(it)?);
+        }
+        self.threads.extend(decode_threads(threads.unwrap_or_default())?);
+        let expiries = expiries
+            .iter()
+            .map(|it| (Timestamp::from_millis(it.at_ms), ThreadNumber(it.thread), it.entry));
+        self.expiries.extend(expiries);
+        self.arrivals = self.arrivals.max(arrivals);
+        for it in attachments {
+            let (hash, file) = decode_file(it)?;
+            self.files.insert(hash, file);
+        }
+        Ok(())
+    }
+
+    pub(in crate::journal::codec) fn end(self) -> Result<Mailboxes, CodecError> {
+        let Self { mailboxes, threads, expiries, arrivals, files } = self;
+        let restored = Mailboxes::restored(mailboxes, threads, expiries, arrivals, files);
+        restored.map_err(|what| CodecError::Invalid { field: "mail", value: what.to_owned() })
+    }
 }
 
 fn encode_file((hash, it): (&ContentHash, &File)) -> snapshot::File {
@@ -63,6 +103,7 @@ fn encode_file((hash, it): (&ContentHash, &File)) -> snapshot::File {
         hash: Bytes::copy_from_slice(hash),
         size: it.size,
         roles: it.roles.iter().map(|it| it.0.into()).collect(),
+        threads: it.threads.iter().map(|it| it.0).collect(),
     }
 }
 
@@ -72,7 +113,8 @@ fn decode_file(it: snapshot::File) -> Result<(ContentHash, File), CodecError> {
         number.try_into().map(RoleNumber).map_err(invalid)
     };
     let roles = it.roles.into_iter().map(number).collect::<Result<_, _>>()?;
-    Ok((content_hash(&it.hash)?, File { size: it.size, roles }))
+    let threads = it.threads.into_iter().map(ThreadNumber).collect();
+    Ok((content_hash(&it.hash)?, File { size: it.size, roles, threads }))
 }
 
 fn encode_mailbox(it: &Mailbox) -> snapshot::Mailbox {
@@ -82,16 +124,21 @@ fn encode_mailbox(it: &Mailbox) -> snapshot::Mailbox {
         thread: id_bytes(it.thread),
         entry: it.entry,
     };
+    let known = |it: &Letter| snapshot::ClientRef {
+        name: String::new(),
+        content: it.content.to_bytes(),
+        thread: id_bytes(it.thread),
+        entry: it.entry,
+    };
+    let mut letters = it.recent.iter();
+    let last = letters.next_back();
     snapshot::Mailbox {
         role: it.role.to_string(),
         is_closed: it.is_closed,
         refs: it.refs.iter().map(named).collect(),
-        last: it.last.as_ref().map(|it| snapshot::ClientRef {
-            name: String::new(),
-            content: it.content.to_bytes(),
-            thread: id_bytes(it.thread),
-            entry: it.entry,
-        }),
+        last: last.map(known),
+        is_last_among_others: last.is_some_and(|it| it.is_among_others),
+        among_others: letters.map(known).collect(),
     }
 }
 
@@ -107,20 +154,17 @@ fn decode_mailbox(it: snapshot::Mailbox) -> Result<Mailbox, CodecError> {
             entry: named.entry,
         });
     }
-    mailbox.last = it
-        .last
-        .map(|it| {
-            Ok::<_, CodecError>(Last {
-                content: hash("content", &it.content)?,
-                thread: thread(&it.thread)?,
-                entry: it.entry,
-            })
-        })
-        .transpose()?;
+    let older = it.among_others.into_iter().map(|it| (it, true));
+    let letters = older.chain(it.last.map(|last| (last, it.is_last_among_others)));
+    let letters = letters.map(|(it, is_among_others)| {
+        let (content, thread) = (hash("content", &it.content)?, thread(&it.thread)?);
+        Ok(Letter { content, thread, entry: it.entry, is_among_others })
+    });
+    mailbox.recent = Recent::restored(letters.collect::<Result<Vec<_>, CodecError>>()?);
     Ok(mailbox)
 }
 
-fn encode_threads(mail: &Mailboxes) -> snapshot::Threads {
+fn encode_threads<'a>(threads: impl Iterator<Item = &'a Thread>) -> snapshot::Threads {
     /// What is kept as bytes, one each.
     #[derive(Default)]
     struct Columns {
@@ -136,7 +180,7 @@ fn encode_threads(mail: &Mailboxes) -> snapshot::Threads {
     let count = |len: usize| u32::try_from(len).expect("parts of a thread");
     let low = |code: u32| u8::try_from(code).expect("a small number");
     let (mut out, mut columns) = (snapshot::Threads::default(), Columns::default());
-    for it in mail.threads().iter() {
+    for it in threads {
         columns.ids.put_u128(it.id.bits());
         out.heads.push(count(it.heads.len()));
         out.copies.push(count(it.copies.len()));

@@ -11,11 +11,13 @@ use super::{
     event::{decode_doc, encode_doc},
     ms, named, numbers, optional_at, optional_bytes, optional_stamp, optional_task, score, stamp,
     stamp_bytes,
-    state::{
-        decode_delivery, decode_message, decode_submission, decode_task, encode_delivery,
-        encode_message, encode_submission, encode_task,
+    state::{decode_delivery, encode_delivery},
+    task,
+    task_state::{
+        decode_files, decode_message, decode_submission, decode_task, encode_message,
+        encode_submission, encode_task,
     },
-    task, tasks, texts, token,
+    tasks, texts, token,
 };
 use crate::rules::swarm::{
     Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, Happened, ImportBegun, ImportEnd,
@@ -67,8 +69,9 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
             submission: stamp_bytes(it.submission.0),
             worker: it.worker.to_string(),
             content: it.content.to_bytes(),
-            changed_files: it.changed_files.clone(),
+            changed_files: Vec::new(),
             supersedes: optional_bytes(it.supersedes.map(|it| it.0)),
+            file_hashes: it.files.iter().map(|it| it.0).collect(),
         }),
         Happened::NextStepMinted(it) => Kind::NextStepMinted(stored::SwarmNextStepMinted {
             task: it.task.0,
@@ -237,7 +240,7 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             submission: submission(&it.submission)?,
             worker: id("worker", &it.worker)?,
             content: content(&it.content)?,
-            changed_files: it.changed_files,
+            files: decode_files(it.file_hashes, &it.changed_files),
             supersedes: optional_stamp("supersedes", &it.supersedes)?.map(SubmissionId),
         }),
         Kind::NextStepMinted(it) => Happened::NextStepMinted(NextStepMinted {

@@ -5,6 +5,7 @@ mod event;
 mod issue_event;
 mod reply;
 mod state;
+mod task_state;
 mod words;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -18,7 +19,7 @@ pub use self::words::{decode_words, swarm_key};
 pub(super) use self::{
     event::{decode_event, encode_event},
     reply::{decode_reply, encode_reply},
-    state::{decode_state, encode_state},
+    state::{Decoding, encode_state},
     words::encode_words,
 };
 use super::{CodecError, id};

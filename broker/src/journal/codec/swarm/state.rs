@@ -3,35 +3,43 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use prost::Message as _;
 use tasuki_proto::{
     id::RoleId,
     stored::{self, swarm_state},
-    swarm::{
-        DeliveryId, DocName, IssueId, LockId, NextStepId, SubmissionId, TaskMessageId, TaskNumber,
-    },
+    swarm::{DeliveryId, DocName, IssueId, LockId, SubmissionId, TaskMessageId, TaskNumber},
 };
 
 use super::{
-    super::{CodecError, hash, id, optional, text},
-    at, decode_keys, decode_ref, decode_settings, doc_names, encode_keys, encode_ref,
-    encode_settings,
+    super::{CodecError, hash, id, optional, snapshot::Pieces, text},
+    at, decode_keys, decode_ref, decode_settings, encode_keys, encode_ref, encode_settings,
     event::{decode_doc, encode_doc},
     issue_event::{decode_override, encode_override},
-    ms, named, numbers, optional_at, optional_bytes, optional_stamp, optional_task, score, stamp,
-    stamp_bytes, task, tasks, texts, token,
+    named, optional_at, optional_bytes, optional_stamp, stamp, stamp_bytes, task,
+    task_state::{decode_task, encode_task},
+    token,
 };
-use crate::rules::swarm::{
-    Attached, Claim, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Difficulty, Doc,
-    DocWritten, Docs, Former, Import, Issue, IssueState, Item, ItemKind, ItemState, Judged, Lease,
-    Message, MessageKind, MessageState, Minted, Parts, Reservation, Submission, SubmissionState,
-    Swarm, Task, TaskState, Total, Verdict, Worker,
-    lock::{Ended, Forced, Lock},
+use crate::{
+    hash::Hash,
+    rules::swarm::{
+        Attached, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Doc, DocWritten, Docs,
+        Import, Issue, IssueState, Item, ItemKind, ItemState, Lease, Parts, Swarm, Total, Verdict,
+        Worker,
+        lock::{Ended, Forced, Lock},
+    },
 };
 
-/// `None` where nothing of it was ever used.
-pub(in crate::journal::codec) fn encode_state(it: &Swarm) -> Option<stored::SwarmState> {
+/// Tasks, and items for the lead, that one message of an issue has.
+const TASKS_AT_ONCE: usize = 64;
+const ITEMS_AT_ONCE: usize = 1024;
+
+/// Nothing where nothing of it was ever used.
+pub(in crate::journal::codec) fn encode_state<E>(
+    it: &Swarm,
+    pieces: &mut Pieces<impl FnMut(Bytes) -> Result<(), E>>,
+) -> Result<(), E> {
     if *it == Swarm::default() {
-        return None;
+        return Ok(());
     }
     let worker = |(role, it): (&RoleId, &Worker)| swarm_state::Worker {
         role: role.to_string(),
@@ -45,58 +53,108 @@ pub(in crate::journal::codec) fn encode_state(it: &Swarm) -> Option<stored::Swar
         let Forced { by, reason } = it.forced.clone()?;
         Some(swarm_state::ForcedLock { lock: stamp_bytes(it.lock.0), by, reason })
     };
-    Some(stored::SwarmState {
+    let base = stored::SwarmState {
         settings: Some(encode_settings(&it.settings)),
         workers: it.workers.iter().map(worker).collect(),
         shared_docs: encode_docs(&it.shared_docs),
-        issues: it.issues().values().map(encode_issue).collect(),
-        deliveries: it.deliveries().values().map(encode_delivery).collect(),
-        locks: it.locks.iter().map(encode_lock).collect(),
         ended_locks: it.locks.ended().map(|it| stamp_bytes(it.lock.0)).collect(),
         given_back: it.locks.given_back().map(given_back).collect(),
         token: it.token().get(),
         next_tail: it.next_tail(),
         forced_locks: it.locks.ended().filter_map(forced).collect(),
-    })
+        ..stored::SwarmState::default()
+    };
+    pieces.add(base.encoded_len(), |piece| piece.swarm = Some(base))?;
+    for issue in it.issues().values() {
+        let (first, rests) = encode_issue(issue);
+        pieces.add(first.encoded_len(), |piece| own(piece).issues.push(first))?;
+        for rest in rests {
+            pieces.add(rest.encoded_len(), |piece| own(piece).rests.push(rest))?;
+        }
+    }
+    for it in it.deliveries().values() {
+        let it = encode_delivery(it);
+        pieces.add(it.encoded_len(), |piece| own(piece).deliveries.push(it))?;
+    }
+    for it in it.locks.iter() {
+        let it = encode_lock(it);
+        pieces.add(it.encoded_len(), |piece| own(piece).locks.push(it))?;
+    }
+    Ok(())
 }
 
-pub(in crate::journal::codec) fn decode_state(
-    it: Option<stored::SwarmState>,
-) -> Result<Swarm, CodecError> {
-    let Some(it) = it else { return Ok(Swarm::default()) };
-    let mut workers = BTreeMap::new();
-    for worker in &it.workers {
-        workers.insert(id("role", &worker.role)?, Worker { joined: at(worker.joined_ms) });
-    }
-    let given_back = |it: swarm_state::GivenBack| -> Result<_, CodecError> {
-        Ok((LockId(stamp("lock", &it.lock)?), id("role", &it.role)?))
-    };
-    let mut forced = BTreeMap::new();
-    for it in it.forced_locks {
-        let lock = LockId(stamp("lock", &it.lock)?);
-        forced.insert(lock, Forced { by: it.by, reason: it.reason });
-    }
-    let ended = |lock: &Bytes| -> Result<_, CodecError> {
-        let lock = LockId(stamp("lock", lock)?);
-        Ok(Ended { lock, forced: forced.remove(&lock) })
-    };
-    let parts = Parts {
-        settings: decode_settings(&it.settings.ok_or(CodecError::Unknown("settings"))?),
-        workers,
-        shared_docs: decode_docs(it.shared_docs)?,
-        issues: it.issues.into_iter().map(decode_issue).collect::<Result<_, _>>()?,
-        deliveries: it.deliveries.into_iter().map(decode_delivery).collect::<Result<_, _>>()?,
-        locks: it.locks.into_iter().map(decode_lock).collect::<Result<_, _>>()?,
-        ended_locks: it.ended_locks.iter().map(ended).collect::<Result<_, _>>()?,
-        given_back: it.given_back.into_iter().map(given_back).collect::<Result<_, _>>()?,
-        token: token(it.token),
-        next_tail: it.next_tail,
-    };
-    let restored = Swarm::restored(parts);
-    restored.map_err(|what| CodecError::Invalid { field: "swarm", value: what.to_owned() })
+fn own(piece: &mut stored::Snapshot) -> &mut stored::SwarmState {
+    piece.swarm.get_or_insert_default()
 }
 
-fn encode_docs(docs: &Docs) -> Vec<swarm_state::Doc> {
+/// What the pieces of a snapshot said of issues and locks so far.
+#[derive(Default)]
+pub(in crate::journal::codec) struct Decoding {
+    is_there: bool,
+    has_settings: bool,
+    parts: Parts,
+}
+
+impl Decoding {
+    pub(in crate::journal::codec) fn piece(
+        &mut self,
+        it: Option<stored::SwarmState>,
+    ) -> Result<(), CodecError> {
+        let Some(it) = it else { return Ok(()) };
+        self.is_there = true;
+        let parts = &mut self.parts;
+        if let Some(settings) = &it.settings {
+            self.has_settings = true;
+            parts.settings = decode_settings(settings);
+            (parts.token, parts.next_tail) = (token(it.token), it.next_tail);
+        }
+        for worker in &it.workers {
+            let joined = Worker { joined: at(worker.joined_ms) };
+            parts.workers.insert(id("role", &worker.role)?, joined);
+        }
+        parts.shared_docs.by_name.extend(decode_docs(it.shared_docs)?.by_name);
+        for it in it.given_back {
+            let given_back = (LockId(stamp("lock", &it.lock)?), id("role", &it.role)?);
+            parts.given_back.push(given_back);
+        }
+        let mut forced = BTreeMap::new();
+        for it in it.forced_locks {
+            let lock = LockId(stamp("lock", &it.lock)?);
+            forced.insert(lock, Forced { by: it.by, reason: it.reason });
+        }
+        for lock in &it.ended_locks {
+            let lock = LockId(stamp("lock", lock)?);
+            parts.ended_locks.push(Ended { lock, forced: forced.remove(&lock) });
+        }
+        // What follows an issue may have begun in the piece before, and goes on in this one.
+        for it in it.issues {
+            parts.issues.push(decode_issue(it)?);
+        }
+        for it in it.rests {
+            decode_rest(&mut parts.issues, it)?;
+        }
+        for it in it.deliveries {
+            parts.deliveries.push(decode_delivery(it)?);
+        }
+        for it in it.locks {
+            parts.locks.push(decode_lock(it)?);
+        }
+        Ok(())
+    }
+
+    pub(in crate::journal::codec) fn end(self) -> Result<Swarm, CodecError> {
+        if !self.is_there {
+            return Ok(Swarm::default());
+        }
+        if !self.has_settings {
+            return Err(CodecError::Unknown("settings"));
+        }
+        let restored = Swarm::restored(self.parts);
+        restored.map_err(|what| CodecError::Invalid { field: "swarm", value: what.to_owned() })
+    }
+}
+
+pub(super) fn encode_docs(docs: &Docs) -> Vec<swarm_state::Doc> {
     let encode = |(name, it): (&DocName, &Doc)| {
         let (name, version, content) = (name.clone(), it.version, it.content);
         let doc = DocWritten { name, version, content, bytes: it.bytes };
@@ -109,7 +167,7 @@ fn encode_docs(docs: &Docs) -> Vec<swarm_state::Doc> {
     docs.by_name.iter().map(encode).collect()
 }
 
-fn decode_docs(docs: Vec<swarm_state::Doc>) -> Result<Docs, CodecError> {
+pub(super) fn decode_docs(docs: Vec<swarm_state::Doc>) -> Result<Docs, CodecError> {
     let mut decoded = Docs::default();
     for it in docs {
         let doc = decode_doc(&it.doc.ok_or(CodecError::Unknown("document"))?)?;
@@ -120,27 +178,35 @@ fn decode_docs(docs: Vec<swarm_state::Doc>) -> Result<Docs, CodecError> {
     Ok(decoded)
 }
 
-const fn encode_earned(it: Total) -> swarm_state::Earned {
-    swarm_state::Earned { points: it.points, low_scores: it.low_scores }
-}
-
-const fn decode_earned(it: swarm_state::Earned) -> Total {
-    Total { points: it.points, low_scores: it.low_scores }
-}
-
 #[expect(clippy::unnecessary_wraps, reason = "a lease is a message, which may be missing")]
-fn encode_lease(it: Lease) -> Option<swarm_state::Lease> {
+pub(super) fn encode_lease(it: Lease) -> Option<swarm_state::Lease> {
     let (lapses_ms, Lease { had_grace, length_ms, .. }) = (it.lapses.as_millis(), it);
     Some(swarm_state::Lease { lapses_ms, had_grace, length_ms })
 }
 
-fn decode_lease(it: Option<swarm_state::Lease>) -> Result<Lease, CodecError> {
+pub(super) fn decode_lease(it: Option<swarm_state::Lease>) -> Result<Lease, CodecError> {
     let it = it.ok_or(CodecError::Unknown("lease"))?;
     Ok(Lease { lapses: at(it.lapses_ms), had_grace: it.had_grace, length_ms: it.length_ms })
 }
 
-fn encode_issue(it: &Issue) -> swarm_state::Issue {
-    swarm_state::Issue {
+/// An issue, and what follows it in messages of their own.
+fn encode_issue(it: &Issue) -> (swarm_state::Issue, impl Iterator<Item = swarm_state::IssueRest>) {
+    let issue = stamp_bytes(it.id.0);
+    let of_tasks = issue.clone();
+    let tasks = it.tasks.chunks(TASKS_AT_ONCE).skip(1).map(move |tasks| swarm_state::IssueRest {
+        issue: of_tasks.clone(),
+        tasks: tasks.iter().map(encode_task).collect(),
+        items: Vec::new(),
+    });
+    let mut rest = it.items.iter().skip(ITEMS_AT_ONCE);
+    let items = std::iter::from_fn(move || {
+        let some = rest.by_ref().take(ITEMS_AT_ONCE);
+        let items: Vec<_> = some.map(|(number, it)| encode_item(*number, it)).collect();
+        let issue = issue.clone();
+        let rest = swarm_state::IssueRest { issue, tasks: Vec::new(), items };
+        (!rest.items.is_empty()).then_some(rest)
+    });
+    let first = swarm_state::Issue {
         id: stamp_bytes(it.id.0),
         subject: it.subject.clone(),
         state: it.state.code(),
@@ -152,7 +218,7 @@ fn encode_issue(it: &Issue) -> swarm_state::Issue {
         updated_ms: it.updated.as_millis(),
         lease: it.lease.and_then(encode_lease),
         audit: it.audit,
-        tasks: it.tasks.iter().map(encode_task).collect(),
+        tasks: it.tasks.iter().take(TASKS_AT_ONCE).map(encode_task).collect(),
         docs: encode_docs(&it.docs),
         totals: it
             .totals
@@ -163,7 +229,12 @@ fn encode_issue(it: &Issue) -> swarm_state::Issue {
                 low_scores: it.low_scores,
             })
             .collect(),
-        items: it.items.iter().map(|(number, it)| encode_item(*number, it)).collect(),
+        items: it
+            .items
+            .iter()
+            .take(ITEMS_AT_ONCE)
+            .map(|(number, it)| encode_item(*number, it))
+            .collect(),
         delivery: optional_bytes(it.delivery.map(|it| it.0)),
         is_accepted: it.is_accepted,
         import: it.import.map(|it| swarm_state::Import {
@@ -171,7 +242,8 @@ fn encode_issue(it: &Issue) -> swarm_state::Issue {
             parts: it.parts,
             done: it.done,
         }),
-    }
+    };
+    (first, tasks.chain(items))
 }
 
 fn decode_issue(it: swarm_state::Issue) -> Result<Issue, CodecError> {
@@ -207,6 +279,22 @@ fn decode_issue(it: swarm_state::Issue) -> Result<Issue, CodecError> {
     Ok(issue)
 }
 
+/// Adds it to its issue.
+fn decode_rest(issues: &mut [Issue], it: swarm_state::IssueRest) -> Result<(), CodecError> {
+    let own = IssueId(stamp("issue", &it.issue)?);
+    let issue = issues.iter_mut().rev().find(|issue| issue.id == own);
+    let issue = issue.ok_or(CodecError::Unknown("issue"))?;
+    for task in it.tasks {
+        let number = u32::try_from(issue.tasks.len() + 1);
+        let number = number.map_err(|_| CodecError::Malformed("tasks"))?;
+        issue.tasks.push(decode_task(TaskNumber(number), task)?);
+    }
+    for it in it.items {
+        issue.items.insert(it.number, decode_item(&it)?);
+    }
+    Ok(())
+}
+
 fn encode_item(number: u64, it: &Item) -> swarm_state::Item {
     let (kind, task, id) = match it.kind {
         ItemKind::Submission(task, id) => (1, task.0, stamp_bytes(id.0)),
@@ -234,172 +322,6 @@ fn decode_item(it: &swarm_state::Item) -> Result<Item, CodecError> {
     Ok(Item { kind, state })
 }
 
-pub(super) fn encode_task(it: &Task) -> swarm_state::Task {
-    swarm_state::Task {
-        number: 0,
-        subject: it.subject.clone(),
-        difficulty: it.difficulty.code(),
-        points: it.points,
-        state: it.state.code(),
-        blocked_by: numbers(&it.blocked_by),
-        required_docs: texts(&it.required_docs),
-        plan: it.plan.to_bytes(),
-        by: text(it.by.as_ref()),
-        created_ms: it.created.as_millis(),
-        updated_ms: it.updated.as_millis(),
-        claim: it.claim.as_ref().map(|it| swarm_state::Claim {
-            role: it.worker.to_string(),
-            token: it.token.get(),
-            lease: encode_lease(it.lease),
-            claimed_ms: it.claimed.as_millis(),
-        }),
-        former: it.former.as_ref().map(|it| swarm_state::Former {
-            worker: it.worker.to_string(),
-            token: it.token.get(),
-            is_reset: it.is_reset,
-        }),
-        reservation: it.reservation.as_ref().map(|it| swarm_state::Reservation {
-            next_step: stamp_bytes(it.next_step.0),
-            worker: it.worker.to_string(),
-            token: it.token.get(),
-            lease: encode_lease(it.lease),
-            is_attached: it.is_attached,
-        }),
-        submissions: it.submissions.iter().map(encode_submission).collect(),
-        messages: it.messages.iter().map(encode_message).collect(),
-        docs: encode_docs(&it.docs),
-    }
-}
-
-pub(super) fn decode_task(number: TaskNumber, it: swarm_state::Task) -> Result<Task, CodecError> {
-    let claim = it.claim.map(|it| {
-        Ok(Claim {
-            worker: id("worker", &it.role)?,
-            token: token(it.token),
-            lease: decode_lease(it.lease)?,
-            claimed: at(it.claimed_ms),
-        })
-    });
-    let former = it.former.map(|it| {
-        let (token, is_reset) = (token(it.token), it.is_reset);
-        Ok(Former { worker: id("worker", &it.worker)?, token, is_reset })
-    });
-    let reservation = it.reservation.map(|it| {
-        Ok(Reservation {
-            next_step: NextStepId(stamp("next_step", &it.next_step)?),
-            worker: id("worker", &it.worker)?,
-            token: token(it.token),
-            lease: decode_lease(it.lease)?,
-            is_attached: it.is_attached,
-        })
-    });
-    let mut task = Task::blank(number, it.subject, at(it.created_ms));
-    task.difficulty = named("difficulty", Difficulty::of_code(it.difficulty))?;
-    task.points = it.points;
-    task.state = named("state of a task", TaskState::of_code(it.state))?;
-    task.blocked_by = tasks(&it.blocked_by)?;
-    task.required_docs = doc_names(&it.required_docs)?;
-    task.plan = hash("plan", &it.plan)?;
-    task.by = optional("by", &it.by)?;
-    task.updated = at(it.updated_ms);
-    task.claim = claim.transpose()?;
-    task.former = former.transpose()?;
-    task.reservation = reservation.transpose()?;
-    task.submissions =
-        it.submissions.into_iter().map(decode_submission).collect::<Result<_, _>>()?;
-    task.messages = it.messages.into_iter().map(decode_message).collect::<Result<_, _>>()?;
-    task.docs = decode_docs(it.docs)?;
-    Ok(task)
-}
-
-pub(super) fn encode_submission(it: &Submission) -> swarm_state::Submission {
-    swarm_state::Submission {
-        id: stamp_bytes(it.id.0),
-        worker: it.worker.to_string(),
-        content: it.content.to_bytes(),
-        at_ms: it.at.as_millis(),
-        state: it.state.code(),
-        reviewed: it.reviewed.as_ref().map(|it| swarm_state::Judged {
-            verdict: it.verdict.code(),
-            score: it.score.get().into(),
-            content: it.content.to_bytes(),
-            at_ms: it.at.as_millis(),
-            by: text(it.by.as_ref()),
-            next_step: optional_bytes(it.next_step.map(|it| it.0)),
-            earned: it.total.map(encode_earned),
-        }),
-        minted: it.minted.as_ref().map(|it| swarm_state::Minted {
-            next_step: stamp_bytes(it.next_step.0),
-            score: it.score.get().into(),
-            task: it.task.map_or(0, |it| it.0),
-            earned: it.total.map(encode_earned),
-        }),
-        changed_files: it.changed_files.clone(),
-        item: it.item,
-    }
-}
-
-pub(super) fn decode_submission(it: swarm_state::Submission) -> Result<Submission, CodecError> {
-    let reviewed = it.reviewed.map(|it| {
-        Ok(Judged {
-            verdict: named("verdict", Verdict::of_code(it.verdict))?,
-            score: score(it.score)?,
-            content: hash("content", &it.content)?,
-            at: at(it.at_ms),
-            by: optional("by", &it.by)?,
-            next_step: optional_stamp("next_step", &it.next_step)?.map(NextStepId),
-            total: it.earned.map(decode_earned),
-        })
-    });
-    let minted = it.minted.map(|it| {
-        let next_step = NextStepId(stamp("next_step", &it.next_step)?);
-        let (score, task) = (score(it.score)?, optional_task(it.task));
-        Ok(Minted { next_step, score, task, total: it.earned.map(decode_earned) })
-    });
-    Ok(Submission {
-        id: SubmissionId(stamp("submission", &it.id)?),
-        worker: id("worker", &it.worker)?,
-        content: hash("content", &it.content)?,
-        at: at(it.at_ms),
-        state: named("state of a submission", SubmissionState::of_code(it.state))?,
-        reviewed: reviewed.transpose()?,
-        minted: minted.transpose()?,
-        changed_files: it.changed_files,
-        item: it.item,
-    })
-}
-
-pub(super) fn encode_message(it: &Message) -> swarm_state::Message {
-    swarm_state::Message {
-        id: stamp_bytes(it.id.0),
-        sender: it.sender.to_string(),
-        kind: it.kind.code(),
-        content: it.content.to_bytes(),
-        at_ms: it.at.as_millis(),
-        state: it.state.code(),
-        replied_ms: ms(it.replied),
-        replied_by: text(it.replied_by.as_ref()),
-        reply: it.reply.map_or_else(Bytes::new, |it| it.to_bytes()),
-        item: it.item,
-    }
-}
-
-pub(super) fn decode_message(it: swarm_state::Message) -> Result<Message, CodecError> {
-    let reply = (!it.reply.is_empty()).then(|| hash("reply", &it.reply));
-    Ok(Message {
-        id: TaskMessageId(stamp("message", &it.id)?),
-        sender: id("sender", &it.sender)?,
-        kind: named("kind", MessageKind::of_code(it.kind))?,
-        content: hash("content", &it.content)?,
-        at: at(it.at_ms),
-        state: named("state of a message", MessageState::of_code(it.state))?,
-        replied: optional_at(it.replied_ms),
-        replied_by: optional("replied_by", &it.replied_by)?,
-        reply: reply.transpose()?,
-        item: it.item,
-    })
-}
-
 pub(super) fn encode_delivery(it: &Delivery) -> swarm_state::Delivery {
     swarm_state::Delivery {
         id: stamp_bytes(it.id.0),
@@ -408,7 +330,7 @@ pub(super) fn encode_delivery(it: &Delivery) -> swarm_state::Delivery {
         content: it.content.to_bytes(),
         commit: it.commit.clone(),
         is_passed: it.is_passed,
-        commands: it.commands.iter().map(|it| it.to_bytes()).collect(),
+        commands: Vec::new(),
         state: it.state.code(),
         at_ms: it.at.as_millis(),
         updated_ms: it.updated.as_millis(),
@@ -435,6 +357,7 @@ pub(super) fn encode_delivery(it: &Delivery) -> swarm_state::Delivery {
             at_ms: it.at.as_millis(),
             overridden: it.overridden.as_ref().map(encode_override),
         }),
+        commands_hash: it.commands.map_or_else(Bytes::new, |it| it.to_bytes()),
     }
 }
 
@@ -460,6 +383,12 @@ pub(super) fn decode_delivery(it: swarm_state::Delivery) -> Result<Delivery, Cod
             overridden: it.overridden.map(decode_override).transpose()?,
         })
     });
+    let commands: Vec<Hash> =
+        it.commands.iter().map(|it| hash("command", it)).collect::<Result<_, _>>()?;
+    let commands = match it.commands_hash.is_empty() {
+        true => Delivery::commands_hash(&commands),
+        false => Some(hash("commands_hash", &it.commands_hash)?),
+    };
     Ok(Delivery {
         id: DeliveryId(stamp("delivery", &it.id)?),
         issue: IssueId(stamp("issue", &it.issue)?),
@@ -467,7 +396,7 @@ pub(super) fn decode_delivery(it: swarm_state::Delivery) -> Result<Delivery, Cod
         content: hash("content", &it.content)?,
         commit: it.commit,
         is_passed: it.is_passed,
-        commands: it.commands.iter().map(|it| hash("command", it)).collect::<Result<_, _>>()?,
+        commands,
         state: named("state of a delivery", DeliveryState::of_code(it.state))?,
         at: at(it.at_ms),
         updated: at(it.updated_ms),

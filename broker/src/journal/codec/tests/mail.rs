@@ -4,8 +4,8 @@ use tasuki_proto::mail::{BoxKind, MessageId};
 
 use super::*;
 use crate::rules::mailbox::{
-    self, Attachment, AttachmentKept, CopyMoved, EntryHead, EntryLapsed, EntrySent, Mailboxes,
-    MoveOutcome, Moved, ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
+    self, Attachment, AttachmentKept, CopyMoved, Earlier, EntryHead, EntryLapsed, EntrySent,
+    Mailboxes, MoveOutcome, Moved, ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
 };
 
 fn at(ms: u64) -> Timestamp {
@@ -33,6 +33,8 @@ fn events() -> Vec<mailbox::Event> {
         sender_box: BoxKind::Outbox,
         acted: 0,
         lapses: Some(at(900)),
+        files: Vec::new(),
+        earlier: Earlier::Unknown,
     };
     let answer = EntrySent {
         entry: 2,
@@ -42,7 +44,7 @@ fn events() -> Vec<mailbox::Event> {
         client_ref: None,
         acted: 1,
         lapses: None,
-        ..sent
+        ..sent.clone()
     };
     let head = EntryHead { sender: role("A"), to: vec![role("D")], kind: 0 };
     vec![
@@ -130,6 +132,8 @@ fn state() -> Workspace {
         sender_box: BoxKind::Inbox,
         acted: 0,
         lapses: Some(at(950)),
+        files: Vec::new(),
+        earlier: Earlier::Unknown,
     };
     mail.apply(at(50), &mailbox::Event::Sent(open));
     Workspace { sequence: Sequence::from(9), time: at(800), mail, ..Workspace::default() }
@@ -234,6 +238,46 @@ fn the_bytes_that_say_who_stored_a_file_are_unchanged() {
     }
 }
 
+/// To which threads a file is attached came later: without it the bytes are those of before.
+#[test]
+fn the_bytes_that_say_what_a_file_is_attached_to_are_unchanged() {
+    let kept = AttachmentKept { hash: [9; 32], size: 77, role: Some(role("A")) };
+    let sent = EntrySent {
+        thread: thread(4),
+        entry: 1,
+        sender: role("A"),
+        to: vec![role("B")],
+        kind: 1,
+        content: Hash([6; 16]),
+        client_ref: None,
+        sender_box: BoxKind::Outbox,
+        acted: 0,
+        lapses: None,
+        files: vec![[9; 32]],
+        earlier: Earlier::Unknown,
+    };
+    let events = [mailbox::Event::Kept(kept), mailbox::Event::Sent(sent)];
+    let record = Record { events: events.clone().map(Event::Mail).to_vec(), ..record() };
+    let record = Record { reply: Reply::Done, ..record };
+    let stored = encode_record(&record, &[3; 16]);
+    let mut bytes = hex(&stored);
+    assert_eq!(decode_record(stored).unwrap(), record);
+
+    let mut state = state();
+    for event in &events {
+        state.mail.apply(at(60), event);
+    }
+    assert_eq!(state.mail.size_of_known(&role("B"), &[9; 32]), Some(77));
+    let stored = encode_snapshot(&state);
+    bytes += &hex(&stored);
+    assert_eq!(bytes, include_str!("mail_attached.golden.txt"));
+    assert_eq!(decode_snapshot(stored.clone()).unwrap(), state);
+
+    let mut bad = stored::Snapshot::decode(stored).unwrap();
+    bad.attachments[0].threads.push(900);
+    assert!(decode_snapshot(bad.encode_to_vec().into()).is_err());
+}
+
 /// A snapshot whose columns do not fit together is damaged, and says so.
 #[test]
 fn mail_that_does_not_fit_together_is_refused() {
@@ -256,4 +300,40 @@ fn mail_that_does_not_fit_together_is_refused() {
         let decoded = decode_snapshot(bad.encode_to_vec().into());
         assert!(decoded.is_err(), "change {number}");
     }
+}
+
+#[test]
+fn letters_that_were_under_way_together_are_known_from_a_snapshot() {
+    let mut mail = Mailboxes::default();
+    let mut told = String::new();
+    for (number, earlier) in [(1, Earlier::Arrived), (2, Earlier::UnderWay), (3, Earlier::Unknown)]
+    {
+        let sent = EntrySent {
+            thread: thread(number),
+            entry: 1,
+            sender: role("A"),
+            to: vec![role("B")],
+            kind: 4,
+            content: Hash([u8::try_from(number).unwrap(); 16]),
+            client_ref: None,
+            sender_box: BoxKind::Outbox,
+            acted: 0,
+            lapses: None,
+            files: Vec::new(),
+            earlier,
+        };
+        let event = mailbox::Event::Sent(sent);
+        mail.apply(at(50), &event);
+        let record = Record { events: vec![Event::Mail(event)], ..record() };
+        let stored = encode_record(&record, &[3; 16]);
+        told += &hex(&stored);
+        assert_eq!(decode_record(stored).unwrap(), record);
+    }
+    let workspace =
+        Workspace { sequence: Sequence::from(9), time: at(800), mail, ..Workspace::default() };
+    let stored = encode_snapshot(&workspace);
+    assert_eq!(decode_snapshot(stored.clone()).unwrap(), workspace);
+    assert_eq!(workspace.mail.mailboxes()[0].recent.iter().count(), 3);
+    told += &hex(&stored);
+    assert_eq!(told, include_str!("mail_under_way.golden.txt"));
 }

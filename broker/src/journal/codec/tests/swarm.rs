@@ -75,7 +75,7 @@ fn submitted(number: u32, worker: &str, tail: u32, older: Option<u32>) -> Happen
         submission: SubmissionId(stamp(tail)),
         worker: role(worker),
         content: Hash([7; 16]),
-        changed_files: vec!["src/a.rs".to_owned()],
+        files: vec![swarm::FileHash::of("src/a.rs")],
         supersedes: older.map(|tail| SubmissionId(stamp(tail))),
     })
 }

@@ -49,6 +49,7 @@ impl Swarm {
             Event::Unlocked(it) => {
                 if let Some(lock) = self.locks.remove(it.lock, &it.why, by) {
                     self.deadlines.remove(&(lock.lease.lapses, Held::Lock(it.lock)));
+                    self.note_graced(Held::Lock(it.lock));
                 }
             }
             Event::LeaseRenewed(it) => self.renewed(now, it),
@@ -224,7 +225,7 @@ impl Swarm {
                     content: it.content,
                     commit: it.commit.clone(),
                     is_passed: it.is_passed,
-                    commands: it.commands.clone(),
+                    commands: Delivery::commands_hash(&it.commands),
                     state: DeliveryState::Open,
                     at: now,
                     updated: now,
@@ -301,6 +302,7 @@ impl Swarm {
     fn end_delivery_claim(&mut self, id: DeliveryId) {
         if let Some(claim) = self.deliveries[&id].live_claim() {
             self.deadlines.remove(&(claim.lease.lapses, Held::Delivery(id)));
+            self.note_graced(Held::Delivery(id));
         }
     }
 
@@ -318,11 +320,8 @@ impl Swarm {
     }
 
     fn renewed(&mut self, now: Timestamp, it: &LeaseRenewed) {
-        let renew = |lease: Lease| Lease {
-            lapses: it.lapses,
-            had_grace: lease.had_grace || it.is_grace,
-            ..lease
-        };
+        // Whoever renews was heard of: the next standstill may give a grace again.
+        let renew = |lease: Lease| Lease { lapses: it.lapses, had_grace: it.is_grace, ..lease };
         match it.held {
             Held::Issue(id) => {
                 let deadline = self.issues.get(&id).and_then(|issue| self.deadline_of(issue));
@@ -352,12 +351,14 @@ impl Swarm {
                     claim.lease = renew(claim.lease);
                     self.deadlines.insert((claim.lease.lapses, it.held));
                 }
+                self.note_graced(it.held);
             }
             Held::Lock(id) => {
                 let Some(lease) = self.locks.get(id).map(|it| it.lease) else { return };
                 self.deadlines.remove(&(lease.lapses, it.held));
                 self.locks.renew(id, now, renew(lease));
                 self.deadlines.insert((it.lapses, it.held));
+                self.note_graced(it.held);
             }
         }
     }
@@ -372,7 +373,9 @@ impl Issue {
         }
         let lapses = now.plus_millis(ttl_ms);
         let lease = self.lease.get_or_insert_with(|| Lease::until(lapses));
-        lease.lapses = lease.lapses.max(lapses);
+        if lease.lapses < lapses {
+            (lease.lapses, lease.had_grace) = (lapses, false);
+        }
     }
 
     fn end_item(&mut self, number: u64) {

@@ -97,7 +97,7 @@ impl Swarm {
                 state: SubmissionState::Open,
                 reviewed: None,
                 minted: None,
-                changed_files: it.changed_files.clone(),
+                files: it.files.clone(),
                 item,
             });
             task.updated = now;
@@ -175,7 +175,8 @@ impl Swarm {
                 Verdict::Rejected => {
                     minted = submission.end(SubmissionState::Rejected);
                     if let (Some(claim), Some(lapses)) = (&mut task.claim, it.lapses) {
-                        claim.lease = Lease { lapses, ..claim.lease };
+                        // Its worker was heard of: it submitted.
+                        claim.lease = Lease { lapses, had_grace: false, ..claim.lease };
                     }
                     task.stand();
                 }
@@ -219,7 +220,7 @@ impl Submission {
     /// It will not be approved. Returns the next step that led somewhere.
     fn end(&mut self, state: SubmissionState) -> Option<Minted> {
         self.state = state;
-        self.changed_files = Vec::new();
+        self.files = Vec::new();
         self.minted.take()
     }
 }

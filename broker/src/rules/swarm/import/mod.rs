@@ -49,8 +49,6 @@ pub struct ImportIssue {
     pub events: Vec<Recalled>,
     /// With the last part.
     pub end: Option<ImportEnd>,
-    /// Of all words in it.
-    pub bytes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

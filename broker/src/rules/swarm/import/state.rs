@@ -52,14 +52,14 @@ impl ImportedSubmission {
             reviewed: self.review.as_ref().map(|it| Judged {
                 verdict: it.verdict,
                 score: it.score,
-                content: it.words.content(&format!("{}{}", it.verdict, it.score.get())),
+                content: it.words.content(it.verdict, it.score),
                 at: it.at,
                 by: it.by.clone(),
                 next_step: None,
                 total: None,
             }),
             minted: None,
-            changed_files: if is_approved { self.words.changed_files.clone() } else { Vec::new() },
+            files: if is_approved { self.words.file_hashes() } else { Vec::new() },
             item: 0,
         }
     }
@@ -86,7 +86,8 @@ impl ImportedMessage {
 impl ImportedDelivery {
     pub(super) fn state(&self, issue: IssueId) -> Delivery {
         let verdict = self.verdict.as_ref();
-        let commands = &self.words.evidence.doc_commands;
+        let commands = self.words.evidence.doc_commands.iter();
+        let commands: Vec<_> = commands.map(|it| Hash::of(it.as_bytes())).collect();
         Delivery {
             id: self.id,
             issue,
@@ -94,7 +95,7 @@ impl ImportedDelivery {
             content: self.words.content(),
             commit: self.words.commit.clone(),
             is_passed: self.words.is_passed(),
-            commands: commands.iter().map(|it| Hash::of(it.as_bytes())).collect(),
+            commands: Delivery::commands_hash(&commands),
             state: match verdict.map(|it| it.verdict) {
                 Some(Verdict::Approved) => DeliveryState::Approved,
                 Some(Verdict::Rejected) => DeliveryState::Rejected,
@@ -108,7 +109,7 @@ impl ImportedDelivery {
             evidence: Vec::new(),
             verdict: verdict.map(|it| DeliveryVerdict {
                 verdict: it.verdict,
-                content: Hash::of(format!("{:?}{:?}", it.verdict, it.words).as_bytes()),
+                content: it.words.content(it.verdict, None),
                 by: it.by.clone(),
                 at: it.at,
                 overridden: None,

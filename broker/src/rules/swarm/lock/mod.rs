@@ -8,7 +8,10 @@
 mod held;
 pub mod pattern;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Bound,
+};
 
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
@@ -109,6 +112,12 @@ impl Locks {
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Lock> {
         self.by_id.values()
+    }
+
+    /// The newest first; only those before `before`.
+    pub fn before(&self, before: Option<LockId>) -> impl Iterator<Item = &Lock> {
+        let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range((Bound::Unbounded, end)).rev().map(|(_, it)| it)
     }
 
     pub fn get(&self, id: LockId) -> Option<&Lock> {

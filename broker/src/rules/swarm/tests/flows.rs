@@ -381,6 +381,70 @@ fn after_a_restart_each_grant_has_one_grace() {
     );
 }
 
+/// Nobody could renew, claim or deliver meanwhile; what was said before does not count for less.
+#[test]
+fn after_a_standstill_each_silence_has_one_grace() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (5, "W locks a"),
+            (4_000_000, "standstill"),
+            (4_000_001, "time"),
+            (4_060_000, "W is there"),
+            (7_700_000, "standstill"),
+            (7_700_001, "time"),
+            (7_700_002, "V locks a"),
+            (11_400_000, "standstill"),
+            (11_400_001, "time"),
+            (11_400_002, "V locks a"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 1: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+           5 W locks a: locked, token 2 until 120005 | 1 in_progress:W
+         4000000 standstill: so | 1 in_progress:W
+         4000001 time: done | 1 in_progress:W
+         4060000 W is there: so | 1 in_progress:W
+         7700000 standstill: so | 1 in_progress:W
+         7700001 time: done | 1 in_progress:W
+         7700002 V locks a: no: file_is_locked | 1 in_progress:W
+         11400000 standstill: so | 1 in_progress:W
+         11400001 time: done | 1 ready
+         11400002 V locks a: locked, token 3 until 11520002 | 1 ready",
+    );
+}
+
+/// A renewal is written down when the lease runs out, so a restart just before knows of none.
+#[test]
+fn what_runs_out_before_its_holder_can_come_back_has_its_grace() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (3_600_000, "W is there"),
+            (3_600_003, "restart"),
+            (3_600_005, "time"),
+            (3_610_000, "W is there"),
+            (7_210_001, "time"),
+        ],
+        "  1 L opens s: an issue
+           2 L plans easy 1: 1 from task-1 | 1 ready
+           3 W registers: done | 1 ready
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+         3600000 W is there: so | 1 in_progress:W
+         3600003 restart: so | 1 in_progress:W
+         3600005 time: done | 1 in_progress:W
+         3610000 W is there: so | 1 in_progress:W
+         7210001 time: done | 1 ready",
+    );
+}
+
 #[test]
 fn three_restarts_in_a_row_are_one_grace() {
     check(

@@ -135,3 +135,29 @@ fn a_lease_lasts_as_long_as_it_was_granted_for() {
         ]
     );
 }
+
+/// Which files it changed is kept, and not how they are called.
+#[test]
+fn a_submission_of_many_files_keeps_little_of_them() {
+    let mut story = Story::new();
+    for (ms, line) in (1..).zip(["L opens s", "L plans easy 1", "W registers", "W claims 1"]) {
+        story.step(ms, line);
+    }
+    let changed_files = (0..4096).map(|at| format!("{at:f>62}")).collect();
+    let ask = Ask::SubmitTask(SubmitTask {
+        issue: story.issue().id,
+        task: TaskNumber(1),
+        token: FencingToken::NONE,
+        words: Artifacts { changed_files, ..Artifacts::default() },
+    });
+    let by = Actor::Role(role("W"));
+    story.execute(Timestamp::from_millis(9), AnyCommand::Swarm(Command { by, ask }));
+    assert_eq!(story.issue().tasks[0].submissions[0].files.len(), 4096);
+    let mut bytes = 0;
+    let count = |piece: bytes::Bytes| -> Result<(), CodecError> {
+        bytes += piece.len();
+        Ok(())
+    };
+    encode_snapshot(&story.workspace, count).unwrap();
+    assert!(bytes < 36 * 1024, "{bytes} bytes, of which names would take 256 KiB");
+}

@@ -125,3 +125,10 @@ fn what_was_earned_meanwhile_counts_when_it_is_asked_again() {
           14 L mints 1 for W 5: focus → task-3, 65 points, 0 low (as before) | 1 submitted:W 2 done 3 reserved:W 4 reserved:W",
     );
 }
+
+#[test]
+fn as_many_low_scores_as_can_be_counted_stay_as_many() {
+    let most = Total { points: u32::MAX, low_scores: u32::MAX };
+    let low = Score::new(1).unwrap();
+    assert_eq!(most.plus(1000, low), most);
+}

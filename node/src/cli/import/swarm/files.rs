@@ -1,12 +1,13 @@
 //! Files below one directory: only what is plainly there, and no more of it than fits.
 
 use std::{
-    fs::{self, File},
-    io::Read as _,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
 use serde_json::Value;
+
+use crate::dir::{Dir, NoFile};
 
 /// One file of JSON, in bytes: the original keeps a submission's words in it.
 const JSON_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -22,37 +23,45 @@ pub(super) struct Skipped {
     pub why: String,
 }
 
-/// What was left alone so far.
-#[derive(Debug, Default)]
+/// The directory that is read, and what was left alone so far.
+#[derive(Debug)]
 pub(super) struct Reading {
+    root: Dir,
     pub skipped: Vec<Skipped>,
 }
 
 impl Reading {
+    pub(super) fn new(root: &Path) -> io::Result<Self> {
+        Ok(Self { root: Dir::open(root)?, skipped: Vec::new() })
+    }
+
+    /// A path of it, from there.
+    fn below<'a>(&self, path: &'a Path) -> &'a Path {
+        path.strip_prefix(self.root.path()).unwrap_or(path)
+    }
+
     pub(super) fn skip(&mut self, path: &Path, why: impl Into<String>) {
         self.skipped.push(Skipped { path: path.to_owned(), why: why.into() });
     }
 
     /// Names in a directory, in order; none where there is no such directory.
     pub(super) fn names(&mut self, directory: &Path) -> Vec<String> {
-        match fs::symlink_metadata(directory) {
-            Err(_) => return Vec::new(),
-            Ok(about) if !about.is_dir() => {
+        let listed = self.root.walk(self.below(directory)).and_then(|dir| dir.names());
+        let entries = match listed {
+            Ok(entries) => entries,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Vec::new(),
+            Err(why) if why.kind() == io::ErrorKind::NotADirectory => {
                 self.skip(directory, "is no directory of its own, or a link to one");
                 return Vec::new();
             }
-            Ok(_) => {}
-        }
-        let entries = match fs::read_dir(directory) {
-            Ok(entries) => entries,
             Err(why) => {
                 self.skip(directory, format!("cannot be listed: {why}"));
                 return Vec::new();
             }
         };
         let mut names = Vec::new();
-        for entry in entries.flatten() {
-            match entry.file_name().into_string() {
+        for name in entries {
+            match name.into_string() {
                 _ if NAMES_MAX <= names.len() => {
                     self.skip(
                         directory,
@@ -77,13 +86,21 @@ impl Reading {
     /// A plain file's words, at most so many bytes. `None`: told as skipped, unless it is not
     /// there.
     pub(super) fn text(&mut self, path: &Path, limit: u64) -> Option<String> {
-        let about = fs::symlink_metadata(path).ok()?;
-        if !about.is_file() {
-            self.skip(path, "is no plain file; links are not followed");
-            return None;
-        }
+        let opened = self.root.parent_of(self.below(path)).map_err(NoFile::Io);
+        let file = match opened.and_then(|(dir, name)| dir.open_own_file(name)) {
+            Ok((file, _)) => file,
+            Err(why) if why.is_missing() => return None,
+            Err(NoFile::Link | NoFile::Strange) => {
+                self.skip(path, "is no plain file; links are not followed");
+                return None;
+            }
+            Err(why @ (NoFile::HardLink | NoFile::Io(_))) => {
+                self.skip(path, why.to_string());
+                return None;
+            }
+        };
         let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|it| it.take(limit + 1).read_to_end(&mut bytes));
+        let read = file.take(limit + 1).read_to_end(&mut bytes);
         match read {
             Err(why) => self.skip(path, format!("cannot be read: {why}")),
             Ok(_) if limit < bytes.len() as u64 => {

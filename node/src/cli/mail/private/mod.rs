@@ -190,7 +190,17 @@ async fn on(asked: &Asked, is_new_owner: bool, output: &mut Output) -> Result<()
     trust_own(asked, &next)?;
     let lines = words::turned_on(asked, &own_key, public);
     output.answer(
-        || json!({"is_on": true, "owner": public.id().to_string(), "key": own_key.id().to_string(), "costs": words::COSTS}),
+        || {
+            json!({
+                "is_on": true,
+                "workspace": asked.workspace().as_str(),
+                "owner": public.id().to_string(),
+                "owner_file": trust::owner_file(&asked.data).display().to_string(),
+                "key": own_key.id().to_string(),
+                "roles": words::names(&own_key.roles),
+                "costs": words::COSTS,
+            })
+        },
         || lines,
     )
 }
@@ -276,7 +286,10 @@ async fn approve(
     asked.set(next.clone(), &owner).await?;
     trust_own(asked, &next)?;
     output.answer(
-        || json!({"node": node.to_string(), "key": key.id().to_string(), "roster": next.number}),
+        || {
+            json!({"node": node.to_string(), "key": key.id().to_string(), "roles": words::names(&key.roles),
+                   "roster": next.number})
+        },
         || {
             format!(
                 "{node} reads and writes private mail as {roles} from now on, with the key {}. What \
@@ -360,7 +373,7 @@ fn published(
     let (id, owner) = (key.id().to_string(), owner.map(|it| it.to_string()));
     output.answer(
         || {
-            json!({"node": key.node.to_string(), "key": id, "owner": owner,
+            json!({"node": key.node.to_string(), "key": id, "owner": owner, "roles": words::names(&key.roles),
                    "is_approved": is_vouched_for})
         },
         || words::published(key, owner.as_deref(), is_vouched_for),

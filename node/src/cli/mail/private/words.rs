@@ -27,6 +27,11 @@ pub(super) fn roles(roles: &[RoleId]) -> String {
     }
 }
 
+/// Roles as programs read them.
+pub(super) fn names(roles: &[RoleId]) -> Vec<String> {
+    roles.iter().map(ToString::to_string).collect()
+}
+
 pub(super) fn turned_on(asked: &Asked, key: &NodeKey, owner: OwnerKey) -> String {
     format!(
         "Mail in {workspace} is private from now on.\n\
@@ -129,7 +134,6 @@ fn of_key(key: &Vouched) -> String {
 }
 
 pub(super) fn in_json(seen: &Seen<'_>) -> Value {
-    let names = |roles: &[RoleId]| roles.iter().map(ToString::to_string).collect::<Vec<_>>();
     let key = |it: &Vouched| {
         let now = it.roles.iter().filter(|it| it.is_now).map(|it| it.role.clone());
         json!({

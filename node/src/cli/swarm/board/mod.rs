@@ -29,6 +29,7 @@ use crate::{
         broker::Broker,
         following::{Following, Told},
         stopped,
+        text::terminal,
     },
     clock::{self, Moment},
     config::Config,
@@ -56,7 +57,7 @@ pub struct Args {
     /// Only this issue
     #[arg(value_name = "ISSUE")]
     issue: Option<IssueName>,
-    /// Print one frame, of $COLUMNS by $LINES, and end
+    /// Print one frame, as large as the terminal, or else $COLUMNS by $LINES, and end
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -104,8 +105,8 @@ fn is_drawn_on() -> bool {
 fn size() -> (usize, usize) {
     // A variable that says 0 says nothing.
     let told = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok().filter(|it| 0 < *it);
-    let (columns, rows) = screen::size().unwrap_or(SIZE);
-    (told("COLUMNS").unwrap_or(columns), told("LINES").unwrap_or(rows))
+    let told = || (told("COLUMNS").unwrap_or(SIZE.0), told("LINES").unwrap_or(SIZE.1));
+    terminal().unwrap_or_else(told)
 }
 
 /// What the feed said.

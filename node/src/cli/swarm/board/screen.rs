@@ -21,6 +21,7 @@ use crossterm::{
 use tokio::sync::mpsc;
 
 use super::frame::{Line, ansi, plain, wide};
+use crate::cli::text;
 
 /// How long keys are waited for before it is looked whether anybody still wants them.
 const KEYS_POLL: Duration = Duration::from_millis(250);
@@ -75,12 +76,6 @@ pub(super) fn keys() -> mpsc::Receiver<Key> {
     told
 }
 
-/// Columns and rows, where there is a terminal.
-pub(super) fn size() -> Option<(usize, usize)> {
-    let (columns, rows) = terminal::size().ok()?;
-    (columns != 0 && rows != 0).then_some((columns.into(), rows.into()))
-}
-
 #[derive(Debug)]
 pub(super) struct Screen {
     out: Stdout,
@@ -107,7 +102,7 @@ impl Screen {
     }
 
     pub(super) fn size(&self) -> (usize, usize) {
-        size().unwrap_or(self.drawn_at)
+        text::terminal().unwrap_or(self.drawn_at)
     }
 
     /// Puts these lines there.

@@ -16,7 +16,6 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid, missing},
-        label,
         result::{add, refused},
     },
     list::SET,
@@ -42,9 +41,7 @@ impl Caller {
         arguments: Arguments<'_>,
     ) -> Result<(Self, Playing), Refusal> {
         let it = Self::of(call, arguments)?;
-        let client = label(call.client.as_ref());
-        let playing = call.host.instances.enter(it.role(), &call.who, &client)?;
-        it.actions.called(&call.client_label());
+        let playing = call.host.enter(&*it.actions, &call.who, call.client.as_ref())?;
         Ok((it, playing))
     }
 
@@ -54,10 +51,7 @@ impl Caller {
         arguments: Arguments<'_>,
     ) -> Result<(Self, bool), Refusal> {
         let it = Self::of(call, arguments)?;
-        let counts = call.host.instances.looked(it.role(), &call.who);
-        if counts {
-            it.actions.called(&call.client_label());
-        }
+        let counts = call.host.looked(&*it.actions, &call.who, call.client.as_ref());
         Ok((it, counts))
     }
 
@@ -82,6 +76,7 @@ impl Caller {
         let host = call.host;
         let mailbox = host.roles.get(role).zip(host.shown.get(role));
         let (actions, shown) = mailbox.ok_or_else(|| no_mail(role))?;
+        call.admit(role)?;
         Ok(Self { actions: Arc::clone(actions), shown: shown.clone() })
     }
 }

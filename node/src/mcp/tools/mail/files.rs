@@ -58,7 +58,7 @@ pub(super) async fn attached(
                 reason: Reason::TooLarge,
                 message: format!("`{ATTACHMENTS}` names {path:?}: {why}. Nothing was sent."),
             },
-            No::Outside(_) | No::Strange | No::Taken | No::Io(_) => {
+            No::Outside(_) | No::NoFile(_) | No::Taken | No::Io(_) => {
                 invalid(ATTACHMENTS, &format_args!("names {path:?}: {why}"))
             }
         })?;

@@ -26,7 +26,7 @@ const ABOUT_CHARS: usize = 80;
 pub(super) async fn tell(call: &Call<'_>, arguments: Arguments<'_>, result: &mut CallToolResult) {
     let Ok(caller) = Caller::of(call, arguments) else { return };
     // Whoever only looks is not whom it is for.
-    if !call.host.instances.looked(caller.role(), &call.who) {
+    if !call.host.looked(&*caller.actions, &call.who, call.client.as_ref()) {
         return;
     }
     let Ok(untold) = caller.mail().untold(TOLD_MAX).await else { return };

@@ -93,8 +93,8 @@ pub(in crate::mcp::tools) fn tools() -> Vec<Tool> {
     vec![
         tool(
             SEND,
-            "Sends a message to other agents, or answers one. Repeating the same call does no \
-             harm.",
+            "Sends a message to other agents, or answers one. A call repeated right away is sent \
+             once, and with `client_ref` however late.",
             Does::Act,
             json!({
                 "receiver_id": one_or_more("An agent, several, or a group."),

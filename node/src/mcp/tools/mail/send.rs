@@ -6,6 +6,7 @@ use rmcp::model::CallToolResult;
 use serde::Serialize;
 use serde_json::json;
 use tasuki_proto::{
+    echo::echo,
     id::RoleId,
     limits::{CLIENT_REF_BYTES_MAX, MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX, SUBJECT_BYTES_MAX},
     mail::MessageType,
@@ -133,7 +134,7 @@ fn receivers(
     }
     mail_terms::receivers(&names, groups, sender).map_err(|why| match why {
         NoReceivers::Name { name, why } => {
-            invalid(FIELD, &format_args!("is no name: {name:?} {why}"))
+            invalid(FIELD, &format_args!("is no name: {} {why}", echo(&name)))
         }
         NoReceivers::Nobody => invalid(FIELD, &"names a group that has nobody but you"),
         NoReceivers::TooMany(count) => Refusal {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use rmcp::model::CallToolResult;
 use serde::Serialize;
 use tasuki_proto::{reason::Reason, wire};
@@ -22,7 +23,10 @@ use super::{
 use crate::role::{Refusal, swarm::Awaited};
 
 /// Issues that one profile looks into for what waits; more are named by their number.
-const ISSUES_MAX: usize = 20;
+const ISSUES_MAX: u32 = 20;
+
+/// Of these so many at once: a role has 16 calls under way, and others want some.
+const LOOKS_AT_ONCE: usize = 8;
 
 /// Locks and deliveries that one profile shows.
 const HELD_MAX: u32 = 50;
@@ -187,6 +191,12 @@ pub(super) async fn profile(caller: &Caller<'_>) -> Result<CallToolResult, Refus
     let workers = wire::ListWorkersRequest { worker: role.clone(), ..Default::default() };
     let workers = caller.ask(workers).await?;
     let now_ms = workers.now_ms;
+    let kept = workers.workers.iter().flat_map(|it| &it.reserved).map(|it| Kept {
+        issue_id: it.issue_id.clone(),
+        task_id: it.task_id.clone(),
+        next_step_token: it.next_step_token.clone(),
+        reserved_until_ms: it.reserved_until_ms,
+    });
     let worker = workers.workers.first().map(|it| Worker::new(it, now_ms));
     let locks = wire::ListLocksRequest {
         holder: role.clone(),
@@ -199,15 +209,12 @@ pub(super) async fn profile(caller: &Caller<'_>) -> Result<CallToolResult, Refus
         toolsets: caller.toolsets().iter().map(ToString::to_string).collect(),
         worker,
         locks: locks.iter().map(|it| Lock::new(it, &mut others)).collect(),
-        kept_for_you: Vec::new(),
+        kept_for_you: kept.filter(|_| caller.has_set(list::WORKER)).collect(),
         waits_for_you: Vec::new(),
         deliveries: Vec::new(),
         more_issues: 0,
         role,
     };
-    if caller.has_set(list::WORKER) {
-        profile.add_kept(caller).await?;
-    }
     if caller.has_set(list::LEAD) {
         profile.add_waiting(caller).await?;
     }
@@ -219,70 +226,43 @@ pub(super) async fn profile(caller: &Caller<'_>) -> Result<CallToolResult, Refus
 }
 
 impl Profile {
-    async fn add_kept(&mut self, caller: &Caller<'_>) -> Result<(), Refusal> {
-        let points = self.worker.iter().flat_map(|it| &it.points);
-        let issues: Vec<String> = points.map(|it| it.issue_id.clone()).collect();
-        self.more_issues += issues.len().saturating_sub(ISSUES_MAX) as u64;
-        for issue_id in issues.into_iter().take(ISSUES_MAX) {
-            let request = wire::ListTasksRequest {
-                issue_id,
-                stage: wire::TaskStage::Reserved.into(),
-                ..wire::ListTasksRequest::default()
-            };
-            // It was closed meanwhile, say: then nothing of it is kept.
-            let Ok(found) = caller.ask(request).await else { continue };
-            let own = found.tasks.into_iter().filter(|it| !it.reserved_token.is_empty());
-            self.kept_for_you.extend(own.map(|it| Kept {
-                issue_id: it.issue_id,
-                task_id: it.task_id,
-                next_step_token: it.reserved_token,
-                reserved_until_ms: it.reserved_until_ms,
-            }));
-        }
-        Ok(())
-    }
-
     async fn add_waiting(&mut self, caller: &Caller<'_>) -> Result<(), Refusal> {
         let open = wire::ListIssuesRequest {
             status: wire::IssueStatus::Open.into(),
+            lead: self.role.clone(),
+            sort_by: wire::SortBy::Updated.into(),
+            limit: ISSUES_MAX,
             ..wire::ListIssuesRequest::default()
         };
-        let begun = wire::ListIssuesRequest {
-            status: wire::IssueStatus::InProgress.into(),
-            ..wire::ListIssuesRequest::default()
+        let found = caller.ask(open).await?;
+        self.more_issues += found.total.saturating_sub(found.issues.len() as u64);
+        let look = async |issue: wire::Issue| {
+            let items = Awaited::Items(issue.issue_id.parse().ok()?);
+            // It was closed meanwhile, say: then nothing of it waits.
+            let looked = caller.swarm().await_swarm(&items, Duration::ZERO).await.ok()?;
+            let item = looked.item?;
+            Some(Waits {
+                issue_id: issue.issue_id,
+                kind: item.kind,
+                task_id: item.task_id,
+                more: looked.more_items,
+            })
         };
-        let mut issues = caller.ask(open).await?.issues;
-        issues.extend(caller.ask(begun).await?.issues);
-        issues.retain(|it| it.lead == self.role);
-        issues.sort_by(|a, b| a.issue_id.cmp(&b.issue_id));
-        issues.dedup_by(|a, b| a.issue_id == b.issue_id);
-        self.more_issues += issues.len().saturating_sub(ISSUES_MAX) as u64;
-        for issue in issues.into_iter().take(ISSUES_MAX) {
-            let Ok(id) = issue.issue_id.parse() else { continue };
-            let items = Awaited::Items(id);
-            let looked = caller.swarm().await_swarm(&items, Duration::ZERO).await;
-            let Ok(looked) = looked else { continue };
-            if let Some(item) = looked.item {
-                self.waits_for_you.push(Waits {
-                    issue_id: issue.issue_id,
-                    kind: item.kind,
-                    task_id: item.task_id,
-                    more: looked.more_items,
-                });
-            }
-        }
+        let looks = stream::iter(found.issues.into_iter().map(look));
+        let looked: Vec<_> = looks.buffered(LOOKS_AT_ONCE).collect().await;
+        self.waits_for_you.extend(looked.into_iter().flatten());
         Ok(())
     }
 
     async fn add_deliveries(&mut self, caller: &Caller<'_>, now_ms: u64) -> Result<(), Refusal> {
         let request = wire::ListDeliveriesRequest {
             status: wire::DeliveryStatus::InReview.into(),
+            claimed_by: self.role.clone(),
             limit: HELD_MAX,
             ..wire::ListDeliveriesRequest::default()
         };
         let found = caller.ask(request).await?.deliveries;
-        let own = found.into_iter().filter(|it| it.claimed_by == self.role);
-        self.deliveries.extend(own.map(|it| Delivery {
+        self.deliveries.extend(found.into_iter().map(|it| Delivery {
             delivery_id: it.delivery_id,
             issue_id: it.issue_id,
             lease_left_ms: it.lease_expires_ms.saturating_sub(now_ms),

@@ -6,13 +6,13 @@
 use std::{fmt::Display, sync::Arc};
 
 use rmcp::model::CallToolResponse;
-use tasuki_proto::{id::RoleId, reason::Reason};
+use tasuki_proto::{echo::echo, id::RoleId, reason::Reason};
 
 use super::{
     super::{
         Call, Row,
         arguments::{Arguments, invalid},
-        is_shown, label,
+        is_shown,
         waiting::wait,
     },
     list,
@@ -69,6 +69,7 @@ impl<'a> Caller<'a> {
             (None, _) => return Err(several(&able)),
         };
         let actions = host.roles.get(role).ok_or_else(|| no_set(row))?;
+        call.admit(role)?;
         Ok(Self { call, actions: Arc::clone(actions) })
     }
 
@@ -96,10 +97,7 @@ impl<'a> Caller<'a> {
 
     /// For a call that acts or waits: only the agent that plays the role may.
     pub(super) fn playing(&self) -> Result<Playing, Refusal> {
-        let client = label(self.call.client.as_ref());
-        let playing = self.call.host.instances.enter(self.role(), &self.call.who, &client)?;
-        self.actions.called(&self.call.client_label());
-        Ok(playing)
+        self.call.host.enter(&*self.actions, &self.call.who, self.call.client.as_ref())
     }
 
     /// Does something as the role.
@@ -168,9 +166,7 @@ impl<'a> Caller<'a> {
 
     /// Asks how something stands.
     pub(super) async fn ask<C: swarm::Call>(&self, request: C) -> Result<C::Answer, Refusal> {
-        if self.call.host.instances.looked(self.role(), &self.call.who) {
-            self.actions.called(&self.call.client_label());
-        }
+        self.call.host.looked(&*self.actions, &self.call.who, self.call.client.as_ref());
         swarm::call(self.swarm(), request, None).await
     }
 }
@@ -227,8 +223,9 @@ fn another(named: &str, able: &[&RoleId]) -> Refusal {
         _ => Refusal {
             reason: Reason::UnknownWorker,
             message: format!(
-                "unknown worker_id {named:?}: here you are {names}. Leave it out or give that. \
-                 Nothing happened."
+                "unknown worker_id {}: here you are {names}. Leave it out or give that. Nothing \
+                 happened.",
+                echo(named)
             ),
         },
     }

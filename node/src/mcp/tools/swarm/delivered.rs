@@ -150,7 +150,7 @@ impl Delivery {
             claimed_by: it.claimed_by.clone(),
             reviewed_by: it.reviewed_by.clone(),
             verdict,
-            ended_because: it.ended_because.clone(),
+            ended_because: others.text(&it.ended_because),
             delivered_at: Time(it.delivered_ms),
             claimed_at: Time(it.claimed_ms),
             reviewed_at: Time(it.reviewed_ms),

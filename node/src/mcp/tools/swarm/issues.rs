@@ -81,21 +81,12 @@ pub(super) async fn update_doc_paths(
     if !has_shared && !has_project {
         return Err(missing(SHARED, "say which documents, here or as `project_doc_paths`"));
     }
-    let mut shared_doc_paths = arguments.texts(SHARED)?;
-    let mut project_doc_paths = arguments.texts(PROJECT)?;
-    if !has_shared || !has_project {
-        let of = wire::GetIssueRequest { issue_id: issue_id.clone(), ..Default::default() };
-        let issue = caller.ask(of).await?.issue.unwrap_or_default();
-        if !has_shared {
-            shared_doc_paths = issue.shared_doc_paths;
-        } else {
-            project_doc_paths = issue.project_doc_paths;
-        }
-    }
     let request = wire::UpdateIssueDocPathsRequest {
         issue_id,
-        shared_doc_paths,
-        project_doc_paths,
+        shared_doc_paths: arguments.texts(SHARED)?,
+        project_doc_paths: arguments.texts(PROJECT)?,
+        keep_shared_docs: !has_shared,
+        keep_project_docs: !has_project,
         ..wire::UpdateIssueDocPathsRequest::default()
     };
     Ok(told(&caller.tell(request).await?, Vec::new()))

@@ -3,12 +3,12 @@
 //! Which repository files belong to and what they are called there is found where they are, at
 //! this node ([`crate::repository`]); the broker knows names alone.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use rmcp::model::CallToolResult;
 use serde::Serialize;
 use tasuki_proto::{limits::REASON_BYTES_MAX, reason::Reason, wire};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     super::{
@@ -20,16 +20,12 @@ use super::{
     caller::Caller,
     facts::Time,
     list, said,
+    taking::take,
     work::claim_of,
 };
 use crate::{
-    link::retry::outcome_unknown,
-    mcp::intent,
     repository::{self, lock_base},
-    role::{
-        Refusal,
-        swarm::{self, Awaited},
-    },
+    role::{Refusal, swarm::Awaited},
 };
 
 const FILES: &str = "files";
@@ -152,40 +148,6 @@ fn go_on(refusal: Refusal) -> Refusal {
     Refusal { message, ..refusal }
 }
 
-/// Locks files. A lock of which its agent does not hear any more, since it left or took its call
-/// back meanwhile, is given back, so that whoever waits for the files need not wait for its lease.
-/// An intent that may be said again is answered with the same lock, which stays.
-async fn take(
-    caller: &Caller<'_>,
-    request: wire::LockFilesRequest,
-) -> Result<wire::LockResponse, Refusal> {
-    let _playing = caller.playing()?;
-    let (actions, probe) = (Arc::clone(&caller.actions), caller.call.probe.clone());
-    let key = intent::of(&caller.call.context.meta);
-    let (tell, told) = oneshot::channel();
-    let (keep, kept) = oneshot::channel();
-    tokio::spawn(async move {
-        let is_said_again = || key.is_some() && probe.is_none_or(|it| !it.is_disowned());
-        let answer = swarm::call(actions.swarm(), request, key.clone()).await;
-        let new = answer.as_ref().ok().filter(|it| !it.repeated).and_then(|it| it.lock.clone());
-        let is_heard = tell.send(answer).is_ok() && kept.await.is_ok();
-        if let Some(lock) = new
-            && !is_heard
-            && !is_said_again()
-        {
-            let wire::Lock { lease_id, lock_token, .. } = lock;
-            let back = wire::UnlockRequest { lease_id, lock_token, ..Default::default() };
-            // One that cannot be given back lapses.
-            drop(swarm::call(actions.swarm(), back, None).await);
-        }
-    });
-    let lost = |_| Err(outcome_unknown("the node stopped or failed before it came"));
-    let answer = told.await.unwrap_or_else(lost);
-    // Heard: from here on nothing waits.
-    let _ = keep.send(());
-    answer
-}
-
 /// Locks files as soon as whoever has them gives them back, for as long as the agent and its client
 /// wait. `refusal`: who has them.
 async fn once_free(
@@ -197,7 +159,7 @@ async fn once_free(
 ) -> Result<wire::LockResponse, Refusal> {
     let playing = caller.playing()?;
     let hold = longest(caller.call, Some(asked));
-    let _present = caller.actions.connected(&caller.call.client_label());
+    let _present = caller.actions.connected(&caller.call.who);
     let wire::FileSet { repository, patterns, is_case_folded } = files;
     let awaited = Awaited::Files { repository, patterns, is_case_folded };
     let over = Instant::now() + hold;
@@ -221,7 +183,7 @@ async fn once_free(
         && let Some(probe) = &caller.call.probe
     {
         // What is granted in this moment is given back: its agent hears that it has nothing.
-        probe.disown();
+        probe.fate().disown();
     }
     drop(tries);
     match ended {

@@ -8,7 +8,7 @@
 //! - [`caller`]: whose call it is. [`claims`]: which tokens its agent was given.
 //! - [`about`], [`issues`], [`plan`], [`work`], [`reviews`], [`deliveries`], [`bundle`], [`docs`],
 //!   [`locks`]: the tools, by what they are about. [`said`]: what callers say; [`graph`]: and how
-//!   tasks of a plan name each other.
+//!   tasks of a plan name each other; [`taking`]: and that no lock is kept for nobody.
 //! - [`facts`], [`delivered`]: what they answer, field by field. [`waited`], [`items`]: what waits
 //!   end with. [`next`]: what an agent does about it, [`ways`]: and about a refusal. [`answer`]: what
 //!   each answer says besides.
@@ -32,6 +32,7 @@ mod plan;
 mod reviews;
 mod said;
 mod schemas;
+mod taking;
 #[cfg(test)]
 mod tests;
 mod waited;
@@ -47,6 +48,7 @@ pub(super) use self::{caller::takes, list::ROWS, schemas::tools};
 pub(in crate::mcp) use self::{
     claims::Claims,
     list::{ACCEPTOR, LEAD, WORKER},
+    taking::Grants,
     waited::told,
 };
 use super::{Call, Row, arguments::Arguments, refused};

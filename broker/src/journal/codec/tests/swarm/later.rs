@@ -69,7 +69,7 @@ fn elsewhere() -> Record {
                 state: swarm::SubmissionState::Approved,
                 reviewed: None,
                 minted: None,
-                changed_files: vec!["a".to_owned()],
+                files: vec![swarm::FileHash::of("a")],
                 item: 0,
             }),
         },
@@ -95,7 +95,7 @@ fn elsewhere() -> Record {
             content,
             commit: String::new(),
             is_passed: true,
-            commands: vec![content],
+            commands: swarm::Delivery::commands_hash(&[content]),
             state: swarm::DeliveryState::Open,
             at: at(9),
             updated: at(10),
@@ -145,17 +145,53 @@ fn the_bytes_of_what_came_later_are_unchanged() {
     assert_eq!(told, include_str!("../swarm_later.golden.txt"));
 }
 
-/// Its tasks do not say who made them, its reviews and next steps not what their workers had earned
-/// then, its leases not how long they were granted for.
-#[test]
-fn an_older_snapshot_is_read() {
-    let digits: Vec<u8> = include_bytes!("../swarm_snapshot_older.golden.txt")
+fn unhex(digits: &[u8]) -> Bytes {
+    let digits: Vec<u8> = digits
         .iter()
         .filter_map(|digit| char::from(*digit).to_digit(16))
         .map(|digit| u8::try_from(digit).unwrap())
         .collect();
-    let bytes: Vec<u8> = digits.chunks(2).map(|it| it[0] << 4 | it[1]).collect();
-    let older = decode_snapshot(bytes.into()).unwrap();
+    digits.chunks(2).map(|it| it[0] << 4 | it[1]).collect()
+}
+
+/// Its submissions have the names of files, and not the hashes of those.
+#[test]
+fn an_older_record_is_read() {
+    let older = include_bytes!("../swarm_record_older.golden.txt");
+    assert_eq!(decode_record(unhex(older)).unwrap(), record());
+}
+
+/// An issue may have more tasks, and a workspace more issues, than fit into a piece.
+#[test]
+fn a_large_state_is_kept_in_small_pieces() {
+    let mut state = Workspace::default();
+    let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
+    let mut all = vec![Happened::Created { subject: "s".to_owned(), content, paths }];
+    all.extend((1..=3000).map(|number| created(number, &[])));
+    all.extend((1..=1500).flat_map(|number| {
+        [claimed(number, "W", number.into()), submitted(number, "W", 10 + number, None)]
+    }));
+    let events = numbered(21, all).map(Event::Swarm).collect();
+    state.apply(&Record { events, ..record() });
+    let pieces = encode_pieces(&state);
+    let longest = pieces.iter().map(Bytes::len).max().unwrap();
+    assert!(4 < pieces.len() && longest < 80 * 1024, "{} of {longest} bytes", pieces.len());
+    let decoded: Workspace =
+        crate::journal::codec::decode_snapshot::<CodecError>(pieces.iter().cloned().map(Ok))
+            .unwrap();
+    assert!(decoded == state, "a snapshot holds all of it");
+    // Without one of them it is none.
+    let short = pieces.iter().skip(1).cloned().map(Ok);
+    let short = crate::journal::codec::decode_snapshot::<CodecError>(short);
+    assert!(short.is_err(), "{short:?}");
+}
+
+/// Its tasks do not say who made them, its reviews and next steps not what their workers had earned
+/// then, its leases not how long they were granted for.
+#[test]
+fn an_older_snapshot_is_read() {
+    let older = include_bytes!("../swarm_snapshot_older.golden.txt");
+    let older = decode_snapshot(unhex(older)).unwrap();
     let mut present = Workspace::default();
     present.apply(&record());
     let mut earned = Vec::new();
@@ -174,4 +210,10 @@ fn an_older_snapshot_is_read() {
         }
     }
     assert!(!earned.is_empty(), "there is an approval in it");
+    // Of a delivery's commands it has a hash each.
+    let commands = |it: &Workspace| -> Vec<_> {
+        it.swarm.deliveries().values().map(|it| it.commands).collect()
+    };
+    assert_eq!(commands(&older), commands(&present));
+    assert!(commands(&present).iter().any(Option::is_some));
 }

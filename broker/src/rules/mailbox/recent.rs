@@ -1,0 +1,53 @@
+//! The letters of a role that are known when they are said again.
+//!
+//! An agent that heard nothing says the same once more. What it said is its role's last letter, or
+//! the role has several agents, and others have written since. So a letter is known until its
+//! answer has certainly arrived: the last one of a role always, one that was under way together
+//! with others until the role writes again with none under way.
+
+use std::collections::VecDeque;
+
+use tasuki_proto::{limits::LETTERS_KNOWN_MAX, mail::MessageId};
+
+use super::command::Earlier;
+use crate::hash::Hash;
+
+/// The letters of one role, oldest first. All but the last were under way together with others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recent(VecDeque<Letter>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    pub content: Hash,
+    pub thread: MessageId,
+    pub entry: u32,
+    pub is_among_others: bool,
+}
+
+impl Recent {
+    /// From what a snapshot held.
+    pub fn restored(letters: impl IntoIterator<Item = Letter>) -> Self {
+        Self(letters.into_iter().collect())
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Letter> {
+        self.0.iter()
+    }
+
+    /// The role wrote this, and knew so much of what it wrote before.
+    pub(super) fn push(&mut self, letter: Letter, earlier: Earlier) {
+        match earlier {
+            Earlier::Arrived => self.0.clear(),
+            Earlier::Unknown => self.0.retain(|it| it.is_among_others),
+            Earlier::UnderWay => {
+                if let Some(last) = self.0.back_mut() {
+                    last.is_among_others = true;
+                }
+            }
+        }
+        self.0.push_back(letter);
+        if LETTERS_KNOWN_MAX < self.0.len() {
+            self.0.pop_front();
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What counts of the files that lie in a directory: whoever made the directory wrote them, and a
+//! repository that was cloned has an author of its own.
+//!
+//! - **U3** A file that came with a directory may name a workspace, roles, toolsets, groups and
+//!   limits ([`FREE`]). Whatever else it says counts once its user trusts that very content there
+//!   (`tasuki trust`); any change ends that.
+//! - **U4** What is trusted is kept in the user's own directory, in files for this user alone, and
+//!   never in the directory that is trusted.
+//!
+//! What the user named, and what lies in the data or the configuration directory, is the user's
+//! own, unless everybody on the machine may write to it.
+//!
+//! Not here: what the files mean (`config`, and the node's `filebox`).
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::files::{self, SecretFileError};
+
+/// The settings that any file may make.
+pub const FREE: [&str; 7] = ["workspace", "roles", "shared", "toolsets", "groups", "lease", "hold"];
+
+/// In the user's own data directory; a file for each directory.
+const FOLDER: &str = "trusted";
+
+/// Why the settings of a file do not count, unless they are [`FREE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distrust {
+    /// Nobody named the file: it is where the command was called.
+    Here,
+    /// The same, and it is not what was trusted.
+    Changed,
+    /// Everybody on this machine may write to it.
+    Anybody,
+}
+
+impl fmt::Display for Distrust {
+    /// Follows the names of settings, and "not taken from".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Here => {
+                "a file that happens to be in the current directory, which may be somebody \
+                 else's; read it and run `tasuki trust`, name it with --config, or keep this in \
+                 the data or the configuration directory"
+            }
+            Self::Changed => {
+                "a file in the current directory that changed since you trusted it; read it and \
+                 run `tasuki trust` again"
+            }
+            Self::Anybody => {
+                "a file that everybody on this machine may write to; run chmod o-w on it"
+            }
+        })
+    }
+}
+
+impl Distrust {
+    /// Says of settings that they do not count.
+    pub fn of(self, names: &[impl AsRef<str>]) -> String {
+        let quoted: Vec<String> = names.iter().map(|it| format!("`{}`", it.as_ref())).collect();
+        match quoted.split_last() {
+            Some((last, [])) => format!("{last} is not taken from {self}"),
+            Some((last, others)) => {
+                format!("{} and {last} are not taken from {self}", others.join(", "))
+            }
+            None => String::new(),
+        }
+    }
+
+    /// Of a file that its user named or keeps where configuration is kept.
+    pub fn of_own(path: &Path) -> Option<Self> {
+        #[cfg(unix)]
+        if fs::metadata(path)
+            .is_ok_and(|it| std::os::unix::fs::PermissionsExt::mode(&it.permissions()) & 0o002 != 0)
+        {
+            return Some(Self::Anybody);
+        }
+        #[cfg(not(unix))]
+        let _ = path;
+        None
+    }
+}
+
+/// What one user trusts.
+#[derive(Debug, Clone)]
+pub struct TrustStore {
+    /// `None`: this user has no place of their own, and trusts nothing.
+    folder: Option<PathBuf>,
+}
+
+/// A directory, and the content of files in it that is trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trusted {
+    /// For people.
+    pub directory: PathBuf,
+    /// BLAKE3 of each file, by its name.
+    pub files: BTreeMap<String, String>,
+}
+
+impl TrustStore {
+    /// That of the user who runs this.
+    pub fn of_user() -> Self {
+        let project = directories::ProjectDirs::from("", "", "tasuki");
+        Self { folder: project.map(|it| it.data_local_dir().join(FOLDER)) }
+    }
+
+    /// One in a directory of its own.
+    pub fn within(directory: &Path) -> Self {
+        Self { folder: Some(directory.join(FOLDER)) }
+    }
+
+    /// Why `content` of the file `name` in `directory` does not count; `None`: it is trusted.
+    pub fn distrust(&self, directory: &Path, name: &str, content: &[u8]) -> Option<Distrust> {
+        let known = self.get(directory).ok().flatten();
+        match known.and_then(|mut it| it.files.remove(name)) {
+            Some(hash) if hash == hash_of(content) => None,
+            Some(_) => Some(Distrust::Changed),
+            None => Some(Distrust::Here),
+        }
+    }
+
+    /// What is trusted in a directory.
+    ///
+    /// # Errors
+    /// When that is on a disk that cannot be read, or others could have written it.
+    pub fn get(&self, directory: &Path) -> Result<Option<Trusted>, SecretFileError> {
+        match self.file(directory) {
+            Some(path) => read(&path),
+            None => Ok(None),
+        }
+    }
+
+    /// Trusts these files of a directory, by name, as they are.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub fn trust<'a>(
+        &self,
+        directory: &Path,
+        contents: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) -> io::Result<()> {
+        let path = self.file(directory).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "this user has no home directory")
+        })?;
+        // What others could have written counts for nothing, and is replaced.
+        let mut files = read(&path).ok().flatten().map(|it| it.files).unwrap_or_default();
+        files.extend(contents.into_iter().map(|(name, it)| (name.to_owned(), hash_of(it))));
+        let trusted = Trusted { directory: real(directory), files };
+        files::replace(&path, (serde_json::to_string_pretty(&trusted)? + "\n").as_bytes())
+    }
+
+    /// Trusts nothing of a directory any more. Whether anything was.
+    ///
+    /// # Errors
+    /// When that cannot be kept; then it is trusted as before.
+    pub fn revoke(&self, directory: &Path) -> io::Result<bool> {
+        let Some(path) = self.file(directory) else { return Ok(false) };
+        let was_there = path.is_file();
+        if was_there {
+            files::remove(&path)?;
+        }
+        Ok(was_there)
+    }
+
+    /// Everything, by directory.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn list(&self) -> io::Result<Vec<Trusted>> {
+        let entries = self.folder.as_ref().map_or_else(|| Ok(Vec::new()), |it| names(it))?;
+        let read = |path: PathBuf| read(&path).map_err(|why| io::Error::other(why.to_string()));
+        let all = entries.into_iter().map(read).filter_map(Result::transpose);
+        let mut all = all.collect::<io::Result<Vec<_>>>()?;
+        all.sort_by(|one, other| one.directory.cmp(&other.directory));
+        Ok(all)
+    }
+
+    fn file(&self, directory: &Path) -> Option<PathBuf> {
+        let name = hash_of(real(directory).as_os_str().as_encoded_bytes());
+        Some(self.folder.as_ref()?.join(format!("{name}.json")))
+    }
+}
+
+fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) => return Err(why),
+    };
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    Ok(paths.into_iter().filter(|it| it.extension().is_some_and(|it| it == "json")).collect())
+}
+
+fn read(path: &Path) -> Result<Option<Trusted>, SecretFileError> {
+    let Some(bytes) = files::read_secret(path)? else { return Ok(None) };
+    let damaged = |why: serde_json::Error| SecretFileError::Damaged {
+        path: path.to_owned(),
+        what: format!("{why}; remove it and run `tasuki trust` again"),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+}
+
+/// All of it: whoever wrote what is trusted may have looked for two contents with one hash.
+fn hash_of(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+/// Links followed, so that one directory has one entry. One that is gone keeps its name.
+fn real(directory: &Path) -> PathBuf {
+    let absolute = || std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    directory.canonicalize().unwrap_or_else(|_| absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_trusted_is_one_content_in_one_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let (one, other) = (place.path().join("one"), place.path().join("other"));
+        for it in [&one, &other] {
+            fs::create_dir(it).unwrap();
+        }
+        let store = TrustStore::within(&place.path().join("home"));
+        let distrust = |at: &Path, content: &[u8]| store.distrust(at, "a.toml", content);
+        assert_eq!(distrust(&one, b"x"), Some(Distrust::Here));
+        assert_eq!((store.list().unwrap().len(), store.revoke(&one).unwrap()), (0, false));
+        store.trust(&one, [("a.toml", &b"x"[..])]).unwrap();
+        assert_eq!(distrust(&one, b"x"), None);
+        assert_eq!(distrust(&one.join("../one"), b"x"), None);
+        assert_eq!(distrust(&one, b"y"), Some(Distrust::Changed));
+        assert_eq!(distrust(&other, b"x"), Some(Distrust::Here));
+        assert_eq!(store.distrust(&one, "b.toml", b"x"), Some(Distrust::Here));
+        // The newest is what is trusted, and no content of before.
+        store.trust(&one, [("a.toml", &b"y"[..])]).unwrap();
+        assert_eq!((distrust(&one, b"y"), distrust(&one, b"x")), (None, Some(Distrust::Changed)));
+        assert_eq!(store.list().unwrap()[0].directory, one.canonicalize().unwrap());
+        assert!(store.revoke(&one).unwrap());
+        assert_eq!(distrust(&one, b"y"), Some(Distrust::Here));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_others_could_have_written_is_not_trusted() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::tempdir().unwrap();
+        let store = TrustStore::within(&place.path().join("home"));
+        store.trust(place.path(), [("a.toml", &b"x"[..])]).unwrap();
+        let file = store.file(place.path()).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o620)).unwrap();
+        assert_eq!(store.distrust(place.path(), "a.toml", b"x"), Some(Distrust::Here));
+        assert!(store.get(place.path()).is_err() && store.list().is_err());
+    }
+
+    #[test]
+    fn settings_that_do_not_count_are_named() {
+        let said = Distrust::Changed.of(&["data", "listen", "broker"]);
+        assert!(said.starts_with("`data`, `listen` and `broker` are not taken from"), "{said}");
+        assert!(Distrust::Here.of(&["data"]).starts_with("`data` is not taken from a file that"));
+    }
+}

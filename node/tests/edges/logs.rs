@@ -1,0 +1,108 @@
+//! Logs say what happened, never what agents said: at any level, of every program.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use crate::{
+    agents::{Agent, Stream, Transport},
+    http::{BOTH, Client, Http, JSON, call, initialize},
+    process::{Process, soon, tasuki},
+};
+
+/// In everything that is said, and in nothing that is logged.
+const MARKER: &str = "persimmon7391";
+
+/// Starts it again, to log all there is.
+async fn talkative(mut it: Process) -> Process {
+    it.stop().await;
+    it.rust_log = Some("trace");
+    it.start().await;
+    it
+}
+
+/// What a command says on standard error, which gets `input` on standard input.
+async fn said(mut command: Command, input: &[Value]) -> String {
+    let command = command.env("RUST_LOG", "trace").stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for message in input {
+        stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+    drop(stdin);
+    let output = soon(child.wait_with_output()).await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn nothing_that_is_said_is_logged_at_any_level() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = talkative(Process::broker(&dir.path().join("broker"), "").await).await;
+    let address = broker.broker.unwrap();
+    let node = Process::node(&dir.path().join("node"), address, "--role A --role B").await;
+    let node = talkative(node).await;
+    let words = |said: &str| json!({ "work_summary": said, "next_instruction": said, "is_task_complete": false });
+    let all = [Transport::Session, Transport::Stateless, Transport::Sse, Transport::Stdio];
+    for (number, transport) in all.into_iter().enumerate() {
+        let said = format!("{MARKER} {number}");
+        let letter = json!({ "receiver_id": "B", "msg_type": "BR", "title": said,
+            "content": said });
+        let (addr, data) = (node.mcp, node.data.clone());
+        let mut a = Agent::new(transport, "A", addr, data.clone()).await;
+        let mut b = Agent::new(transport, "B", addr, data).await;
+        a.call(MARKER, json!({})).await.unwrap_err();
+        for (tool, arguments) in [("filebox_send_message", letter), ("handover_work", words(&said))]
+        {
+            let done = soon(a.call(tool, arguments)).await.unwrap();
+            assert_ne!(done["isError"], true, "{transport:?}: {done}");
+        }
+        for tool in ["await_my_turn", "filebox_wait_for_message"] {
+            let told = soon(b.call(tool, json!({}))).await.unwrap();
+            assert!(told.to_string().contains(&said), "{transport:?} {tool}: {told}");
+            let read = json!({ "filename": told["structuredContent"]["message_id"] });
+            b.call("filebox_resolve_message", read).await.unwrap();
+        }
+        b.call("handover_work", words(&said)).await.unwrap();
+        a.call("await_my_turn", json!({ "loop": MARKER, "timeout_sec": MARKER })).await.unwrap();
+    }
+    // Before anything is agreed on, and where nothing fits.
+    let call = call(1, "handover_work", words(MARKER));
+    let mut http = Http::connect(node.mcp).await;
+    let token = format!("Bearer tsk_x_{MARKER}");
+    let headers = [BOTH, JSON, ("Authorization", &token[..])];
+    for body in [call.to_string(), format!("{{{MARKER}"), format!("\"{MARKER}\"")] {
+        http.send("POST /mcp/A", &headers, body.as_bytes()).await;
+        http.text().await;
+    }
+    let mut stream = Http::connect(node.mcp).await;
+    stream.send("GET /sse/A", &[("Accept", "text/event-stream")], b"").await;
+    let endpoint = stream.event().await.data;
+    http.send(&format!("POST {endpoint}"), &headers, call.to_string().as_bytes()).await;
+    drop(stream);
+    drop(Stream::open(node.mcp, "A").await.unwrap());
+    let a = Client::new(node.mcp, "/mcp/A").await;
+    for params in [json!({ "name": MARKER, "arguments": MARKER }), json!(MARKER)] {
+        let malformed =
+            json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params });
+        a.post(&malformed).await.text().await;
+    }
+
+    let mut bridge = tasuki(&node.data);
+    bridge.args(["mcp", "--role", "A", "--data"]).arg(&node.data);
+    let hello = initialize("2025-06-18", MARKER);
+    let bridged = said(bridge, &[hello, call]).await;
+    let mut send = tasuki(&node.data);
+    send.args(["mail", "send", MARKER, "--role", "A", "--to", "B", "--subject", MARKER, "--data"]);
+    send.arg(&node.data);
+    let sent = said(send, &[]).await;
+    for (who, log) in
+        [("node", node.log()), ("broker", broker.log()), ("mcp", bridged), ("mail", sent)]
+    {
+        // A bridge has nothing to say.
+        assert!(who == "mcp" || log.contains("DEBUG"), "{who}: {log}");
+        let found = log.lines().find(|line| line.contains(MARKER));
+        assert_eq!(found, None, "{who}");
+    }
+}

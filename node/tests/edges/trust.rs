@@ -1,0 +1,265 @@
+//! A repository that was cloned opens nothing of the user's: neither its configuration nor the
+//! data that it brings along counts before the user says so.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Output,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
+use crate::process::{Process, soon};
+
+/// A user at home, and a repository of somebody else's that they are in.
+struct Repository {
+    place: tempfile::TempDir,
+}
+
+impl Repository {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let it = Self { place: tempfile::tempdir().unwrap() };
+        for directory in [it.home(), it.path("")] {
+            fs::create_dir(directory).unwrap();
+        }
+        for (name, text) in files {
+            it.write(name, text);
+        }
+        it
+    }
+
+    fn home(&self) -> PathBuf {
+        self.place.path().join("home")
+    }
+
+    /// In the repository.
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join("repository").join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// What the user types there.
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
+        command.args(line.split_whitespace()).current_dir(self.path("")).env_clear();
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", path).env("HOME", self.home()).env("NO_COLOR", "1").kill_on_drop(true);
+        command
+    }
+
+    async fn run(&self, line: &str) -> (i32, String, String) {
+        let Output { status, stdout, stderr } = soon(self.command(line).output()).await.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    }
+
+    /// A command that must be refused as the configuration is, with these words.
+    async fn refuses(&self, line: &str, words: &str) {
+        let (code, out, err) = self.run(line).await;
+        assert_eq!((code, out.as_str()), (2, ""), "{line}: {err}");
+        assert!(err.contains(words), "{line}: {err}");
+        assert!(err.contains("tasuki trust"), "{line}: {err}");
+    }
+
+    async fn json(&self, line: &str) -> Value {
+        let (code, out, err) = self.run(&format!("{line} --json")).await;
+        assert_eq!(code, 0, "{line}: {err}");
+        serde_json::from_str(&out).unwrap()
+    }
+
+    /// `tasuki up`, once it listens, and what it printed so far.
+    async fn up(&self, more: &str) -> (Child, Vec<String>) {
+        let mut command = self.command(&format!("up --listen 127.0.0.1:0 {more}"));
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut printed = Vec::new();
+        while !printed.iter().any(|line: &String| line.ends_with("(broker gRPC)")) {
+            let line = soon(lines.next_line()).await.unwrap().expect("it starts");
+            printed.push(line);
+        }
+        (child, printed)
+    }
+}
+
+const ATTACK: &str = "data = \".cache\"\nbroker_listen = \"0.0.0.0:0\"\n";
+
+#[tokio::test]
+async fn a_cloned_repository_with_its_own_data_opens_no_broker() {
+    let clone = Repository::new(&[]);
+    // Its author once ran a broker with that data, and knows a token that may do everything.
+    let mut author = Process::up(&clone.path(".cache"), "").await;
+    author.kill().await;
+    fs::remove_file(clone.path(".cache.log")).unwrap();
+    clone.write("tasuki.toml", ATTACK);
+    let admin = fs::read_to_string(clone.path(".cache/broker/admin.json")).unwrap();
+    let token = serde_json::from_str::<Value>(&admin).unwrap()["token"].clone();
+
+    let words = "`data` and `broker_listen` are not taken from a file that happens to be in";
+    for line in ["up --listen 127.0.0.1:0", "status", "node", "mail list inbox --role A"] {
+        clone.refuses(line, words).await;
+    }
+    let (code, out, err) = clone.run("config check").await;
+    assert!(code == 2 && err.contains(words) && err.contains("tasuki.toml:1: "), "{err}");
+    assert!(!out.contains(".cache") && !out.contains("0.0.0.0"), "{out}");
+    assert!(!clone.home().join(".local").exists(), "nothing was begun");
+
+    // Who reads it and trusts it is told what that means, and what is printed is what is bound.
+    let said = clone.run("trust").await;
+    assert_eq!(said.0, 0, "{said:?}");
+    for line in ATTACK.lines() {
+        assert!(said.1.contains(line), "{}", said.1);
+    }
+    assert!(said.2.contains(".cache has data in it already"), "{}", said.2);
+    fs::remove_dir_all(clone.path(".cache")).unwrap();
+    let (mut child, printed) = clone.up("").await;
+    let bound = |line: &String| line.starts_with("listening on https://0.0.0.0:");
+    assert!(printed.iter().any(bound), "{printed:?}");
+    soon(child.kill()).await.unwrap();
+    let now = fs::read_to_string(clone.path(".cache/broker/admin.json")).unwrap();
+    assert_ne!(serde_json::from_str::<Value>(&now).unwrap()["token"], token);
+
+    // A pull that changes the file ends that.
+    clone.write("tasuki.toml", &format!("{ATTACK}mirror = true\n"));
+    clone.refuses("up --listen 127.0.0.1:0", "changed since you trusted it").await;
+    let list = clone.json("trust --list").await;
+    assert_eq!(list["trusted"][0]["unchanged"], false);
+    clone.write("tasuki.toml", ATTACK);
+    assert_eq!(clone.json("trust --list").await["trusted"][0]["unchanged"], true);
+    assert_eq!(clone.json("trust --revoke").await["revoked"]["was_trusted"], true);
+    assert_eq!(clone.json("trust --list").await, json!({ "trusted": [] }));
+    clone.refuses("status", words).await;
+    // Nothing of it was kept where the repository's author could have put it.
+    let here: Vec<_> =
+        fs::read_dir(clone.path("")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(here.iter().all(|name| name == "tasuki.toml" || name == ".cache"), "{here:?}");
+}
+
+#[tokio::test]
+async fn a_cloned_repository_sends_and_gets_no_mail_of_its_users() {
+    let letter = "---\nto: B\ntype: BR\ntitle: x\n---\nsent as you\n";
+    let clone = Repository::new(&[
+        ("tasuki.toml", "mirror = true\nroles = [\"A\", \"B\"]\n"),
+        ("docs/mailbox/A/outbox/x.md", letter),
+    ]);
+    clone.refuses("up --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0", "`mirror` is not").await;
+    assert_eq!(fs::read_to_string(clone.path("docs/mailbox/A/outbox/x.md")).unwrap(), letter);
+    assert!(!clone.path("docs/mailbox/A/inbox").exists());
+
+    // Nor does the file that says where mailboxes are lead elsewhere.
+    let outside = clone.place.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let agents = json!({ "agents": { "A": outside, "B": "." } }).to_string();
+    clone.write("tasuki.toml", "roles = [\"A\", \"B\"]\n");
+    clone.write(".filebox", &agents);
+    let mut up = clone.command("up --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0");
+    let output = soon(up.env("TASUKI_MIRROR", "yes").output()).await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("keeps the mailbox of A in") && said.contains("tasuki trust"), "{said}");
+    assert!(fs::read_dir(&outside).unwrap().next().is_none());
+    let trusted = clone.json("trust").await;
+    assert_eq!(trusted["trusted"]["files"], json!([".filebox"]));
+    assert_eq!(trusted["trusted"]["settings"], json!([]));
+    let (_, out, _) = clone.run("trust").await;
+    for said in [
+        "You now trust .filebox in ".to_owned(),
+        format!("  .filebox: A is in {}\n", outside.display()),
+        "Nothing in tasuki.toml needs trust".to_owned(),
+        "run `tasuki trust` again; `tasuki trust --revoke ".to_owned(),
+    ] {
+        assert!(out.contains(&said), "{said}: {out}");
+    }
+    let mut up = clone.command("up --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0");
+    let mut child = up.env("TASUKI_MIRROR", "yes").spawn().unwrap();
+    soon(async {
+        while !outside.join("docs/mailbox").exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    soon(child.kill()).await.unwrap();
+}
+
+#[tokio::test]
+async fn hooks_of_a_repository_count_once_it_is_trusted() {
+    let ring = "[[hooks]]\nname = \"a\"\non = \"sent\"\ncommand = [\"true\"]\n";
+    let clone = Repository::new(&[("tasuki.toml", ring)]);
+    let up = "up --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0";
+    clone.refuses(up, "`hooks` is not taken from a file that happens to be in").await;
+    let (code, out, _) = clone.run("trust").await;
+    assert!(
+        code == 0 && out.contains("[[hooks]]") && out.contains("command = [\"true\"]"),
+        "{out}"
+    );
+    let checked = clone.json("config check").await;
+    assert_eq!(checked["hooks"][0]["name"], "a");
+    clone.write("tasuki.toml", "roles = [\"A\"]\n");
+    let (code, out, _) = clone.run("trust").await;
+    assert!(code == 0 && out.starts_with("Nothing in tasuki.toml in "), "{out}");
+    // What makes no sense is not worth trusting, and where there is nothing there is nothing to do.
+    clone.write("tasuki.toml", "listen = 1\n");
+    let (code, _, err) = clone.run("trust").await;
+    assert!(code == 2 && err.contains("`listen` takes a text"), "{err}");
+    fs::remove_file(clone.path("tasuki.toml")).unwrap();
+    let (code, _, err) = clone.run("trust").await;
+    assert!(code == 2 && err.contains("nothing to trust"), "{err}");
+}
+
+#[tokio::test]
+async fn a_node_uses_no_key_that_others_may_read_and_no_data_that_they_may_write() {
+    let clone = Repository::new(&[]);
+    let data = clone.home().join("data");
+    let line = format!("--broker-listen 127.0.0.1:0 --secure --data {}", data.display());
+    let (mut child, _) = clone.up(&line).await;
+    soon(child.kill()).await.unwrap();
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (path, bad, good, code, said) in [
+        (data.join("tls/key.pem"), 0o644, 0o600, 5, "chmod 600"),
+        (data.join("task-key"), 0o640, 0o600, 5, "chmod 600"),
+        (data.clone(), 0o777, 0o700, 2, "chmod go-w"),
+    ] {
+        set(&path, bad);
+        let (ended, _, err) = clone.run(&format!("up --listen 127.0.0.1:0 {line}")).await;
+        assert_eq!(ended, code, "{}: {err}", path.display());
+        assert!(err.contains(said) && err.contains("others on this machine may"), "{err}");
+        set(&path, good);
+    }
+    let (mut child, _) = clone.up(&line).await;
+    soon(child.kill()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_workspace_that_up_names_is_there_at_once_and_a_mistyped_one_never() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Process::up(&dir.path().join("data"), "--workspace project --role A --role B").await;
+    up.json("loop list --workspace project").await;
+    for line in [
+        "mail send --workspace typo --role A --to B lost",
+        "mail send --workspace typo --role A --new-role --to A lost",
+        "mail mailboxes --workspace typo",
+        "loop list --workspace typo",
+        "status --workspace typo",
+        "mail list inbox --role A --workspace typo",
+    ] {
+        let output = up.run(line).await;
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        assert!(said.contains("\"unknown_workspace\""), "{line}: {said}");
+        assert!(said.contains("There are default, project."), "{line}: {said}");
+    }
+    // Another node makes its own.
+    up.make_workspace("other").await;
+    up.json("loop list --workspace other").await;
+}
