@@ -70,7 +70,7 @@ async fn a_mistyped_workspace_is_refused_with_those_there_are() {
     let (_broker, address) = Process::served(data.path()).await;
     roles(channel(address), "project").await.unwrap();
     let said = roles(channel(address), "typo").await.unwrap_err();
-    assert!(said.message().contains("there are default, project."), "{}", said.message());
+    assert!(said.message().contains("There are default, project."), "{}", said.message());
 }
 
 async fn seen(bearer: &Bearer, workspace: &str) -> Result<(), Status> {
@@ -96,7 +96,7 @@ async fn an_invitation_makes_a_workspace_and_a_token_learns_of_no_other() {
     let invited = access.invite(invite).await.unwrap().into_inner();
     seen(&everywhere, "invited").await.unwrap();
     let said = seen(&everywhere, "typo").await.unwrap_err();
-    assert!(said.message().contains("there are default, invited, mine."), "{}", said.message());
+    assert!(said.message().contains("There are default, invited, mine."), "{}", said.message());
     for workspace in ["invited", "typo"] {
         let said = seen(&mine, workspace).await.unwrap_err();
         let expected = format!(

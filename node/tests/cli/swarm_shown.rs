@@ -145,7 +145,7 @@ async fn what_others_wrote_cannot_act_on_the_terminal() {
     SwarmClient::connect(broker).await.unwrap().lock_files(lock).await.unwrap();
     shop.says(&["ask", &task, &at, "--refs", hostile, "--as", "w1"]).await;
     shop.says(&["answer", &task, &at, "--as", "lead"]).await;
-    let submit = ["submit", &task, "--summary", &at, "--file", hostile, "--as", "w1"];
+    let submit = ["submit", &task, "--summary", &at, "--file", "a.rs", "--as", "w1"];
     shop.says(&submit).await;
     shop.says(&["reset", &task, "--reason", &at, "--as", "lead"]).await;
     shop.says(&["doc", "write", "d.md", &text, "--as", "lead"]).await;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Office, ask, judgement, name};
+use super::{Office, ask, judgement, name, refusal};
 use crate::http::{Client, text};
 
 /// Turns text around, hides, colours, and pretends to be the server.
@@ -80,9 +80,14 @@ async fn words_of_others_are_shown_as_words() {
     shown(&worker, "askIssueTask", question).await;
     let mut submission = super::result(&issue, "task-1");
     submission["artifacts"] = json!({
-        "summary": BAD, "changed_files": [BAD], "diff": BAD, "links": [BAD], "test_cases": [BAD],
+        "summary": BAD, "changed_files": ["a.rs"], "diff": BAD, "links": [BAD], "test_cases": [BAD],
         "test_result": BAD, "test_output": BAD, "commit": "ab".repeat(20), "commands": [BAD],
     });
+    // Whoever delivers has to name a file as it is shown.
+    let mut hidden = submission.clone();
+    hidden["artifacts"]["changed_files"] = json!([BAD]);
+    let (reason, words) = refusal(&worker, "submitIssueTask", hidden).await;
+    assert_eq!(reason, "invalid_argument", "{words}");
     ask(&worker, "submitIssueTask", submission.clone()).await;
     shown(&lead, "waitIssueTaskEvents", of.clone()).await;
     let mut judged = judgement(&issue, "task-1", "approved");
@@ -97,7 +102,7 @@ async fn words_of_others_are_shown_as_words() {
     shown(&lead, "reviewIssueTask", judged).await;
     shown(&worker, "submitIssueTask", submission).await;
 
-    let mut delivery = super::delivered(&issue, &[BAD], BAD);
+    let mut delivery = super::delivered(&issue, &["a.rs"], BAD);
     delivery["refs"] = BAD.into();
     for field in ["test_cases", "reviewed_refs"] {
         delivery["artifacts"][field] = json!([BAD]);
