@@ -116,7 +116,7 @@ fn machine() -> Option<String> {
 /// where nothing is noted, is.
 ///
 /// # Errors
-/// [`LocationError::Elsewhere`] when it is not; else why that cannot be told.
+/// [`LocationError::Elsewhere`] if it is not; otherwise why the location cannot be read.
 pub fn check(directory: &Path) -> Result<(), LocationError> {
     let path = directory.join(FILE);
     let noted = match fs::read(&path) {

@@ -206,7 +206,7 @@ impl Dir {
         }
     }
 
-    /// The same in a word; also `None` where that cannot be told.
+    /// The kind of what has this name; `None` if there is nothing or it cannot be read.
     pub(crate) fn kind(&self, name: impl AsRef<OsStr>) -> Option<Kind> {
         let about = self.stat(name).ok().flatten()?;
         Some(if is(&about, FileType::Directory) {

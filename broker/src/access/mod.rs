@@ -199,8 +199,8 @@ impl Tokens {
         self.shared.workspaces.look(&system, |view| view.workspace.access.clone()).await
     }
 
-    /// Carries out a command of access, which is so many `bytes` large, and brings this table up to
-    /// date, also when its caller went away meanwhile.
+    /// Executes an access command and updates this table, even if its caller leaves meanwhile.
+    /// `bytes`: the encoded size of the command.
     pub(crate) async fn execute(
         &self,
         command: access::Command,

@@ -242,7 +242,7 @@ async fn what_is_found_is_what_roles_have() {
     }
 }
 
-/// Lets the runtime go on until it is so.
+/// Yields to the runtime until `is_so` holds.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {

@@ -8,7 +8,7 @@
 //! taken away, stays, is told of, and holds nothing up.
 //!
 //! Files that lay in the outbox before it was kept are left alone (Z9): they are mail of long ago, or
-//! came with a repository. Whoever wants one sent gives it another name.
+//! came with a repository. Whoever wants one sent changes it.
 
 use std::{io, sync::Arc, time::Duration};
 

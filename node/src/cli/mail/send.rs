@@ -83,7 +83,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let who = &args.send.who;
     let mail = who.mail(config)?;
     if !args.new_role {
-        // While the broker is away it cannot be told; it judges when it gets the letter.
+        // The broker checks the role when it gets the letter.
         mail.check_known().await.or_else(|why| if is_away(&why) { Ok(()) } else { Err(why) })?;
     }
     let to = receivers(&args.to, &config.groups, &mail.role)?;
