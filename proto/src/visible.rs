@@ -55,10 +55,12 @@ pub fn shown(text: &str) -> (Cow<'_, str>, usize) {
         };
         if stays {
             shown.push(c);
-            before = Some(c);
         } else {
             stripped += 1;
         }
+        // What was taken out stands between all the same: of two joiners neither is written by a
+        // script.
+        before = Some(c);
     }
     if stripped == 0 { (Cow::Borrowed(text), 0) } else { (Cow::Owned(shown), stripped) }
 }
