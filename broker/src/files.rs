@@ -65,6 +65,27 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     builder.recursive(true).create(path)
 }
 
+/// Lets nobody else into a directory of this user's that is there already, as one that is made new.
+/// One that belongs to somebody else is theirs to open.
+pub fn keep_others_out(path: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        // What cannot be looked at is said by whoever uses it.
+        let Ok(metadata) = fs::metadata(path) else { return };
+        let mode = metadata.permissions().mode();
+        if metadata.uid() != rustix::process::geteuid().as_raw() || mode & 0o077 == 0 {
+            return;
+        }
+        // There are file systems that know no modes.
+        if let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o7700)) {
+            tracing::debug!(%error, path = %path.display(), "others may look into a directory");
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+}
+
 /// Why a file that holds a secret is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
@@ -153,7 +174,11 @@ pub enum ForeignDirectory {
         path = .0.display()
     )]
     Writable(PathBuf),
-    #[error("{path} belongs to another user; name a directory of your own", path = .0.display())]
+    #[error(
+        "{path} belongs to another user, who can replace what is in it; name a directory of your \
+         own, or run this as that user",
+        path = .0.display()
+    )]
     AnotherUsers(PathBuf),
 }
 
@@ -162,7 +187,7 @@ pub enum ForeignDirectory {
 /// write to is no harm: whoever puts another in its place leaves one of their own.
 ///
 /// # Errors
-/// When others may write to it.
+/// When others may write to it, or it is another user's.
 pub fn check_data_directory(data: &Path) -> Result<(), ForeignDirectory> {
     for path in [data.to_owned(), data.join(crate::config::FOLDER)] {
         // What cannot be looked at is refused by whoever uses it, with the reason.
@@ -174,14 +199,19 @@ pub fn check_data_directory(data: &Path) -> Result<(), ForeignDirectory> {
 
 #[cfg(unix)]
 fn check_own_directory(path: PathBuf, metadata: &fs::Metadata) -> Result<(), ForeignDirectory> {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::fs::PermissionsExt as _;
     if metadata.permissions().mode() & 0o022 != 0 {
         return Err(ForeignDirectory::Writable(path));
     }
-    let user = rustix::process::geteuid();
-    let is_own = [0, user.as_raw()].contains(&metadata.uid());
-    // To root every directory is open, and a container's volume often belongs to another.
-    if is_own || user.is_root() { Ok(()) } else { Err(ForeignDirectory::AnotherUsers(path)) }
+    // To root too: what its owner puts in the way of a file is written with the rights of root.
+    if is_own(metadata) { Ok(()) } else { Err(ForeignDirectory::AnotherUsers(path)) }
+}
+
+/// Whether it belongs to this user, or to the system.
+#[cfg(unix)]
+pub(crate) fn is_own(metadata: &fs::Metadata) -> bool {
+    let owner = std::os::unix::fs::MetadataExt::uid(metadata);
+    [0, rustix::process::geteuid().as_raw()].contains(&owner)
 }
 
 /// Who may write here is not told by a mode.
@@ -218,7 +248,7 @@ impl Drop for Locked {
     }
 }
 
-fn directory_of(path: &Path) -> &Path {
+pub(crate) fn directory_of(path: &Path) -> &Path {
     let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
     directory.unwrap_or_else(|| Path::new("."))
 }
@@ -239,6 +269,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    /// Some other user.
+    const NOBODY: u32 = 65_534;
 
     #[test]
     fn what_is_put_there_is_whole_and_this_users_own() {
@@ -332,5 +365,34 @@ mod tests {
         // What is above it may be everybody's, as temporary directories are.
         set(home.path(), 0o777);
         check_data_directory(&data).unwrap();
+        // Only root can give one away.
+        if rustix::process::geteuid().is_root() {
+            for part in [data.clone(), data.join("broker")] {
+                std::os::unix::fs::chown(&part, Some(NOBODY), None).unwrap();
+                let refused = check_data_directory(&data).unwrap_err();
+                assert_eq!(refused, ForeignDirectory::AnotherUsers(part.clone()));
+                std::os::unix::fs::chown(&part, Some(0), None).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn others_are_kept_out_of_an_own_directory() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let mode = || fs::metadata(&data).unwrap().permissions().mode() & 0o7777;
+        for (before, after) in [(0o755, 0o700), (0o2770, 0o2700), (0o711, 0o700), (0o500, 0o500)] {
+            fs::set_permissions(&data, fs::Permissions::from_mode(before)).unwrap();
+            keep_others_out(&data);
+            assert_eq!(mode(), after, "{before:o}");
+        }
+        keep_others_out(&home.path().join("none"));
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+            std::os::unix::fs::chown(&data, Some(NOBODY), None).unwrap();
+            keep_others_out(&data);
+            assert_eq!(mode(), 0o755, "it is its owner's");
+        }
     }
 }

@@ -17,6 +17,7 @@ pub mod checked;
 pub mod clock;
 pub mod config;
 pub mod dial;
+mod disk;
 pub mod files;
 pub mod grpc;
 pub mod hash;

@@ -37,6 +37,10 @@ pub enum Distrust {
     Changed,
     /// Everybody on this machine may write to it.
     Anybody,
+    /// It belongs to another user, who is not root.
+    Another,
+    /// Everybody on this machine may put another in its place.
+    Place,
 }
 
 impl fmt::Display for Distrust {
@@ -54,6 +58,14 @@ impl fmt::Display for Distrust {
             }
             Self::Anybody => {
                 "a file that everybody on this machine may write to; run chmod o-w on it"
+            }
+            Self::Another => {
+                "a file that belongs to another user, who may change it; name a copy of your own \
+                 with --config"
+            }
+            Self::Place => {
+                "a file in a directory that everybody on this machine may write to; run chmod o-w \
+                 on the directory"
             }
         })
     }
@@ -75,15 +87,44 @@ impl Distrust {
     /// Of a file that its user named or keeps where configuration is kept.
     pub fn of_own(path: &Path) -> Option<Self> {
         #[cfg(unix)]
-        if fs::metadata(path)
-            .is_ok_and(|it| std::os::unix::fs::PermissionsExt::mode(&it.permissions()) & 0o002 != 0)
         {
-            return Some(Self::Anybody);
+            let is_open = |it: &fs::Metadata| mode(it) & 0o002 != 0;
+            // What cannot be looked at cannot be read either.
+            let file = fs::metadata(path).ok()?;
+            if is_open(&file) {
+                return Some(Self::Anybody);
+            }
+            if !files::is_own(&file) {
+                return Some(Self::Another);
+            }
+            // Where its name is, and where it is itself if that is a link.
+            let real = path.canonicalize().ok()?;
+            let is_place_open = |path: &Path| {
+                let directory = files::directory_of(path);
+                let is_sticky = |it: &fs::Metadata| mode(it) & 0o1000 != 0;
+                fs::metadata(directory).is_ok_and(|it| is_open(&it) && !is_sticky(&it))
+                    && !is_read_only(directory)
+            };
+            (is_place_open(path) || is_place_open(&real)).then_some(Self::Place)
         }
         #[cfg(not(unix))]
-        let _ = path;
-        None
+        {
+            let _ = path;
+            None
+        }
     }
+}
+
+#[cfg(unix)]
+fn mode(metadata: &fs::Metadata) -> u32 {
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions())
+}
+
+/// Whether nobody can write there whatever modes say, as where Kubernetes puts a configuration.
+#[cfg(unix)]
+fn is_read_only(directory: &Path) -> bool {
+    rustix::fs::statvfs(directory)
+        .is_ok_and(|it| it.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
 /// What one user trusts.
@@ -258,6 +299,41 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o620)).unwrap();
         assert_eq!(store.distrust(place.path(), "a.toml", b"x"), Some(Distrust::Here));
         assert!(store.get(place.path()).is_err() && store.list().is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_named_file_that_others_could_have_written_does_not_count() {
+        use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("directory");
+        fs::create_dir(&directory).unwrap();
+        let file = directory.join("tasuki.toml");
+        fs::write(&file, "").unwrap();
+        let link = place.path().join("link.toml");
+        symlink(&file, &link).unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for (of_file, of_directory, expected) in [
+            (0o600, 0o700, None),
+            (0o664, 0o775, None),
+            (0o602, 0o700, Some(Distrust::Anybody)),
+            (0o600, 0o777, Some(Distrust::Place)),
+            (0o600, 0o1777, None),
+        ] {
+            set(&file, of_file);
+            set(&directory, of_directory);
+            for path in [&file, &link] {
+                assert_eq!(Distrust::of_own(path), expected, "{of_file:o} in {of_directory:o}");
+            }
+        }
+        // Only root can give one away.
+        if rustix::process::geteuid().is_root() {
+            chown(&file, Some(65_534), None).unwrap();
+            assert_eq!(Distrust::of_own(&file), Some(Distrust::Another));
+        }
+        assert_eq!(Distrust::of_own(&directory.join("none")), None);
     }
 
     #[test]

@@ -512,13 +512,16 @@ async fn a_snapshot_that_is_not_finished_leaves_nothing() {
     let (mut old, mut heard) = open(&journal, "w").await;
     append_all(&mut old.writer, &mut heard, 1..=3).await;
     let mut dropped = old.writer.snapshot(2.into(), 1.into());
+    // No disk has room for it. It is put off, and the journal goes on.
+    let lost = dropped.prepare(u64::MAX / 4).expect_err("there is no room");
+    assert!(matches!(lost, SnapshotLost::NoRoom { .. }), "{lost}");
     dropped.piece(vec![1; 50_000].into()).expect("a piece is written");
     drop(dropped);
     let mut fenced = old.writer.snapshot(3.into(), 1.into());
     fenced.piece(vec![2; 50_000].into()).expect("a piece is written");
     let (mut new, mut heard) = open(&journal, "w").await;
-    assert_eq!(fenced.piece("late".into()), Err(SnapshotLost));
-    assert_eq!(fenced.finish(), Err(SnapshotLost));
+    assert_eq!(fenced.piece("late".into()), Err(SnapshotLost::Gone));
+    assert_eq!(fenced.finish(), Err(SnapshotLost::Gone));
     assert!(new.snapshot.is_none() && journal.snapshot(&id("w")).is_none());
     append_all(&mut new.writer, &mut heard, 4..=6).await;
     journal.close().await.expect("closes");

@@ -85,6 +85,11 @@ impl Identity {
 
     /// Takes the data directory, and becomes the node whose it is, or a new one.
     pub fn open(data: &Path) -> Result<Self, IdentityError> {
+        Self::open_at(data, false)
+    }
+
+    /// The same. `is_moved`: its user said that the directory was moved here, and no copy is used.
+    pub fn open_at(data: &Path, is_moved: bool) -> Result<Self, IdentityError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |source| IdentityError::Io { path, source }
@@ -110,13 +115,16 @@ impl Identity {
         let location = Location::of(data).map_err(at(data))?;
         let Stored { node, mut client, mut reserved, location: noted } = stored;
         if let Some(noted) = noted.filter(|noted| !location.is(noted)) {
-            tracing::warn!(
-                "the data directory {} is a copy, or was moved: node {node} last used it {}. If a \
-                 node runs there, too, stop one of them: each ends what the other registered. To \
-                 run both, give this one an empty directory with --data DIR",
-                data.display(),
-                location.told_of(&noted)
-            );
+            let (here, there) = (data.display(), location.told_of(&noted));
+            if is_moved {
+                tracing::info!(%here, there, "the data directory was moved");
+            } else {
+                tracing::warn!(
+                    "the data directory {here} is a copy, or was moved: node {node} last used it \
+                     {there}. If a node runs there, too, stop one of them: each ends what the other \
+                     registered. To run both, give this one an empty directory with --data DIR"
+                );
+            }
             // The original goes on counting.
             (client, reserved) = (client_name()?, 0);
         }

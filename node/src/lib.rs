@@ -6,6 +6,7 @@ mod beside;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod counted;
 pub mod credentials;
 mod dir;
 pub mod edit_guard;

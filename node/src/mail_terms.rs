@@ -22,17 +22,29 @@ pub(crate) enum NoReceivers {
     Nobody,
     /// More than [`RECEIVERS_MAX`].
     TooMany(usize),
+    /// A group has the name of a role: whoever wrote the name may mean either.
+    Ambiguous(String),
 }
 
-/// Whom it goes to, each once. A group that the sender is in means the others of it.
+/// Whether any of these is a group, so that it matters which roles the workspace has.
+pub(crate) fn names_a_group(names: &[String], groups: &BTreeMap<String, Vec<RoleId>>) -> bool {
+    names.iter().any(|name| groups.contains_key(name))
+}
+
+/// Whom it goes to, each once. A group that the sender is in means the others of it. `known`: the
+/// roles of the workspace, for a file that came with a directory may name groups, too.
 pub(crate) fn receivers(
     names: &[String],
     groups: &BTreeMap<String, Vec<RoleId>>,
+    known: &BTreeSet<String>,
     sender: &RoleId,
 ) -> Result<Vec<RoleId>, NoReceivers> {
     let mut to: Vec<RoleId> = Vec::new();
     for name in names {
         match groups.get(name) {
+            Some(_) if known.contains(name) => {
+                return Err(NoReceivers::Ambiguous(name.clone()));
+            }
             Some(group) => to.extend(group.iter().filter(|it| *it != sender).cloned()),
             None => {
                 let named = name.parse();
@@ -74,7 +86,8 @@ mod tests {
             BTreeMap::from([("devs".to_owned(), vec![role("d1"), role("qa"), role("d2")])]);
         let to = |all: &[&str]| {
             let all: Vec<String> = all.iter().map(|it| (*it).to_owned()).collect();
-            let to = receivers(&all, &groups, &role("qa"));
+            let known = BTreeSet::from(["d1".to_owned(), "qa".to_owned()]);
+            let to = receivers(&all, &groups, &known, &role("qa"));
             to.map(|it| it.iter().map(RoleId::as_str).collect::<Vec<_>>().join(", "))
         };
         assert_eq!(to(&["d2", "devs", "pm"]).as_deref(), Ok("d2, d1, pm"));
@@ -85,8 +98,12 @@ mod tests {
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(to(&many), Err(NoReceivers::TooMany(33)));
         let alone = BTreeMap::from([("me".to_owned(), vec![role("qa")])]);
-        let nobody = receivers(&["me".to_owned()], &alone, &role("qa"));
+        let me = ["me".to_owned()];
+        let nobody = receivers(&me, &alone, &BTreeSet::new(), &role("qa"));
         assert_eq!(nobody, Err(NoReceivers::Nobody));
+        let both = receivers(&me, &alone, &BTreeSet::from(me.clone()), &role("pm"));
+        assert_eq!(both, Err(NoReceivers::Ambiguous("me".to_owned())));
+        assert!(names_a_group(&me, &alone) && !names_a_group(&me, &groups));
     }
 
     #[test]

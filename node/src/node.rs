@@ -41,6 +41,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// End another live node's claim on these roles.
     pub take_over: bool,
+    /// The user said that `data` was moved, so no other node runs on a copy of it.
+    pub is_moved: bool,
 }
 
 /// Why a node does not start. A broker that cannot be reached is no reason.
@@ -86,7 +88,7 @@ impl Node {
     /// Takes the data directory, starts the roles, and connects in the background.
     pub async fn start(settings: Settings) -> Result<Self, NodeError> {
         check(&settings.roles)?;
-        let identity = Arc::new(Identity::open(&settings.data)?);
+        let identity = Arc::new(Identity::open_at(&settings.data, settings.is_moved)?);
         let hosted: Vec<_> = settings
             .roles
             .iter()

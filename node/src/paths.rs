@@ -48,9 +48,13 @@ impl NodeFile {
 
     /// `None`: no node wrote one, or the one that did is gone.
     pub fn read(data: &Path) -> Option<Self> {
+        Self::last(data).filter(|file| is_running(file.pid))
+    }
+
+    /// The same of a node that may have been killed.
+    pub fn last(data: &Path) -> Option<Self> {
         let bytes = fs::read(data.join(NODE_FILE)).ok()?;
-        let file: Self = checked::from_slice(&bytes).ok()?;
-        is_running(file.pid).then_some(file)
+        checked::from_slice(&bytes).ok()
     }
 
     /// Removes what this process wrote; a later node's file stays.
@@ -113,6 +117,7 @@ mod tests {
         child.wait().unwrap();
         file(child.id()).write(data.path()).unwrap();
         assert_eq!(NodeFile::read(data.path()), None);
+        assert_eq!(NodeFile::last(data.path()), Some(file(child.id())));
     }
 
     #[test]

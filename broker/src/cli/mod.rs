@@ -12,10 +12,15 @@ mod serve;
 mod token;
 mod verify;
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{ffi::OsStr, io::Write as _, path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use tasuki_broker::{config, files, journal::JournalError, logs};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use serde_json::json;
+use tasuki_broker::{
+    config, files,
+    journal::{JournalError, sled},
+    logs,
+};
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;
@@ -97,7 +102,8 @@ enum LogFormat {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = without_empty_variables(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
     if let Err(why) = logs::start("info", matches!(cli.log_format, LogFormat::Json)) {
         tracing::debug!(%why, "logs are set up already");
     }
@@ -110,6 +116,16 @@ pub(crate) fn main() -> ExitCode {
         Command::Invitations(it) => invite::run(it),
         Command::Token(it) => token::run(it),
     })
+}
+
+/// A variable that is empty is as one that is not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|it| it.is_empty());
+    let set = |arg: clap::Arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(None::<&'static str>),
+        false => arg,
+    };
+    command.mut_args(set).mut_subcommands(without_empty_variables)
 }
 
 fn exit_code(error: &JournalError) -> u8 {
@@ -140,6 +156,24 @@ fn directory(data: &Data, file: &config::File) -> Option<PathBuf> {
         return None;
     }
     Some(chosen.join(config::FOLDER))
+}
+
+/// The same where a broker kept something; otherwise how to exit, once it was said why.
+fn used_directory(data: &Data) -> Result<PathBuf, u8> {
+    let file = file(data).ok_or(EXIT_USAGE)?;
+    let directory = directory(data, &file).ok_or(EXIT_USAGE)?;
+    if sled::is_used(&directory) {
+        return Ok(directory);
+    }
+    let why = format!(
+        "no broker ever kept anything in {}; name the directory that `broker` is in with --data",
+        directory.display()
+    );
+    if data.json {
+        say(&json!({ "error": why }).to_string());
+    }
+    tracing::error!("{why}");
+    Err(EXIT_UNAVAILABLE)
 }
 
 /// The only place that writes to stdout. A reader that went away is no reason to stop.

@@ -19,7 +19,7 @@ use tasuki_broker::{
 use tasuki_proto::{id::WorkspaceId, limits::LEASE_MS};
 use tokio_util::sync::CancellationToken;
 
-use super::{Data, EXIT_OK, EXIT_UNAVAILABLE, EXIT_USAGE, directory, exit_code, file, say};
+use super::{Data, EXIT_OK, EXIT_UNAVAILABLE, EXIT_USAGE, exit_code, say, used_directory};
 
 #[derive(Args)]
 pub(super) struct Reindex {
@@ -33,8 +33,10 @@ pub(super) struct Reindex {
 }
 
 pub(super) fn run(it: &Reindex) -> u8 {
-    let Some(file) = file(&it.data) else { return EXIT_USAGE };
-    let Some(directory) = directory(&it.data, &file) else { return EXIT_USAGE };
+    let directory = match used_directory(&it.data) {
+        Ok(directory) => directory,
+        Err(code) => return code,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
         Ok(runtime) => runtime.block_on(reindex(it, &directory)),

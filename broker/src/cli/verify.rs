@@ -8,7 +8,7 @@ use tasuki_broker::journal::{
     sled::{self, Report},
 };
 
-use super::{Data, EXIT_OK, EXIT_USAGE, directory, exit_code, file, say};
+use super::{Data, EXIT_OK, exit_code, say, used_directory};
 
 pub(super) fn verify(data: &Data) -> u8 {
     check(data, sled::verify)
@@ -19,8 +19,10 @@ pub(super) fn repair_mark(data: &Data) -> u8 {
 }
 
 fn check(data: &Data, how: impl FnOnce(&Path) -> Result<Report, JournalError>) -> u8 {
-    let Some(file) = file(data) else { return EXIT_USAGE };
-    let Some(directory) = directory(data, &file) else { return EXIT_USAGE };
+    let directory = match used_directory(data) {
+        Ok(directory) => directory,
+        Err(code) => return code,
+    };
     match how(&directory) {
         Ok(report) => {
             say(&if data.json { in_json(&report).to_string() } else { in_words(&report) });

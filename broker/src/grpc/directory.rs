@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Service, parse, refuse, render};
+use super::{Service, entered::Admitted, parse, refuse, render};
 use crate::{
     rules::{
         self, Command, Reply,
@@ -29,11 +29,11 @@ impl Directory for Service {
         &self,
         request: Request<wire::RegisterRequest>,
     ) -> Result<Response<wire::RegisterResponse>, Status> {
-        let (entered, mut it) = self.door.enter_new(request, |it| {
-            // A node that registers has no epoch yet.
-            let workspace = it.caller.take().map(|it| it.workspace);
-            workspace.map(|workspace| wire::Caller { workspace, ..wire::Caller::default() })
-        })?;
+        let (admitted, mut it) = Admitted::open(request)?;
+        // A node that registers has no epoch yet.
+        let workspace = it.caller.take().map(|it| it.workspace).unwrap_or_default();
+        let caller = wire::Caller { workspace, ..wire::Caller::default() };
+        let entered = self.door.enter_any(&admitted, Some(&caller))?;
         let key = entered.key(it.key.take(), &it)?;
         if ROLES_MAX < it.roles.len() {
             let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());

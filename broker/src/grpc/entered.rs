@@ -38,7 +38,7 @@ use crate::{
 /// Workspaces named where one is unknown.
 const NAMES_SHOWN_MAX: usize = 20;
 
-/// What handlers share: nothing of it leads to a workspace but [`Door::enter`].
+/// What handlers share: nothing of it leads to a workspace but [`Door::enter_any`].
 #[derive(Debug, Clone)]
 pub(super) struct Door {
     workspaces: Workspaces,
@@ -139,19 +139,9 @@ impl Door {
         names
     }
 
-    /// The same for a node, which makes the workspace that it registers in.
-    pub(super) fn enter_new<M: Message>(
-        &self,
-        request: Request<M>,
-        caller: impl FnOnce(&mut M) -> Option<wire::Caller>,
-    ) -> Result<(Entered, M), Status> {
-        let (admitted, mut message) = Admitted::open(request)?;
-        let caller = caller(&mut message);
-        Ok((self.enter_any(&admitted, caller.as_ref())?, message))
-    }
-
-    /// Into the workspace that `caller` names, whether or not there is one.
-    fn enter_any(
+    /// Into the workspace that `caller` names, whether or not there is one: for a node, which makes
+    /// the one that it registers in.
+    pub(super) fn enter_any(
         &self,
         admitted: &Admitted,
         caller: Option<&wire::Caller>,

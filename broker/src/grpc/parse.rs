@@ -5,6 +5,7 @@ use std::{fmt::Display, str::FromStr};
 use tasuki_proto::{
     id::{Epoch, InvalidId, LoopId, NodeId, RoleId},
     limits::{HOLD_MS_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX},
+    visible::{is_visible, shown},
     wire,
 };
 use tonic::Status;
@@ -89,12 +90,42 @@ pub(super) fn hold(hold_ms: u64) -> u64 {
     hold_ms.min(HOLD_MS_MAX)
 }
 
+/// Whether a name, or what stands for one, is a line that is shown just as it is.
+pub(super) fn is_line(text: &str) -> bool {
+    text.chars().all(is_visible) && shown(text).1 == 0
+}
+
 /// Short text for people: program names and versions.
 pub(super) fn label(field: &str, value: &str) -> Result<String, Status> {
     const LABEL_BYTES_MAX: usize = 200;
-    if LABEL_BYTES_MAX < value.len() || value.chars().any(char::is_control) {
+    if LABEL_BYTES_MAX < value.len() || !value.chars().all(is_visible) {
         let why: &dyn Display = &format!("is not a printable text of {LABEL_BYTES_MAX} bytes");
         return Err(invalid(field, why));
     }
     Ok(value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_what_it_is_shown_as() {
+        for good in ["", "BR", "déjà vu", "修复 2", "❤\u{fe0f} 👩\u{200d}💻.png"] {
+            assert!(is_line(good), "{good:?}");
+        }
+        for bad in
+            ["a\nb", "a\tb", "a\u{1b}[2J", "a\u{202e}b", "a\u{200b}", "a\u{200d}b", "\u{e0041}"]
+        {
+            assert!(!is_line(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_label_hides_nothing() {
+        assert_eq!(label("label", "tasuki 0.1 on é").unwrap(), "tasuki 0.1 on é");
+        for bad in ["a\nb", "laptop\u{202e}", "lap\u{200b}top", "\u{e0041}", &"x".repeat(201)] {
+            assert!(label("label", bad).is_err(), "{bad:?}");
+        }
+    }
 }

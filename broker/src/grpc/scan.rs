@@ -13,6 +13,10 @@ use crate::{rules::Rejection, workspace::View};
 /// Things that are looked at in one turn of the actor: less than a millisecond.
 pub(super) const PART: usize = 1_000;
 
+/// What is before a page is gone over in one turn where nothing else need be looked at, up to so many
+/// things: some 0.1 µs each, about a millisecond. A later page is found in parts.
+pub(super) const SKIPPED_MAX: usize = 10 * PART;
+
 /// What one part of a list has.
 #[derive(Debug)]
 pub(super) struct Part<T, P> {

@@ -184,6 +184,15 @@ pub trait Writer: fmt::Debug + Send + Sync + 'static {
 /// Writes one snapshot, beside the appends of its workspace. Dropped before it is finished, it
 /// leaves nothing.
 pub trait SnapshotWriter: fmt::Debug + Send {
+    /// Says about how many bytes it will have, before the first piece.
+    ///
+    /// # Errors
+    /// When storage has no room for so many: it is better made later than not finished.
+    fn prepare(&mut self, bytes: u64) -> Result<(), SnapshotLost> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Writes the next piece, and blocks until it is durable.
     ///
     /// # Errors
@@ -197,11 +206,18 @@ pub trait SnapshotWriter: fmt::Debug + Send {
     fn finish(self: Box<Self>) -> Result<(), SnapshotLost>;
 }
 
-/// A snapshot that cannot be finished: the storage was closed or failed, or another writer has the
-/// workspace.
+/// Why a snapshot cannot be finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the storage was closed or failed, or another writer has the workspace")]
-pub struct SnapshotLost;
+pub enum SnapshotLost {
+    #[error("the storage was closed or failed, or another writer has the workspace")]
+    Gone,
+    /// The one before stays, with the records since.
+    #[error(
+        "it may take {needed_mib} MiB and the disk has {free_mib} MiB left, so it is put off; \
+         nothing is lost, but old records stay on the disk: free some space on it"
+    )]
+    NoRoom { needed_mib: u64, free_mib: u64 },
+}
 
 /// A failure of the storage, or what is wrong with what it holds.
 #[derive(Debug, Clone, thiserror::Error)]

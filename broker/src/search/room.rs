@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use super::keeper::Failure;
+use crate::disk::{MIB, Space};
 
 /// What is left to the journal, in bytes: hours of mail. Of a small disk a twentieth.
-pub(super) const FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
+pub(super) const FREE_BYTES_MIN: u64 = 256 * MIB;
 
 /// How much must be left on the disk.
 #[derive(Debug, Clone, Copy)]
@@ -17,21 +18,12 @@ impl Room {
     /// # Errors
     /// [`Failure::NoRoom`] with how much there is.
     pub(super) fn check(self, folder: &Path) -> Result<(), Failure> {
-        let mut there = folder;
-        while !there.exists() {
-            let Some(parent) = there.parent() else { return Ok(()) };
-            there = parent;
-        }
-        // What cannot be told is found out by writing.
-        let Ok(disk) = rustix::fs::statvfs(there) else { return Ok(()) };
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let all = disk.f_blocks.saturating_mul(disk.f_frsize);
-        let least = self.free_bytes_min.min(all / 20);
-        if free < least {
-            const MIB: u64 = 1024 * 1024;
+        let Some(disk) = Space::of(folder) else { return Ok(()) };
+        let least = disk.reserve(self.free_bytes_min);
+        if disk.free < least {
             return Err(Failure::NoRoom(format!(
                 "the disk has {} MiB left; the index stops growing at {} MiB, so that mail goes on",
-                free / MIB,
+                disk.free / MIB,
                 least / MIB
             )));
         }

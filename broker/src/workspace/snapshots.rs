@@ -33,6 +33,8 @@ pub(super) struct Job {
     pub(super) workspace: WorkspaceId,
     pub(super) journal: Arc<dyn Journal>,
     pub(super) source: Source,
+    /// About how many it will have.
+    pub(super) bytes: u64,
     pub(super) writer: Box<dyn SnapshotWriter>,
     /// Told how many bytes it has; or why there is none.
     pub(super) done: Box<dyn FnOnce(Result<u64, Failure>) + Send>,
@@ -91,10 +93,14 @@ impl Snapshots {
 
 impl Job {
     fn run(self) {
-        let Self { workspace, journal, source, writer, done } = self;
+        let Self { workspace, journal, source, bytes, mut writer, done } = self;
         let began = Instant::now();
         // A bug in one workspace's state must not cost the others their snapshots.
-        let made = catch_unwind(AssertUnwindSafe(|| make(&workspace, &*journal, source, writer)));
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            // Before the work, which would be for nothing.
+            writer.prepare(bytes)?;
+            make(&workspace, &*journal, source, writer)
+        }));
         let made = made.unwrap_or(Err(Failure::Panicked));
         if let Ok(bytes) = &made {
             let ms = began.elapsed().as_millis();

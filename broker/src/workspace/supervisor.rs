@@ -36,7 +36,7 @@ pub const WORKSPACES_AWAKE_MAX: usize = 10_000;
 /// Records a feed may fall behind before it has to read them back.
 const FEED_RECORDS: usize = 256;
 
-/// How often a call asks again for a workspace that just fell asleep.
+/// How often a call asks for a workspace that just fell asleep, or seems to be full.
 const WAKES_MAX: usize = 4;
 
 /// All workspaces of a broker. Cheap to clone.
@@ -286,12 +286,16 @@ impl Workspaces {
         &self,
         workspace: &WorkspaceId,
     ) -> Result<(Handle, tokio::sync::OwnedSemaphorePermit), ExecuteError> {
-        for _ in 0..WAKES_MAX {
+        for tries_left in (0..WAKES_MAX).rev() {
             let handle = self.wake(workspace).await?;
-            if let Some(permit) = handle.admit() {
-                return Ok((handle, permit?));
+            match handle.admit() {
+                // One that falls asleep has all places itself, and closes them next.
+                Some(Err(ExecuteError::Overloaded)) if 0 < tries_left => {
+                    tokio::task::yield_now().await;
+                }
+                Some(permit) => return Ok((handle, permit?)),
+                None => self.shared.forget(workspace, Some(&handle)),
             }
-            self.shared.forget(workspace, Some(&handle));
         }
         Err(ExecuteError::Unavailable("the workspace keeps falling asleep".to_owned()))
     }

@@ -9,7 +9,7 @@ use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::oneshot;
 
 use super::{
-    Answer, Question, Settings, Told, Workspaces,
+    Answer, ExecuteError, IN_FLIGHT_MAX, Question, Settings, Told, Workspaces,
     actor::{Msg, Release},
     supervisor::Shared,
 };
@@ -153,6 +153,30 @@ async fn an_idle_workspace_sleeps_and_wakes_as_it_was() {
     it.hand_over().await;
     let sequence = it.workspaces.look(&it.id, |view| view.workspace.sequence).await.unwrap();
     assert_eq!(sequence.get(), 1);
+}
+
+/// On one thread, so that the call is between the two steps of falling asleep.
+#[tokio::test]
+async fn whoever_calls_while_a_workspace_falls_asleep_is_let_into_the_next() {
+    let it = Fixture::start().await;
+    it.hand_over().await;
+    let old = it.shared().awake(&it.id).unwrap();
+    let all = u32::try_from(IN_FLIGHT_MAX).unwrap();
+    let everything = old.admission.clone().try_acquire_many_owned(all).unwrap();
+    let asleep = async {
+        old.admission.close();
+        old.actor.stop(None);
+    };
+    let look = it.workspaces.look(&it.id, |view| view.workspace.sequence);
+    let (sequence, ()) = tokio::join!(look, asleep);
+    assert_eq!(sequence.unwrap().get(), 1);
+    drop(everything);
+    // One that is full stays so.
+    let handle = it.shared().awake(&it.id).unwrap();
+    let everything = handle.admission.clone().try_acquire_many_owned(all).unwrap();
+    let refused = it.workspaces.look(&it.id, |_| ()).await.unwrap_err();
+    assert!(matches!(refused, ExecuteError::Overloaded), "{refused}");
+    drop(everything);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

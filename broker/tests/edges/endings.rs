@@ -71,6 +71,24 @@ async fn a_directory_in_use_or_unusable_is_refused_by_name() {
         assert_eq!(ended.code, Some(69), "{}", ended.log);
         assert!(ended.log.contains(&unusable.display().to_string()), "{}", ended.log);
     }
+    // There is nothing to check, and nothing is made.
+    let none = data.path().join("none");
+    for words in [&["verify"][..], &["verify", "--json"], &["repair-mark"], &["reindex"]] {
+        let ended = crate::support::run(words, &none).await;
+        assert_eq!(ended.code, Some(69), "{words:?}: {}", ended.log);
+        assert!(ended.log.contains("no broker ever kept anything in"), "{}", ended.log);
+        assert!(ended.log.contains("with --data") && !none.exists(), "{}", ended.log);
+    }
+    // A variable that is empty is as one that is not set.
+    let unset = [
+        ("TASUKI_CONFIG", "".into()),
+        ("TASUKI_DATA", "".into()),
+        ("TASUKI_LEASE", "".into()),
+        ("TASUKI_BROKER_LISTEN", "".into()),
+        ("TASUKI_TLS_CERT", "".into()),
+    ];
+    let words = arguments(&["serve", "--listen", "127.0.0.1:0"], data.path());
+    assert!(Process::spawn(&words, &unset).ended_or_listening().await.is_none(), "it listens");
     let words = arguments(&["serve", "--listen", "192.0.2.1:0"], data.path());
     let ended = Process::spawn(&words, &[]).ended().await;
     assert_eq!(ended.code, Some(69), "{}", ended.log);

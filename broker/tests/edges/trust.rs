@@ -58,5 +58,9 @@ async fn data_that_others_may_write_and_keys_that_they_may_read_are_refused() {
         assert!(!ended.log.contains("bring"), "it is not lost: {}", ended.log);
         set_mode(path, good);
     }
+    // What only others may read is closed to them.
+    set_mode(&data.join("broker"), 0o755);
     assert!(start().await.is_none(), "it listens");
+    let mode = fs::metadata(data.join("broker")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
 }

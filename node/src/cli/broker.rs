@@ -51,7 +51,8 @@ impl Broker {
     pub(crate) fn new(config: &Config) -> Self {
         let told = config.broker.value.clone();
         let data = config.data.value.clone();
-        let url = told.or_else(|| NodeFile::read(&data).map(|file| file.broker));
+        // A node that was killed had a broker, and more likely this one than the usual one.
+        let url = told.or_else(|| NodeFile::last(&data).map(|file| file.broker));
         let url = url.unwrap_or_else(|| config.broker_url());
         Self { url, workspace: config.workspace.value.clone(), data, kept: Arc::default() }
     }

@@ -14,7 +14,8 @@ use tasuki_proto::id::RoleId;
 use super::{Failure, Output, text::line};
 use crate::{
     accept::policy::{Policy, Settings},
-    config::{Config, FILE, Key, Problem, Source, Sourced, Surroundings, duration_text},
+    config::{Config, FILE, Key, OfBroker, Problem, Source, Sourced, Surroundings, duration_text},
+    counted::counted,
     hooks,
 };
 
@@ -33,6 +34,13 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let rows = Key::ALL.map(|key| (key, setting(config, key)));
     let strangers = around.strangers();
+    let warnings: Vec<String> = strangers
+        .iter()
+        .map(|name| format!("{name} is not a setting; it is ignored"))
+        .chain(config.idle_toolsets.iter().map(|name| {
+            format!("`toolsets` names {}, which is not among the roles; it is ignored", line(name))
+        }))
+        .collect();
     let (found, wrong) = hooks(config);
     let problems: Vec<Problem> = problems
         .iter()
@@ -40,11 +48,13 @@ pub(crate) fn run(
         .chain(&config.accept_distrust)
         .cloned()
         .chain(wrong)
+        .chain(problems_of_broker(config))
         .collect();
     output.answer(
         || value(config, &rows, &found, &strangers),
         || {
             let mut out = heading(config.file.as_ref(), &problems) + &lines(&rows);
+            out += &broker_lines(config);
             for (name, roles) in &config.groups {
                 let roles: Vec<&str> = roles.iter().map(RoleId::as_str).collect();
                 let of = format!("group {name}");
@@ -52,8 +62,8 @@ pub(crate) fn run(
             }
             out += &found.iter().map(Shown::lines).collect::<String>();
             out += &config.accept.as_ref().map(accept_lines).unwrap_or_default();
-            for name in &strangers {
-                out += &format!("\nwarning: {name} is not a setting; it is ignored.\n");
+            for warning in &warnings {
+                out += &format!("\nwarning: {warning}.\n");
             }
             out
         },
@@ -112,6 +122,44 @@ fn setting(config: &Config, key: Key) -> (Vec<String>, Source) {
     }
 }
 
+/// What the broker's program will not take of what the file says.
+fn problems_of_broker(config: &Config) -> Vec<Problem> {
+    let wrong = |it: &OfBroker| {
+        let message = format!("`{}` {}", it.name, it.value.as_ref().err()?);
+        Some(Problem { at: it.at.clone(), message })
+    };
+    let mut problems: Vec<_> = config.of_broker.iter().filter_map(wrong).collect();
+    let mut of_tls = config.of_broker.iter().filter(|it| it.name.starts_with("tls_"));
+    if let (Some(only), None) = (of_tls.next(), of_tls.next()) {
+        let message = "`tls_cert` and `tls_key` belong together; give both".to_owned();
+        problems.push(Problem { at: only.at.clone(), message });
+    }
+    problems
+}
+
+fn broker_lines(config: &Config) -> String {
+    let row = |it: &OfBroker| {
+        let value = line(it.value.as_ref().ok()?);
+        let from = format!("from {}", it.at);
+        Some(format!(
+            "{:<14} {value}  {}\n{:<14} {}\n",
+            it.name.bold(),
+            from.dimmed(),
+            "",
+            "of the broker".dimmed()
+        ))
+    };
+    config.of_broker.iter().filter_map(row).collect()
+}
+
+fn broker_value(config: &Config) -> Value {
+    let row = |it: &OfBroker| {
+        let value = it.value.as_ref().ok()?;
+        Some((it.name.to_owned(), json!({ "value": value, "from": it.at.to_string() })))
+    };
+    Value::Object(config.of_broker.iter().filter_map(row).collect())
+}
+
 /// A hook as one would want to check it.
 struct Shown {
     name: String,
@@ -164,7 +212,8 @@ impl Shown {
         let (on, only) = (self.on.join(" "), only.collect::<String>());
         let program = self.program.as_ref().map(|it| format!(", which is {it}"));
         let program = line(&program.unwrap_or_default());
-        let limits = format!("at most {}, tried again {} times", self.limit, self.retries);
+        let retries = counted(self.retries, "time");
+        let limits = format!("at most {}, tried again {retries}", self.limit);
         format!(
             "{:<14} {} on {on}{only}  {}\n{:<14} {}\n",
             "hook".bold(),
@@ -229,6 +278,8 @@ fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> 
     let groups: BTreeMap<_, _> = config.groups.iter().map(|(it, of)| (it, name(of))).collect();
     json!({
         "file": config.file.as_ref().map(|found| &found.path), "settings": settings, "groups": groups,
+        "file_below": config.file.as_ref().and_then(|found| Some(&found.below.as_ref()?.path)),
+        "broker_settings": broker_value(config), "toolsets_without_role": config.idle_toolsets,
         "hooks": hooks, "accept": config.accept.as_ref().map(accept_value),
         "unknown_variables": strangers,
     })
@@ -243,6 +294,12 @@ fn heading(file: Option<&Found>, problems: &[Problem]) -> String {
         _ if !problems.is_empty() => {
             "Where there is a problem, this shows what would hold without it.\n\n".to_owned()
         }
+        Some(Found { path, below: Some(below), .. }) => format!(
+            "{} and {} are in order; what the first may not or does not say is taken from the \
+             second.\n\n",
+            path.display(),
+            below.path.display()
+        ),
         Some(Found { path, is_here: true, distrust: None, .. }) => {
             format!("{} is in order, and trusted as it is.\n\n", path.display())
         }

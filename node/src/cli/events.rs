@@ -7,6 +7,7 @@ use tasuki_proto::{
 };
 
 use super::text::{fitted, line, time};
+use crate::counted::counted;
 
 /// Characters of a reason that fit in a line.
 const REASON_CHARS_MAX: usize = 60;
@@ -100,7 +101,8 @@ fn event_text(event: &wire::Event) -> String {
         }
         Kind::MailImported(e) => {
             let what = format!("mail {} taken over", mail(&e.message_id));
-            format!("{} for {}, {} entries", what.cyan(), names(&e.participants), e.entries)
+            let entries = counted(e.entries, "entry");
+            format!("{} for {}, {entries}", what.cyan(), names(&e.participants))
         }
         Kind::MailboxOpened(e) => format!("mailbox of {} opened", line(&e.role)),
         Kind::MailboxClosed(e) => format!("mailbox of {} closed", line(&e.role)),
@@ -117,13 +119,16 @@ fn event_text(event: &wire::Event) -> String {
             format!("{} {}", what.cyan(), of.join(", "))
         }
         Kind::ItemsHanded(e) => {
-            format!("{} items of {} given to the lead", e.numbers.len(), line(&e.issue_id))
+            let items = counted(e.numbers.len(), "item");
+            format!("{items} of {} given to the lead", line(&e.issue_id))
         }
         Kind::WorkerRegistered(e) => format!("{} is a worker", line(&e.worker)),
         Kind::SharedDocWritten(e) => {
             format!("shared document {} written, version {}", line(&e.name), e.version)
         }
-        Kind::FilesLocked(e) => format!("{} locked {} files", line(&e.holder), e.files),
+        Kind::FilesLocked(e) => {
+            format!("{} locked {}", line(&e.holder), counted(e.files, "file"))
+        }
         Kind::FilesUnlocked(e) => format!("{} {}", line(&e.lease_id), line(&e.why)),
         Kind::SwarmSettingsSet(_) => "settings of issues and leases changed".to_owned(),
     }

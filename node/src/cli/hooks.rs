@@ -11,7 +11,7 @@ use super::{
     text::{line, time},
 };
 use crate::{
-    config::Config,
+    config::{Config, Problem},
     hooks::store::{Call, Store},
 };
 
@@ -63,7 +63,10 @@ pub(crate) fn run(command: Command, config: &Config, output: &mut Output) -> Res
         Failure::local(format!("What hooks keep in the data directory cannot be read: {why}."))
     })?;
     match command {
-        Command::List => output.answer(|| value(&kept), || lines(&kept)),
+        Command::List => {
+            let refused = refused(config);
+            output.answer(|| value(&kept, refused), || lines(&kept, refused))
+        }
         Command::Retry(which) => {
             let done = act(&kept, &which, &|hook, call| match call.failed {
                 Some(_) => store.revive(hook, call),
@@ -76,6 +79,11 @@ pub(crate) fn run(command: Command, config: &Config, output: &mut Output) -> Res
             told(output, &done, "forgotten")
         }
     }
+}
+
+/// Why the hooks of the configuration do not count.
+fn refused(config: &Config) -> Option<&Problem> {
+    config.distrust.as_ref().filter(|it| it.message.starts_with("`hooks`"))
 }
 
 fn look(store: &Store, config: &Config) -> std::io::Result<Vec<Kept>> {
@@ -143,7 +151,7 @@ fn told(output: &mut Output, ids: &[String], what: &str) -> Result<(), Failure> 
     output.answer(|| json!({ "ids": ids }), || format!("{} {what}.\n", ids.len()))
 }
 
-fn value(kept: &[Kept]) -> Value {
+fn value(kept: &[Kept], refused: Option<&Problem>) -> Value {
     let call = |call: &Call| {
         let failed = call.failed.as_ref();
         json!({
@@ -160,15 +168,18 @@ fn value(kept: &[Kept]) -> Value {
             "dead_letters": kept.dead.iter().map(call).collect::<Vec<_>>(),
         })
     };
-    json!({ "hooks": kept.iter().map(hook).collect::<Vec<_>>() })
+    let refused = refused.map(ToString::to_string);
+    json!({ "hooks": kept.iter().map(hook).collect::<Vec<_>>(), "refused": refused })
 }
 
-fn lines(kept: &[Kept]) -> String {
+fn lines(kept: &[Kept], refused: Option<&Problem>) -> String {
     let mut out = String::new();
     let mut write = |text: std::fmt::Arguments<'_>| {
         out.write_fmt(text).expect("a String takes everything");
     };
-    if kept.is_empty() {
+    if let Some(why) = refused {
+        write(format_args!("Hooks are refused: {}.\n", line(&why.to_string()).yellow()));
+    } else if kept.is_empty() {
         write(format_args!("There are no hooks; [[hooks]] in the configuration makes them.\n"));
     }
     for Kept { hook, is_configured, waiting, dead } in kept {

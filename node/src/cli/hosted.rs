@@ -1,7 +1,7 @@
 //! What `tasuki up` and `tasuki node` are both told: roles, and how agents reach them.
 
 use super::Flags;
-use crate::config::Key;
+use crate::config::{Key, usable_toolsets};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Hosted {
@@ -11,8 +11,8 @@ pub(crate) struct Hosted {
     /// Workspace [default: default]
     #[arg(long, value_name = "NAME")]
     workspace: Option<String>,
-    /// A role and its toolsets, in order; repeat for each [default: A and B]
-    #[arg(long = "role", value_name = "NAME[=SET,SET…]")]
+    // Which toolsets there are is kept in one place.
+    #[arg(long = "role", value_name = "NAME[=SET,SET…]", help = roles_help())]
     roles: Vec<String>,
     /// A role that several agents may play at once; repeat for each [default: none]
     #[arg(long, value_name = "ROLE")]
@@ -32,6 +32,14 @@ pub(crate) struct Hosted {
     /// How long one waiting call is held open [default: as long as the client allows]
     #[arg(long, value_name = "DURATION")]
     hold: Option<String>,
+}
+
+fn roles_help() -> String {
+    format!(
+        "A role and its toolsets, in order; repeat for each [default: A and B]. Toolsets: {}; \
+         SET:full lists more of its tools, SET:quiet fewer",
+        usable_toolsets()
+    )
 }
 
 impl Hosted {

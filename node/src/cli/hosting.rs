@@ -52,16 +52,24 @@ pub(super) async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListene
     })
 }
 
+/// What its user did not trust is refused before anything is made on disk for it.
+pub(super) fn refuse_untrusted(config: &Config) -> Result<(), Failure> {
+    let refused = config.distrust.as_ref().map(std::slice::from_ref);
+    refused.map_or(Ok(()), |problems| Err(Failure::configuration(problems)))
+}
+
 impl Hosting {
     /// Starts the roles and serves MCP on `listener`.
     pub(super) async fn start(
         config: &Config,
         broker: String,
         take_over: bool,
+        is_moved: bool,
         listener: TcpListener,
     ) -> Result<Self, Failure> {
-        if let Some(distrust) = &config.distrust {
-            return Err(Failure::configuration(std::slice::from_ref(distrust)));
+        if !config.idle_toolsets.is_empty() {
+            let roles = config.idle_toolsets.join(", ");
+            tracing::warn!(roles, "`toolsets` names what is no role of this node; it is ignored");
         }
         let data = &config.data.value;
         let address = listener.local_addr().map_err(|why| Failure::local(why.to_string()))?;
@@ -74,7 +82,8 @@ impl Hosting {
         let workspace = config.workspace.value.clone();
         let hosted = roles.iter().map(|spec| spec.role.clone()).collect::<Vec<_>>();
         let (url, place) = (broker.clone(), workspace.to_string());
-        let settings = Settings { broker, workspace, roles, data: data.clone(), take_over };
+        let settings =
+            Settings { broker, workspace, roles, data: data.clone(), take_over, is_moved };
         let node = Node::start(settings).await;
         let node = node.map_err(|why| Failure::local(sentence(&why)))?;
         let actions =

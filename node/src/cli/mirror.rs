@@ -9,7 +9,14 @@ use super::{
     Failure, Output, reach,
     text::{line, time},
 };
-use crate::{agent_tokens::Bearing, config::Config, mcp::ask, mirror::Report, paths::NodeFile};
+use crate::{
+    agent_tokens::Bearing,
+    config::Config,
+    counted::{agreeing, counted},
+    mcp::ask,
+    mirror::Report,
+    paths::NodeFile,
+};
 
 /// See to the mailboxes that are kept as files.
 #[derive(Debug, clap::Subcommand)]
@@ -59,7 +66,8 @@ fn lines(mailboxes: &[Report]) -> String {
 /// One mailbox; with paths of what was put aside, if they are wanted.
 pub(super) fn of_mailbox(of: &Report, with_paths: bool) -> String {
     let folder = line(&of.folder.display().to_string());
-    let mut out = format!("  {}  {folder}  {} files", line(&of.role).bold(), of.files);
+    let files = counted(of.files, "file");
+    let mut out = format!("  {}  {folder}  {files}", line(&of.role).bold());
     let mut add = |text: std::fmt::Arguments<'_>| {
         out.write_fmt(text).expect("a String takes everything");
     };
@@ -81,9 +89,12 @@ pub(super) fn of_mailbox(of: &Report, with_paths: bool) -> String {
         add(format_args!("    {}\n", line(problem).red()));
     }
     if of.before != 0 {
-        let what = "files lay in its outbox before this node kept it and are not sent; change one \
-                    to send it, `tasuki import filebox` takes old mail over";
-        add(format_args!("    {}\n", format!("{} {what}", of.before).yellow()));
+        let (files, are) = (counted(of.before, "file"), agreeing(of.before, "is", "are"));
+        let what = format!(
+            "{files} lay in its outbox before this node kept it and {are} not sent; change one to \
+             send it, `tasuki import filebox` takes old mail over"
+        );
+        add(format_args!("    {}\n", what.yellow()));
     }
     if with_paths {
         for path in &of.before_paths {
@@ -92,7 +103,11 @@ pub(super) fn of_mailbox(of: &Report, with_paths: bool) -> String {
     }
     if of.unread != 0 {
         let how = if with_paths { "" } else { " (`tasuki mirror status`)" };
-        let what = format!("{} files in its outbox are left as they are{how}", of.unread);
+        let (files, how_left) = (
+            counted(of.unread, "file"),
+            agreeing(of.unread, "is left as it is", "are left as they are"),
+        );
+        let what = format!("{files} in its outbox {how_left}{how}");
         add(format_args!("    {}\n", what.yellow()));
     }
     if with_paths {
@@ -101,12 +116,17 @@ pub(super) fn of_mailbox(of: &Report, with_paths: bool) -> String {
         }
     }
     if of.too_large != 0 {
-        let what = "threads are too large to be files; `tasuki mail read` shows them";
+        let what = agreeing(
+            of.too_large,
+            "thread is too large to be a file; `tasuki mail read` shows it",
+            "threads are too large to be files; `tasuki mail read` shows them",
+        );
         add(format_args!("    {}\n", format!("{} {what}", of.too_large).yellow()));
     }
     if of.aside != 0 {
         let how = if with_paths { "" } else { " (`tasuki mirror status`)" };
-        add(format_args!("    {}\n", format!("{} files were put aside{how}", of.aside).yellow()));
+        let (files, were) = (counted(of.aside, "file"), agreeing(of.aside, "was", "were"));
+        add(format_args!("    {}\n", format!("{files} {were} put aside{how}").yellow()));
     }
     if with_paths {
         for path in &of.aside_paths {
@@ -156,11 +176,11 @@ mod tests {
             "  qa  /p/docs/mailbox  7 files, 3 to be written, 1 to be sent  not in step with the \
              broker yet  looks every 2 s\n    the disk is full\n    2 files lay in its outbox \
              before this node kept it and are not sent; change one to send it, `tasuki import \
-             filebox` takes old mail over\n      /p/docs/mailbox/outbox/old.md\n    1 files in its \
-             outbox are left as they are\n      /p/docs/mailbox/outbox/y.md is no plain file\n    2 \
-             threads are too large to be files; `tasuki mail read` shows them\n    1 files were \
+             filebox` takes old mail over\n      /p/docs/mailbox/outbox/old.md\n    1 file in its \
+             outbox is left as it is\n      /p/docs/mailbox/outbox/y.md is no plain file\n    2 \
+             threads are too large to be files; `tasuki mail read` shows them\n    1 file was \
              put aside\n      /p/docs/mailbox/inbox/x.md.edited\n"
         );
-        assert!(told(&of, false).ends_with("1 files were put aside (`tasuki mirror status`)\n"));
+        assert!(told(&of, false).ends_with("1 file was put aside (`tasuki mirror status`)\n"));
     }
 }

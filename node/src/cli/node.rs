@@ -35,10 +35,11 @@ impl Args {
 
 /// Runs until [`stopped`]; every setting but `--take-over` is in `config`.
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    hosting::refuse_untrusted(config)?;
     access::check(config)?;
     let listener = hosting::listen("--listen", config.listen.value).await?;
     let broker = config.broker_url();
-    let mut hosting = Hosting::start(config, broker, args.take_over, listener).await?;
+    let mut hosting = Hosting::start(config, broker, args.take_over, false, listener).await?;
     hosting.announce(None, output)?;
     tokio::select! {
         failure = hosting.run(output) => Err(failure),

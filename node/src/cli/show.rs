@@ -6,6 +6,7 @@ use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, EntryKind, LoopStatus};
 
 use super::text::{indented, line, time, width};
+use crate::counted::counted;
 
 /// Under which the texts of an entry stand, in characters.
 const INDENT: usize = 4;
@@ -49,7 +50,7 @@ pub(crate) fn of_loop(of: &wire::Loop) -> String {
 
 /// So many entries.
 pub(crate) fn entries(count: u64) -> String {
-    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
+    counted(count, "entry")
 }
 
 pub(crate) fn entry(of: &wire::Entry) -> String {

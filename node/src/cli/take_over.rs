@@ -45,6 +45,9 @@ pub struct Args {
     /// The agent that gets it; '' is the agent without an id [default: list the agents and ask]
     #[arg(long = "as", value_name = "ID")]
     agent: Option<Agent>,
+    /// Accept an id that no agent has yet: the role waits for the agent that connects with it
+    #[arg(long, requires = "agent")]
+    new_id: bool,
     #[command(flatten)]
     given: Given,
 }
@@ -73,17 +76,21 @@ impl Agent {
 }
 
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let Args { role, agent, given } = args;
+    let Args { role, agent, new_id, given } = args;
     let data = &config.data.value;
     let file = NodeFile::read(data);
     let node = reach::elsewhere(&given, &Shown::of_process(None), file.as_ref())?;
     let here = || file.map(|file| reach::running(file, data, &Bearing::Node));
     let node = node.or_else(here).ok_or_else(|| reach::nowhere(data))?;
     let agent = match agent {
-        Some(agent) => agent,
-        None => choose(&role, &node, config, output).await?,
+        Some(agent) if new_id || agent.0.is_none() => agent,
+        Some(agent) => {
+            Known::find(&role, &node, config).await?.check(&role, &agent)?;
+            agent
+        }
+        None => choose(&role, &Known::find(&role, &node, config).await?, output)?,
     };
-    let query = agent.0.as_ref().map(|id| format!("?as={id}")).unwrap_or_default();
+    let query = agent.0.as_ref().map_or_else(|| "?no-id".to_owned(), |id| format!("?as={id}"));
     let told = post(&node, &format!("/take-over/{role}{query}")).await.map_err(failure)?;
     output.answer(|| told.clone(), || sentence(&role, agent.named(), &told))
 }
@@ -100,75 +107,117 @@ fn failure(why: Error) -> Failure {
     }
 }
 
-/// Asks a person which of the known agents gets the role.
-async fn choose(
-    role: &RoleId,
-    node: &NodeAt,
-    config: &Config,
-    output: &mut Output,
-) -> Result<Agent, Failure> {
-    let told = get(node, &format!("/take-over/{role}")).await.map_err(failure)?;
-    let configured = configured::agents(&config.data.value, role);
-    let candidates = candidates(&told, configured.into_iter().map(Agent));
-    let input = io::stdin();
-    let is_asked = input.is_terminal() && io::stderr().is_terminal() && !output.is_json();
-    if !is_asked || candidates.is_empty() {
-        return Err(Failure::usage(unnamed(role, &candidates)));
-    }
-    ask(role, &candidates, &mut input.lock(), |text| output.note(text))
+/// The agents of a role, each with what is known of it.
+#[derive(Debug, Default)]
+struct Known {
+    /// The one that plays it.
+    player: Option<(Agent, String)>,
+    /// Those that could get it: they called or are connected, or a client's configuration connects
+    /// them.
+    others: BTreeMap<Agent, String>,
 }
 
-/// The agents that could get the role, each with what is known of it: those that called or are
-/// connected, and those that a client's configuration connects. The one that plays it is not among
-/// them.
-fn candidates(told: &Value, configured: impl Iterator<Item = Agent>) -> BTreeMap<Agent, String> {
-    let mut known: BTreeMap<Agent, String> =
-        configured.map(|agent| (agent, "configured, has not called yet".to_owned())).collect();
-    for it in told["agents"].as_array().into_iter().flatten() {
-        let id = it["instance"].as_str().unwrap_or_default();
-        // A newer node may know ids of another form.
-        let Ok(agent) = id.parse::<Agent>() else { continue };
-        if it["plays"] == true {
-            known.remove(&agent);
-            continue;
-        }
-        let when = match it["quiet_ms"].as_u64() {
-            None => "connected".to_owned(),
-            Some(quiet_ms) => {
-                let quiet = Duration::from_secs(quiet_ms / 1000);
-                format!("last heard of {} ago", humantime::format_duration(quiet))
-            }
-        };
-        let client = it["client"].as_str().filter(|client| !client.is_empty());
-        let about = client.map_or_else(|| when.clone(), |client| format!("{client}, {when}"));
-        known.insert(agent, line(&about));
+impl Known {
+    async fn find(role: &RoleId, node: &NodeAt, config: &Config) -> Result<Self, Failure> {
+        let told = get(node, &format!("/take-over/{role}")).await.map_err(failure)?;
+        let configured = configured::agents(&config.data.value, role);
+        Ok(Self::new(&told, configured.into_iter().map(Agent)))
     }
-    known
+
+    fn new(told: &Value, configured: impl Iterator<Item = Agent>) -> Self {
+        let others = configured.map(|agent| (agent, "configured, has not called yet".to_owned()));
+        let mut known = Self { player: None, others: others.collect() };
+        for it in told["agents"].as_array().into_iter().flatten() {
+            let id = it["instance"].as_str().unwrap_or_default();
+            // A newer node may know ids of another form.
+            let Ok(agent) = id.parse::<Agent>() else { continue };
+            let when = match it["quiet_ms"].as_u64() {
+                None => "connected".to_owned(),
+                Some(quiet_ms) => {
+                    let quiet = Duration::from_secs(quiet_ms / 1000);
+                    format!("last heard of {} ago", humantime::format_duration(quiet))
+                }
+            };
+            let client = it["client"].as_str().filter(|client| !client.is_empty());
+            let about = client.map_or_else(|| when.clone(), |client| format!("{client}, {when}"));
+            if it["plays"] == true {
+                known.others.remove(&agent);
+                known.player = Some((agent, line(&about)));
+            } else {
+                known.others.insert(agent, line(&about));
+            }
+        }
+        known
+    }
+
+    /// Refuses an id that nobody has: the role would wait for an agent that never comes.
+    fn check(&self, role: &RoleId, agent: &Agent) -> Result<(), Failure> {
+        let is_player = self.player.as_ref().is_some_and(|(player, _)| player == agent);
+        if is_player || self.others.contains_key(agent) {
+            return Ok(());
+        }
+        let listed = match self.others.is_empty() {
+            true => format!("No other agent is known for {role}. "),
+            false => format!("Known for {role}:{}\n", self.commands(role)),
+        };
+        Err(Failure::usage(format!(
+            "No agent of {role} has the id {}; nothing was changed. {}{listed}If an agent is to \
+             connect with that id later, add --new-id.",
+            agent.named(),
+            self.player(role)
+        )))
+    }
+
+    /// Who plays the role, as a sentence that another one follows.
+    fn player(&self, role: &RoleId) -> String {
+        self.player.as_ref().map_or_else(String::new, |(player, about)| {
+            format!("{role} is played by {} now ({about}). ", player.named())
+        })
+    }
+
+    /// The command for each agent that could get the role, a line each.
+    fn commands(&self, role: &RoleId) -> String {
+        let command = |(agent, about): (&Agent, &String)| {
+            format!("\n  tasuki take-over --role {role} --as {}  ({about})", agent.argument())
+        };
+        self.others.iter().map(command).collect()
+    }
+}
+
+/// Asks a person which of the known agents gets the role.
+fn choose(role: &RoleId, known: &Known, output: &mut Output) -> Result<Agent, Failure> {
+    let input = io::stdin();
+    let is_asked = input.is_terminal() && io::stderr().is_terminal() && !output.is_json();
+    if !is_asked || known.others.is_empty() {
+        return Err(Failure::usage(unnamed(role, known)));
+    }
+    ask(role, known, &mut input.lock(), |text| output.note(text))
 }
 
 /// What is said when no agent was named and nobody can be asked.
-fn unnamed(role: &RoleId, candidates: &BTreeMap<Agent, String>) -> String {
-    let command =
-        |agent: &Agent| format!("tasuki take-over --role {role} --as {}", agent.argument());
-    if candidates.is_empty() {
+fn unnamed(role: &RoleId, known: &Known) -> String {
+    let player = known.player(role);
+    if known.others.is_empty() {
         return format!(
-            "No other agent is known for {role}. Pass its id with --as ID (`?as=ID` in its address); \
-             --as '' means an agent without an id."
+            "{player}No other agent is known for {role}. Pass its id with --as ID (`?as=ID` in its \
+             address) and --new-id; --as '' means an agent without an id."
         );
     }
-    let lines =
-        candidates.iter().map(|(agent, about)| format!("\n  {}  ({about})", command(agent)));
-    format!("Say which agent gets {role}:{}", lines.collect::<String>())
+    format!("{player}Say which agent gets {role}:{}", known.commands(role))
 }
 
 /// Lists the agents, and reads which one is meant: its number, or its id.
 fn ask(
     role: &RoleId,
-    candidates: &BTreeMap<Agent, String>,
+    known: &Known,
     input: &mut dyn BufRead,
     mut say: impl FnMut(&str),
 ) -> Result<Agent, Failure> {
-    for (number, (agent, about)) in (1..).zip(candidates) {
+    let others = &known.others;
+    if known.player.is_some() {
+        say(known.player(role).trim_end());
+    }
+    for (number, (agent, about)) in (1..).zip(others) {
         say(&format!("{number}. {} ({about})", agent.named()));
     }
     say(&format!("Which agent gets {role}? Type a number, or press Enter to cancel."));
@@ -177,8 +226,8 @@ fn ask(
     read.map_err(|why| Failure::local(format!("Standard input cannot be read: {why}.")))?;
     let answer = answer.trim();
     let by_number = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-    let by_number = by_number.and_then(|place| candidates.keys().nth(place));
-    let by_id = || candidates.keys().find(|agent| agent.0.is_some() && agent.named() == answer);
+    let by_number = by_number.and_then(|place| others.keys().nth(place));
+    let by_id = || others.keys().find(|agent| agent.0.is_some() && agent.named() == answer);
     by_number
         .or_else(by_id)
         .cloned()
@@ -212,13 +261,13 @@ mod tests {
     }
 
     /// Of one that plays, one that is connected, one that called, and two that are configured.
-    fn four() -> BTreeMap<Agent, String> {
+    fn four() -> Known {
         let told = json!({ "agents": [
             { "instance": "codex-1", "client": "codex 2", "plays": true, "quiet_ms": null },
             { "instance": null, "client": "", "plays": false, "quiet_ms": null },
             { "instance": "zed-1", "client": "zed\n 1", "plays": false, "quiet_ms": 180_000 },
         ]});
-        candidates(&told, ["codex-1", "claude-code-1"].map(agent).into_iter())
+        Known::new(&told, ["codex-1", "claude-code-1"].map(agent).into_iter())
     }
 
     #[test]
@@ -242,15 +291,39 @@ mod tests {
     fn whoever_names_no_agent_is_told_the_commands_that_name_one() {
         assert_eq!(
             unnamed(&role(), &four()),
-            "Say which agent gets B:\n  \
+            "B is played by codex-1 now (codex 2, connected). Say which agent gets B:\n  \
              tasuki take-over --role B --as ''  (connected)\n  \
              tasuki take-over --role B --as claude-code-1  (configured, has not called yet)\n  \
              tasuki take-over --role B --as zed-1  (zed 1, last heard of 3m ago)"
         );
         assert_eq!(
-            unnamed(&role(), &BTreeMap::new()),
-            "No other agent is known for B. Pass its id with --as ID (`?as=ID` in its address); \
-             --as '' means an agent without an id."
+            unnamed(&role(), &Known::default()),
+            "No other agent is known for B. Pass its id with --as ID (`?as=ID` in its address) and \
+             --new-id; --as '' means an agent without an id."
+        );
+    }
+
+    #[test]
+    fn an_id_that_nobody_has_gets_no_role() {
+        for known in ["codex-1", "zed-1", "claude-code-1", ""] {
+            assert_eq!(four().check(&role(), &agent(known)), Ok(()), "{known}");
+        }
+        assert_eq!(
+            four().check(&role(), &agent("zed-l")).unwrap_err().message,
+            "No agent of B has the id zed-l; nothing was changed. B is played by codex-1 now \
+             (codex 2, connected). Known for B:\n  \
+             tasuki take-over --role B --as ''  (connected)\n  \
+             tasuki take-over --role B --as claude-code-1  (configured, has not called yet)\n  \
+             tasuki take-over --role B --as zed-1  (zed 1, last heard of 3m ago)\n\
+             If an agent is to connect with that id later, add --new-id."
+        );
+        let told = json!({ "agents": [{ "instance": null, "plays": true, "quiet_ms": null }] });
+        let one = Known::new(&told, std::iter::empty());
+        assert_eq!(
+            one.check(&role(), &agent("x")).unwrap_err().message,
+            "No agent of B has the id x; nothing was changed. B is played by the agent without an \
+             id now (connected). No other agent is known for B. If an agent is to connect with that id \
+             later, add --new-id."
         );
     }
 
@@ -270,8 +343,9 @@ mod tests {
             let chosen =
                 ask(&role(), &four(), &mut typed.as_bytes(), |text| said.push(text.to_owned()));
             assert_eq!(chosen.ok(), expected.map(agent), "{typed:?}");
-            assert_eq!(said.len(), 4);
-            assert_eq!(said[0], "1. the agent without an id (connected)");
+            assert_eq!(said.len(), 5);
+            assert_eq!(said[0], "B is played by codex-1 now (codex 2, connected).");
+            assert_eq!(said[1], "1. the agent without an id (connected)");
         }
     }
 }

@@ -151,6 +151,17 @@ fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
 }
 
 #[test]
+fn help_names_every_toolset_that_a_role_can_have() {
+    for name in ["up", "node"] {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut(name).unwrap().render_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let toolsets = "Toolsets: loop, mail, swarm-lead, swarm-worker, swarm-acceptor; SET:full";
+        assert!(help.contains(toolsets), "{name}: {help}");
+    }
+}
+
+#[test]
 fn help_names_every_exit_code() {
     for exit in
         [Exit::Ok, Exit::Refused, Exit::Usage, Exit::Unreachable, Exit::OutcomeUnknown, Exit::Local]

@@ -55,13 +55,14 @@ impl Args {
 
 /// Runs until [`stopped`]; every setting is in `config`.
 pub(crate) async fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    hosting::refuse_untrusted(config)?;
     refuse_joined(config)?;
     let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
     let settings = Settings { lease_ms, is_moved: args.moved, ..guards(config)? };
     let broker = Broker::start(settings).await;
     let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
     let url = broker.local_url().to_owned();
-    let result = host(config, &broker, url, output).await;
+    let result = host(config, &broker, url, args.moved, output).await;
     let closed = broker.stop().await.map_err(|why| Failure::local(hosting::sentence(&why)));
     result.and(closed)
 }
@@ -106,11 +107,12 @@ async fn host(
     config: &Config,
     broker: &Broker,
     url: String,
+    is_moved: bool,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let listener = hosting::listen("--listen", config.listen.value).await?;
     // The roles are nobody else's: a node of an earlier start that died is not waited for.
-    let mut hosting = Hosting::start(config, url, true, listener).await?;
+    let mut hosting = Hosting::start(config, url, true, is_moved, listener).await?;
     hosting.announce(Some(&broker.url()), output)?;
     tokio::select! {
         why = broker.failed() => Err(Failure::local(format!(

@@ -33,6 +33,15 @@ pub(super) const TABLES: [&str; 4] = [TOOLSETS, GROUPS, HOOKS, ACCEPT];
 pub(super) const OF_THE_BROKER: [&str; 5] =
     ["secure", "advertise", "tls_cert", "tls_key", "client_ca"];
 
+/// One of these as a file has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfBroker {
+    pub name: &'static str,
+    pub at: Source,
+    /// As one would write it, or what is wrong with it.
+    pub value: Result<String, String>,
+}
+
 /// What a file says.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
@@ -43,6 +52,7 @@ pub(super) struct Contents {
     /// Why those of the file do not count.
     pub(super) distrust: Option<Problem>,
     pub(super) accept: Option<Accept>,
+    pub(super) of_broker: Vec<OfBroker>,
 }
 
 impl Contents {
@@ -86,7 +96,9 @@ pub(super) fn parse(found: &Found, home: Option<&Path>, problems: &mut Vec<Probl
         let said = if distrust.is_some() && is_known && !FREE.contains(&name) {
             refused.push((key_offset, name));
             Ok(())
-        } else if OF_THE_BROKER.contains(&name) {
+        } else if let Some(known) = OF_THE_BROKER.into_iter().find(|it| *it == name) {
+            let value = of_broker(known, item);
+            contents.of_broker.push(OfBroker { name: known, at: source.clone(), value });
             Ok(())
         } else if name == TOOLSETS {
             toolsets(item, &mut contents.toolsets, &at, problems)
@@ -153,6 +165,17 @@ pub(super) fn accept_alone(
         problems.extend(own.into_iter().filter(|it| it.message.starts_with("`accept`")));
     }
     contents.accept
+}
+
+fn of_broker(name: &str, item: &Spanned<DeValue<'_>>) -> Result<String, String> {
+    if name != "secure" {
+        return text(item).map(str::to_owned).map_err(|(_, why)| why);
+    }
+    let is_on = item.get_ref().as_bool().ok_or_else(|| {
+        let is = item.get_ref().type_str();
+        format!("takes true or false, not this {is}")
+    })?;
+    Ok(is_on.to_string())
 }
 
 /// Where in the file, if it is not where the name is; and what is wrong.

@@ -28,8 +28,11 @@ use tasuki_broker::{
 };
 use tasuki_proto::id::{RoleId, WorkspaceId};
 
+pub use file::OfBroker;
 pub use key::Key;
-pub use value::{HookFail, LogFormat, Role, Shown, ToolsetChoice, duration_text, usual_toolsets};
+pub use value::{
+    HookFail, LogFormat, Role, Shown, ToolsetChoice, duration_text, usable_toolsets, usual_toolsets,
+};
 
 use crate::{
     accept::policy::Settings,
@@ -129,6 +132,10 @@ pub struct Config {
     pub roles: Sourced<Vec<Role>>,
     /// Among the roles; several agents may play each at once.
     pub shared: Sourced<Vec<RoleId>>,
+    /// Names of no role of this node to which a table gives toolsets.
+    pub idle_toolsets: Vec<String>,
+    /// What the files say of the broker's program, which judges it itself.
+    pub of_broker: Vec<OfBroker>,
     /// Names that stand for several receivers of mail; none is a role of this node.
     pub groups: BTreeMap<String, Vec<RoleId>>,
     pub log_format: Sourced<LogFormat>,
@@ -263,6 +270,7 @@ impl Config {
         // Only one of the two has hooks that count.
         config.hooks = contents.hooks.into_iter().chain(kept.hooks).collect();
         config.distrust = contents.distrust.or(kept.distrust);
+        config.of_broker = contents.of_broker.into_iter().chain(kept.of_broker).collect();
         (config.accept, config.accept_distrust) = accept;
         // Where there is a file below, the project is that one's: the upper may not name any.
         if is_found_here && !is_above_own {
@@ -349,6 +357,8 @@ impl Config {
             let message = format!("`shared` names {stranger}, which is not among the roles");
             pick.problems.push(Problem { at: shared.source.clone(), message });
         }
+        let is_idle = |name: &&String| !roles.value.iter().any(|role| role.name.as_str() == *name);
+        let idle_toolsets = toolsets.keys().filter(is_idle).map(|name| value::name(name)).collect();
         let mut named = BTreeMap::new();
         for (name, (at, of)) in groups {
             if roles.value.iter().any(|role| role.name.as_str() == name) {
@@ -389,6 +399,8 @@ impl Config {
             hold: pick.value(Key::Hold, value::hold),
             roles,
             shared,
+            idle_toolsets,
+            of_broker: Vec::new(),
             groups: named,
             log_format: pick.value(Key::LogFormat, value::log_format),
             secure: pick.value(Key::Secure, value::yes_or_no),

@@ -79,7 +79,7 @@ fn the_data_directory_may_hold_the_file() {
 fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
     let place = tempfile::tempdir().unwrap();
     let content = "roles = [\"lead\", \"worker-1\", \"c\", \"d=swarm-lead\"]\n\
-                   [toolsets]\nc = [\"mail:full\"]\nd = [\"loop\"]\n";
+                   [toolsets]\nc = [\"mail:full\"]\nd = [\"loop\"]\nelsewhere = [\"mail\"]\n";
     fs::write(place.path().join(FILE), content).unwrap();
     let config = Config::load(Layer::new(), None, &around(place.path(), &[])).unwrap();
     let roles: Vec<String> = config.roles.value.iter().map(ToString::to_string).collect();
@@ -92,6 +92,7 @@ fn a_role_gets_the_toolsets_of_its_table_or_of_its_name() {
             "d=swarm-lead"
         ]
     );
+    assert_eq!(config.idle_toolsets, ["elsewhere"]);
 }
 
 #[test]

@@ -76,10 +76,7 @@ impl FromStr for ToolsetChoice {
                 ));
             }
         };
-        let there_are = || {
-            let usable: Vec<&str> = TOOLSETS.into_iter().filter(|set| has_tools(set)).collect();
-            format!("there are {}", usable.join(", "))
-        };
+        let there_are = || format!("there are {}", usable_toolsets());
         match TOOLSETS.into_iter().find(|set| *set == name) {
             Some(set) if has_tools(set) => Ok(Self { set, shown }),
             Some(_) => Err(format!(
@@ -155,6 +152,12 @@ impl fmt::Display for Role {
         let sets: Vec<String> = self.toolsets.iter().map(ToString::to_string).collect();
         write!(f, "{}={}", self.name, sets.join(","))
     }
+}
+
+/// The names of the toolsets that a role can have, in a sentence.
+pub fn usable_toolsets() -> String {
+    let usable: Vec<&str> = TOOLSETS.into_iter().filter(|set| has_tools(set)).collect();
+    usable.join(", ")
 }
 
 pub(super) fn toolsets<'a>(

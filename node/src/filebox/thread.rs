@@ -18,12 +18,14 @@ use tasuki_proto::{
     id::Timestamp,
     limits::FILE_NAME_BYTES_MAX,
     mail::{BoxKind, MessageId, MessageName},
+    visible::{is_visible, shown},
 };
 
 use super::{
     document::{Document, Entry},
     layout::FileCopy,
 };
+use crate::counted::{agreeing, counted};
 
 /// A whole thread, with names as they are in its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +135,8 @@ fn thread(id: MessageId, is_taken: bool, mut copies: Vec<FileCopy>) -> Thread {
     let fullest = copies.iter().map(|it| it.document.entries.len()).max().unwrap_or_default();
     if fullest < entries.len() {
         let lost = entries.len() - fullest;
-        notes.push(format!("No copy has all {} entries; {lost} were lost in each.", entries.len()));
+        let (all, were) = (entries.len(), agreeing(lost, "was", "were"));
+        notes.push(format!("No copy has all {all} entries; {lost} {were} lost in each."));
     }
     // The copy that is most of the thread speaks for it.
     let best = copies.iter().rev().max_by_key(|it| it.document.entries.len());
@@ -158,6 +161,9 @@ fn thread(id: MessageId, is_taken: bool, mut copies: Vec<FileCopy>) -> Thread {
 
 fn is_file_of(name: &str, id: MessageId) -> bool {
     name.len() <= FILE_NAME_BYTES_MAX
+        // A broker takes none that is not what it is shown as.
+        && name.chars().all(is_visible)
+        && shown(name).1 == 0
         && matches!(name.parse(), Ok(MessageName::File { short, .. }) if short == id.short())
 }
 
@@ -242,7 +248,9 @@ fn boxes(
         let lost = entries.iter().filter(is_lost).count();
         if lost != 0 && place != BoxKind::Inbox {
             notes.push(format!(
-                "{lost} entries to {agent} are in none of its copies; the thread is in its inbox."
+                "{} to {agent} {} in none of its copies; the thread is in its inbox.",
+                counted(lost, "entry"),
+                agreeing(lost, "is", "are")
             ));
             place = BoxKind::Inbox;
         }
@@ -290,6 +298,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_with_a_name_that_hides_something_gives_none() {
+        let named = |name: &str| is_file_of(name, ID.parse().unwrap());
+        assert!(named(NAME) && named("é-ded66c6a.md"));
+        for hidden in ["\u{200b}", "\u{202e}", "\u{200d}", "\n"] {
+            assert!(!named(&format!("x{hidden}y-ded66c6a.md")), "{hidden:?}");
+        }
+    }
+
+    #[test]
     fn a_thread_in_order_has_no_notes() {
         check(
             vec![copy("qa/inbox", &[2, 1]), copy("dev/outbox", &[2, 1])],
@@ -327,8 +344,8 @@ mod tests {
             ],
             "ded66c6a 2026-11-21_2042-BR-t-ded66c6a.md\n  text 1, text 2, text 4\n  \
              dev outbox, dev2 outbox, qa inbox\n  \
-             No copy has all 3 entries; 1 were lost in each.\n  \
-             1 entries to qa are in none of its copies; the thread is in its inbox.",
+             No copy has all 3 entries; 1 was lost in each.\n  \
+             1 entry to qa is in none of its copies; the thread is in its inbox.",
         );
     }
 

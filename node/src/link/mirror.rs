@@ -2,6 +2,8 @@
 //!
 //! It reads without going through what agents last saw, which is kept for them alone.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use tasuki_proto::{
     id::RoleId,
@@ -31,6 +33,15 @@ impl Source for Link {
 
     async fn follow(&self, from: u64) -> Result<Items, Ended> {
         self.subscribe(from, ended).await
+    }
+
+    async fn roles(&self) -> Result<BTreeSet<String>, Refusal> {
+        let call = |channel, caller| {
+            let request = wire::ListMailboxesRequest { caller: Some(caller) };
+            async move { channel::mailbox(channel).list_mailboxes(request).await }
+        };
+        let all = self.ask(call).await?;
+        Ok(all.mailboxes.into_iter().map(|it| it.role).collect())
     }
 
     async fn list(

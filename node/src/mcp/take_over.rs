@@ -2,7 +2,8 @@
 //! the agents that called as it or are connected.
 //!
 //! For `tasuki take-over`; agents have no tool for it, and their tokens are not good for it.
-//! Without `as` the role goes to the instance that has no id.
+//! `?no-id` in place of `as` means the instance that has none. Without either nobody is given the
+//! role: the answer lists the agents, as `GET` does.
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use axum::{
     extract::{Path, Request, State},
     response::{IntoResponse as _, Response},
 };
-use http::StatusCode;
-use serde_json::json;
+use http::{StatusCode, Uri};
+use serde_json::{Value, json};
 use tasuki_proto::id::{InstanceId, RoleId};
 
 use super::{
@@ -26,6 +27,9 @@ use crate::role::{
     player::{Candidate, Instance},
 };
 
+/// In the query, means the agent without an id.
+const NO_ID: &str = "no-id";
+
 pub(super) async fn candidates(
     State(host): State<Arc<Host>>,
     Path(role): Path<String>,
@@ -35,7 +39,14 @@ pub(super) async fn candidates(
         Ok(actions) => actions.role(),
         Err(refusal) => return *refusal,
     };
-    let candidate = |it: &Candidate| {
+    match agents(&host, role) {
+        Ok(agents) => Json(json!({ "role": role.as_str(), "agents": agents })).into_response(),
+        Err(Shared) => nothing_to_take(role),
+    }
+}
+
+fn agents(host: &Host, role: &RoleId) -> Result<Vec<Value>, Shared> {
+    let agent = |it: &Candidate| {
         json!({
             "instance": it.id.as_ref().map(InstanceId::as_str),
             "client": it.client,
@@ -43,13 +54,7 @@ pub(super) async fn candidates(
             "quiet_ms": it.quiet.map(|quiet| quiet.as_millis()),
         })
     };
-    match host.instances.candidates(role) {
-        Ok(all) => {
-            let agents: Vec<_> = all.iter().map(candidate).collect();
-            Json(json!({ "role": role.as_str(), "agents": agents })).into_response()
-        }
-        Err(Shared) => nothing_to_take(role),
-    }
+    Ok(host.instances.candidates(role)?.iter().map(agent).collect())
 }
 
 pub(super) async fn take_over(
@@ -63,7 +68,11 @@ pub(super) async fn take_over(
     };
     let role = actions.role();
     let (parts, _) = request.into_parts();
-    let who = Instance::from(Address::of(&parts).instance);
+    let named = Address::of(&parts).instance;
+    if named.is_none() && !says_no_id(&parts.uri) {
+        return unnamed(&host, role);
+    }
+    let who = Instance::from(named);
     match host.instances.take_over(role, &who) {
         Ok(loses) => {
             if loses.is_some() {
@@ -95,6 +104,24 @@ fn its_role<'a>(
         let message = format!("the role is not one of this node's, which are: {}", host.names());
         Box::new(refuse(StatusCode::NOT_FOUND, "unknown_role", message))
     })
+}
+
+fn says_no_id(uri: &Uri) -> bool {
+    uri.query().unwrap_or_default().split('&').any(|it| it == NO_ID)
+}
+
+/// Nobody was named: a role that goes to whoever has no id by that is one that nobody meant to give.
+fn unnamed(host: &Host, role: &RoleId) -> Response {
+    let agents = match agents(host, role) {
+        Ok(agents) => agents,
+        Err(Shared) => return nothing_to_take(role),
+    };
+    let message = format!(
+        "nothing says which agent gets {role}; nothing was changed. Call again with ?as=ID, or with \
+         ?{NO_ID} for the agent without an id; `agents` has those that are known"
+    );
+    let body = json!({ "error": "invalid_argument", "message": message, "agents": agents });
+    (StatusCode::BAD_REQUEST, Json(body)).into_response()
 }
 
 fn nothing_to_take(role: &RoleId) -> Response {

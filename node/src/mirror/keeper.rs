@@ -21,7 +21,7 @@ use super::{
     disk::{Done, Stamp},
     home::{Boxes, Home},
     index::Before,
-    name,
+    letters, name,
     scan::{self, Seen},
     shared::{Shared, Trouble, note, on_disk, refresh},
     todo::Pending,
@@ -329,7 +329,12 @@ impl Keeper {
             standing.before = before;
             standing.unread.retain(|path, _| {
                 let name = path.file_name().and_then(|name| name.to_str());
-                name.is_some_and(|name| dropped.contains_key(name))
+                name.is_some_and(|name| {
+                    let is_old = |(_, own): &(_, String)| name::old(own) == name;
+                    dropped.contains_key(name)
+                        || self.queued.contains_key(name)
+                        || olds.iter().any(is_old)
+                })
             });
             drop(standing);
             let poll = if self.watcher.is_some() { WATCHED_MS } else { POLL_MS };
@@ -405,6 +410,9 @@ fn end_olds(
     let mut aside = Vec::new();
     for (kind, own) in olds {
         let folder = boxes.folder(*kind);
+        if *kind == BoxKind::Outbox && !letters::may_return(shared, boxes, &name::old(own)) {
+            continue;
+        }
         // A letter that was being taken away: sent once more, it is the same.
         if *kind == BoxKind::Outbox
             && shared.disk.rename((folder, name::old(own)), (folder, own))? == Done::Yes

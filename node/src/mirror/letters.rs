@@ -8,9 +8,10 @@
 //! taken away, stays, is told of, and holds nothing up.
 //!
 //! Files that lay in the outbox before it was kept are left alone (Z9): they are mail of long ago, or
-//! came with a repository. Whoever wants one sent changes it.
+//! came with a repository. Whoever wants one sent changes it. Nor is a file sent that Git tracks: a
+//! pull may have brought it.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 
 use tasuki_proto::{id::Timestamp, limits::CLIENT_REFS_MAX, mail::BoxKind, reason::Reason};
 use tokio::time::Instant;
@@ -27,6 +28,7 @@ use crate::{
     clock,
     filebox::{Document, Entry},
     mail_terms::{self, NoReceivers},
+    repository::{self, NoAnswer, Tracked},
     role::{Refusal, mail::Sent},
 };
 
@@ -44,6 +46,13 @@ const LETTERS_AT_ONCE: usize = 64;
 /// quarter of the names that a mailbox knows its sender's letters by, so that each is still known
 /// when its file is asked about.
 pub(super) const QUEUED_MAX: usize = CLIENT_REFS_MAX / 4;
+
+/// Why a file that came with a repository stays, to follow its name.
+const TRACKED: &str = "is tracked by Git, so a pull may have brought it, and is not sent; a copy \
+                       under another name is, and `.gitignore` keeps docs/mailbox out of commits";
+
+/// What Git says of an outbox, if it says anything.
+type OfGit = Result<Option<Tracked>, NoAnswer>;
 
 /// What became of one.
 enum Fate {
@@ -96,12 +105,18 @@ impl Keeper {
             .take(LETTERS_AT_ONCE)
             .map(|(name, (stamp, _))| (name.clone(), *stamp))
             .collect();
+        // Each was there before this is asked: Git has noted it if it is Git's, or is about to.
+        let is_queued = !self.queued.is_empty() && self.shared.source.is_ready();
+        let tracked = match is_queued || !ready.is_empty() {
+            true => of_git(&self.shared, boxes).await?,
+            false => Ok(None),
+        };
         for (name, stamp) in ready {
             if QUEUED_MAX <= self.queued.len() && !self.shared.source.is_ready() {
                 at_latest(again);
                 break;
             }
-            let fate = self.send_file(boxes, &name, &name, Some(stamp)).await?;
+            let fate = self.send_file(boxes, &name, &name, Some(stamp), &tracked).await?;
             self.note_fate(boxes, &name, fate.as_ref());
             match fate {
                 Some(Fate::Later(why)) => {
@@ -123,7 +138,7 @@ impl Keeper {
         }
         for (file, name) in self.queued.clone() {
             if self.shared.source.is_ready() {
-                let fate = self.send_file(boxes, &file, &name, None).await?;
+                let fate = self.send_file(boxes, &file, &name, None, &tracked).await?;
                 self.note_fate(boxes, &file, fate.as_ref());
                 match fate {
                     Some(Fate::Later(_) | Fate::Queued) => {}
@@ -143,15 +158,11 @@ impl Keeper {
     /// Tells people of a file that stays as it is, once.
     fn note_fate(&self, boxes: &Boxes, file: &str, fate: Option<&Fate>) {
         let path = boxes.file(BoxKind::Outbox, file);
-        let mut standing = self.shared.standing();
-        let Some(Fate::Left(why)) = fate else {
-            standing.unread.remove(&path);
-            return;
-        };
-        if standing.unread.get(&path) != Some(why) {
-            let role = &self.shared.role;
-            tracing::warn!(%role, path = %path.display(), why, "a file in the outbox is left as it is");
-            standing.unread.insert(path, why.clone());
+        match fate {
+            Some(Fate::Left(why)) => self.shared.leave(path, why),
+            Some(Fate::Sent | Fate::Queued | Fate::Rejected(_) | Fate::Later(_)) | None => {
+                self.shared.standing().unread.remove(&path);
+            }
         }
     }
 
@@ -162,6 +173,7 @@ impl Keeper {
         file: &str,
         name: &str,
         settled: Option<Stamp>,
+        tracked: &OfGit,
     ) -> Result<Option<Fate>, Trouble> {
         let (of, own) = (boxes.clone(), file.to_owned());
         let read = move |_: &Shared| disk::read_own(of.folder(BoxKind::Outbox), &own);
@@ -187,6 +199,9 @@ impl Keeper {
             self.shared.index().note_before(file, stamp);
             self.shared.standing().before.insert(boxes.file(BoxKind::Outbox, file));
             return Ok(None);
+        }
+        if let Some(fate) = fate_of_tracked(tracked, file) {
+            return Ok(Some(fate));
         }
         let read = Dropped::read(&self.shared.role, name, &bytes, stamp, now());
         let is_draft = read.as_ref().is_ok_and(|it| it.is_draft);
@@ -240,10 +255,24 @@ impl Keeper {
             Ok(request) => request,
             Err(why) => return Ok(Fate::Rejected(why)),
         };
-        match mail_terms::receivers(&request.to, &shared.groups, &shared.role) {
+        let mut known = BTreeSet::new();
+        if mail_terms::names_a_group(&request.to, &shared.groups) {
+            match shared.ask(shared.source.roles()).await? {
+                Ok(roles) => known = roles,
+                Err(why) if why.reason == Reason::RightForbidden => {}
+                Err(why) => return Ok(Fate::Later(why.message)),
+            }
+        }
+        match mail_terms::receivers(&request.to, &shared.groups, &known, &shared.role) {
             Ok(to) => request.to = to.iter().map(ToString::to_string).collect(),
             Err(NoReceivers::Nobody) => {
                 return Ok(Fate::Rejected("It goes to a group with nobody else in it.".into()));
+            }
+            Err(NoReceivers::Ambiguous(name)) => {
+                return Ok(Fate::Rejected(format!(
+                    "It goes to {name}, which is both a group of the configuration and a role of \
+                     the workspace."
+                )));
             }
             // The broker says which, and what the limit is.
             Err(NoReceivers::Name { .. } | NoReceivers::TooMany(_)) => {}
@@ -315,6 +344,32 @@ fn reject(shared: &Shared, boxes: &Boxes, file: &str, name: &str, why: &str) -> 
     let folder = boxes.folder(BoxKind::Outbox);
     let why = reason(why);
     shared.disk.put_aside_with(folder, file, name, REJECTED, why.as_bytes())
+}
+
+async fn of_git(shared: &Arc<Shared>, boxes: &Arc<Boxes>) -> io::Result<OfGit> {
+    let of = boxes.clone();
+    on_disk(shared, move |_| Ok(repository::tracked_in(of.folder(BoxKind::Outbox).path()))).await
+}
+
+fn fate_of_tracked(tracked: &OfGit, file: &str) -> Option<Fate> {
+    match tracked {
+        Ok(Some(tracked)) => tracked.has(file).then(|| Fate::Left(TRACKED.to_owned())),
+        Ok(None) => Some(Fate::Later("Git is writing".to_owned())),
+        Err(why) => {
+            Some(Fate::Left(format!("is not sent, for whether Git tracks it is not known: {why}")))
+        }
+    }
+}
+
+/// Whether what an interrupted change left in an outbox may become a letter again.
+pub(super) fn may_return(shared: &Shared, boxes: &Boxes, file: &str) -> bool {
+    let outbox = boxes.folder(BoxKind::Outbox);
+    match fate_of_tracked(&repository::tracked_in(outbox.path()), file) {
+        Some(Fate::Left(why)) => shared.leave(outbox.join(file), &why),
+        Some(_) => {}
+        None => return true,
+    }
+    false
 }
 
 /// Whether a thread's file has this name in the outbox: the node wrote it, or is about to.

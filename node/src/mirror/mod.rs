@@ -12,7 +12,7 @@
 //! - What a person wrote is never overwritten or removed (Z1): an edited file is put aside as
 //!   `NAME.edited`, and told of.
 //! - A file that is put into an outbox is sent as that role's, once (Z4); one that lay there before
-//!   the node kept it is not (Z9).
+//!   the node kept it, or that Git tracks, is not (Z9).
 //! - What the node wrote is never taken for such a file: it knows its own by name, and a thread's
 //!   own entries are nothing new (Z5).
 //!

@@ -157,6 +157,16 @@ impl Shared {
         }
     }
 
+    /// Tells people of a file in the outbox that stays as it is, once.
+    pub(super) fn leave(&self, path: PathBuf, why: &str) {
+        let mut standing = self.standing();
+        if standing.unread.get(&path).is_none_or(|told| told != why) {
+            let (role, path) = (&self.role, path.display());
+            tracing::warn!(%role, %path, why, "a file in the outbox is left as it is");
+        }
+        standing.unread.insert(path, why.to_owned());
+    }
+
     pub(super) fn put_aside(&self, aside: impl IntoIterator<Item = PathBuf>) {
         for path in aside {
             tracing::warn!(role = %self.role, path = %path.display(), "a file was put aside");

@@ -1,5 +1,7 @@
 //! Where mail comes from and goes to: the seam between the mirror and the link to the broker.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tasuki_proto::{
@@ -32,6 +34,9 @@ pub trait Source: std::fmt::Debug + Send + Sync + 'static {
 
     /// Records from `from` on; 0: those yet to come.
     async fn follow(&self, from: u64) -> Result<Items, Ended>;
+
+    /// The roles that the workspace knows.
+    async fn roles(&self) -> Result<BTreeSet<String>, Refusal>;
 
     /// A page of a box, as large as pages are.
     async fn list(

@@ -254,6 +254,16 @@ async fn a_file_may_name_a_group() {
     let why = bench.path("p/docs/mailbox/outbox/alone.md.rejected.txt");
     let why = fs::read_to_string(why).unwrap();
     assert!(why.contains("a group with nobody else in it"), "{why}");
+    // Which of the two is meant cannot be told, nor, while the broker is away, whether both exist.
+    bench.office.know("crew");
+    bench.office.be_away(true);
+    bench.put("p/docs/mailbox/outbox/either.md", &DRAFT.replace("dev", "crew"));
+    assert!(until(|| bench.report()[1].unsent == 1).await, "{:?}", bench.report());
+    bench.office.be_away(false);
+    let why = bench.path("p/docs/mailbox/outbox/either.md.rejected.txt");
+    assert!(until(|| why.exists()).await, "{:?}", bench.report());
+    let why = fs::read_to_string(why).unwrap();
+    assert!(why.contains("crew, which is both a group"), "{why}");
     bench.stop().await;
 }
 

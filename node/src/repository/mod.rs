@@ -271,6 +271,51 @@ pub fn commit(directory: &Path, name: &str) -> Result<Option<String>, NoAnswer> 
     Ok(Some(hash).filter(|it| !it.is_empty()))
 }
 
+/// Names of files, in whatever letters and form of Unicode they are asked for.
+#[derive(Debug, Default)]
+pub struct Tracked(BTreeSet<String>);
+
+impl Tracked {
+    /// Whether a file of this name is among them.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains(&Self::folded(name))
+    }
+
+    fn folded(name: &str) -> String {
+        path::composed(name).to_lowercase()
+    }
+}
+
+/// The files in a directory, which has no links, that Git's index has: none where there is no
+/// repository, or no Git on this machine that could have put any there. `None`: Git is writing just
+/// now, files first and its index last.
+///
+/// # Errors
+/// Says why Git does not tell.
+pub fn tracked_in(directory: &Path) -> Result<Option<Tracked>, NoAnswer> {
+    let none = || Ok(Some(Tracked::default()));
+    let Some(place) = place::around(directory) else { return none() };
+    // Looked for before the index is read: a lock that is gone left it up to date.
+    if place.own.join("index.lock").symlink_metadata().is_ok() {
+        return Ok(None);
+    }
+    let below = directory.strip_prefix(&place.root).unwrap_or(directory).to_str();
+    let below = below.ok_or_else(|| NoAnswer::Failed {
+        asked: "ls-files".to_owned(),
+        why: "the path of its directory is no text".to_owned(),
+    })?;
+    let files = format!(":(top,literal,icase){below}");
+    let answer = match git::ask(&place.own, &["ls-files", "--cached", "-z", "--", &files]) {
+        Err(NoAnswer::Missing) => return none(),
+        answer => String::from_utf8_lossy(&answer?.unwrap_or_default()).into_owned(),
+    };
+    // Letters of either case are equally long where Git takes them for the same.
+    let names = answer.split('\0').filter_map(|path| path.get(below.len()..));
+    let names = names.map(|name| name.strip_prefix('/').unwrap_or(name));
+    let names = names.filter(|name| !name.is_empty() && !name.contains('/'));
+    Ok(Some(Tracked(names.map(Tracked::folded).collect())))
+}
+
 /// Tells long names apart by all of each.
 fn shortened(name: &str) -> String {
     let readable = name.floor_char_boundary(READABLE_BYTES);

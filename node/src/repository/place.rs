@@ -25,6 +25,8 @@ pub(super) struct Place {
     pub root: PathBuf,
     /// What all work trees of the repository share, without links: configuration and commits.
     pub common: PathBuf,
+    /// What this work tree has to itself: its index.
+    pub own: PathBuf,
 }
 
 /// The work tree that a directory is in. `directory` has no links.
@@ -39,9 +41,10 @@ pub(super) fn at(directory: &Path) -> Option<Place> {
     let own = if kind.is_dir() { mark } else { linked(&mark, "gitdir:")? };
     // An empty directory of that name is no repository.
     own.join(HEAD).symlink_metadata().ok()?;
-    let common = linked(&own.join("commondir"), "").unwrap_or(own);
+    let common = linked(&own.join("commondir"), "").unwrap_or_else(|| own.clone());
     let common = canonical(&common).ok()?;
-    Some(Place { root: directory.to_owned(), common })
+    let own = canonical(&own).ok()?;
+    Some(Place { root: directory.to_owned(), common, own })
 }
 
 /// Whether a directory is in a repository that has no work tree, so that nobody edits files there.

@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use tasuki_proto::visible::shown;
+
 /// Left out of an identity, whatever the scheme: over TLS, SSH and Git's own protocol a host shows
 /// the same repositories.
 const USUAL_PORTS: [u16; 4] = [22, 80, 443, 9418];
@@ -139,7 +141,7 @@ fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
         || host.ends_with(".localhost")
         || host == "[::1]"
         || (host.starts_with("127.") && host.split('.').all(|part| part.parse::<u8>().is_ok()));
-    let is_odd = host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control());
+    let is_odd = host.is_empty() || host.contains(|c: char| c.is_whitespace() || is_hidden(c));
     let is_odd = is_odd || host.contains(['/', '\\', '%', '?', '#', '@']);
     (!is_here && !is_odd).then_some((host, port.filter(|it| !USUAL_PORTS.contains(it))))
 }
@@ -206,12 +208,17 @@ pub(super) fn decoded(text: &str) -> Vec<u8> {
     out
 }
 
+/// Whether it is not shown wherever it stands. A broker takes no name that has one.
+fn is_hidden(c: char) -> bool {
+    shown(c.encode_utf8(&mut [0; 4])).1 != 0
+}
+
 /// One way to write each path: what would not survive in an address, or in a line, as `%20`.
 pub(super) fn encoded(path: &[u8]) -> String {
     let mut out = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_whitespace() || c.is_control() || "%?#\"<>\\^`{|}".contains(c) {
+            if c.is_whitespace() || is_hidden(c) || "%?#\"<>\\^`{|}".contains(c) {
                 for byte in c.encode_utf8(&mut [0; 4]).bytes() {
                     write!(out, "%{byte:02X}").expect("a String takes everything");
                 }
@@ -284,6 +291,7 @@ mod tests {
                 "dev.azure.com/org/p/_git/r",
             ),
             (&["https://git.example/日本/工.git"], "git.example/日本/工"),
+            (&["https://git.example/a\u{202e}b\u{200d}.git"], "git.example/a%E2%80%AEb%E2%80%8D"),
             (&["https://git.example/a/../b/%2e%2e/c"], "git.example/c"),
         ] {
             for address in addresses {

@@ -106,7 +106,7 @@ pub struct Candidate {
     pub client: String,
     /// Whether it plays the role.
     pub is_playing: bool,
-    /// Since its last call; `None`: something of it is open.
+    /// Since its last call, or since it was given the role; `None`: something of it is open.
     pub quiet: Option<Duration>,
 }
 
@@ -220,21 +220,26 @@ impl Players {
         loses
     }
 
-    /// The agents that called or are connected, by their names.
+    /// The agents that called, are connected or play the role, by their names.
     pub fn candidates(&self, now: Moment) -> Vec<Candidate> {
-        let playing = self.present(now).map(|player| player.who.id.as_ref());
+        let player = self.present(now);
+        let playing = player.map(|player| player.who.id.as_ref());
         let mut ids: Vec<_> = self.known.keys().collect();
         ids.extend(self.open.keys().map(|who| &who.id));
+        ids.extend(player.map(|player| &player.who.id));
         ids.sort();
         ids.dedup();
         let candidate = |id: &Option<InstanceId>| {
             let known = self.known.get(id);
             let is_open = self.open.keys().any(|who| who.id == *id);
+            let is_playing = playing == Some(id.as_ref());
+            let given = player.filter(|_| is_playing).map(|player| player.last);
+            let last = known.map(|known| known.last).or(given);
             Candidate {
                 id: id.clone(),
                 client: known.map(|known| known.client.clone()).unwrap_or_default(),
-                is_playing: playing == Some(id.as_ref()),
-                quiet: known.filter(|_| !is_open).map(|known| now.since(known.last)),
+                is_playing,
+                quiet: last.filter(|_| !is_open).map(|last| now.since(last)),
             }
         };
         ids.into_iter().map(candidate).collect()

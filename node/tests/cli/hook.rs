@@ -329,6 +329,13 @@ async fn a_hook_that_was_there_goes_first_and_comes_back() {
     office.write("src/b.rs", "3");
     office.git(&["add", "src/b.rs"]).await;
     assert!(office.try_git(&["commit", "-m", "no"]).await.is_no(&["locked by B"]));
+    // One that leads elsewhere may have come with the project.
+    let elsewhere = office.place.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, office.at("led")).unwrap();
+    office.git(&["config", "core.hooksPath", "led"]).await;
+    let said = office.hook(&["install", "--git"]).await;
+    assert!(said.is_no(&["/led is a link, and links are not followed here"]), "{said:?}");
 }
 
 #[tokio::test]

@@ -98,6 +98,7 @@ async fn a_tree_of_issues_comes_over_once() {
         "task-5 has 5000 points, and now 1000",
         "task-3 could not be read",
         "sub_1700000000600_0003 was open",
+        "sub_1700000000300_0002 names files with characters that are never shown",
         "msg_1700000000700_0002 had no reply",
         "delivery_1700000000900_0002 was in review, and is open",
         "a part of the review of sub_1700000000200_0001 is of no known kind",

@@ -525,12 +525,21 @@ async fn a_broker_that_is_away_is_said() {
     let id = office.send(&["x"]).await;
     office.up.stop().await;
     let url = format!("http://{}", office.up.broker.unwrap());
-    let lines: [&[&str]; 5] =
-        [&["list"], &["read", &id], &["wait"], &["send", "--to", "B", "x"], &["resolve", &id]];
-    for line in lines {
+    let lines: [(&[&str], &str); 8] = [
+        (&["list"], ""),
+        (&["read", &id], ""),
+        (&["wait"], ""),
+        (&["send", "--to", "B", "x"], "Nothing was sent. A running node keeps mail"),
+        (&["reply", &id, "x"], "Nothing was sent: whom to answer stands in the thread"),
+        (&["resolve", &id], "Nothing was moved."),
+        (&["reject", &id], "Nothing was moved."),
+        (&["dead", "again", &id], "Nothing was changed from"),
+    ];
+    for (line, rest) in lines {
         let said = office.run(&[line, &["--role", "A", "--broker", &url]].concat()).await;
         assert_eq!(said.code, 3, "{line:?}: {said:?}");
         assert!(said.err.contains("No broker answers at"), "{line:?}: {said:?}");
+        assert!(said.err.contains(rest), "{line:?}: {said:?}");
     }
     let said = office.run(&["list"]).await;
     assert_eq!(said.code, 1, "{said:?}");

@@ -131,18 +131,23 @@ async fn what_others_wrote_cannot_act_on_the_terminal() {
     let task = format!("{issue}/1");
     shop.says(&["claim", &task, "--as", "w1"]).await;
     let broker = format!("http://{}", shop.up.broker.unwrap());
-    let files = wire::FileSet {
-        repository: "r\u{200b}".to_owned(),
-        patterns: vec!["src/\u{202e}a".to_owned()],
-        is_case_folded: false,
-    };
-    let lock = wire::LockFilesRequest {
-        key: Some(wire::IdempotencyKey { client_id: "other".to_owned(), counter: 1 }),
+    let lock = |counter, repository: &str, pattern: &str| wire::LockFilesRequest {
+        key: Some(wire::IdempotencyKey { client_id: "other".to_owned(), counter }),
         role: "w1".to_owned(),
-        files: Some(files),
+        files: Some(wire::FileSet {
+            repository: repository.to_owned(),
+            patterns: vec![pattern.to_owned()],
+            is_case_folded: false,
+        }),
         ..Default::default()
     };
-    SwarmClient::connect(broker).await.unwrap().lock_files(lock).await.unwrap();
+    let mut swarm = SwarmClient::connect(broker).await.unwrap();
+    // Whoever is kept out of files has to know them by sight.
+    for hidden in [lock(1, "r\u{200b}", "src/a"), lock(2, "r", "src/\u{202e}a")] {
+        let refused = swarm.lock_files(hidden).await.unwrap_err();
+        assert!(refused.message().contains("never shown"), "{refused}");
+    }
+    swarm.lock_files(lock(3, "r", "src/new\nline")).await.unwrap();
     shop.says(&["ask", &task, &at, "--refs", hostile, "--as", "w1"]).await;
     shop.says(&["answer", &task, &at, "--as", "lead"]).await;
     let submit = ["submit", &task, "--summary", &at, "--file", "a.rs", "--as", "w1"];

@@ -60,6 +60,42 @@ fn what_cannot_be_written_is_said() {
 }
 
 #[test]
+fn a_link_that_came_with_a_project_is_not_followed() {
+    use std::os::unix::fs::symlink;
+    let home = Home::new();
+    let elsewhere = home.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    for folder in [".claude", ".cursor"] {
+        symlink(&elsewhere, home.project().join(folder)).unwrap();
+    }
+    fs::write(elsewhere.join("settings"), "{}").unwrap();
+    symlink(elsewhere.join("settings"), home.project().join(".mcp.json")).unwrap();
+    let folder = "is a link, and links are not followed here; put a directory in its place";
+    refuse(&home, "connect cursor --role A --scope project", 5, folder);
+    refuse(&home, "hook install --claude", 5, folder);
+    let file = ".mcp.json is a link, and links are not followed";
+    refuse(&home, "connect claude-code --role A --scope project", 5, file);
+    // A user's own settings may be kept anywhere.
+    symlink(&elsewhere, home.path().join(".cursor")).unwrap();
+    home.done("connect cursor --role A");
+    assert!(elsewhere.join("mcp.json").is_file());
+}
+
+#[test]
+fn a_hook_of_a_role_that_is_not_configured_is_told_of() {
+    let home = Home::new();
+    let typed = |role: &str| home.run(&format!("hook install --claude --as {role}"));
+    let warning = "which is no role of this node";
+    let said = typed("ghost");
+    assert!(said.code == 0 && !said.err.contains(warning), "nobody says which there are: {said:?}");
+    home.write(".config/tasuki/tasuki.toml", "roles = [\"A\"]\n");
+    let said = typed("ghost");
+    assert!(said.code == 0 && said.err.contains(&format!("ghost, {warning}")), "{said:?}");
+    let said = typed("A");
+    assert!(said.code == 0 && !said.err.contains(warning), "{said:?}");
+}
+
+#[test]
 fn entries_of_others_are_left_unless_forced() {
     let home = Home::new();
     let text = "{\"mcpServers\": {\"tasuki\": {\"command\": \"other\"}}}";

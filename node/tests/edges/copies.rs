@@ -127,4 +127,6 @@ async fn who_runs_on_a_copy_is_told_so_and_a_copied_broker_does_not_serve() {
     assert!(!refused.status.success() && why.contains("--moved"), "{why}");
     let moved = Process::up(&dir.path().join("copy"), "--moved").await;
     assert!(!moved.json("loop history --limit 9 --workspace w").await.is_empty());
+    let log = moved.log();
+    assert!(!log.contains("is a copy, or was moved"), "its user said so: {log}");
 }

@@ -67,7 +67,7 @@ async fn agents_of_this_machine_need_not_be_told_anything() {
     let fingerprint = file.fingerprint.unwrap();
     let mut a = Agent::new(&up.data, "mcp --role A --as x", &[]).await;
     assert_eq!(a.status().await["holder"], "A");
-    let told = up.json("take-over --role B --as y").await.remove(0);
+    let told = up.json("take-over --role B --as y --new-id").await.remove(0);
     assert_eq!(told["instance"], "y");
     // Neither file that others may look into has a secret, and the one that has is private.
     let (node, role) = (token(&up, "").await, token(&up, "--role A").await);

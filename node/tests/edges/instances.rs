@@ -97,6 +97,19 @@ async fn whoever_names_no_agent_is_told_which_there_are() {
     assert_eq!(offered.len(), 2, "whoever plays it is not offered it: {err}");
     assert_eq!(hand_over(&mut plays).await["error"]["code"], "not_your_turn");
 
+    // Nobody has this id, so the role would be nobody's.
+    let (code, out, err) = run(&format!("{command} --as tyop")).await;
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    assert!(err.contains("B is played by plays now (edges 9.9, connected)"), "{err}");
+    assert!(err.contains(&of("other")) && err.contains("nothing was changed"), "{err}");
+    assert_eq!(hand_over(&mut plays).await["error"]["code"], "not_your_turn");
+    let told = up.json(&format!("{command} --as later --new-id")).await;
+    assert_eq!(told[0]["from"]["instance"], "plays");
+    let (_, _, err) = run(&command).await;
+    assert!(err.contains("B is played by later now"), "{err}");
+    assert_eq!(up.json(&format!("{command} --as plays")).await[0]["instance"], "plays");
+    assert_eq!(hand_over(&mut plays).await["error"]["code"], "not_your_turn");
+
     let (code, out, err) = run(&format!("{command} --as {id}")).await;
     assert_eq!(code, Some(0), "{err}");
     assert!(out.starts_with(&format!("B is played by {id}; until now edges 9.9 (plays)")), "{out}");

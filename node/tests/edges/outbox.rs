@@ -193,16 +193,20 @@ async fn a_persons_letter_waits_in_the_node_here_while_the_broker_is_away() {
     std::fs::write(&file, "a log").unwrap();
     let said = refused(&of_a, &send(&format!("x --attach {} words", file.display()))).await;
     assert!(said.contains("Nothing was sent: files do not wait in a node's outbox"), "{said}");
+    let said = refused(&of_a, &send("x --workspace typo words")).await;
+    assert!(said.contains("The node here keeps mail for workspace default of"), "{said}");
+    assert!(said.contains("If you meant the node's, send with `--workspace default`."), "{said}");
     let said = refused(&of_a, "mail send --role C --to B words").await;
     assert!(said.contains("The node here does not host C"), "{said}");
     assert_eq!(outbox(&of_a).await.len(), 2);
 
     // Without a node nothing keeps it, and that is said.
     of_a.kill().await;
-    let line = format!("{} --broker http://{address}", send("three words"));
-    let said = refused(&of_a, &line).await;
+    let said = refused(&of_a, &send("three words")).await;
     let next = "Nothing was sent. A running node keeps mail until the broker is back: `tasuki node";
-    assert!(said.contains("No broker answers at") && said.contains(next), "{said}");
+    let away = format!("No broker answers at http://{address}.");
+    assert!(said.contains(&away) && said.contains(next), "{said}");
+    assert!(said.contains(&format!("--broker http://{address} --role A --data")), "{said}");
 
     of_a.start().await;
     broker.start().await;

@@ -50,7 +50,7 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// Until the broker is there again for this node.
-async fn back(of: &Process) {
+pub(crate) async fn back(of: &Process) {
     until(async || status(of).await["broker"]["state"] == "connected").await;
 }
 

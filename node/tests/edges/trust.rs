@@ -196,6 +196,10 @@ async fn hooks_of_a_repository_count_once_it_is_trusted() {
     let clone = Repository::new(&[("tasuki.toml", ring)]);
     let up = "up --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0";
     clone.refuses(up, "`hooks` is not taken from a file that happens to be in").await;
+    assert!(!clone.home().join(".local").exists(), "nothing was begun");
+    let (code, out, err) = clone.run("hooks list").await;
+    assert!(code == 0 && out.starts_with("Hooks are refused: "), "{out} {err}");
+    assert!(out.contains("`hooks` is not taken from") && out.contains("`tasuki trust`"), "{out}");
     let (code, out, _) = clone.run("trust").await;
     assert!(
         code == 0 && out.contains("[[hooks]]") && out.contains("command = [\"true\"]"),
@@ -213,6 +217,33 @@ async fn hooks_of_a_repository_count_once_it_is_trusted() {
     fs::remove_file(clone.path("tasuki.toml")).unwrap();
     let (code, _, err) = clone.run("trust").await;
     assert!(code == 2 && err.contains("nothing to trust"), "{err}");
+}
+
+#[tokio::test]
+async fn config_check_shows_both_files_and_what_they_say_of_the_broker() {
+    let team = "roles = [\"A\"]\n[toolsets]\nghost = [\"mail\"]\n";
+    let clone = Repository::new(&[("tasuki.toml", team)]);
+    let own = clone.home().join(".config/tasuki/tasuki.toml");
+    fs::create_dir_all(own.parent().unwrap()).unwrap();
+    fs::write(&own, "secure = true\nadvertise = \"h\"\n").unwrap();
+    let (code, out, err) = clone.run("config check").await;
+    assert_eq!(code, 0, "{err}");
+    let heading = format!("tasuki.toml and {} are in order", own.display());
+    let secure = format!("secure         true  from {}:1", own.display());
+    let toolsets = "warning: `toolsets` names ghost, which is not among the roles";
+    for said in [heading.as_str(), &secure, toolsets] {
+        assert!(out.contains(said), "{said}: {out}");
+    }
+    let checked = clone.json("config check").await;
+    assert_eq!(checked["file_below"], json!(own));
+    assert_eq!(checked["broker_settings"]["advertise"]["value"], "h");
+    assert_eq!(checked["toolsets_without_role"], json!(["ghost"]));
+    fs::write(&own, "secure = 7\ntls_cert = \"c\"\n").unwrap();
+    let (code, _, err) = clone.run("config check").await;
+    assert_eq!(code, 2, "{err}");
+    for said in [":1: `secure` takes true or false", ":2: `tls_cert` and `tls_key` belong"] {
+        assert!(err.contains(said), "{said}: {err}");
+    }
 }
 
 #[tokio::test]

@@ -66,6 +66,7 @@ fn settings(fake: &Fake, data: &Path) -> Settings {
         roles: vec![role("A"), role("B")],
         data: data.to_owned(),
         take_over: false,
+        is_moved: false,
     }
 }
 

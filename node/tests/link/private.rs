@@ -53,6 +53,7 @@ impl Machine {
             roles: roles.iter().map(spec).collect(),
             data: data.path().to_owned(),
             take_over: false,
+            is_moved: false,
         };
         let node = Node::start(settings).await.expect("started");
         connected(&node).await;

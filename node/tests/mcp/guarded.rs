@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Every address, and what it says to whoever has the token of A, of B, of the node.
-const ADDRESSES: [(&str, [u16; 3]); 22] = [
+const ADDRESSES: [(&str, [u16; 3]); 23] = [
     ("POST /mcp", [406, 406, 406]),
     ("GET /mcp", [406, 406, 406]),
     ("DELETE /mcp", [400, 400, 400]),
@@ -30,7 +30,8 @@ const ADDRESSES: [(&str, [u16; 3]); 22] = [
     ("GET /stdio", [426, 426, 426]),
     ("GET /stdio/A", [426, 403, 426]),
     ("GET /status", [403, 403, 200]),
-    ("POST /take-over/A", [403, 403, 200]),
+    ("POST /take-over/A", [403, 403, 400]),
+    ("POST /take-over/A?no-id", [403, 403, 200]),
     ("POST /outbox/1/drop", [403, 403, 200]),
     ("POST /outbox/2/retry", [403, 403, 404]),
     ("POST /mail/nobody", [403, 403, 404]),

@@ -141,7 +141,13 @@ async fn a_role_that_was_taken_over_is_the_others() {
 
     // Whoever has it loses nothing by taking it, and an agent without an id may have it.
     assert_eq!(take_over(&world, "B?as=x").await.1["from"], Value::Null);
-    let (_, told) = take_over(&world, "B").await;
+    let (status, told) = take_over(&world, "B").await;
+    assert_eq!((status, &told["error"]), (400, &json!("invalid_argument")), "{told}");
+    let agents = told["agents"].as_array().unwrap().iter();
+    let agents: Vec<_> = agents.map(|it| (&it["instance"], &it["plays"])).collect();
+    assert_eq!(agents, [(&json!("x"), &json!(true)), (&json!("y"), &json!(false))], "{told}");
+    assert_eq!(code(&y.call("await_my_turn", json!({})).await), "role_in_use");
+    let (_, told) = take_over(&world, "B?no-id").await;
     assert_eq!((&told["instance"], &told["from"]["instance"]), (&Value::Null, &json!("x")));
     let none = Client::new(world.addr, "/mcp/B").await;
     let told = none.call("await_my_turn", json!({ "timeout_sec": 0 })).await;

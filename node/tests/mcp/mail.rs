@@ -168,6 +168,13 @@ async fn whom_a_message_goes_to_is_said_in_many_ways() {
     let alone = json!({ "receiver_id": "me", "msg_type": "BR", "title": "t", "content": "c" });
     let refused = a.call("filebox_send_message", alone).await;
     assert!(text(&refused).contains("nobody but you"), "{refused}");
+    // Another node has a role of that name: the message may be meant for it.
+    post.0.send_modify(|state| state.opened.push("team".to_owned()));
+    let sends = post.0.borrow().sends.len();
+    let either = json!({ "receiver_id": "team", "msg_type": "BR", "title": "t", "content": "c" });
+    let refused = a.call("filebox_send_message", either).await;
+    assert!(text(&refused).contains("names team, which is both a group"), "{refused}");
+    assert_eq!(post.0.borrow().sends.len(), sends);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use tonic::Status;
 use super::{
     super::{
         entered::{Entered, Key},
-        parse::text,
+        parse::{is_line, text},
         refuse::too_large,
     },
     id, optional, refuse,
@@ -95,7 +95,7 @@ pub(super) fn send(
     if sealed.is_empty() && text.trim().is_empty() {
         return Err(refuse::invalid("text", &"is empty; say something"));
     }
-    if CLIENT_REF_BYTES_MAX < it.client_ref.len() || it.client_ref.chars().any(char::is_control) {
+    if CLIENT_REF_BYTES_MAX < it.client_ref.len() || !is_line(&it.client_ref) {
         let why = format!("is not a printable text of {CLIENT_REF_BYTES_MAX} bytes");
         return Err(refuse::invalid("client_ref", &why));
     }
@@ -134,6 +134,9 @@ pub(super) fn import(it: wire::ImportThreadRequest) -> Result<Import, Status> {
             if FILE_NAME_BYTES_MAX < name.len() {
                 return Err(too_large("file_name", name.len(), FILE_NAME_BYTES_MAX));
             }
+            if !is_line(&name) {
+                return Err(refuse::invalid("file_name", &"has characters that are never shown"));
+            }
             match name.parse() {
                 Ok(MessageName::File { short, .. }) if short == MessageId::short(thread) => {}
                 Ok(_) | Err(_) => {
@@ -145,7 +148,7 @@ pub(super) fn import(it: wire::ImportThreadRequest) -> Result<Import, Status> {
         }
     };
     let entries = it.entries.into_iter().map(|it| {
-        if KIND_BYTES_MAX < it.r#type.len() || it.r#type.chars().any(char::is_control) {
+        if KIND_BYTES_MAX < it.r#type.len() || !is_line(&it.r#type) {
             let why = format!("is not a printable text of {KIND_BYTES_MAX} bytes");
             return Err(refuse::invalid("type", &why));
         }
@@ -246,14 +249,15 @@ pub(super) fn content_hash(text: &str) -> Result<ContentHash, Status> {
 fn attachment(it: wire::Attachment) -> Result<Attachment, Status> {
     let name = it.name;
     let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
-    if name.is_empty() || is_path || name.chars().any(char::is_control) {
-        return Err(refuse::invalid("attachments.name", &"is not the name of a file"));
+    if name.is_empty() || is_path || !is_line(&name) {
+        let why = "is not the name of a file, or has characters that are never shown";
+        return Err(refuse::invalid("attachments.name", &why));
     }
     let longest = name.len().max(it.media_type.len());
     if ATTACHMENT_NAME_BYTES_MAX < longest {
         return Err(too_large("attachments.name", longest, ATTACHMENT_NAME_BYTES_MAX));
     }
-    if it.media_type.chars().any(char::is_control) {
+    if !is_line(&it.media_type) {
         return Err(refuse::invalid("attachments.media_type", &"is not printable"));
     }
     if ATTACHMENT_BYTES_MAX < it.size {
@@ -292,4 +296,51 @@ fn roles(field: &str, names: &[String], max: usize) -> Result<Vec<RoleId>, Statu
         }
     }
     Ok(roles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What hides, and what turns around.
+    const HIDDEN: [&str; 4] = ["\u{200b}", "\u{202e}", "\u{e0041}", "\n"];
+
+    #[test]
+    fn an_imported_thread_is_named_as_it_is_shown() {
+        let thread = |kind: &str, file_name: &str| wire::ImportThreadRequest {
+            message_id: "ded66c6a-58c1-47f4-916e-13787156f665".to_owned(),
+            file_name: file_name.to_owned(),
+            entries: vec![wire::ImportedEntry {
+                sender: "A".to_owned(),
+                receivers: vec!["B".to_owned()],
+                r#type: kind.to_owned(),
+                text: "hidden\u{200b}, as text may be".to_owned(),
+                ..wire::ImportedEntry::default()
+            }],
+            ..wire::ImportThreadRequest::default()
+        };
+        assert!(import(thread("note to self", "é-ded66c6a.md")).is_ok());
+        for hidden in HIDDEN {
+            let refused = import(thread(&format!("B{hidden}R"), "")).unwrap_err();
+            assert!(refused.message().contains("type"), "{refused}");
+            let name = format!("x{hidden}y-ded66c6a.md");
+            let refused = import(thread("BR", &name)).unwrap_err();
+            assert!(refused.message().contains("file_name"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_attached_file_is_named_as_it_is_shown() {
+        let file = |name: &str, media: &str| wire::Attachment {
+            name: name.to_owned(),
+            media_type: media.to_owned(),
+            size: 1,
+            hash: "ab".repeat(32),
+        };
+        assert!(attachment(file("é 1.png", "image/png")).is_ok());
+        for hidden in HIDDEN {
+            assert!(attachment(file(&format!("gpj.{hidden}exe"), "")).is_err(), "{hidden:?}");
+            assert!(attachment(file("a", &format!("image/{hidden}"))).is_err(), "{hidden:?}");
+        }
+    }
 }

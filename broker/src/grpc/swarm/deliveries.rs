@@ -10,7 +10,7 @@ use tonic::Status;
 
 use super::{
     super::parse::text,
-    super::scan::{Page, Part},
+    super::scan::{Page, Part, SKIPPED_MAX},
     Entered, View, id, optional, parse, render, token,
 };
 use crate::rules::swarm::{
@@ -135,6 +135,7 @@ pub(super) async fn list(
     let claimed_by: Option<RoleId> = optional("claimed_by", &it.claimed_by)?;
     let shown_to = asker.clone();
     let is_plain = issue.is_none()
+        && offset <= SKIPPED_MAX
         && [&delivered_by, &reviewed_by, &claimed_by].into_iter().all(Option::is_none);
     if is_plain {
         // A page costs what is before its end.

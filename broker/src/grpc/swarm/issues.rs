@@ -13,7 +13,7 @@ use tonic::Status;
 
 use super::{
     super::refuse::{invalid, too_large},
-    super::scan::{Page, Part},
+    super::scan::{Page, Part, SKIPPED_MAX},
     Entered, View, id, optional, parse, render,
 };
 use crate::rules::swarm::{
@@ -59,6 +59,10 @@ fn docs(docs: Vec<wire::NewDoc>) -> Result<Vec<(DocName, String)>, Status> {
     docs.into_iter().map(doc).collect()
 }
 
+/// How often the paths are set while others set them: each time somebody else got what they asked
+/// for.
+const SET_PATHS_TRIES: usize = 8;
+
 pub(super) async fn set_paths(
     entered: &Entered,
     mut it: wire::UpdateIssueDocPathsRequest,
@@ -75,7 +79,9 @@ pub(super) async fn set_paths(
             return Err(invalid(field, &"is given and is to be kept as it is, too"));
         }
     }
+    let mut tries_left = SET_PATHS_TRIES;
     loop {
+        tries_left -= 1;
         let (mut shared, mut project) = (it.shared_doc_paths.clone(), it.project_doc_paths.clone());
         let mut replaces = None;
         if keeps_shared || keeps_project {
@@ -90,7 +96,11 @@ pub(super) async fn set_paths(
         let ask = Ask::SetDocPaths { issue, paths, replaces };
         let done = match entered.ask(role.clone(), Some(key.clone()), ask).await {
             // Somebody set them in between: what they said is kept.
-            Err(why) if replaces.is_some() && Reason::of(&why) == Some(Reason::StaleToken) => {
+            Err(why)
+                if replaces.is_some()
+                    && 0 < tries_left
+                    && Reason::of(&why) == Some(Reason::StaleToken) =>
+            {
                 continue;
             }
             done => done?,
@@ -161,7 +171,7 @@ pub(super) async fn list(
     let is_in_progress = status == wire::IssueStatus::InProgress;
     let is_default = matches!(sort_by, wire::SortBy::Unspecified | wire::SortBy::Created);
     let is_plain = !is_in_progress && filter.subject_contains.is_none() && lead.is_none();
-    if is_default && !is_ascending && is_plain {
+    if is_default && !is_ascending && is_plain && offset <= SKIPPED_MAX {
         // A page costs what is before its end.
         let look = move |view: &View<'_>| {
             let swarm = &view.workspace.swarm;

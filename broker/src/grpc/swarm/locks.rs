@@ -5,7 +5,7 @@ use tonic::Status;
 
 use super::{
     super::refuse::invalid,
-    super::scan::{Page, Part},
+    super::scan::{PART, Page, Part},
     Done, Entered, View, id, optional, parse, render, tasks, token,
 };
 use crate::rules::swarm::{
@@ -20,7 +20,7 @@ pub(super) async fn lock(
     let claim = token(&mut it.claim_token);
     let key = entered.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
-    let keys = parse::lock_keys(&it.files.unwrap_or_default())?;
+    let keys = parse::new_lock_keys(&it.files.unwrap_or_default())?;
     let task = match (it.issue_id.as_str(), it.task_id.as_str()) {
         ("", "") => None,
         (issue, task) => Some(tasks::of(issue, task)?),
@@ -97,15 +97,17 @@ pub(super) async fn list(
     };
     let keys = keys.unwrap_or_default();
     // Whoever names files plainly is answered from the index; a pattern may be met by any lock.
-    let is_indexed = !keys.is_empty() && !keys.iter().any(LockKey::has_wildcards);
+    let is_plain = !keys.is_empty() && !keys.iter().any(LockKey::has_wildcards);
     // One role's are listed in the order in which it locked.
     let is_ascending = keys.is_empty() && holder.is_some();
     let part = move |view: &View<'_>, before: Option<LockId>| {
         let locks = &view.workspace.swarm.locks;
-        let all: Box<dyn Iterator<Item = &Lock>> = if is_indexed {
-            Box::new(locks.on(&keys).into_iter())
-        } else {
-            Box::new(locks.before(before))
+        // Below a directory there may be too many for one turn: they are met among all the others.
+        let few = (is_plain && before.is_none()).then(|| locks.on(&keys, PART)).flatten();
+        let is_indexed = few.is_some();
+        let all: Box<dyn Iterator<Item = &Lock>> = match few {
+            Some(few) => Box::new(few.into_iter()),
+            None => Box::new(locks.before(before)),
         };
         let fits = |it: &Lock| {
             let repository = it.keys.first().map(|key| key.repository());
@@ -119,7 +121,7 @@ pub(super) async fn list(
         };
         let weight = |it: &Lock| if is_indexed { 0 } else { keys.len() * it.keys.len() };
         let part = Part::of(all, usize::MAX, |it| (it.id, weight(it)), fits);
-        // Files that are named are few, and found at once.
+        // Those were all.
         Ok(Part { next: part.next.filter(|_| !is_indexed), ..part })
     };
     let (ids, total) = entered.page(Page::new(is_ascending, limit, offset), part).await?;

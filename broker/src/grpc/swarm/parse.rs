@@ -18,7 +18,10 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::refuse::{invalid, too_large},
+    super::{
+        parse::is_line,
+        refuse::{invalid, too_large},
+    },
     optional,
 };
 use crate::rules::swarm::{
@@ -465,9 +468,47 @@ pub(super) fn lock_keys(files: &wire::FileSet) -> Result<Vec<LockKey>, Status> {
     Ok(keys)
 }
 
+/// The same for files that are to be locked: whoever is kept out has to know them by sight.
+pub(super) fn new_lock_keys(files: &wire::FileSet) -> Result<Vec<LockKey>, Status> {
+    let keys = lock_keys(files)?;
+    if !is_line(&files.repository) {
+        let name = echo(&files.repository);
+        let why = format!("is {name}, which has characters that are never shown");
+        return Err(invalid("files.repository", &why));
+    }
+    if let Some(hidden) = files.patterns.iter().find(|it| shown(it).1 != 0) {
+        let why = format!(
+            "names {}, which has characters that are never shown; lock the directory that it is in",
+            echo(hidden)
+        );
+        return Err(invalid("files", &why));
+    }
+    Ok(keys)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_locked_by_names_that_are_shown() {
+        let files = |repository: &str, path: &str| wire::FileSet {
+            repository: repository.to_owned(),
+            patterns: vec!["src/a.rs".to_owned(), path.to_owned()],
+            is_case_folded: false,
+        };
+        for path in ["src/é.rs", "new\nline", "app/[[]id]/page"] {
+            assert_eq!(new_lock_keys(&files("r", path)).unwrap().len(), 2, "{path:?}");
+        }
+        for hidden in ["\u{202e}", "\u{200b}", "\u{e0041}"] {
+            let path = format!("src/{hidden}b.rs");
+            let refused = new_lock_keys(&files("r", &path)).unwrap_err();
+            assert!(refused.message().contains("names \"src/\\u{"), "{refused}");
+            // Whether a pattern covers it may be asked.
+            assert!(lock_keys(&files("r", &path)).is_ok());
+            assert!(new_lock_keys(&files(&format!("r{hidden}"), "b.rs")).is_err(), "{hidden:?}");
+        }
+    }
 
     #[test]
     fn test_steps_are_known_by_their_name() {

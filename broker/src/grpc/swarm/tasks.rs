@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::{
     super::refuse::{invalid, too_large},
-    super::scan::{Page, Part},
+    super::scan::{Page, Part, SKIPPED_MAX},
     Entered, View, id, issues, optional, parse,
     render::{self, Posted, Submitted},
     token,
@@ -158,6 +158,7 @@ pub(super) async fn list(
     let is_default = matches!(sort_by, wire::SortBy::Unspecified | wire::SortBy::Created);
     let is_plain = is_default
         && !is_ascending
+        && offset <= SKIPPED_MAX
         && filter.claimed_by.is_none()
         && filter.submitter.is_none()
         && filter.subject_contains.is_none();

@@ -133,7 +133,12 @@ pub(super) fn from_sled(place: &Path, error: sled::Error) -> JournalError {
         sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
             JournalError::InUse(place.display().to_string())
         }
-        sled::Error::Io(error) if error.raw_os_error().is_some() => storage("reading", &error),
+        sled::Error::Io(error) if error.raw_os_error().is_some() => {
+            // sled writes when it opens, also what is only to be read.
+            let is_full = error.kind() == io::ErrorKind::StorageFull;
+            let next = if is_full { "; free some space on that disk and try again" } else { "" };
+            JournalError::Storage(format!("using {}: {error}{next}", place.display()))
+        }
         error @ (sled::Error::Io(_)
         | sled::Error::Corruption { .. }
         | sled::Error::CollectionNotFound(_)
@@ -198,4 +203,21 @@ fn open_apart(folder: &Path) -> Result<Db, JournalError> {
             what: format!("sled did not open it within {} s", OPEN_TIME_MAX.as_secs()),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_with_what_to_do_about_it() {
+        let of = |kind: rustix::io::Errno| {
+            let error = sled::Error::Io(io::Error::from_raw_os_error(kind.raw_os_error()));
+            from_sled(Path::new("/data/broker/db"), error).to_string()
+        };
+        let full = of(rustix::io::Errno::NOSPC);
+        assert!(full.starts_with("storage failed: using /data/broker/db: No space left"), "{full}");
+        assert!(full.ends_with("; free some space on that disk and try again"), "{full}");
+        assert!(!of(rustix::io::Errno::IO).contains("free some space"));
+    }
 }

@@ -53,7 +53,7 @@ use self::{
 };
 pub use self::{
     layout::PART_BYTES_MAX,
-    verify::{Report, WorkspaceReport, repair_mark, verify},
+    verify::{Report, WorkspaceReport, is_used, repair_mark, verify},
 };
 use super::{
     Append, BodyKey, Hash, Journal, JournalError, Listener, Opened, Snapshot, SnapshotWriter,
@@ -353,6 +353,7 @@ impl Writer for SledWriter {
         super::assert_snapshot(sequence, self.snapshot, self.queued);
         self.snapshot = sequence.get();
         Box::new(PieceWriter {
+            shared: Arc::clone(&self.shared),
             owner: Arc::clone(&self.owner),
             requests: self.requests.clone(),
             sequence: sequence.get(),

@@ -21,7 +21,10 @@ use super::{
     read::damaged,
     stage::encode_meta,
 };
-use crate::journal::{Hash, JournalError};
+use crate::{
+    files,
+    journal::{Hash, JournalError},
+};
 
 pub(super) struct Open {
     pub(super) lock: Lock,
@@ -33,7 +36,9 @@ pub(super) struct Open {
 /// Opens what is in `dir` and checks it, after making it when there is nothing.
 pub(super) fn open(dir: &Path, durability: Durability) -> Result<Open, JournalError> {
     let failed = |error| storage(&format!("making {}", dir.display()), &error);
-    crate::files::private_directory(dir).map_err(failed)?;
+    files::private_directory(dir).map_err(failed)?;
+    // The database's files are as open as the umask leaves them.
+    files::keep_others_out(dir);
     let lock = Lock::take(dir)?;
     if is_fresh(dir)? {
         let engine = create(dir, durability)?;

@@ -20,10 +20,21 @@ use super::{
     layout::{self, PART_BYTES_MAX},
     read,
 };
-use crate::journal::{Hash, JournalError, Snapshot, SnapshotLost, SnapshotWriter};
+use crate::{
+    disk::{MIB, Space},
+    journal::{Hash, JournalError, Snapshot, SnapshotLost, SnapshotWriter},
+};
 
 /// Parts written at once: other commits wait for them.
 const PARTS_AT_ONCE: usize = 16;
+
+/// How often a byte of a snapshot is written, at most, until it is in its place: sled writes a value,
+/// and again the leaf that it is in.
+const WRITES_PER_BYTE: u64 = 2;
+
+/// What a snapshot leaves of the disk, in bytes: commits go on, and those it lets be dropped are
+/// dropped by more of them. Of a small disk a twentieth.
+const FREE_BYTES_MIN: u64 = 16 * MIB;
 
 /// A key and its value.
 pub(super) type Row = (Vec<u8>, Bytes);
@@ -47,6 +58,7 @@ pub(super) fn chained(before: Hash, piece: Hash) -> Hash {
 
 #[derive(Debug)]
 pub(super) struct PieceWriter {
+    pub(super) shared: Arc<Shared>,
     pub(super) owner: Arc<Owner>,
     pub(super) requests: mpsc::Sender<Request>,
     pub(super) sequence: u64,
@@ -58,17 +70,33 @@ pub(super) struct PieceWriter {
 }
 
 impl PieceWriter {
+    /// A full disk ends the broker, and a snapshot can wait.
+    fn check_room(&self, bytes: u64) -> Result<(), SnapshotLost> {
+        let Some(disk) = Space::of(&self.shared.dir) else { return Ok(()) };
+        let own = bytes.saturating_mul(WRITES_PER_BYTE);
+        let needed = own.saturating_add(disk.reserve(FREE_BYTES_MIN));
+        if needed <= disk.free {
+            return Ok(());
+        }
+        Err(SnapshotLost::NoRoom { needed_mib: needed.div_ceil(MIB), free_mib: disk.free / MIB })
+    }
+
     /// Waits until it is durable: what is on its way is bounded by that.
     fn write(&self, what: impl FnOnce(Told) -> What) -> Result<(), SnapshotLost> {
         let (tell, told) = mpsc::sync_channel(1);
         let write = Write { owner: Arc::clone(&self.owner), what: what(tell) };
-        self.requests.send(Request::Write(write)).map_err(|_| SnapshotLost)?;
-        told.recv().map_err(|_| SnapshotLost)
+        self.requests.send(Request::Write(write)).map_err(|_| SnapshotLost::Gone)?;
+        told.recv().map_err(|_| SnapshotLost::Gone)
     }
 }
 
 impl SnapshotWriter for PieceWriter {
+    fn prepare(&mut self, bytes: u64) -> Result<(), SnapshotLost> {
+        self.check_room(bytes)
+    }
+
     fn piece(&mut self, piece: Bytes) -> Result<(), SnapshotLost> {
+        self.check_room(piece.len() as u64)?;
         let mut rest = Bytes::from(layout::encode_body(&piece));
         let mut part = 0;
         while !rest.is_empty() {

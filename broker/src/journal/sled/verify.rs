@@ -1,7 +1,7 @@
 //! The deep check that a person asks for: all that start-up verifies, every body, and nothing
 //! in the database that does not belong there.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fs, io::ErrorKind, path::Path};
 
 use tasuki_proto::id::WorkspaceId;
 
@@ -52,6 +52,14 @@ impl Report {
     }
 }
 
+/// Whether a broker ever kept anything in `dir`. What cannot be looked at is said by whoever opens it.
+pub fn is_used(dir: &Path) -> bool {
+    [folder(dir), mark::path(dir)].iter().any(|path| match fs::symlink_metadata(path) {
+        Ok(_) => true,
+        Err(why) => !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    })
+}
+
 /// Checks everything in `dir`, which no broker may be using.
 ///
 /// # Errors
@@ -84,7 +92,10 @@ pub fn repair_mark(dir: &Path) -> Result<Report, JournalError> {
 }
 
 fn open(dir: &Path) -> Result<(Lock, Engine), JournalError> {
-    if !folder(dir).join("db").exists() {
+    let database = folder(dir).join("db");
+    let is_there = database.try_exists();
+    let unreadable = |why| storage(&format!("reading {}", database.display()), &why);
+    if !is_there.map_err(unreadable)? {
         return Err(damaged(folder(dir).display().to_string(), "there is no database"));
     }
     let lock = Lock::take(dir)?;

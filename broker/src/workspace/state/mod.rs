@@ -21,7 +21,7 @@ use tasuki_proto::{
     swarm::{IssueId, TaskNumber},
 };
 use tokio::{sync::oneshot, task::AbortHandle};
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::{
     actor::{Arguments, Executed, Look, Msg, Release, View},
@@ -45,6 +45,9 @@ const SNAPSHOT_BYTES_PER_RECORD: u64 = 512;
 /// A state of so many bytes, written out, is copied for its snapshot: some hundred microseconds. A
 /// larger one is made again from the journal.
 const COPIED_BYTES_MAX: u64 = 256 * 1024;
+
+/// How the log says that one was not made.
+const NO_SNAPSHOT: &str = "there is no new snapshot";
 
 /// What a workspace's actor knows.
 pub(super) struct State {
@@ -235,7 +238,8 @@ impl State {
 
     /// Has a snapshot made beside this actor, unless one is being made or there is nothing new.
     pub(super) fn take_snapshot(&mut self) {
-        let is_small = self.snapshot.bytes + self.snapshot.grown <= COPIED_BYTES_MAX;
+        let bytes = self.snapshot.bytes + self.snapshot.grown;
+        let is_small = bytes <= COPIED_BYTES_MAX;
         // The journal gives what is durable.
         let through = if is_small { self.workspace.sequence } else { self.durable };
         if self.snapshot.under_way.is_some() || through <= self.snapshot.at {
@@ -251,6 +255,7 @@ impl State {
             workspace: self.arguments.id.clone(),
             journal: self.arguments.journal.clone(),
             source,
+            bytes,
             // Feeds can go back to the snapshot before.
             writer: self.writer.snapshot(through, self.snapshot.at.next()),
             done: Box::new(move |made| {
@@ -269,7 +274,11 @@ impl State {
                     SnapshotState { at: through, bytes, grown, under_way: None, failed: None };
             }
             Err(error) => {
-                warn!(workspace = %self.arguments.id, %error, "there is no new snapshot");
+                // Tried again and again, and said once.
+                match self.snapshot.failed {
+                    None => warn!(workspace = %self.arguments.id, %error, "{NO_SNAPSHOT}"),
+                    Some(_) => debug!(workspace = %self.arguments.id, %error, "{NO_SNAPSHOT}"),
+                }
                 self.snapshot.failed = Some(through);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Condvar, Mutex,
-    atomic::{AtomicBool, AtomicUsize},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize},
 };
 
 use bytes::Bytes;
@@ -31,6 +31,8 @@ struct Gate {
     /// No piece is written meanwhile.
     is_shut: Mutex<bool>,
     opened: Condvar,
+    /// Bytes that the newest was said to have, before its first piece.
+    prepared: AtomicU64,
     /// Pieces that came so far.
     came: AtomicUsize,
     /// No snapshot is ever finished.
@@ -127,10 +129,15 @@ impl Writer for GatedWriter {
 }
 
 impl SnapshotWriter for GatedSnapshot {
+    fn prepare(&mut self, bytes: u64) -> Result<(), SnapshotLost> {
+        self.1.prepared.store(bytes, Ordering::SeqCst);
+        self.0.prepare(bytes)
+    }
+
     fn piece(&mut self, piece: Bytes) -> Result<(), SnapshotLost> {
         self.1.pass();
         if self.1.is_lost.load(Ordering::SeqCst) {
-            return Err(SnapshotLost);
+            return Err(SnapshotLost::Gone);
         }
         self.0.piece(piece)
     }
@@ -201,6 +208,8 @@ async fn commands_go_on_while_the_snapshot_of_a_large_state_is_written() {
     gate.set_shut(false);
     until("it is written", || it.workspaces.journal().snapshot(&it.id).is_some()).await;
     assert!(4 < gate.came.load(Ordering::SeqCst), "it is written in pieces");
+    let prepared = gate.prepared.load(Ordering::SeqCst);
+    assert!(DUE * 64 < prepared, "{prepared} bytes are fewer than its names have");
     assert!(it.check().await.get() <= DUE);
 }
 

@@ -20,6 +20,7 @@ async fn lists_are_in_pages_the_newest_first() {
     let cases = [
         (wire::ListTasksRequest { limit: 2, ..list.clone() }, &[5, 4][..], 5),
         (wire::ListTasksRequest { limit: 2, offset: 4, ..list.clone() }, &[1], 5),
+        (wire::ListTasksRequest { offset: 20_000, ..list.clone() }, &[], 5),
         (wire::ListTasksRequest { ascending: true, limit: 2, ..list.clone() }, &[1, 2], 5),
         (
             wire::ListTasksRequest {
@@ -59,6 +60,41 @@ async fn lists_are_in_pages_the_newest_first() {
         assert!(tasks.eq(expected.iter().map(String::as_str)), "{request:?}: {listed:?}");
         assert_eq!(listed.total, total, "{request:?}");
     }
+}
+
+/// More than are looked at in one turn.
+#[tokio::test]
+async fn all_locks_below_a_directory_are_listed_however_many() {
+    const LOCKS: u64 = 1_100;
+    let data = tempfile::tempdir().unwrap();
+    let (_broker, [mut worker, mut other]) = office(data.path(), ["worker", "other"]).await;
+    employ(&mut worker).await;
+    let first = worker.counter;
+    let numbers: Vec<u64> = (0..LOCKS).collect();
+    for some in numbers.chunks(100) {
+        let lock = |number: &u64| {
+            let mut desk = worker.clone();
+            desk.counter = first + number;
+            let path = format!("src/{number}");
+            let files = files(&[path.as_str()]);
+            async move { desk.lock_files(wire::LockFilesRequest { files, ..Default::default() }).await }
+        };
+        for locked in futures::future::join_all(some.iter().map(lock)).await {
+            locked.unwrap();
+        }
+    }
+    let below = |offset| wire::ListLocksRequest {
+        files: files(&["src"]),
+        limit: 2,
+        offset,
+        ..Default::default()
+    };
+    for (offset, count) in [(0, 2), (1_099, 1), (1_100, 0)] {
+        let listed = other.list_locks(below(offset)).await.unwrap();
+        assert_eq!((listed.locks.len(), listed.total), (count, LOCKS), "from {offset}");
+    }
+    let few = wire::ListLocksRequest { files: files(&["src/7", "src/8/x", "docs"]), ..below(0) };
+    assert_eq!(other.list_locks(few).await.unwrap().total, 2);
 }
 
 /// A list that is led by one of many is not cut before it is looked through.

@@ -13,6 +13,7 @@ use crate::{
         swarm::at,
         text::{block, line},
     },
+    counted::counted,
 };
 
 /// Of a failed command's output, shown to people: its last lines.
@@ -91,10 +92,10 @@ fn text(ran: &Ran, of: &Of<'_>) -> String {
             true => outcome.green().to_string(),
             false => outcome.red().bold().to_string(),
         };
-        let (seconds, bytes) = (it.took.as_secs_f64(), it.printed.bytes());
+        let (seconds, bytes) = (it.took.as_secs_f64(), counted(it.printed.bytes(), "byte"));
         let hash = it.printed.hash().to_hex();
         let hash = &hash[..HASH_DIGITS];
-        let facts = format!("{seconds:.1} s, {bytes} bytes printed, {hash}, {}", it.sandbox);
+        let facts = format!("{seconds:.1} s, {bytes} printed, {hash}, {}", it.sandbox);
         put(&mut out, &format!("{} {outcome}", line(&it.command)));
         put(&mut out, &format!("  {}", facts.dimmed()));
         if !it.outcome.is_passed() {

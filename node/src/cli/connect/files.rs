@@ -1,7 +1,8 @@
 //! Reading and replacing other programs' files.
 //!
 //! A file is replaced whole or not at all: the new text goes beside it and takes its name. It
-//! keeps its mode and its owner, and a link stays a link. A file that somebody else changed
+//! keeps its mode and its owner, and a link stays a link: people keep their own settings elsewhere.
+//! A link within a project may have come with it and is refused. A file that somebody else changed
 //! meanwhile is not replaced.
 
 use std::{
@@ -11,11 +12,40 @@ use std::{
     time::Duration,
 };
 
+use crate::dir::{Dir, Kind, NoFile};
+
 /// More than any settings file has, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// For another run to finish its writing.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Refuses a link on the way from a project's root to a directory in it, be that there or not:
+/// whatever came with the project would have us write elsewhere.
+pub(in crate::cli) fn refuse_links(root: &Path, directory: &Path) -> Result<(), String> {
+    enter(root, directory).map(drop)
+}
+
+/// The same to a file.
+pub(in crate::cli) fn refuse_link(root: &Path, file: &Path) -> Result<(), String> {
+    let entered = enter(root, file.parent().unwrap_or(root))?;
+    match entered.zip(file.file_name()) {
+        Some((directory, name)) if directory.kind(name) == Some(Kind::Link) => {
+            Err(format!("{} {}. Nothing was written.", file.display(), NoFile::Link))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// `None`: it is not there.
+fn enter(root: &Path, directory: &Path) -> Result<Option<Dir>, String> {
+    let below = directory.strip_prefix(root).unwrap_or(directory);
+    match Dir::open(root).and_then(|root| root.walk(below)) {
+        Ok(entered) => Ok(Some(entered)),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(why) => Err(format!("{why}. Nothing was written.")),
+    }
+}
 
 /// A file as it was found.
 #[derive(Debug)]

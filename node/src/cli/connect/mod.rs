@@ -119,6 +119,11 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     if args.print || plans.iter().any(|plan| plan.path.is_none()) {
         return words::print(&asked, &plans, note, output);
     }
+    let is_project = asked.wish.scope == Scope::Project && around.directory != around.home;
+    let paths = plans.iter().filter_map(|plan| plan.path.as_deref());
+    for path in paths.filter(|path| is_project && path.starts_with(&around.directory)) {
+        files::refuse_link(&around.directory, path).map_err(Failure::local)?;
+    }
     if let Some((path, token)) = &asked.keep {
         let kept = crate::paths::replace(path, token.expose().as_bytes());
         kept.map_err(|why| {

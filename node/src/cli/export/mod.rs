@@ -22,7 +22,11 @@ use tasuki_proto::{
 };
 
 use super::{Failure, Output, Target, broker::Broker, sealing::Asking};
-use crate::{config::Config, private::Sealer};
+use crate::{
+    config::Config,
+    counted::{agreeing, counted},
+    private::Sealer,
+};
 use place::Place;
 
 /// Write what is in mailboxes as Markdown, mbox or JSON lines.
@@ -204,7 +208,8 @@ impl Sums {
 
 fn tell(args: &Args, sums: &Sums, output: &mut Output) -> Result<(), Failure> {
     if sums.sealed != 0 {
-        output.note(&format!("{} entries are sealed: their words are not in it.", sums.sealed));
+        let (sealed, are) = (counted(sums.sealed, "entry"), agreeing(sums.sealed, "is", "are"));
+        output.note(&format!("{sealed} {are} sealed: the words are not in it."));
     }
     let Some(out) = &args.out else { return Ok(()) };
     output.answer(
@@ -219,9 +224,12 @@ fn tell(args: &Args, sums: &Sums, output: &mut Output) -> Result<(), Failure> {
         },
         || {
             let Sums { threads, entries, attachments, .. } = sums;
-            let mut said = format!("{threads} threads, {entries} entries: {}\n", out.display());
+            let (threads, entries) = (counted(*threads, "thread"), counted(*entries, "entry"));
+            let mut said = format!("{threads}, {entries}: {}\n", out.display());
             if *attachments != 0 {
-                said += &format!("{attachments} attached files are named, not included.\n");
+                let are = agreeing(*attachments, "is", "are");
+                let files = counted(*attachments, "attached file");
+                said += &format!("{files} {are} named, not included.\n");
             }
             said
         },

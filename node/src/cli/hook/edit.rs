@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tasuki_proto::wire;
+use tasuki_proto::{echo::bounded, wire};
 
 use super::{
     EditArgs,
@@ -133,9 +133,7 @@ pub(super) fn unknown(
     why: &str,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let why = text::line(why);
-    let why =
-        format!("tasuki: nobody can say whether this is locked: {}.", why.trim_end_matches('.'));
+    let why = unknown_words(why);
     match fail {
         HookFail::Open => print(edit_guard::allow(client, Some(&why)), output),
         HookFail::Closed => {
@@ -143,6 +141,12 @@ pub(super) fn unknown(
             print(edit_guard::refuse(client, &why), output)
         }
     }
+}
+
+/// What the agent said may be said back in `why`, however long it is.
+fn unknown_words(why: &str) -> String {
+    let why = bounded(&text::line(why));
+    format!("tasuki: nobody can say whether this is locked: {}.", why.trim_end_matches('.'))
 }
 
 fn print(answer: Answer, output: &mut Output) -> Result<(), Failure> {
@@ -153,4 +157,19 @@ fn print(answer: Answer, output: &mut Output) -> Result<(), Failure> {
         output.raw(&answer.out)?;
     }
     if answer.is_refused { Err(Failure::told(REFUSED)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use tasuki_proto::echo::REFUSAL_BYTES_MAX;
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_back_is_cut() {
+        let words =
+            unknown_words(&format!("{} cannot be named: it is too long.", "x".repeat(1 << 20)));
+        assert!(words.len() < REFUSAL_BYTES_MAX + 100, "{} bytes", words.len());
+        assert!(words.ends_with("cannot be named: it is too long."), "{words}");
+    }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
+use tasuki_proto::id::RoleId;
 
 use super::{
     CalledArgs, InstallArgs, WhichArgs,
@@ -26,7 +27,9 @@ use crate::{
     },
     clock,
     config::{Config, HookFail, Source},
+    dir::Dir,
     edit_guard::Client,
+    paths::NodeFile,
     repository::{self, Repository},
 };
 
@@ -114,6 +117,14 @@ impl Meant {
         Ok(script::Place::of(hooks))
     }
 
+    /// Where Git was told of a folder in the work tree, which may have come with the project.
+    fn refuse_links_to_hooks(&self) -> Result<(), Failure> {
+        let Some((hooks, true)) = &self.hooks else { return Ok(()) };
+        let is_within = hooks.strip_prefix(&self.root).is_ok_and(Dir::is_below);
+        let refused = is_within.then(|| files::refuse_links(&self.root, hooks));
+        refused.unwrap_or(Ok(())).map_err(Failure::local)
+    }
+
     fn file(&self, client: Client) -> PathBuf {
         self.root.join(settings::file(client))
     }
@@ -181,12 +192,22 @@ pub(super) async fn install(
     // What is refused is refused before the first file is written.
     for kind in &meant.kinds {
         match kind {
-            Kind::Git => meant.script()?.check()?,
+            Kind::Git => {
+                meant.refuse_links_to_hooks()?;
+                meant.script()?.check()?;
+            }
             Kind::Agent(client) => {
+                files::refuse_link(&meant.root, &meant.file(*client)).map_err(Failure::local)?;
                 let found = files::read(&meant.file(*client)).map_err(Failure::local)?;
                 put(&wanted(*client)?, &found)?;
             }
         }
+    }
+    if let Some(role) = called.role.as_ref().filter(|role| is_stranger(role, config)) {
+        output.note(&format!(
+            "The hook acts as {role}, which is no role of this node: if that is mistyped, install \
+             it again with --as ROLE."
+        ));
     }
     let mut all = Vec::new();
     for kind in &meant.kinds {
@@ -204,6 +225,16 @@ pub(super) async fn install(
         });
     }
     say(&all, output)
+}
+
+/// Whether roles are known here, and this is none of them. A node elsewhere may have others.
+fn is_stranger(role: &RoleId, config: &Config) -> bool {
+    let last = NodeFile::last(&config.data.value);
+    let mut known = last.map(|node| node.roles).unwrap_or_default();
+    if config.roles.source != Source::Default {
+        known.extend(config.roles.value.iter().map(|it| it.name.to_string()));
+    }
+    !known.is_empty() && !known.iter().any(|it| it == role.as_str())
 }
 
 fn put(wanted: &Wanted, found: &Found) -> Result<Option<settings::Changed>, Failure> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tasuki_proto::echo::bounded;
+
 use super::{
     CalledArgs,
     asking::{Asked, Found, held, within},
@@ -77,6 +79,7 @@ fn answer(who: &Who, found: &Found, output: &mut Output) -> Result<(), Failure> 
 
 /// What becomes of a commit of which nobody can say what is locked.
 pub(super) fn unknown(fail: HookFail, why: &Failure, output: &mut Output) -> Result<(), Failure> {
+    let why = bounded(&why.message);
     output.note(&format!("tasuki: nobody can say whether files of this commit are locked: {why}"));
     match fail {
         HookFail::Open => {

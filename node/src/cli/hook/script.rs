@@ -4,7 +4,8 @@
 //! folder itself tells what is to be taken back, also after a run that was cut short.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -168,16 +169,20 @@ impl Place {
     }
 }
 
-#[cfg(unix)]
+/// A new file, in the place of whatever a run that was cut short left there: never through a link.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::write(path, text)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-}
-
-#[cfg(not(unix))]
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text)
+    match fs::remove_file(path) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        file.set_permissions(fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
 }
 
 #[cfg(all(test, unix))]
@@ -248,6 +253,19 @@ exec \"$tasuki\" --data '/d d' hook pre-commit
         fs::rename(&place.path, &place.before).unwrap();
         assert_eq!(place.uninstall().unwrap(), Done::Removed);
         assert_eq!(fs::read_to_string(&place.path).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::of(folder.path());
+        let other = folder.path().join("other");
+        fs::write(&other, "theirs").unwrap();
+        let new = place.path.with_extension("tasuki-new");
+        std::os::unix::fs::symlink(&other, new).unwrap();
+        assert_eq!(place.install(&script()).unwrap(), Done::Created);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "theirs");
+        assert!(place.path.symlink_metadata().unwrap().is_file());
     }
 
     #[test]

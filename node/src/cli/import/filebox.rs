@@ -17,6 +17,7 @@ use tasuki_proto::{
     limits::{IMPORT_ENTRIES_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
     mail::{BoxKind, MessageId},
     reason::Reason,
+    visible::shown,
     wire::{self, mailbox_client::MailboxClient},
 };
 use tokio::sync::OnceCell;
@@ -269,7 +270,7 @@ fn batches(entries: Vec<Entry>) -> Vec<Vec<wire::ImportedEntry>> {
         let entry = wire::ImportedEntry {
             sender: entry.from,
             receivers: entry.to,
-            r#type: entry.kind,
+            r#type: shown(&entry.kind).0.into_owned(),
             written_ms: entry.at.as_millis(),
             text: entry.text,
         };
@@ -326,5 +327,12 @@ mod tests {
             .map(|it| it.written_ms)
             .collect();
         assert_eq!(all, (0..2100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_type_goes_as_it_is_shown() {
+        let entry =
+            Entry::new(Timestamp::from_millis(1), "qa", &["dev"], "B\u{202e}R\u{200b}", "x");
+        assert_eq!(batches(vec![entry])[0][0].r#type, "BR");
     }
 }

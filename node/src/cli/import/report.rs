@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use tasuki_proto::{id::Timestamp, limits::TEXT_BYTES_MAX, mail::MessageId};
 
 use super::{super::text, Failure, filebox::is_of_this_thread, roles::Roles};
-use crate::filebox::{Entry, Skipped};
+use crate::{
+    counted::{agreeing, counted},
+    filebox::{Entry, Skipped},
+};
 
 /// What became of one thread.
 #[derive(Debug)]
@@ -104,9 +107,9 @@ impl Report {
             Outcome::Refused(id, why) if is_of_this_thread(&why) => self.refused.push((id, why)),
             Outcome::Refused(_, mut why) => {
                 why.message += &format!(
-                    " {} threads had been taken over by then; run it again for the others, nothing \
-                     is taken twice.",
-                    self.new + self.extended
+                    " {} had been taken over by then; run it again for the others, nothing is taken \
+                     twice.",
+                    counted(self.new + self.extended, "thread")
                 );
                 return Err(why);
             }
@@ -119,11 +122,18 @@ impl Report {
     pub(super) fn failure(&self) -> Option<Failure> {
         if let Some((_, why)) = self.refused.first() {
             let mut why = why.clone();
-            why.message = format!("{} threads were refused.", self.refused.len());
+            let refused = self.refused.len();
+            let were = agreeing(refused, "was", "were");
+            why.message = format!("{} {were} refused.", counted(refused, "thread"));
             return Some(why);
         }
         let lost = self.skipped.iter().filter(|it| it.is_loss).count() + self.left_out.len();
-        (lost != 0).then(|| Failure::local(format!("{lost} files or entries were not taken over.")))
+        (lost != 0).then(|| {
+            Failure::local(format!(
+                "Of the files and entries, {lost} {} not taken over.",
+                agreeing(lost, "was", "were")
+            ))
+        })
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -161,10 +171,10 @@ impl Display for Report {
         writeln!(
             f,
             "{} in {} and {}: {}.",
-            count(self.files, "file"),
-            count(self.mailboxes, "mailbox"),
-            count(self.threads, "thread"),
-            count(self.entries, "entry")
+            counted(self.files, "file"),
+            counted(self.mailboxes, "mailbox"),
+            counted(self.threads, "thread"),
+            counted(self.entries, "entry")
         )?;
         if self.is_dry {
             writeln!(f, "Nothing was sent.")?;
@@ -175,7 +185,7 @@ impl Display for Report {
                 self.new,
                 self.extended,
                 self.known,
-                count(self.sent, "entry")
+                counted(self.sent, "entry")
             )?;
         }
         for (name, role) in &self.roles {
@@ -212,13 +222,4 @@ fn section(
         writeln!(f, "  {}", text::line(&line))?;
     }
     Ok(())
-}
-
-fn count(number: usize, of: &str) -> String {
-    match (number, of.strip_suffix('y'), of.strip_suffix('x')) {
-        (1, _, _) => format!("1 {of}"),
-        (_, Some(stem), _) => format!("{number} {stem}ies"),
-        (_, _, Some(_)) => format!("{number} {of}es"),
-        _ => format!("{number} {of}s"),
-    }
 }

@@ -4,10 +4,12 @@ use serde_json::json;
 use tasuki_proto::wire;
 
 use super::{
-    Failure, Output, json as as_json, show,
+    Failure, Output, json as as_json,
+    queue::with_rest,
+    show,
     who::{Mail, Who, client},
 };
-use crate::config::Config;
+use crate::{cli::text::line, config::Config};
 
 /// Show dead letters: threads that were handed 10 times and never seen, so that waits pass them
 /// over.
@@ -95,7 +97,9 @@ async fn again(mail: &Mail, messages: &[String], output: &mut Output) -> Result<
                 let request = wire::HandAgainRequest { key: Some(key), ..request.clone() };
                 client(channel).hand_again(request).await
             })
-            .await?;
+            .await;
+        let rest = || format!("Nothing was changed from {} on.", line(message));
+        let done = done.map_err(|why| with_rest(why, &rest()))?;
         output.answer(
             || json!({"message_id": done.message_id}),
             || format!("{} is handed again.\n", show::short_id(&done.message_id)),

@@ -11,7 +11,7 @@ use super::{
     Failure, Output, json, kinds, places, show,
     who::{Mail, Who, client},
 };
-use crate::config::Config;
+use crate::{config::Config, counted::counted};
 
 /// Show the threads of a box: urgent ones first, then the oldest arrival.
 ///
@@ -70,7 +70,10 @@ fn nothing(args: &Args, mail: &Mail, total: u64) -> String {
     let (place, role) = (args.place, &mail.role);
     match total {
         0 => format!("The {place} of {role} is empty.\n"),
-        total => format!("Nothing in the {place} of {role} is so; it has {total} threads.\n"),
+        total => {
+            let threads = counted(total, "thread");
+            format!("Nothing in the {place} of {role} is so; it has {threads}.\n")
+        }
     }
 }
 

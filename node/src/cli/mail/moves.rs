@@ -5,6 +5,7 @@ use tasuki_proto::{limits::MOVES_MAX, mail::BoxKind, reason::Reason, wire};
 
 use super::{
     Failure, Output, json as as_json,
+    queue::with_rest,
     show::short_id,
     who::{Who, client},
 };
@@ -60,7 +61,15 @@ async fn run(args: Args, to: BoxKind, config: &Config, output: &mut Output) -> R
                 let request = wire::MoveRequest { key: Some(key), ..request.clone() };
                 client(channel).r#move(request).await
             })
-            .await?;
+            .await;
+        let done = done.map_err(|why| match moved.len() {
+            0 => with_rest(why, "Nothing was moved."),
+            count => {
+                let all = args.messages.len();
+                let rest = format!("{count} of {all} were seen to before that; run it again.");
+                with_rest(why, &rest)
+            }
+        })?;
         sequence = done.sequence;
         moved.extend(done.moved);
     }

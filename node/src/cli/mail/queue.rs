@@ -8,8 +8,8 @@ use tasuki_proto::{reason::Reason, wire};
 use super::{Failure, who::Mail};
 use crate::{
     agent_tokens::Bearing,
-    cli::{hosting, reach},
-    config::Config,
+    cli::{broker::Broker, hosting, reach},
+    config::{Config, Source},
     mcp::{
         ask::{Error, post_body},
         letter,
@@ -23,6 +23,14 @@ pub(super) fn is_away(failure: &Failure) -> bool {
     failure.as_reason() == Some(Reason::Unavailable)
 }
 
+/// The refusal with what holds besides, where the broker was not reached.
+pub(super) fn with_rest(why: Failure, rest: &str) -> Failure {
+    match is_away(&why) {
+        true => Failure::reason(Reason::Unavailable, format!("{} {rest}", why.message)),
+        false => why,
+    }
+}
+
 /// Hands a letter to the node. `why`: what is said where there is none.
 pub(super) async fn by_node(
     mail: &Mail,
@@ -33,15 +41,24 @@ pub(super) async fn by_node(
     let (broker, role) = (&mail.broker, &mail.role);
     let unsent = |text: String| Failure::reason(Reason::Unavailable, text);
     let data = &config.data.value;
-    let is_ours =
-        |it: &NodeFile| it.workspace == broker.workspace().as_str() && it.broker == broker.url;
-    let Some(file) = NodeFile::read(data).filter(is_ours) else {
+    let Some(file) = NodeFile::read(data) else {
+        let workspace = match &config.workspace.source {
+            Source::Default => String::new(),
+            Source::File { .. } | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => {
+                format!(" --workspace {}", broker.workspace())
+            }
+        };
         return Err(unsent(format!(
             "{} Nothing was sent. A running node keeps mail until the broker is back: `tasuki node \
-             --broker {} --role {role}`.",
-            why.message, broker.url
+             --broker {}{workspace} --role {role}{}`.",
+            why.message,
+            broker.url,
+            hosting::data_flag(config)
         )));
     };
+    if let Some(not_ours) = not_ours(&file, broker) {
+        return Err(unsent(format!("{} Nothing was sent. {not_ours}", why.message)));
+    }
     let node = reach::running(file, data, &Bearing::Node);
     match post_body(&node, &format!("/mail/{role}"), letter.encode_to_vec().into()).await {
         Ok(answer) => letter::read(answer).ok_or_else(|| {
@@ -67,4 +84,25 @@ pub(super) async fn by_node(
             Err(unsent(format!("{} {other} Nothing was sent.", why.message)))
         }
     }
+}
+
+/// What is said of a node that keeps mail for another workspace or broker.
+fn not_ours(node: &NodeFile, broker: &Broker) -> Option<String> {
+    let workspace = broker.workspace().as_str();
+    let mut flags = Vec::new();
+    if node.workspace != workspace {
+        flags.push(format!("--workspace {}", node.workspace));
+    }
+    if node.broker != broker.url {
+        flags.push(format!("--broker {}", node.broker));
+    }
+    (!flags.is_empty()).then(|| {
+        format!(
+            "The node here keeps mail for workspace {} of {} alone; whether that broker or another \
+             has a workspace {workspace}, it cannot say. If you meant the node's, send with `{}`.",
+            node.workspace,
+            node.broker,
+            flags.join(" ")
+        )
+    })
 }

@@ -9,6 +9,7 @@ use tasuki_proto::{
 
 use super::{
     Failure, Output,
+    queue::with_rest,
     send::{Sending, names, tell},
     who::{Mail, is_all_seen_before},
     words::{HELP, Words},
@@ -20,6 +21,11 @@ use crate::{
 
 /// Newest entries that are looked at for whom to answer, and what to quote.
 const ENTRIES: u32 = 20;
+
+/// Said while the broker is away.
+const UNREAD: &str = "Nothing was sent: whom to answer stands in the thread, and the broker has \
+                      that. What begins a thread waits in a running node: `tasuki mail send --to \
+                      ROLE`.";
 
 /// Answer in a thread.
 ///
@@ -43,7 +49,8 @@ pub struct Args {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let mail = args.send.who.mail(config)?;
     args.send.check()?;
-    let read = mail.read(&args.message, 0, ENTRIES).await?;
+    let read = mail.read(&args.message, 0, ENTRIES).await;
+    let read = read.map_err(|why| with_rest(why, UNREAD))?;
     let thread = read.thread.unwrap_or_default();
     let to = receivers(&thread, &read.entries, &mail.role, args.all)?;
     let quoted = quotes(&mail, &thread, &read.entries);
@@ -67,7 +74,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             && let (Some(first), Some(last)) = (quoted.first(), quoted.last())
             && is_all_seen_before(&thread, first.number)
         {
-            mail.mark(&thread.message_id, last.number, MailMark::Seen).await?;
+            let marked = mail.mark(&thread.message_id, last.number, MailMark::Seen).await;
+            marked.map_err(|why| with_rest(why, "Nothing was sent."))?;
         }
         args.send.carry_out(&mail, config, &to, request).await
     };

@@ -1,6 +1,10 @@
 //! `tasuki mail send`, and what an answer is sent with as well.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use owo_colors::OwoColorize as _;
 use serde_json::json;
@@ -21,7 +25,7 @@ use super::{
     words::{HELP, Words},
 };
 use crate::{
-    cli::text::line,
+    cli::{acting, text::line},
     clock,
     config::Config,
     mail_terms::{self, NoReceivers},
@@ -86,7 +90,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         // The broker checks the role when it gets the letter.
         mail.check_known().await.or_else(|why| if is_away(&why) { Ok(()) } else { Err(why) })?;
     }
-    let to = receivers(&args.to, &config.groups, &mail.role)?;
+    let known = roles_beside_groups(&args.to, config, &mail).await?;
+    let to = receivers(&args.to, &config.groups, &known, &mail.role)?;
     attach::check(&args.send.attach)?;
     if let Some(subject) = &args.subject {
         fits(subject)?;
@@ -177,18 +182,38 @@ impl Sending {
     }
 }
 
+/// The roles of the workspace, where a group is named; none while the broker is away.
+async fn roles_beside_groups(
+    names: &[String],
+    config: &Config,
+    mail: &Mail,
+) -> Result<BTreeSet<String>, Failure> {
+    if !mail_terms::names_a_group(names, &config.groups) {
+        return Ok(BTreeSet::new());
+    }
+    match acting::known(&mail.broker).await {
+        Err(why) if is_away(&why) => Ok(BTreeSet::new()),
+        known => Ok(known?.unwrap_or_default()),
+    }
+}
+
 fn receivers(
     names: &[String],
     groups: &BTreeMap<String, Vec<RoleId>>,
+    known: &BTreeSet<String>,
     sender: &RoleId,
 ) -> Result<Vec<RoleId>, Failure> {
-    mail_terms::receivers(names, groups, sender).map_err(|why| match why {
+    mail_terms::receivers(names, groups, known, sender).map_err(|why| match why {
         NoReceivers::Name { name, why } => {
             Failure::usage(format!("--to names {name:?}, which {why}; nothing was sent."))
         }
         NoReceivers::Nobody => {
             Failure::usage("--to names a group that has nobody but you; nothing was sent.")
         }
+        NoReceivers::Ambiguous(name) => Failure::usage(format!(
+            "--to names {name}, which is both a group of the configuration and a role of the \
+             workspace; nothing was sent. Name the roles that you mean, or rename the group."
+        )),
         NoReceivers::TooMany(count) => {
             let text = format!(
                 "--to names {count} roles; the limit is {RECEIVERS_MAX}. Nothing was sent."

@@ -9,7 +9,10 @@ use super::{
     json::{is_sealed, place},
     markdown,
 };
-use crate::cli::text::{column, fitted, line, time};
+use crate::{
+    cli::text::{column, fitted, line, time},
+    counted::counted,
+};
 
 /// Characters of a subject in a line of a list.
 const SUBJECT_CHARS_MAX: usize = 72;
@@ -134,7 +137,7 @@ fn steps(of: &wire::MailReceipt) -> String {
 pub(super) fn bytes(size: u64) -> String {
     const KIB: u64 = 1024;
     match size {
-        0..KIB => format!("{size} bytes"),
+        0..KIB => counted(size, "byte"),
         size if size < KIB * KIB => format!("{}.{} KiB", size / KIB, size % KIB * 10 / KIB),
         size => format!("{}.{} MiB", size / (KIB * KIB), size % (KIB * KIB) * 10 / (KIB * KIB)),
     }

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     cli::text::{block, line},
     config::Config,
+    counted::counted,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -205,7 +206,8 @@ async fn write(args: WriteArgs, config: &Config, output: &mut Output) -> Result<
         || {
             let (name, version, size) = (line(&of.name), of.version, of.size);
             let same = if of.repeated { " It says what it said before." } else { "" };
-            format!("{name} is written: version {version}, {size} bytes.{same}\n")
+            let size = counted(size, "byte");
+            format!("{name} is written: version {version}, {size}.{same}\n")
         },
     )
 }

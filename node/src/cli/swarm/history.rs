@@ -21,6 +21,7 @@ use crate::{
         text::{fitted, line, time},
     },
     config::Config,
+    counted::counted,
 };
 
 /// Characters of what is told with an entry.
@@ -58,7 +59,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let total = show(&acting, &issue, &mut after, output).await?;
     if total < args.from {
         let issue = line(&issue);
-        output.guide(|| format!("The history of {issue} has {total} entries.\n"))?;
+        let entries = counted(total, "entry");
+        output.guide(|| format!("The history of {issue} has {entries}.\n"))?;
     }
     Ok(())
 }

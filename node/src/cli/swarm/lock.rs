@@ -19,6 +19,7 @@ use super::{
 use crate::{
     cli::text::{line, time},
     config::Config,
+    counted::counted,
 };
 
 /// Lock files of a repository: nobody else gets them meanwhile.
@@ -136,7 +137,7 @@ pub(super) async fn lock(
         },
         || {
             let count = of.files.as_ref().map_or(0, |it| it.patterns.len());
-            let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
+            let files = counted(count, "file");
             let (who, id) = (line(&of.holder), line(&of.lease_id));
             let (until, left) = (time(of.expires_ms), has_left(of.expires_ms, done.now_ms));
             let again = again(done.repeated);

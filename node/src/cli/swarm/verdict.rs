@@ -8,6 +8,7 @@ use super::{
     json as as_json,
     who::Acting,
 };
+use crate::counted::counted;
 
 /// What was checked by hand.
 #[derive(Debug, clap::Args)]
@@ -73,7 +74,8 @@ fn verification(checked: &Checked, commands: &[String]) -> Result<wire::Verifica
     let count = commands.len() as u64;
     if let Some(number) = checked.failed_step.iter().find(|it| count < **it) {
         return Err(Failure::usage(format!(
-            "The delivery has {count} steps, so there is no step {number}. Nothing was reviewed."
+            "The delivery has {}, so there is no step {number}. Nothing was reviewed.",
+            counted(count, "step")
         )));
     }
     let results = (1_u64..).zip(commands).map(|(number, command)| {

@@ -9,7 +9,10 @@ use super::words::{
     count, delivery_status, difficulty, has_left, issue_status, message_status, spaced,
     submission_status, task_stage, tasks_of,
 };
-use crate::cli::text::{indented, line, time, width};
+use crate::{
+    cli::text::{indented, line, time, width},
+    counted::counted,
+};
 
 /// Under which the words of a thing stand, in characters.
 const INDENT: usize = 4;
@@ -97,8 +100,8 @@ pub(super) fn task(of: &wire::Task, blockers: &[(String, TaskStage)], now_ms: u6
     let mut out = Sheet::title(&of.subject);
     out.row("task", &format!("{}/{}", line(&of.issue_id), line(&of.task_id)));
     out.row("stage", &spaced(&task_stage(of.stage()), " "));
-    let points = if of.points == 1 { "point" } else { "points" };
-    out.row("level", &format!("{}, {} {points}", difficulty(of.difficulty()), of.points));
+    let points = counted(of.points, "point");
+    out.row("level", &format!("{}, {points}", difficulty(of.difficulty())));
     if !of.claimed_by.is_empty() {
         let lease = match of.lease_expires_ms {
             0 => String::new(),
@@ -249,15 +252,15 @@ pub(super) fn answered(of: &wire::TaskMessage) -> String {
 
 /// What a worker is to do next, in a line.
 pub(super) fn next_step(of: &wire::NextStep, now_ms: u64) -> String {
-    let points = of.worker_total_points;
+    let points = counted(of.worker_total_points, "point");
     match of.task_id.as_str() {
-        "" => format!("no task is kept for it; the worker has {points} points"),
+        "" => format!("no task is kept for it; the worker has {points}"),
         task => {
             let kept = match of.reserved_until_ms {
                 0 => String::new(),
                 ms => format!(", kept {}", until(ms, now_ms)),
             };
-            format!("{}{kept}; the worker has {points} points", line(task))
+            format!("{}{kept}; the worker has {points}", line(task))
         }
     }
 }

@@ -5,9 +5,14 @@ use std::time::{Duration, UNIX_EPOCH};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tasuki_proto::echo::bounded;
+use tasuki_proto::{echo::bounded, reason::Reason};
 
+use super::others::FRAME;
 use crate::role::Refusal;
+
+/// Refusals that may repeat words of other agents: how they call the files that they changed, and
+/// why a lock was taken from somebody.
+const QUOTING: [Reason; 2] = [Reason::FilesMissing, Reason::LeaseLost];
 
 /// `text` for the model, `facts` for programs.
 pub(super) fn said(text: impl Into<String>, facts: Value) -> CallToolResult {
@@ -42,14 +47,19 @@ pub(super) fn remark(result: &mut CallToolResult, field: &str, fact: Value, text
 pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
     let message = bounded(&refusal.message);
     let mut result = CallToolResult::error(vec![ContentBlock::text(message.clone())]);
-    result.structured_content = Some(json!({
+    let mut facts = json!({
         "error": {
             "code": refusal.reason.as_str(),
             "message": message,
             "retryable": refusal.reason.is_retryable(),
             "maybe_applied": refusal.reason.is_maybe_applied(),
         }
-    }));
+    });
+    if QUOTING.contains(&refusal.reason) {
+        facts["note"] = FRAME.into();
+        add(&mut result, FRAME);
+    }
+    result.structured_content = Some(facts);
     result
 }
 
@@ -57,4 +67,27 @@ pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
 pub(super) fn time(ms: u64) -> String {
     let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH);
     humantime::format_rfc3339_millis(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_that_repeats_words_of_others_says_that_they_are_data() {
+        for (reason, is_framed) in
+            [(Reason::FilesMissing, true), (Reason::LeaseLost, true), (Reason::NotYourTurn, false)]
+        {
+            let message = "include all changed files: \"do as I say.rs\"".to_owned();
+            let result = refused(&Refusal { reason, message });
+            let said = serde_json::to_string(&result.content).expect("JSON");
+            assert_eq!(said.contains(FRAME), is_framed, "{said}");
+            let facts = result.structured_content.expect("facts");
+            assert_eq!(
+                facts.get("note"),
+                is_framed.then(|| Value::from(FRAME)).as_ref(),
+                "{facts}"
+            );
+        }
+    }
 }

@@ -36,6 +36,8 @@ struct World {
     /// Senders' own names for letters, and what each named.
     refs: VecDeque<(String, String, MessageId)>,
     reads: BTreeMap<MessageId, usize>,
+    /// Roles that get no mail here.
+    others: BTreeSet<String>,
     sequence: u64,
 }
 
@@ -54,6 +56,10 @@ impl Office {
 
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap()
+    }
+
+    pub(super) fn know(&self, role: &str) {
+        self.world().others.insert(role.to_owned());
     }
 
     pub(super) fn be_away(&self, is_away: bool) {
@@ -207,6 +213,11 @@ impl Source for Office {
             feed.recv().await.ok().map(|item| (Ok(item), feed))
         });
         Ok(items.boxed())
+    }
+
+    async fn roles(&self) -> Result<BTreeSet<String>, Refusal> {
+        self.is_there()?;
+        Ok(self.world().others.clone())
     }
 
     async fn list(

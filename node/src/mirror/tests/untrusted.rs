@@ -82,6 +82,49 @@ async fn what_comes_while_the_node_is_down_is_sent_if_the_folder_was_kept() {
     bench.stop().await;
 }
 
+/// In every form that is sent or becomes something that is.
+#[tokio::test]
+#[ignore = "needs git"]
+async fn what_a_pull_brings_into_a_kept_outbox_is_not_sent() {
+    let mut bench = Bench::new("qa=p");
+    let git = |directory: PathBuf, arguments: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-c", "user.name=T", "-c", "user.email=t@t"]).args(arguments);
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        let done = command.current_dir(directory).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    let draft = |words: &str| DRAFT.replace("words", words);
+    let old = name::old("z.md");
+    for (name, words) in [("x.md", "one"), ("y.md.queued", "two"), (old.as_str(), "three")] {
+        bench.put(&format!("origin/docs/mailbox/outbox/{name}"), &draft(words));
+    }
+    git(bench.path("origin"), &["init", "-q"]);
+    git(bench.path("origin"), &["add", "-A"]);
+    git(bench.path("origin"), &["commit", "-q", "-m", "x"]);
+    bench.start();
+    bench.in_step().await;
+    git(bench.path("p"), &["init", "-q"]);
+    git(bench.path("p"), &["pull", "-q", "../origin", "HEAD"]);
+    bench.mirror.as_ref().unwrap().list_all();
+    assert!(until(|| bench.report()[0].unread == 3).await, "{:?}", bench.report());
+    let (path, why) = bench.report()[0].unread_paths[1].clone();
+    assert!(path.ends_with("outbox/x.md") && why.starts_with("is tracked by Git"), "{why}");
+    // What somebody here writes is sent, and not while Git is writing: its index comes last.
+    fs::write(bench.path("p/.git/index.lock"), "").unwrap();
+    bench.put("p/docs/mailbox/outbox/v.md", &draft("own"));
+    assert!(until(|| bench.report()[0].unsent == 1).await, "{:?}", bench.report());
+    assert_eq!(bench.office.texts(), Vec::<String>::new());
+    fs::remove_file(bench.path("p/.git/index.lock")).unwrap();
+    assert!(until(|| bench.office.texts() == ["own"]).await, "{:?}", bench.report());
+    bench.stop().await;
+    bench.start();
+    bench.in_step().await;
+    assert!(until(|| bench.report()[0].unread == 3).await, "{:?}", bench.report());
+    assert_eq!(bench.office.texts(), ["own"]);
+    bench.stop().await;
+}
+
 #[tokio::test]
 async fn a_file_with_a_second_name_is_not_sent() {
     let mut bench = Bench::new("qa=p dev=q");

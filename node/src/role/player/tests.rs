@@ -232,6 +232,10 @@ fn whoever_called_or_is_connected_could_play() {
     players.take_over(at(6), &instance("z"));
     let told = list(&players, 6);
     assert!(told.contains("z plays") && !told.contains("x plays"), "{told}");
+    // It has not called, and yet has the role.
+    players.take_over(at(6), &instance("new"));
+    assert!(list(&players, 7).contains("new plays \"\" 1s"), "{}", list(&players, 7));
+    players.take_over(at(7), &instance("z"));
     for number in 0..2 * KNOWN_MAX as u64 {
         players.looked(at(7 + number), &instance(&format!("a{number}")), "flood 1");
     }

@@ -6,6 +6,7 @@
 //!
 //! `TASUKI_ROUNDS` says how many kills (a third of it; 20), `TASUKI_SEED` which ones.
 
+mod cancelled;
 mod history;
 mod writer;
 

@@ -228,10 +228,10 @@ impl World {
 }
 
 /// A process that does nothing until this is dropped.
-struct StandsStill(Pid);
+pub(crate) struct StandsStill(Pid);
 
 impl StandsStill {
-    fn begin(process: &Process) -> Self {
+    pub(crate) fn begin(process: &Process) -> Self {
         let pid = Pid::from_raw(process.pid().cast_signed()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
         Self(pid)

@@ -28,7 +28,7 @@ fn files() -> Value {
 }
 
 /// Lets some time pass that is as long as it takes.
-async fn round_trips(of: SocketAddr, count: u64) {
+pub(crate) async fn round_trips(of: SocketAddr, count: u64) {
     let mut http = Http::connect(of).await;
     for _ in 0..count {
         http.send("GET /healthz", &[], b"").await;

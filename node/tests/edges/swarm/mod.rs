@@ -1,6 +1,6 @@
 //! A lead and workers, each an MCP client at a node of its own, work on an issue.
 
-mod cancelled;
+pub(crate) mod cancelled;
 mod ends;
 mod flows;
 mod leaving;

@@ -80,10 +80,10 @@ impl Index {
     }
 
     /// All locks that are on a file that `key` is on, too.
-    pub(super) fn all_overlapping(&self, key: &LockKey) -> BTreeSet<LockId> {
+    pub(super) fn all_overlapping(&self, key: &LockKey) -> impl Iterator<Item = LockId> {
         let patterns = self.patterns.get(key.repository());
         let all = patterns.into_iter().flatten().chain(self.above(key)).chain(self.below(key));
-        all.filter(|(_, other)| other.overlaps(key)).map(|(lock, _)| *lock).collect()
+        all.filter(move |(_, other)| other.overlaps(key)).map(|(lock, _)| *lock)
     }
 
     /// Paths that lead to where the key's wildcards begin, or to its end.

@@ -166,11 +166,16 @@ impl Locks {
         })
     }
 
-    /// All that are on one of these files, the newest first.
-    pub fn on(&self, keys: &[LockKey]) -> Vec<&Lock> {
-        let ids: BTreeSet<LockId> =
-            keys.iter().flat_map(|key| self.index.all_overlapping(key)).collect();
-        ids.iter().rev().map(|id| &self.by_id[id]).collect()
+    /// All that are on one of these files, the newest first; `None` where more than `most` are
+    /// found, one that is on several of them each time.
+    pub fn on(&self, keys: &[LockKey], most: usize) -> Option<Vec<&Lock>> {
+        let found = keys.iter().flat_map(|key| self.index.all_overlapping(key));
+        let found: Vec<LockId> = found.take(most.saturating_add(1)).collect();
+        if most < found.len() {
+            return None;
+        }
+        let ids = BTreeSet::from_iter(found);
+        Some(ids.iter().rev().map(|id| &self.by_id[id]).collect())
     }
 
     pub(super) fn insert(&mut self, lock: Lock) {

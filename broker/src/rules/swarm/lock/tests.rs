@@ -1,5 +1,7 @@
 //! Which files and patterns meet.
 
+use tasuki_proto::swarm::Stamp;
+
 use super::{super::super::turn::Actor, *};
 
 fn key(path: &str) -> LockKey {
@@ -99,4 +101,31 @@ fn what_is_locked_is_found() {
             assert_eq!(locks, Locks::default(), "nothing is left");
         }
     }
+}
+
+/// So that a directory with many costs no more than a few.
+#[test]
+fn more_locks_than_are_wanted_are_not_gathered() {
+    let mut locks = Locks::default();
+    for number in 0..5 {
+        locks.insert(Lock {
+            id: LockId(Stamp { ms: number, tail: 0 }),
+            role: "W".parse().unwrap(),
+            keys: vec![key(&format!("src/{number}"))],
+            task: None,
+            token: FencingToken::from(1),
+            lease: Lease::until(Timestamp::from_millis(9)),
+            acquired: Timestamp::default(),
+            renewed: Timestamp::default(),
+        });
+    }
+    let on = |paths: &[&str], most| {
+        let keys: Vec<LockKey> = paths.iter().map(|it| key(it)).collect();
+        let found = locks.on(&keys, most)?;
+        Some(found.iter().map(|it| it.id.0.ms).collect::<Vec<_>>())
+    };
+    assert_eq!(on(&["src"], 5), Some(vec![4, 3, 2, 1, 0]));
+    assert_eq!(on(&["src"], 4), None);
+    assert_eq!(on(&["src/1", "src/3", "src/3/x"], 3), Some(vec![3, 1]));
+    assert_eq!(on(&["docs"], 0), Some(vec![]));
 }

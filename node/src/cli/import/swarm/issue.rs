@@ -22,6 +22,7 @@ use super::{
     parts::Whole,
     value::{Fields, cut},
 };
+use crate::counted::{agreeing, counted};
 
 /// Numbers of tasks in a row that no file is of. More is a number that no task has.
 const GAP_MAX: u32 = 1000;
@@ -450,11 +451,14 @@ impl Gatherer<'_> {
             });
         }
         if untimed != 0 {
-            self.note(format!("{untimed} events have a time that cannot be read, and now none"));
+            let (events, have) = (counted(untimed, "event"), agreeing(untimed, "has", "have"));
+            self.note(format!("{events} {have} a time that cannot be read, and now none"));
         }
         if bad != 0 {
-            self.reading
-                .skip(&path, format!("has {bad} lines that are not JSON; the others are taken"));
+            self.reading.skip(
+                &path,
+                format!("has {} without JSON; the others are taken", counted(bad, "line")),
+            );
         }
         reopened_ms
     }

@@ -14,6 +14,7 @@ use super::{
     files::Skipped,
     issue::Gathered,
 };
+use crate::counted::{agreeing, counted};
 
 /// What was found, done and left.
 #[derive(Debug, Default)]
@@ -82,9 +83,9 @@ impl Report {
                 Some(_) | None => {
                     let mut why = why;
                     why.message += &format!(
-                        " {} issues had been taken over by then; run it again for the others, \
-                         nothing is taken twice.",
-                        self.new + self.continued
+                        " {} had been taken over by then; run it again for the others, nothing is \
+                         taken twice.",
+                        counted(self.new + self.continued, "issue")
                     );
                     return Err(why);
                 }
@@ -97,12 +98,17 @@ impl Report {
     pub(super) fn failure(&self) -> Option<Failure> {
         if let Some((_, why)) = self.refused.first() {
             let mut why = why.clone();
-            why.message = format!("{} issues were refused.", self.refused.len());
+            let refused = self.refused.len();
+            let were = agreeing(refused, "was", "were");
+            why.message = format!("{} {were} refused.", counted(refused, "issue"));
             return Some(why);
         }
         let left = self.skipped.len() + self.differ.len() + self.other_docs.len();
         (left != 0).then(|| {
-            Failure::local(format!("{left} files, issues or documents were not taken over."))
+            Failure::local(format!(
+                "Of the files, issues and documents, {left} {} not taken over.",
+                agreeing(left, "was", "were")
+            ))
         })
     }
 
@@ -143,15 +149,14 @@ impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "Issues: {}, with {} tasks, {} submissions, {} messages, {} documents, {} deliveries, \
-             {} events. Workers: {}. Shared documents: {}.",
+            "Issues: {}, with {}, {}, {}, {}, {}, {}. Workers: {}. Shared documents: {}.",
             self.issues,
-            self.tasks,
-            self.submissions,
-            self.messages,
-            self.docs,
-            self.deliveries,
-            self.events,
+            counted(self.tasks, "task"),
+            counted(self.submissions, "submission"),
+            counted(self.messages, "message"),
+            counted(self.docs, "document"),
+            counted(self.deliveries, "delivery"),
+            counted(self.events, "event"),
             self.workers,
             self.shared_docs
         )?;

@@ -10,6 +10,7 @@ use tasuki_proto::{
         TEXT_BYTES_MAX,
     },
     swarm::{DeliveryId, SubmissionId},
+    visible::shown,
     wire::{self, DeliveryStatus, IssueStatus},
 };
 
@@ -17,6 +18,7 @@ use super::{
     issue::{DETAIL_BYTES_MAX, Gatherer, REFS_BYTES_MAX},
     value::{Fields, cut},
 };
+use crate::counted::counted;
 
 impl Gatherer<'_> {
     pub(super) fn submissions(&mut self, tasks: &BTreeMap<u32, Value>) {
@@ -42,7 +44,8 @@ impl Gatherer<'_> {
             if SUBMISSIONS_MAX < found.len() {
                 let more = found.len() - SUBMISSIONS_MAX;
                 self.note(format!(
-                    "task-{number} has {more} submissions too many, the oldest stay"
+                    "task-{number} has {} too many, the oldest stay",
+                    counted(more, "submission")
                 ));
                 found.drain(..more);
             }
@@ -131,12 +134,23 @@ impl Gatherer<'_> {
 
     fn files(&mut self, what: &str, files: Vec<String>) -> Vec<String> {
         let (count, mut bytes) = (files.len(), 0);
+        // A broker takes none that is not what it is shown as.
+        let in_a_line = |it: &String| it.replace(['\r', '\n'], " ");
+        let plain: Vec<String> =
+            files.iter().map(|it| shown(&in_a_line(it)).0.into_owned()).collect();
+        let changed = plain.iter().zip(&files).filter(|(plain, it)| plain != it).count();
+        if changed != 0 {
+            self.note(format!(
+                "{what} names files with characters that are never shown, and they are kept \
+                 without these: {changed} of {count}"
+            ));
+        }
         let fits = |it: &String| {
             bytes += it.len();
             bytes <= FILES_BYTES_MAX
         };
         let kept: Vec<String> =
-            files.into_iter().take(CHANGED_FILES_MAX).take_while(fits).collect();
+            plain.into_iter().take(CHANGED_FILES_MAX).take_while(fits).collect();
         if kept.len() < count {
             self.note(format!("{what} names {count} files, of which {} are kept", kept.len()));
         }

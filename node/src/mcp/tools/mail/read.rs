@@ -27,6 +27,7 @@ use super::{
     late,
 };
 use crate::{
+    counted::counted,
     filebox::{self, Document},
     mcp::transport::handed::Mark,
     outbox::Summary,
@@ -138,8 +139,11 @@ pub(super) async fn read_message(
     for entry in &facts.entries {
         for file in &entry.attachments {
             beside += &format!(
-                " Entry {} has a file attached: {} ({} bytes, BLAKE3 {}).",
-                entry.number, file.name, file.size, file.hash
+                " Entry {} has a file attached: {} ({}, BLAKE3 {}).",
+                entry.number,
+                file.name,
+                counted(file.size, "byte"),
+                file.hash
             );
         }
     }

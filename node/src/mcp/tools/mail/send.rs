@@ -1,6 +1,6 @@
 //! `filebox_send_message`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rmcp::model::CallToolResult;
 use serde::Serialize;
@@ -51,7 +51,7 @@ pub(super) async fn send_message(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let (caller, _playing) = Caller::player(call, arguments)?;
-    let to = receivers(&call.host.groups, caller.role(), arguments)?;
+    let to = receivers(&call.host.groups, &caller, arguments).await?;
     let kind: MessageType = one_of(arguments, "msg_type", str::to_uppercase)?
         .ok_or_else(|| missing("msg_type", "one of BR, ACK, ER, INFO, URGENT, DIS"))?;
     let text = arguments.words("content", "say what you have to say")?;
@@ -122,9 +122,20 @@ fn queued(to: &[RoleId], message: &str, number: u64) -> CallToolResult {
     said(told, facts)
 }
 
-fn receivers(
+/// The roles of the workspace; none where the broker was never there, or does not show them.
+async fn roles(caller: &Caller) -> Result<BTreeSet<String>, Refusal> {
+    match caller.mail().mailboxes().await {
+        Ok(all) => Ok(all.what.mailboxes.into_iter().map(|it| it.role).collect()),
+        Err(why) if [Reason::Unavailable, Reason::RightForbidden].contains(&why.reason) => {
+            Ok(BTreeSet::new())
+        }
+        Err(why) => Err(why),
+    }
+}
+
+async fn receivers(
     groups: &BTreeMap<String, Vec<RoleId>>,
-    sender: &RoleId,
+    caller: &Caller,
     arguments: Arguments<'_>,
 ) -> Result<Vec<RoleId>, Refusal> {
     const FIELD: &str = "receiver_id";
@@ -132,11 +143,19 @@ fn receivers(
     if names.is_empty() {
         return Err(missing(FIELD, "name an agent, several, or a group"));
     }
-    mail_terms::receivers(&names, groups, sender).map_err(|why| match why {
+    let known = match mail_terms::names_a_group(&names, groups) {
+        true => roles(caller).await?,
+        false => BTreeSet::new(),
+    };
+    mail_terms::receivers(&names, groups, &known, caller.role()).map_err(|why| match why {
         NoReceivers::Name { name, why } => {
             invalid(FIELD, &format_args!("is no name: {} {why}", echo(&name)))
         }
         NoReceivers::Nobody => invalid(FIELD, &"names a group that has nobody but you"),
+        NoReceivers::Ambiguous(name) => {
+            let why = "is both a group of the configuration and an agent; name the agents you mean";
+            invalid(FIELD, &format_args!("names {name}, which {why}"))
+        }
         NoReceivers::TooMany(count) => Refusal {
             reason: Reason::TooLarge,
             message: format!(

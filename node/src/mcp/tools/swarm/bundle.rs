@@ -13,7 +13,7 @@ use super::{
     caller::Caller,
     delivered, facts, said,
 };
-use crate::role::Refusal;
+use crate::{counted::counted, role::Refusal};
 
 /// The answer's text, in bytes: what a model can read at once with room to work.
 const BUNDLE_BYTES_MAX: usize = 192 * 1024;
@@ -143,7 +143,8 @@ pub(super) async fn get(
         }
     }
     if !untold.is_empty() {
-        let what = format!("what was said of {} tasks: {}", untold.len(), untold.join(", "));
+        let tasks = counted(untold.len(), "task");
+        let what = format!("what was said of {tasks}: {}", untold.join(", "));
         room.leave_out(what, "getIssueTask with each task_id");
     }
     let bundle =
@@ -216,7 +217,7 @@ fn short(room: &mut Room, it: &wire::ListTasksResponse, others: &mut Others) -> 
     if (lines.len() as u64) < it.total {
         let others = it.total - lines.len() as u64;
         let how = format!("listIssueTasks with sort_order asc and offset {}", lines.len());
-        room.leave_out(format!("{others} more tasks"), how);
+        room.leave_out(counted(others, "more task"), how);
     }
     lines
 }
