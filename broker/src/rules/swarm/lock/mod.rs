@@ -32,6 +32,10 @@ use crate::rules::Principal;
 /// Locks that ended and are still known, so that their holders are told that they lost them.
 const ENDED_MAX: usize = 1024;
 
+/// How often a lock is met on average, once for each pair of its files and those asked for, while
+/// a list of locks is gathered in one turn.
+const FOUND_AGAIN_MAX: usize = 8;
+
 /// Locks that were given back and are still known, so that saying it again does no harm.
 const GIVEN_BACK_MAX: usize = 1024;
 
@@ -166,15 +170,17 @@ impl Locks {
         })
     }
 
-    /// All that are on one of these files, the newest first; `None` where more than `most` are
-    /// found, one that is on several of them each time.
+    /// All that are on one of these files, the newest first; `None` where there are more than
+    /// `most`, or finding them takes too long.
     pub fn on(&self, keys: &[LockKey], most: usize) -> Option<Vec<&Lock>> {
         let found = keys.iter().flat_map(|key| self.index.all_overlapping(key));
-        let found: Vec<LockId> = found.take(most.saturating_add(1)).collect();
-        if most < found.len() {
-            return None;
+        let mut ids = BTreeSet::new();
+        for (met, id) in found.enumerate() {
+            ids.insert(id);
+            if most < ids.len() || most.saturating_mul(FOUND_AGAIN_MAX) <= met {
+                return None;
+            }
         }
-        let ids = BTreeSet::from_iter(found);
         Some(ids.iter().rev().map(|id| &self.by_id[id]).collect())
     }
 
