@@ -23,6 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("descriptors.bin"), api.encode_to_vec())?;
     let mut all = api;
     all.file.extend(protox::compile([JOURNAL], ["."])?.file);
-    tonic_prost_build::configure().bytes(".tasuki.journal.v1").compile_fds(all)?;
+    // What is said again has the same bytes, also where it has a map.
+    let configured = tonic_prost_build::configure().bytes(".tasuki.journal.v1").btree_map(".");
+    configured.compile_fds(all)?;
     Ok(())
 }

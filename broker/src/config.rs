@@ -14,7 +14,10 @@ use std::{
 use serde::{Deserialize, de::IgnoredAny};
 use tasuki_proto::echo::{bounded, echo};
 
-use crate::trust::{Distrust, TrustStore};
+use crate::{
+    files::directory_of,
+    trust::{Distrust, TrustStore},
+};
 
 /// The file's name.
 pub const FILE: &str = "tasuki.toml";
@@ -73,10 +76,15 @@ pub enum FileError {
 pub struct Found {
     pub path: PathBuf,
     pub content: String,
-    /// Nobody named it: it is in the current directory, which is no place for configuration.
+    /// Nobody named it, and it may have come with the current directory, which is no place for
+    /// configuration: it is in there, or in a data directory that is named by a path from there.
     pub is_here: bool,
     /// Why its settings do not count, but for those that any file may make.
     pub distrust: Option<Distrust>,
+    /// Why it cannot be read; then it says nothing. Only one that may have come with the directory
+    /// has this, any other is an error: whoever made the directory does not take away with it what
+    /// the user's own file says.
+    pub unreadable: Option<String>,
     /// The user's own file, where this one was not chosen by them: what this one may not say or does
     /// not say is taken from there. Otherwise whoever made the current directory could switch off
     /// what the user had set, by a file with nothing in it.
@@ -98,53 +106,99 @@ pub fn read(named: Option<&Path>, data: Option<&Path>) -> Result<File, FileError
 
 /// Finds the named file; else the first there is of those in `directory`, where the command is
 /// called, in `data` (else the platform's data directory) and in the platform's configuration
-/// directory. Where the one in `directory` is not trusted, the next one of these is below it.
+/// directory. Where one may have come with `directory` and is not trusted, the next one of these is
+/// below it.
 ///
 /// # Errors
-/// When a named file is not there, or one cannot be read.
+/// When a named file is not there, or one of the user's own cannot be read.
 pub fn find(
     named: Option<&Path>,
     directory: &Path,
     data: Option<&Path>,
     trusted: &TrustStore,
 ) -> Result<Option<Found>, FileError> {
-    let path = match named {
-        Some(path) => Some(path.to_owned()),
-        None => {
-            let mut places = std::iter::once(directory.to_owned()).chain(kept_places(data));
-            places.by_ref().map(|place| place.join(FILE)).find(|path| path.is_file())
-        }
-    };
-    let Some(path) = path else { return Ok(None) };
-    let content = content(&path)?;
+    match named {
+        Some(path) => own(path.to_owned()).map(Some),
+        None => first(&places(directory, data), trusted),
+    }
+}
+
+/// The same without the one in `directory`.
+///
+/// # Errors
+/// When one of the user's own cannot be read.
+pub fn beside(
+    directory: &Path,
+    data: Option<&Path>,
+    trusted: &TrustStore,
+) -> Result<Option<Found>, FileError> {
+    first(places(directory, data).get(1..).unwrap_or_default(), trusted)
+}
+
+/// A directory that may have such a file.
+struct Place {
+    directory: PathBuf,
+    /// Why a file there does not count until it is trusted; `None`: the user keeps it there.
+    came_along: Option<Distrust>,
+}
+
+/// In the order in which they are asked.
+fn places(directory: &Path, data: Option<&Path>) -> Vec<Place> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let is_kept = || kept_places(data).any(|kept| real(&kept) == real(directory));
-    let is_here = named.is_none() && path == directory.join(FILE) && !is_kept();
-    let distrust = if is_here {
-        trusted.distrust(directory, FILE, content.as_bytes())
-    } else {
-        Distrust::of_own(&path)
+    // Those of the platform are the user's own, however one gets there.
+    let kept: Vec<_> = kept_places(data).chain(kept_places(None)).map(|kept| real(&kept)).collect();
+    let place = |directory: PathBuf, why| {
+        let came_along = (!kept.contains(&real(&directory))).then_some(why);
+        Place { directory, came_along }
+    };
+    // A relative path names whatever the current directory has there.
+    let relative = data.filter(|data| !data.is_absolute()).map(|data| directory.join(data));
+    let relative = relative.filter(|data| real(data) != real(directory));
+    std::iter::once(place(directory.to_owned(), Distrust::Here))
+        .chain(relative.map(|data| place(data, Distrust::Relative)))
+        .chain(kept_places(data).map(|directory| Place { directory, came_along: None }))
+        .collect()
+}
+
+fn first(places: &[Place], trusted: &TrustStore) -> Result<Option<Found>, FileError> {
+    let Some((place, others)) = places.split_first() else { return Ok(None) };
+    let path = place.directory.join(FILE);
+    if !path.is_file() {
+        return first(others, trusted);
+    }
+    let Some(why) = place.came_along else { return own(path).map(Some) };
+    let (content, unreadable) = match text(&path) {
+        Ok(content) => (content, None),
+        Err(why) => (String::new(), Some(why.to_string())),
+    };
+    let known = trusted.distrust(&place.directory, FILE, content.as_bytes());
+    let distrust = match known {
+        None if unreadable.is_none() => None,
+        Some(Distrust::Changed) if why == Distrust::Here => known,
+        None | Some(_) => Some(why),
     };
     // One that is trusted stands in the place of the user's own.
     let below = match distrust {
-        Some(_) if is_here => kept(data)?.map(Box::new),
-        Some(_) | None => None,
+        Some(_) => first(others, trusted)?.map(Box::new),
+        None => None,
     };
-    Ok(Some(Found { path, content, is_here, distrust, below }))
+    Ok(Some(Found { path, content, is_here: true, distrust, unreadable, below }))
 }
 
-/// The user's own file.
-fn kept(data: Option<&Path>) -> Result<Option<Found>, FileError> {
-    let mut paths = kept_places(data).map(|place| place.join(FILE));
-    let Some(path) = paths.find(|path| path.is_file()) else { return Ok(None) };
+/// One that the user named, or keeps where configuration is kept.
+fn own(path: PathBuf) -> Result<Found, FileError> {
     let content = content(&path)?;
     let distrust = Distrust::of_own(&path);
-    Ok(Some(Found { path, content, is_here: false, distrust, below: None }))
+    Ok(Found { path, content, is_here: false, distrust, unreadable: None, below: None })
 }
 
-/// Where a user keeps configuration, beside the current directory.
+/// Where a user keeps configuration, wherever the command is called: a data directory that is named
+/// by a relative path is another one in each directory.
 pub fn kept_places(data: Option<&Path>) -> impl Iterator<Item = PathBuf> {
-    let data = data.map_or_else(data_directory, |data| Some(data.to_owned()));
+    let data = match data {
+        Some(data) => Some(data.to_owned()).filter(|data| data.is_absolute()),
+        None => data_directory(),
+    };
     let project = directories::ProjectDirs::from("", "", "tasuki");
     [data, project.map(|it| it.config_dir().to_owned())].into_iter().flatten()
 }
@@ -154,10 +208,12 @@ pub fn kept_places(data: Option<&Path>) -> impl Iterator<Item = PathBuf> {
 /// # Errors
 /// When it cannot be read.
 pub fn content(path: &Path) -> Result<String, FileError> {
-    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
-    let (bytes, _) = read_settings(path).map_err(unreadable)?;
-    let no_text = |why| unreadable(io::Error::new(io::ErrorKind::InvalidData, why));
-    String::from_utf8(bytes).map_err(no_text)
+    text(path).map_err(|source| FileError::Unreadable { path: path.to_owned(), source })
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    let (bytes, _) = read_settings(path)?;
+    String::from_utf8(bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
 /// What a file of settings holds, links followed, and whose it is. Whoever made the directory may
@@ -193,19 +249,28 @@ pub fn read_settings(path: &Path) -> io::Result<(Vec<u8>, fs::Metadata)> {
 }
 
 impl Found {
+    /// This one, and those below it in turn.
+    pub fn and_below(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |found| found.below.as_deref())
+    }
+
     /// What it says about a broker, and the user's own file below it.
     ///
     /// # Errors
     /// When a value is not one, a key is nobody's, or a setting does not count.
     pub fn of_broker(&self) -> Result<File, FileError> {
         let wrong = |message| FileError::Wrong { path: self.path.clone(), message };
+        if let Some(why) = &self.unreadable {
+            return Err(wrong(format!("cannot be read: {why}")));
+        }
         // Without the line that is wrong, which may be as long as the file.
         let said = |why: toml::de::Error| {
             let before = why.span().and_then(|span| self.content.get(..span.start));
             let line = 1 + before.map_or(0, |text| text.matches('\n').count());
             wrong(format!("line {line}: {}", bounded(why.message())))
         };
-        let file: File = toml::from_str(&self.content).map_err(said)?;
+        let mut file: File = toml::from_str(&self.content).map_err(said)?;
+        file.take_paths_from(directory_of(&self.path));
         let made = file.settings();
         if let Some(distrust) = self.distrust.filter(|_| !made.is_empty()) {
             return Err(wrong(format!("{}.", distrust.of(&made))));
@@ -222,6 +287,17 @@ impl Found {
 }
 
 impl File {
+    /// Has relative paths start at the file's own directory: from the current one they would lead to
+    /// whatever a repository has there.
+    fn take_paths_from(&mut self, directory: &Path) {
+        let Self { data, tls_cert, tls_key, client_ca, .. } = self;
+        for path in [data, tls_cert, tls_key, client_ca].into_iter().flatten() {
+            if !path.as_os_str().is_empty() {
+                *path = directory.join(&*path);
+            }
+        }
+    }
+
     /// Which it makes of those that not any file may make.
     fn settings(&self) -> Vec<&'static str> {
         let made = [
@@ -281,7 +357,8 @@ mod tests {
             assert_eq!(file.lease, Some(Duration::from_secs(120)));
             assert_eq!((file.secure, file.advertise.as_deref()), (Some(true), Some("h:1")));
             let paths = [file.tls_cert, file.tls_key, file.client_ca];
-            assert_eq!(paths.map(Option::unwrap), ["c", "k", "a"].map(PathBuf::from));
+            let expected = ["c", "k", "a"].map(|name| folder.path().join(name));
+            assert_eq!(paths.map(Option::unwrap), expected, "they lie beside the file");
         }
         for (wrong, why) in [("lease = \"soon\"", "takes a duration"), ("lisen = 1", "lisen")] {
             fs::write(&path, wrong).unwrap();
@@ -310,7 +387,7 @@ mod tests {
         // Where configuration is kept, or once it is trusted, it counts, as it is.
         assert!(broker(&repository).is_ok());
         store.trust(&repository, [(FILE, attack.as_bytes())]).unwrap();
-        assert_eq!(broker(&data).unwrap().data, Some(".cache".into()));
+        assert_eq!(broker(&data).unwrap().data, Some(repository.join(".cache")));
         write(&format!("{attack}secure = false\n"));
         let why = broker(&data).unwrap_err();
         assert!(why.contains("`secure` are not taken from a file in the current"), "{why}");
@@ -345,6 +422,66 @@ mod tests {
         // One that is trusted stands in the place of the user's own.
         store.trust(&repository, [(FILE, text.as_bytes())]).unwrap();
         assert_eq!(broker().unwrap().secure, None);
+    }
+
+    #[test]
+    fn a_relative_data_directory_came_with_the_directory_until_its_file_is_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (repository, store) = (folder.path(), TrustStore::within(&folder.path().join("home")));
+        let data = repository.join(".tasuki");
+        fs::create_dir(&data).unwrap();
+        let attack = "broker_listen = \"0.0.0.0:0\"\n";
+        fs::write(data.join(FILE), attack).unwrap();
+        let find = |data: &Path| find(None, repository, Some(data), &store).unwrap().unwrap();
+        for named in [".tasuki", "./.tasuki", "x/../.tasuki/"] {
+            fs::create_dir_all(repository.join("x")).unwrap();
+            let found = find(Path::new(named));
+            assert!(found.is_here && found.distrust == Some(Distrust::Relative), "{named}");
+            let why = found.of_broker().unwrap_err().to_string();
+            assert!(why.contains("`broker_listen` is not taken from"), "{why}");
+            assert!(why.contains("run `tasuki trust` with that directory"), "{why}");
+        }
+        // The current directory itself, under the name of a data directory.
+        fs::write(repository.join(FILE), attack).unwrap();
+        for named in [".", ".tasuki"] {
+            assert_eq!(find(Path::new(named)).distrust, Some(Distrust::Here), "{named}");
+        }
+        // Below it the other one, which does not count either.
+        let found = find(Path::new(".tasuki"));
+        let below: Vec<_> = found.and_below().map(|it| it.distrust).collect();
+        assert_eq!(below[..2], [Some(Distrust::Here), Some(Distrust::Relative)]);
+        fs::remove_file(repository.join(FILE)).unwrap();
+        // An absolute path is the same wherever one is.
+        assert_eq!(find(&data).distrust, None);
+        store.trust(&data, [(FILE, attack.as_bytes())]).unwrap();
+        assert_eq!(find(Path::new(".tasuki")).distrust, None);
+        assert!(find(Path::new(".tasuki")).of_broker().unwrap().broker_listen.is_some());
+        fs::write(data.join(FILE), "secure = false\n").unwrap();
+        assert_eq!(find(Path::new(".tasuki")).distrust, Some(Distrust::Relative));
+    }
+
+    #[test]
+    fn a_file_that_came_with_a_directory_and_cannot_be_read_leaves_the_users_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (repository, data) = (folder.path().join("repository"), folder.path().join("data"));
+        for directory in [&repository, &data] {
+            fs::create_dir(directory).unwrap();
+        }
+        let store = TrustStore::within(folder.path());
+        fs::write(data.join(FILE), "secure = true\n").unwrap();
+        // That an empty file is trusted is nothing to one that cannot be read.
+        store.trust(&repository, [(FILE, &b""[..])]).unwrap();
+        for content in [vec![0xff], vec![b' '; BYTES_MAX + 1]] {
+            fs::write(repository.join(FILE), content).unwrap();
+            let found = find(None, &repository, Some(&data), &store).unwrap().unwrap();
+            assert!(found.unreadable.is_some() && found.distrust.is_some());
+            assert_eq!(found.below.as_ref().unwrap().path, data.join(FILE));
+            let why = found.of_broker().unwrap_err().to_string();
+            assert!(why.contains("repository/tasuki.toml: cannot be read: "), "{why}");
+        }
+        // One's own is an error.
+        fs::write(data.join(FILE), [0xff]).unwrap();
+        assert!(find(None, &repository, Some(&data), &store).is_err());
     }
 
     #[cfg(unix)]

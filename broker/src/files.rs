@@ -183,18 +183,42 @@ pub enum ForeignDirectory {
 }
 
 /// Whether nobody else can have put into a data directory, or into the broker's part of it, what is
-/// there; one that is not there yet will be this user's alone. A directory above it that others may
-/// write to is no harm: whoever puts another in its place leaves one of their own.
+/// there; one that is not there yet will be this user's alone. Where others get in, the directories
+/// in it are looked at, too. A directory above it that others may write to is no harm: whoever puts
+/// another in its place leaves one of their own.
 ///
 /// # Errors
 /// When others may write to it, or it is another user's.
 pub fn check_data_directory(data: &Path) -> Result<(), ForeignDirectory> {
+    let mut is_entered = true;
     for path in [data.to_owned(), data.join(crate::config::FOLDER)] {
         // What cannot be looked at is refused by whoever uses it, with the reason.
         let Ok(metadata) = fs::metadata(&path) else { continue };
-        check_own_directory(path, &metadata)?;
+        check_own_directory(path.clone(), &metadata)?;
+        is_entered = is_entered && is_entered_by_others(&metadata);
+        if is_entered {
+            check_directories_in(&path)?;
+        }
     }
     Ok(())
+}
+
+fn check_directories_in(directory: &Path) -> Result<(), ForeignDirectory> {
+    let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => check_own_directory(path, &metadata)?,
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether others get at what is in a directory: behind one that is closed, databases and others
+/// leave theirs as open as the umask has them.
+#[cfg(unix)]
+fn is_entered_by_others(metadata: &fs::Metadata) -> bool {
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o011 != 0
 }
 
 #[cfg(unix)]
@@ -212,6 +236,12 @@ fn check_own_directory(path: PathBuf, metadata: &fs::Metadata) -> Result<(), For
 pub(crate) fn is_own(metadata: &fs::Metadata) -> bool {
     let owner = std::os::unix::fs::MetadataExt::uid(metadata);
     [0, rustix::process::geteuid().as_raw()].contains(&owner)
+}
+
+/// Who gets in here is not told by a mode.
+#[cfg(not(unix))]
+fn is_entered_by_others(_metadata: &fs::Metadata) -> bool {
+    false
 }
 
 /// Who may write here is not told by a mode.
@@ -374,6 +404,38 @@ mod tests {
                 std::os::unix::fs::chown(&part, Some(0), None).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn nor_is_a_directory_in_it_that_others_get_at() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for inner in ["tls", "sessions", "outbox", "hooks", "mirror", "broker/db"] {
+            let inner = data.join(inner);
+            fs::create_dir_all(&inner).unwrap();
+            let above = inner.parent().unwrap().to_owned();
+            for part in [&data, &above, &inner] {
+                set(part, 0o755);
+            }
+            check_data_directory(&data).unwrap();
+            for mode in [0o777, 0o775, 0o1777] {
+                set(&inner, mode);
+                let refused = check_data_directory(&data).unwrap_err();
+                assert_eq!(refused, ForeignDirectory::Writable(inner.clone()), "{mode:o}");
+                // Behind a door that is closed it is no matter.
+                set(&data, 0o700);
+                check_data_directory(&data).unwrap();
+                set(&data, 0o755);
+            }
+            set(&inner, 0o755);
+        }
+        // Files have modes of their own, which whoever reads them looks at.
+        fs::write(data.join("file"), "x").unwrap();
+        set(&data.join("file"), 0o666);
+        check_data_directory(&data).unwrap();
     }
 
     #[test]

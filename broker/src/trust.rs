@@ -8,7 +8,8 @@
 //!   never in the directory that is trusted.
 //!
 //! What the user named, and what lies in the data or the configuration directory, is the user's
-//! own, unless everybody on the machine may write to it.
+//! own, unless everybody on the machine may write to it. A data directory that is named by a relative
+//! path is part of the directory where the command is called.
 //!
 //! Not here: what the files mean (`config`, and the node's `filebox`).
 
@@ -35,6 +36,8 @@ pub enum Distrust {
     Here,
     /// The same, and it is not what was trusted.
     Changed,
+    /// It is in a data directory that is named by a relative path, and not what was trusted there.
+    Relative,
     /// Everybody on this machine may write to it.
     Anybody,
     /// It belongs to another user, who is not root.
@@ -55,6 +58,11 @@ impl fmt::Display for Distrust {
             Self::Changed => {
                 "a file in the current directory that changed since you trusted it; read it and \
                  run `tasuki trust` again"
+            }
+            Self::Relative => {
+                "a file in a data directory that is named by a relative path, which may have come \
+                 with the current directory; read it and run `tasuki trust` with that directory, \
+                 or name it by its absolute path"
             }
             Self::Anybody => {
                 "a file that everybody on this machine may write to; run chmod o-w on it"

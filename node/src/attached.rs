@@ -1,15 +1,15 @@
 //! Attached files on this machine: their names, and the project that agents attach from and save to.
 //!
-//! - **Z8** An agent's attachments come from its project and go there: no path leads out of it, no
-//!   link is followed, a file with a second name is not sent, and nothing that is there is written
-//!   over.
+//! - **Z8** An agent's attachments come from its project and go there: no path leads out of it or
+//!   into a directory of Tasuki's own that lies in it, no link is followed, a file with a second
+//!   name is not sent, and nothing that is there is written over.
 //!
 //! The project is the operator's to name: an agent's own word for it would open any file that the
 //! node may read to whoever may call it.
 
 use std::{
     io::{self, Read as _, Write as _},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use bytes::Bytes;
@@ -53,6 +53,8 @@ pub(crate) struct Project {
     root: PathBuf,
     /// What the agent chose in it.
     below: PathBuf,
+    /// Where keys and tokens of the node are, which no agent sends.
+    private: Vec<PathBuf>,
 }
 
 /// Why a file is not read, or not written.
@@ -60,6 +62,8 @@ pub(crate) struct Project {
 pub(crate) enum No {
     #[error("it is outside of the project, {0}")]
     Outside(PathBuf),
+    #[error("{0} is Tasuki's own directory, with its keys, so it is left out of the project")]
+    Private(PathBuf),
     #[error("it {0}")]
     NoFile(#[from] NoFile),
     #[error("it has more than {ATTACHMENT_BYTES_MAX} bytes")]
@@ -72,20 +76,22 @@ pub(crate) enum No {
 
 impl Project {
     /// What the role of a node has: `registered` by an agent where that is inside of what the
-    /// operator named, else all of that.
-    pub(crate) fn of(root: &Path, registered: Option<PathBuf>) -> Self {
+    /// operator named, else all of that; of both without what is `private` to the node.
+    pub(crate) fn of(root: &Path, registered: Option<PathBuf>, private: &[PathBuf]) -> Self {
         let root = resolved(root);
         let below = |it: &Path| it.strip_prefix(&root).map(Path::to_owned).ok();
         // What was registered has no links, or got some since, which are not followed.
         let own = registered.and_then(|it| below(&it).or_else(|| below(&it.canonicalize().ok()?)));
-        Self { below: own.unwrap_or_default(), root }
+        Self { below: own.unwrap_or_default(), root, private: private.to_vec() }
     }
 
     /// A file of it, by a path in it or an absolute one. Blocks on the disk.
     pub(crate) fn read(&self, path: &Path) -> Result<Bytes, No> {
         let below = self.below(path)?;
-        let (dir, name) = self.open()?.parent_of(&below)?;
-        let (file, _) = dir.open_own_file(name)?;
+        let (Some(folder), Some(name)) = (below.parent(), below.file_name()) else {
+            return Err(No::NoFile(NoFile::Strange));
+        };
+        let (file, _) = self.open(folder)?.open_own_file(name)?;
         let mut content = Vec::new();
         // It may grow meanwhile.
         file.take(ATTACHMENT_BYTES_MAX + 1).read_to_end(&mut content)?;
@@ -98,7 +104,9 @@ impl Project {
     /// Writes a file of the name that was told, or one like it; where, in the project. Blocks on
     /// the disk.
     pub(crate) fn save(&self, name: &str, content: &[u8]) -> Result<PathBuf, No> {
-        let folder = self.open()?.walk_or_make(Path::new(FOLDER))?;
+        let folder = Path::new(FOLDER);
+        self.open(Path::new(""))?.walk_or_make(folder)?;
+        let folder = self.open(folder)?;
         for name in names(name) {
             match folder.create_new(&name) {
                 Ok(mut file) => {
@@ -112,8 +120,21 @@ impl Project {
         Err(No::Taken)
     }
 
-    fn open(&self) -> io::Result<Dir> {
-        Dir::open_real(&self.root)?.walk(&self.below)
+    /// A directory of it. Whatever is private is known by what it is, under any name.
+    fn open(&self, folder: &Path) -> Result<Dir, No> {
+        if let Some(around) = self.private.iter().find(|it| self.root.starts_with(resolved(it))) {
+            return Err(No::Private(around.clone()));
+        }
+        // What is not there, nobody enters.
+        let private: Vec<Dir> = self.private.iter().filter_map(|it| Dir::open(it).ok()).collect();
+        let mut dir = Dir::open_real(&self.root)?;
+        for part in self.below.join(folder).components().filter(|it| *it != Component::CurDir) {
+            dir = dir.enter(part)?;
+            if private.iter().any(|it| it.is_same_as(&dir)) {
+                return Err(No::Private(dir.path().to_owned()));
+            }
+        }
+        Ok(dir)
     }
 
     fn below(&self, path: &Path) -> Result<PathBuf, No> {
@@ -187,7 +208,7 @@ mod tests {
         link(Path::new("a/log.txt"), "in");
         link(Path::new("a"), "b");
         fs::hard_link(&outside, root.join("second")).unwrap();
-        let project = Project::of(&root, None);
+        let project = Project::of(&root, None, &[]);
         let read =
             |path: &Path| project.read(path).map(|it| String::from_utf8_lossy(&it).into_owned());
         for good in [Path::new("a/log.txt"), Path::new("./a/log.txt"), &root.join("a/log.txt")] {
@@ -213,10 +234,44 @@ mod tests {
         }
         assert!(matches!(read(Path::new("none")), Err(No::NoFile(it)) if it.is_missing()));
         // An agent may narrow it, never widen it.
-        let own = |registered: &Path| Project::of(&root, Some(registered.to_owned())).below;
+        let own = |registered: &Path| Project::of(&root, Some(registered.to_owned()), &[]).below;
         assert_eq!(own(&root.join("a")), Path::new("a"));
         assert_eq!(own(place.path()), Path::new(""));
         assert_eq!(own(&root.join("up")).as_path(), Path::new("up"), "refused when it is opened");
+    }
+
+    #[test]
+    fn nothing_of_the_nodes_own_directories_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap().join("project");
+        let data = root.join("sub/.tasuki");
+        fs::create_dir_all(data.join("tls")).unwrap();
+        fs::create_dir_all(data.join("inner")).unwrap();
+        for name in ["sub/.tasuki/tls/key.pem", "sub/.tasuki/key", "sub/.tasuki/inner/x", "sub/x"] {
+            fs::write(root.join(name), "x").unwrap();
+        }
+        // As somebody else may call it.
+        std::os::unix::fs::symlink(&root, place.path().join("link")).unwrap();
+        let private = [place.path().join("none"), place.path().join("link/sub/.tasuki")];
+        let project = |registered: &str| Project::of(&root, Some(root.join(registered)), &private);
+        for (registered, path) in [
+            ("", "sub/.tasuki/tls/key.pem"),
+            ("", "./sub/./.tasuki/key"),
+            ("sub", ".tasuki/key"),
+            ("sub/.tasuki", "key"),
+            ("sub/.tasuki/inner", "x"),
+        ] {
+            let why = project(registered).read(Path::new(path)).unwrap_err();
+            assert!(matches!(why, No::Private(_)), "{registered} {path}: {why}");
+        }
+        assert_eq!(project("").read(Path::new("sub/x")).unwrap(), "x");
+        assert_eq!(project("sub").read(Path::new("x")).unwrap(), "x");
+        let project = project("sub/.tasuki");
+        assert!(matches!(project.save("x", b"x"), Err(No::Private(_))));
+        for within in [data.clone(), data.join("inner")] {
+            let why = Project::of(&within, None, &private).read(Path::new("x")).unwrap_err();
+            assert!(matches!(why, No::Private(_)), "{}: {why}", within.display());
+        }
     }
 
     /// Somebody who may write to the project swaps a directory in it for a link.
@@ -232,7 +287,7 @@ mod tests {
                 .unwrap();
         }
         std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
-        let project = Project::of(&root, Some(root.join("agent")));
+        let project = Project::of(&root, Some(root.join("agent")), &[]);
         let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -259,7 +314,7 @@ mod tests {
     #[test]
     fn what_is_saved_takes_nobodys_place() {
         let place = tempfile::tempdir().unwrap();
-        let project = Project::of(place.path(), None);
+        let project = Project::of(place.path(), None, &[]);
         let save = |name: &str| project.save(name, b"new").map(|it| it.display().to_string());
         assert_eq!(save("log.txt").unwrap(), "docs/attachments/log.txt");
         assert_eq!(save("../log.txt").unwrap(), "docs/attachments/log-2.txt");

@@ -133,6 +133,11 @@ impl Dir {
         self.fd.as_fd()
     }
 
+    /// Whether it is the same directory, under whatever path.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
     /// A directory in it.
     pub(crate) fn enter(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
         self.enter_with(name.as_ref(), DIRECTORY)

@@ -10,7 +10,7 @@
 //! broker notices, and the node [becomes one](Identity::renew_client) then.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -96,12 +96,7 @@ impl Identity {
         };
         files::private_directory(data).map_err(at(data))?;
         let lock = data.join(LOCK);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock)
-            .map_err(at(&lock))?;
+        let file = files::private(&lock).map_err(at(&lock))?;
         let locked = Locked::take(file).map_err(|why| match why {
             TryLockError::WouldBlock => IdentityError::InUse(data.to_owned()),
             TryLockError::Error(source) => at(&lock)(source),
@@ -244,7 +239,7 @@ fn host_part(name: &str) -> String {
 /// The old content or the new, never a part of either, whenever the power fails.
 fn write_durably(data: &Path, path: &Path, stored: &Stored) -> io::Result<()> {
     let temporary = path.with_extension("json.new");
-    let mut file = File::create(&temporary)?;
+    let mut file = files::private(&temporary)?;
     file.write_all(&checked::to_vec(stored)?)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
@@ -330,6 +325,19 @@ mod tests {
         drop(copied);
         let copied = Identity::open(&copy).expect("free");
         assert_eq!(next(&copied).client, other.client, "it stays");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn its_files_are_for_its_user_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let data = tempfile::tempdir().expect("a directory");
+        let identity = Identity::open(data.path()).expect("free");
+        next(&identity);
+        for name in [FILE, LOCK] {
+            let about = fs::metadata(data.path().join(name)).expect("there");
+            assert_eq!(about.permissions().mode() & 0o777, 0o600, "{name}");
+        }
     }
 
     #[test]

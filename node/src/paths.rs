@@ -5,6 +5,7 @@
 //! connecting whether the node still runs.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -37,6 +38,9 @@ pub struct NodeFile {
     pub broker: String,
     pub workspace: String,
     pub roles: Vec<String>,
+    /// Of each role, as its user writes them. A node of an older version does not say.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub toolsets: BTreeMap<String, Vec<String>>,
 }
 
 impl NodeFile {
@@ -86,6 +90,7 @@ mod tests {
             broker: "http://127.0.0.1:2".into(),
             workspace: "default".into(),
             roles: vec!["A".into()],
+            toolsets: BTreeMap::new(),
         }
     }
 

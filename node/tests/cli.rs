@@ -121,8 +121,13 @@ impl TurnLoop for Script {
     async fn reclaim(&self, _: Request<wire::ReclaimRequest>) -> Result<wire::ReclaimResponse> {
         Err(not_played())
     }
-    async fn history(&self, _: Request<wire::HistoryRequest>) -> Result<wire::HistoryResponse> {
-        Ok(Response::new(wire::HistoryResponse::default()))
+    async fn history(&self, asked: Request<wire::HistoryRequest>) -> Result<wire::HistoryResponse> {
+        let (asked, last) = (asked.into_inner(), self.0.lock().unwrap().entries);
+        let end = (asked.from + u64::from(asked.limit)).min(last + 1);
+        let entries = (asked.from..end).map(|number| wire::Entry { number, ..Default::default() });
+        let next = if asked.from < end && end <= last { end } else { 0 };
+        let entries = entries.collect();
+        Ok(Response::new(wire::HistoryResponse { entries, next, ..Default::default() }))
     }
 }
 
@@ -208,12 +213,29 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Turn 1 ended; B has turn 2.\n");
     let keys = stage.play(|play| std::mem::take(&mut play.keys));
     assert_eq!(keys.len(), 3);
-    assert!(keys.iter().all(|key| *key == keys[0] && key.counter == 1), "{keys:?}");
+    assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
 
     stage.play(|play| play.handovers.push_back(Ok(handed_over())));
     stage.run(HANDOVER).await;
     let next = stage.play(|play| play.keys[0].clone());
-    assert_eq!((next.client_id, next.counter), (keys[0].client_id.clone(), 2));
+    assert_eq!(next.client_id, keys[0].client_id);
+    assert!(keys[0].counter < next.counter, "{next:?} after {keys:?}");
+}
+
+/// As after a backup came back.
+#[tokio::test]
+async fn a_key_that_named_something_else_is_given_up() {
+    let used = Err(Reason::KeyReused.status("It named something else."));
+    let handovers = [used, Ok(handed_over()), Ok(handed_over())];
+    let stage = Stage::set(Play { handovers: handovers.into(), ..Default::default() }).await;
+    for _ in 0..2 {
+        let (code, output) = stage.run(HANDOVER).await;
+        assert_eq!(code, 0, "{output:?}");
+    }
+    let keys = stage.play(|play| std::mem::take(&mut play.keys));
+    let clients: Vec<_> = keys.iter().map(|key| &key.client_id).collect();
+    assert!(clients.len() == 3 && clients[0] != clients[1], "{keys:?}");
+    assert_eq!(clients[0], clients[2], "{keys:?}");
 }
 
 #[tokio::test]
@@ -286,6 +308,32 @@ async fn a_history_that_is_over_before_what_was_asked_for_says_so() {
         let (code, output) = Stage::set(there(entries)).await.run(line).await;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!((code, said.as_str()), (0, expected), "{line}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_is_cut_says_how_to_see_more() {
+    for (entries, line, shown, said) in [
+        (
+            26,
+            "loop history",
+            20,
+            "The newest 20 of 26 entries are shown; `--limit 26` shows all.\n",
+        ),
+        (26, "loop history --limit 26", 26, ""),
+        (5, "loop history --from 2 --limit 2", 2, "More follow; `--from 4` goes on.\n"),
+        (5, "loop history --from 4 --limit 2", 2, ""),
+        (0, "loop history", 0, ""),
+    ] {
+        let stage = Stage::set(Play { is_loop_there: true, entries, ..Default::default() }).await;
+        let (code, output) = stage.run(&format!("{line} --json")).await;
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!((code, out.lines().count(), &*err), (0, shown, said), "{line}: {output:?}");
+        let (_, output) = stage.run(line).await;
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(out.ends_with(said), "{line}: {out}");
+        assert_eq!(out.contains("are shown") || out.contains("More follow"), !said.is_empty());
     }
 }
 

@@ -63,6 +63,10 @@ pub const INVITATION_MS: u64 = 3600 * 1000;
 /// 30 days.
 pub const INVITATION_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 
+/// The longest time after which a token expires, or an issue that nobody works on lapses, in
+/// milliseconds: 100 years. What is to last longer has no end.
+pub const LASTING_MS_MAX: u64 = 100 * 365 * 24 * 3600 * 1000;
+
 /// How long the old secret of a rotated token stays good unless said otherwise, in milliseconds.
 pub const OVERLAP_MS: u64 = 10 * 60 * 1000;
 
@@ -130,6 +134,10 @@ pub const SEALED_BYTES_MAX: usize = 320 * 1024;
 
 /// Entries taken over by one call.
 pub const IMPORT_ENTRIES_MAX: usize = 1000;
+
+/// The latest time that is taken from a caller, in milliseconds since 1970: the end of the year
+/// 9999, behind which dates have no form that others read.
+pub const TIME_MS_MAX: u64 = 253_402_300_799_999;
 
 /// Hits of one search, and unless said otherwise.
 pub const HITS_MAX: u32 = 100;
@@ -211,6 +219,11 @@ pub const LOCKS_MAX: usize = 200_000;
 /// Patterns with wildcards locked in one workspace. Every file that is to be locked is compared
 /// with each of its repository.
 pub const LOCK_PATTERNS_MAX: usize = 1024;
+
+/// What comparing the files of one call with those that are locked may take, in steps of some
+/// nanoseconds: a workspace does nothing else meanwhile. A thousand files and a thousand patterns of
+/// the usual length take about that.
+pub const LOCK_STEPS_MAX: usize = 8 * 1024 * 1024;
 
 /// The longest lease that can be asked for, in milliseconds: 24 hours.
 pub const SWARM_LEASE_MS_MAX: u64 = 24 * 3600 * 1000;

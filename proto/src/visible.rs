@@ -65,6 +65,11 @@ pub fn shown(text: &str) -> (Cow<'_, str>, usize) {
     if stripped == 0 { (Cow::Borrowed(text), 0) } else { (Cow::Owned(shown), stripped) }
 }
 
+/// Whether a name, or what stands for one, is a line that is shown just as it is.
+pub fn is_line(text: &str) -> bool {
+    text.chars().all(is_visible) && shown(text).1 == 0
+}
+
 /// Two letters meet in it, or are kept apart.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
@@ -140,6 +145,18 @@ fn may_select(before: char, selector: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_what_it_is_shown_as() {
+        for good in ["", "BR", "déjà vu", "修复 2", "❤\u{fe0f} 👩\u{200d}💻.png"] {
+            assert!(is_line(good), "{good:?}");
+        }
+        for bad in
+            ["a\nb", "a\tb", "a\u{1b}[2J", "a\u{202e}b", "a\u{200b}", "a\u{200d}b", "\u{e0041}"]
+        {
+            assert!(!is_line(bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn what_people_write_stays_as_it_is() {

@@ -12,7 +12,9 @@ use tasuki_proto::{
 
 use super::{
     administer::{Administer, Answer, Broker, No},
-    scope::{ScopeArgs, in_json, in_words, ms, time, time_in_json, validity, visible},
+    scope::{
+        ScopeArgs, in_json, in_words, ms, short_validity, time, time_in_json, validity, visible,
+    },
 };
 
 #[derive(Debug, Args)]
@@ -21,7 +23,7 @@ pub(super) struct Invite {
     scope: ScopeArgs,
 
     /// How long the line can be used, at most 30d [default: 1h]
-    #[arg(long, value_name = "DURATION", value_parser = validity)]
+    #[arg(long, value_name = "DURATION", value_parser = short_validity)]
     expires: Option<Duration>,
 
     /// How long whoever joined with it stays in [default: until revoked]

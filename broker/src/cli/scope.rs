@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tasuki_broker::config::duration;
 use tasuki_proto::{
     id::{RoleId, WorkspaceId},
-    limits::WORKSPACE_DEFAULT,
+    limits::{INVITATION_MS_MAX, WORKSPACE_DEFAULT},
     token::Right,
     visible::is_visible,
     wire,
@@ -69,6 +69,15 @@ pub(super) fn validity(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("is 0; it takes a time such as 1h or 90d".to_owned()),
         validity => Ok(validity),
     }
+}
+
+/// The same where the broker allows 30 days at most.
+pub(super) fn short_validity(text: &str) -> Result<Duration, String> {
+    let validity = validity(text)?;
+    if u128::from(INVITATION_MS_MAX) < validity.as_millis() {
+        return Err("is more than 30d, the limit".to_owned());
+    }
+    Ok(validity)
 }
 
 /// 0 where none was said.
@@ -149,6 +158,13 @@ mod tests {
             in_words(&scope),
             "dev, qa in workspace default (read, host, send, claim, review)"
         );
+    }
+
+    #[test]
+    fn what_stands_for_30_days_at_most_is_not_cut_in_silence() {
+        assert_eq!(short_validity("30d"), Ok(Duration::from_millis(INVITATION_MS_MAX)));
+        assert_eq!(short_validity("721h"), Err("is more than 30d, the limit".to_owned()));
+        assert!(short_validity("0s").is_err() && validity("721h").is_ok());
     }
 
     #[test]

@@ -14,7 +14,9 @@ use tasuki_proto::{
 
 use super::{
     administer::{Administer, Answer, Broker, No},
-    scope::{ScopeArgs, in_json, in_words, ms, time, time_in_json, validity, visible},
+    scope::{
+        ScopeArgs, in_json, in_words, ms, short_validity, time, time_in_json, validity, visible,
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -38,7 +40,7 @@ pub(super) enum Command {
         #[arg(value_name = "ID")]
         id: TokenId,
         /// How long the old secret stays good, at most 30d [default: 10m]
-        #[arg(long, value_name = "DURATION", value_parser = validity)]
+        #[arg(long, value_name = "DURATION", value_parser = short_validity)]
         overlap: Option<Duration>,
         #[command(flatten)]
         administer: Administer,

@@ -496,6 +496,20 @@ impl Drop for CancelOnDrop {
 mod tests {
     use super::*;
 
+    /// Its bytes tell a call that is made again from another one under the same key.
+    #[test]
+    fn what_is_said_again_has_the_same_bytes() {
+        let counts = || (0..12_u32).map(|number| (number, u64::from(number)));
+        let say = |tasks| wire::ImportIssueRequest {
+            issue: Some(wire::Issue { tasks, ..Default::default() }),
+            ..Default::default()
+        };
+        let said = say(counts().collect()).encode_to_vec();
+        assert_eq!(say(counts().rev().collect()).encode_to_vec(), said);
+        let heard = wire::ImportIssueRequest::decode(&said[..]).unwrap();
+        assert_eq!(heard.encode_to_vec(), said);
+    }
+
     #[test]
     fn what_a_call_brings_is_measured_whole() {
         let mib = || vec!["x".repeat(1024 * 1024)];

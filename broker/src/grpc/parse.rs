@@ -3,9 +3,11 @@
 use std::{fmt::Display, str::FromStr};
 
 use tasuki_proto::{
-    id::{Epoch, InvalidId, LoopId, NodeId, RoleId},
-    limits::{HOLD_MS_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX},
-    visible::{is_visible, shown},
+    id::{Epoch, InvalidId, LoopId, NodeId, RoleId, Timestamp},
+    limits::{
+        HOLD_MS_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX, TIME_MS_MAX,
+    },
+    visible::is_visible,
     wire,
 };
 use tonic::Status;
@@ -50,6 +52,15 @@ pub(super) fn participants(values: &[String]) -> Result<Vec<RoleId>, Status> {
     Ok(roles)
 }
 
+/// When something happened elsewhere, in milliseconds since 1970.
+pub(super) fn time(field: &str, ms: u64) -> Result<Timestamp, Status> {
+    if TIME_MS_MAX < ms {
+        let why = format!("is {ms}; the latest time is {TIME_MS_MAX} ms, the end of the year 9999");
+        return Err(invalid(field, &why));
+    }
+    Ok(Timestamp::from_millis(ms))
+}
+
 /// A text of a handover: refused whole when too long, never cut.
 pub(super) fn text(field: &str, value: String) -> Result<String, Status> {
     if TEXT_BYTES_MAX < value.len() {
@@ -90,11 +101,6 @@ pub(super) fn hold(hold_ms: u64) -> u64 {
     hold_ms.min(HOLD_MS_MAX)
 }
 
-/// Whether a name, or what stands for one, is a line that is shown just as it is.
-pub(super) fn is_line(text: &str) -> bool {
-    text.chars().all(is_visible) && shown(text).1 == 0
-}
-
 /// Short text for people: program names and versions.
 pub(super) fn label(field: &str, value: &str) -> Result<String, Status> {
     const LABEL_BYTES_MAX: usize = 200;
@@ -108,18 +114,6 @@ pub(super) fn label(field: &str, value: &str) -> Result<String, Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_what_it_is_shown_as() {
-        for good in ["", "BR", "déjà vu", "修复 2", "❤\u{fe0f} 👩\u{200d}💻.png"] {
-            assert!(is_line(good), "{good:?}");
-        }
-        for bad in
-            ["a\nb", "a\tb", "a\u{1b}[2J", "a\u{202e}b", "a\u{200b}", "a\u{200d}b", "\u{e0041}"]
-        {
-            assert!(!is_line(bad), "{bad:?}");
-        }
-    }
 
     #[test]
     fn a_label_hides_nothing() {

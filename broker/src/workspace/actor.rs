@@ -63,6 +63,7 @@ pub(super) enum Msg {
     Decline {
         role: RoleId,
         caller: Caller,
+        permit: OwnedSemaphorePermit,
     },
     Seen {
         node: NodeId,
@@ -164,7 +165,10 @@ impl Actor for Shell {
                 drop(permit);
             }
             Msg::Cancel { question, id } => state.waits.cancel(&question, id),
-            Msg::Decline { role, caller } => state.decline(&role, &caller),
+            Msg::Decline { role, caller, permit } => {
+                state.decline(&role, &caller);
+                drop(permit);
+            }
             Msg::Seen { node, roles, permit } => {
                 state.seen(&node, &roles);
                 drop(permit);

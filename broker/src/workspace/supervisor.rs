@@ -192,11 +192,14 @@ impl Workspaces {
         Ok((handle, id))
     }
 
-    /// Nobody acts on what a role was offered. A workspace that sleeps offers nothing.
+    /// Nobody acts on what a role was offered. A workspace that sleeps offers nothing, and where it
+    /// has more to do than it takes on, the offer is left to its time.
     pub(crate) fn decline(&self, workspace: &WorkspaceId, role: RoleId, caller: Caller) {
-        if let Some(handle) = self.shared.awake(workspace) {
+        if let Some(handle) = self.shared.awake(workspace)
+            && let Some(Ok(permit)) = handle.admit()
+        {
             // An actor that just ended forgets its offers anyway.
-            let _ = handle.actor.send_message(WorkspaceMsg::Decline { role, caller });
+            let _ = handle.actor.send_message(WorkspaceMsg::Decline { role, caller, permit });
         }
     }
 

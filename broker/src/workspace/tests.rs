@@ -180,6 +180,26 @@ async fn whoever_calls_while_a_workspace_falls_asleep_is_let_into_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_offers_are_declined_than_a_workspace_takes_on() {
+    let it = Fixture::start().await;
+    it.hand_over().await;
+    let (message, begun, free) = busy();
+    it.tell(message);
+    begun.await.unwrap();
+    let admission = it.shared().awake(&it.id).unwrap().admission;
+    let places = admission.available_permits();
+    let decline = || it.workspaces.decline(&it.id, "A".parse().unwrap(), Caller::default());
+    decline();
+    assert_eq!(admission.available_permits(), places - 1, "one waits for the actor");
+    (0..IN_FLIGHT_MAX).for_each(|_| decline());
+    assert_eq!(admission.available_permits(), 0);
+    drop(free);
+    while admission.available_permits() < places {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closed_storage_is_not_damage() {
     let data = tempfile::tempdir().unwrap();
     let journal = SledJournal::open(data.path(), Options::default()).unwrap();

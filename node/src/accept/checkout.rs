@@ -64,6 +64,8 @@ pub enum NoCheckout {
     NoCommit(String),
     #[error("{1} has no remote {0:?}; it has {2}")]
     NoRemote(String, PathBuf, String),
+    #[error("the setting {1:?} of {0} names a program that a fetch would run")]
+    Program(PathBuf, String),
     #[error("git {0} failed: {1}")]
     Git(&'static str, String),
     #[error("{0}: {1}")]
@@ -74,15 +76,24 @@ pub enum NoCheckout {
 #[derive(Debug, Clone)]
 pub struct Repository {
     path: PathBuf,
+    /// Whether one without a work tree counts. A commit may bring such a one among its files, with
+    /// settings of its own, to whoever happens to be in there.
+    bare: &'static str,
     /// `sha1` or `sha256`.
     format: String,
 }
 
 impl Repository {
-    pub async fn open(path: &Path) -> Result<Self, NoCheckout> {
+    /// The one that a person `named`, or else the one that the current directory is in.
+    pub async fn open(named: Option<&Path>) -> Result<Self, NoCheckout> {
+        let path = named.unwrap_or_else(|| Path::new("."));
+        let bare = match named {
+            Some(_) => "safe.bareRepository=all",
+            None => "safe.bareRepository=explicit",
+        };
         let no = |why| NoCheckout::NoRepository(path.to_owned(), why);
         let path = path.canonicalize().map_err(|why| no(why.to_string()))?;
-        let mut it = Self { path, format: String::new() };
+        let mut it = Self { path, bare, format: String::new() };
         let asked = it.git(["rev-parse", "--show-object-format"]);
         let format = match said("rev-parse", asked).await {
             Err(NoCheckout::Git(_, words)) => return Err(no(words)),
@@ -114,9 +125,13 @@ impl Repository {
             let names = if names.is_empty() { "none".to_owned() } else { names };
             return Err(NoCheckout::NoRemote(remote.to_owned(), self.path.clone(), names));
         }
+        let settings = said("config", self.git(["config", "--list", "--show-scope", "-z"])).await?;
+        if let Some(name) = own_program(&settings) {
+            return Err(NoCheckout::Program(self.path.clone(), name.to_owned()));
+        }
         let mut fetch = Command::new("git");
-        // Whoever asks for this has keys and helpers for it; hooks and addresses that are commands
-        // are left out all the same.
+        // Whoever asks for this has keys and helpers for it, in their own settings; hooks and
+        // addresses that are commands are left out all the same.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("GIT_") && name != "GIT_SSH_COMMAND" {
                 fetch.env_remove(name);
@@ -124,7 +139,7 @@ impl Repository {
         }
         fetch.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
         fetch.env("GIT_ALLOW_PROTOCOL", "https:ssh:http:git:file");
-        fetch.arg("-C").arg(&self.path);
+        fetch.arg("-C").arg(&self.path).args(["-c", self.bare]);
         for setting in QUIET.iter().filter(|it| !it.starts_with("credential.")) {
             fetch.args(["-c", setting]);
         }
@@ -187,10 +202,36 @@ impl Repository {
             // Which repositories of others may be read is said there.
             git.env("HOME", home);
         }
-        git.arg("-C").arg(&self.path).args(QUIET.iter().flat_map(|it| ["-c", it]));
-        git.args(arguments);
+        git.arg("-C").arg(&self.path).args(["-c", self.bare]);
+        git.args(QUIET.iter().flat_map(|it| ["-c", it])).args(arguments);
         git
     }
+}
+
+/// The first setting of the repository itself, as opposed to its user's, that names what a fetch
+/// runs, in a list of all settings with where each is from.
+fn own_program(settings: &str) -> Option<&str> {
+    let mut parts = settings.split('\0');
+    while let (Some(scope), Some(setting)) = (parts.next(), parts.next()) {
+        let name = setting.split_once('\n').map_or(setting, |(name, _)| name);
+        if !matches!(scope, "system" | "global" | "command") && is_program(name) {
+            return Some(name);
+        }
+    }
+    None
+}
+
+/// Whether a fetch runs what the setting names. Git writes all but the middle in small letters.
+fn is_program(setting: &str) -> bool {
+    let (section, name) = setting.split_once('.').unwrap_or_default();
+    let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
+    matches!(
+        (section, name),
+        ("core", "sshcommand" | "gitproxy" | "askpass")
+            | ("credential", "helper")
+            | ("remote", "uploadpack" | "vcs")
+            | ("hook", "command")
+    )
 }
 
 /// Git in a repository of ours.
@@ -388,6 +429,33 @@ mod tests {
         used.remove().unwrap();
         assert!(!path.exists());
         assert_eq!(clean(data.path()).unwrap(), 0);
+    }
+
+    #[test]
+    fn programs_are_known_among_settings_of_a_repository_and_left_to_its_user() {
+        let listed = |scope: &str, name: &str| format!("{scope}\0{name}\nx\0");
+        let yes = [
+            "core.sshcommand",
+            "core.askpass",
+            "core.gitproxy",
+            "credential.helper",
+            "credential.https://a.example.helper",
+            "remote.origin.uploadpack",
+            "remote.a.b.vcs",
+            "hook.a.command",
+        ];
+        for name in yes {
+            let all = listed("global", name) + &listed("local", "core.bare");
+            assert_eq!(own_program(&all), None, "{name}");
+            for scope in ["local", "worktree", "unknown"] {
+                assert_eq!(own_program(&(all.clone() + &listed(scope, name))), Some(name));
+            }
+        }
+        assert_eq!(own_program("local\0remote.a.vcs\0"), Some("remote.a.vcs"), "without a value");
+        for name in ["core.bare", "remote.vcs.url", "remote.a.url", "credential.helper.a", "vcs"] {
+            assert_eq!(own_program(&listed("local", name)), None, "{name}");
+        }
+        assert_eq!(own_program(""), None);
     }
 
     #[test]

@@ -94,14 +94,19 @@ const REFUSED: &[c_long] = &[
     libc::SYS_modify_ldt,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_uselib,
-    // Memory and messages that all processes of a user share.
+    // Memory and messages that all processes of a user share. Their numbers can be guessed, so what
+    // works on a number alone is refused, too.
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,
     libc::SYS_semget,
     libc::SYS_semctl,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
     libc::SYS_msgget,
     libc::SYS_msgctl,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
 ];
@@ -188,6 +193,15 @@ pub(super) fn filters(
     let not_own = (0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0);
     let new = (2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     some(&mut rules, libc::SYS_prlimit64, vec![rule(&[not_own, new])?]);
+    // Another process's pages. Which processors it has and how it is scheduled stay open: threads
+    // set these of each other by numbers that are not 0, as those of other processes are.
+    for call in [libc::SYS_migrate_pages, libc::SYS_move_pages] {
+        some(&mut rules, call, vec![rule(&[is_not(0, 0)])?]);
+    }
+    // And how its files wait for the disk: 1 stands for one process, 0 for the calling one; a group
+    // and all of a user have 0, too.
+    let others = vec![rule(&[is_not(0, 1)])?, rule(&[is_not(1, 0)])?];
+    some(&mut rules, libc::SYS_ioprio_set, others);
     sockets(&mut rules, is_network_open, has_unix_sockets)?;
     let all = |calls: &[c_long]| calls.iter().map(|it| (*it, Vec::new())).collect();
     Ok(vec![

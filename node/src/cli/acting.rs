@@ -8,7 +8,11 @@ use tasuki_proto::{
     wire::{self, mailbox_client::MailboxClient},
 };
 
-use super::{Failure, broker::Broker, text::line};
+use super::{
+    Failure,
+    broker::{self, Broker},
+    text::line,
+};
 use crate::{
     config::{Config, ROLE_VARIABLE, Source, Surroundings},
     filebox,
@@ -60,7 +64,8 @@ impl Here {
                 config.roles.value.iter().map(|role| role.name.clone()).collect()
             }
         };
-        let hosted = running.filter(|it| it.workspace == config.workspace.value.as_str());
+        let workspace = broker::workspace(config);
+        let hosted = running.filter(|it| it.workspace == workspace.as_str());
         let hosted = hosted.map(|it| it.roles.iter().filter_map(|it| it.parse().ok()).collect());
         Ok(Self { told: told.transpose()?, set, hosted })
     }
@@ -187,6 +192,7 @@ mod tests {
                 broker: String::new(),
                 workspace: "default".into(),
                 roles: hosted.iter().map(|it| (*it).to_owned()).collect(),
+                toolsets: Default::default(),
             };
             let running = (!hosted.is_empty()).then_some(node);
             let here = Here::with(&config, around, running);

@@ -20,7 +20,7 @@ use tonic::{Code, Response, Status};
 
 use super::{Failure, keys};
 use crate::{
-    config::Config,
+    config::{Config, Source},
     credentials::{Credentials, keep_spare},
     paths::NodeFile,
 };
@@ -54,7 +54,7 @@ impl Broker {
         // A node that was killed had a broker, and more likely this one than the usual one.
         let url = told.or_else(|| NodeFile::last(&data).map(|file| file.broker));
         let url = url.unwrap_or_else(|| config.broker_url());
-        Self { url, workspace: config.workspace.value.clone(), data, kept: Arc::default() }
+        Self { url, workspace: workspace(config), data, kept: Arc::default() }
     }
 
     pub(crate) fn caller(&self) -> Option<wire::Caller> {
@@ -198,7 +198,13 @@ impl Broker {
     where
         F: AsyncFn(Channel, wire::IdempotencyKey) -> Result<Response<T>, Status>,
     {
-        self.tell_under(keys::next(&self.data)?, send).await
+        let told = self.tell_under(keys::next(&self.data)?, &send).await;
+        // Nothing of this was done: the key, or a name in the command, means something else.
+        if told.as_ref().is_err_and(|why| why.as_reason() == Some(Reason::KeyReused)) {
+            let key = keys::alone()?.next();
+            return Box::pin(self.tell_under(key, &send)).await;
+        }
+        told
     }
 
     /// The same under a key that names nothing else.
@@ -269,6 +275,18 @@ impl Broker {
     }
 }
 
+/// The workspace that a command means: the one that was named, else that of the node whose broker
+/// is asked, which may have been killed.
+pub(super) fn workspace(config: &Config) -> WorkspaceId {
+    let (told, broker) = (&config.workspace, config.broker.value.as_deref());
+    let node = match &told.source {
+        Source::Default => NodeFile::last(&config.data.value),
+        Source::File { .. } | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => None,
+    };
+    let node = node.filter(|node| broker.is_none_or(|url| url == node.broker));
+    node.and_then(|node| node.workspace.parse().ok()).unwrap_or_else(|| told.value.clone())
+}
+
 /// Why a broker is not spoken to; `None`: nobody is there, or it is not a matter of trust.
 pub(super) fn no_connection(why: &DialError) -> Option<Failure> {
     let text = format!("{}.", why.to_string().trim_end_matches('.'));
@@ -300,12 +318,50 @@ pub(crate) fn is_lost(status: &Status) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tasuki_broker::dial::Bearer;
+    use tasuki_broker::{dial::Bearer, trust::TrustStore};
     use tasuki_proto::token::{SECRET_BYTES, Secret};
     use tonic::{service::interceptor::InterceptedService, transport::Endpoint};
 
     use super::*;
-    use crate::credentials::Joined;
+    use crate::{
+        config::{Key, Layer, Raw, Surroundings},
+        credentials::Joined,
+    };
+
+    #[test]
+    fn a_command_is_about_the_workspace_of_the_node_whose_broker_it_asks() {
+        let place = tempfile::tempdir().unwrap();
+        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
+        let around = Surroundings {
+            env: env.into(),
+            directory: place.path().to_owned(),
+            home: None,
+            trusted: TrustStore::within(place.path()),
+        };
+        let meant = |told: &[(Key, &'static str)]| {
+            let raw = |text: &str| Raw { source: Source::Flag("-"), texts: vec![text.to_owned()] };
+            let layer: Layer = told.iter().map(|(key, text)| (*key, raw(text))).collect();
+            Broker::new(&Config::load(layer, None, &around).unwrap()).workspace.to_string()
+        };
+        assert_eq!(meant(&[]), "default");
+        let node = NodeFile {
+            pid: std::process::id(),
+            mcp: String::new(),
+            fingerprint: None,
+            vouched: None,
+            broker: "http://127.0.0.1:1".into(),
+            workspace: "project".into(),
+            roles: Vec::new(),
+            toolsets: Default::default(),
+        };
+        node.write(place.path()).unwrap();
+        assert_eq!(meant(&[]), "project");
+        assert_eq!(meant(&[(Key::Broker, "http://127.0.0.1:1")]), "project");
+        assert_eq!(meant(&[(Key::Broker, "http://127.0.0.1:2")]), "default");
+        for told in ["default", "other"] {
+            assert_eq!(meant(&[(Key::Workspace, told)]), told);
+        }
+    }
 
     fn token(fill: u8) -> Token {
         Token { id: "0011".parse().unwrap(), secret: Secret::new([fill; SECRET_BYTES]) }

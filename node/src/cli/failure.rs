@@ -106,6 +106,14 @@ impl Failure {
         Self { kind: Kind::Told(exit), message: String::new() }
     }
 
+    /// The same with what holds besides, where the broker was not reached.
+    pub(crate) fn if_unreached(mut self, rest: &str) -> Self {
+        if self.as_reason() == Some(Reason::Unavailable) {
+            self.message = format!("{} {rest}", self.message);
+        }
+        self
+    }
+
     pub(crate) fn quiet() -> Self {
         Self { kind: Kind::Quiet, message: String::new() }
     }
@@ -179,6 +187,8 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self.kind {
             Kind::Reason(Reason::Unavailable) => Exit::Unreachable,
+            // The broker is not asked for that: a command knows its role first.
+            Kind::Reason(Reason::RoleRequired) => Exit::Usage,
             Kind::Reason(reason) if reason.is_maybe_applied() => Exit::OutcomeUnknown,
             Kind::Reason(_) | Kind::Foreign => Exit::Refused,
             Kind::Usage => Exit::Usage,
@@ -198,6 +208,7 @@ mod tests {
     fn each_failure_has_its_exit_code() {
         let of = |reason: Reason| Failure::of_status(&reason.status("because")).exit() as u8;
         assert_eq!(of(Reason::NotYourTurn), 1);
+        assert_eq!(of(Reason::RoleRequired), 2);
         assert_eq!(of(Reason::Unavailable), 3);
         assert_eq!(of(Reason::OutcomeUnknown), 4);
         assert_eq!(of(Reason::KeyExpired), 4);

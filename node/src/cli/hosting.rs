@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use serde_json::json;
+use tasuki_broker::config::kept_places;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +13,7 @@ use super::{
     text::{line, word},
 };
 use crate::{
-    config::{Config, Source},
+    config::{Config, Role, Source},
     hooks::Hooks,
     link::Phase,
     mail_directories::Directories,
@@ -73,10 +74,7 @@ impl Hosting {
         }
         let data = &config.data.value;
         let address = listener.local_addr().map_err(|why| Failure::local(why.to_string()))?;
-        let spec = |role: &crate::config::Role| RoleSpec {
-            role: role.name.clone(),
-            toolsets: role.sets(),
-        };
+        let spec = |role: &Role| RoleSpec { role: role.name.clone(), toolsets: role.sets() };
         let roles: Vec<RoleSpec> = config.roles.value.iter().map(spec).collect();
         let names: Vec<String> = roles.iter().map(|spec| spec.role.to_string()).collect();
         let workspace = config.workspace.value.clone();
@@ -105,6 +103,7 @@ impl Hosting {
             broker: url,
             workspace: place,
             roles: names,
+            toolsets: config.roles.value.iter().map(written).collect(),
         };
         let listening = format!("{scheme}://{address}");
         let hooks = config.hooks.iter().map(|hook| hook.value.clone()).collect();
@@ -123,10 +122,12 @@ impl Hosting {
             shared: config.shared.value.iter().cloned().collect(),
             hold: config.hold.value,
             toolsets,
+            order: mcp::turn_order(&config.roles.value),
             overview: Some(node.overview()),
             groups: config.groups.clone(),
             directories,
             project: config.mirror_root.value.clone(),
+            private: kept_places(None).chain([data.clone()]).collect(),
             mirror: mirroring.as_ref().map(|it| it.mirror.clone()),
             task_key: Some(task_key),
             hooks: Some(hooks.clone()),
@@ -238,6 +239,11 @@ impl Hosting {
         tokio::join!(mcp, self.hooks.shutdown(), mirroring);
         self.node.shutdown(LAST_WORDS).await;
     }
+}
+
+/// A role and its toolsets, as its user writes them.
+fn written(role: &Role) -> (String, Vec<String>) {
+    (role.name.to_string(), role.toolsets.iter().map(ToString::to_string).collect())
 }
 
 /// ` --data DIR` as one types it, unless the data is where it usually is.

@@ -1,12 +1,15 @@
 //! Idempotency keys of commands, kept in the data directory but for those of one process alone.
 //!
-//! **Invariant:** a counter that is kept is used up on disk before its key is sent, so that no key ever names
-//! two intents, across crashes and commands that run at the same time. On a copy of the directory
-//! commands are another client: the original's go on counting.
+//! **Invariant:** a counter that is kept is used up on disk before its key is sent, so that no key
+//! ever names two intents, across crashes and commands that run at the same time. On a copy of the
+//! directory commands are another client: the original's go on counting. In the same directory a
+//! file may come back from a backup: no counter is below the seconds since 1970, so that those used
+//! since the backup lie behind. Where commands came faster than one in a second the broker says that
+//! a key is used, and the command is sent once more as [`Alone`].
 
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -15,7 +18,7 @@ use tasuki_broker::{checked, location::Location};
 use tasuki_proto::wire;
 
 use super::Failure;
-use crate::paths;
+use crate::{clock, paths};
 
 /// The file of keys in the data directory, and the lock beside it.
 const FILE: &str = "cli-keys.json";
@@ -72,17 +75,21 @@ fn new_client() -> io::Result<String> {
 
 /// Takes the next key.
 pub(crate) fn next(data: &Path) -> Result<wire::IdempotencyKey, Failure> {
-    take(data).map_err(|why| {
+    next_at(data, clock::wall_ms() / 1000)
+}
+
+fn next_at(data: &Path, now_s: u64) -> Result<wire::IdempotencyKey, Failure> {
+    take(data, now_s).map_err(|why| {
         let file = data.join(FILE);
         Failure::local(format!(
-            "Nothing was sent: the command's next key cannot be kept in {}: {why}. Say --data DIR \
-             to use another directory.",
+            "Nothing was sent: the command's next key cannot be kept in {}: {why}. If the file is \
+             damaged, remove it: commands begin with new keys then.",
             file.display()
         ))
     })
 }
 
-fn take(data: &Path) -> io::Result<wire::IdempotencyKey> {
+fn take(data: &Path, now_s: u64) -> io::Result<wire::IdempotencyKey> {
     tasuki_broker::files::private_directory(data)?;
     let lock = paths::private(&data.join(LOCK))?;
     lock.lock()?;
@@ -92,13 +99,13 @@ fn take(data: &Path) -> io::Result<wire::IdempotencyKey> {
     if kept.location.as_ref().is_some_and(|noted| !location.is(noted)) {
         kept = Kept::anew()?;
     }
-    let counter = kept.counter + 1;
+    let counter = now_s.max(kept.counter + 1);
     let kept = Kept { counter, location: Some(location), ..kept };
     paths::replace(&path, &checked::to_vec(&kept)?)?;
     Ok(wire::IdempotencyKey { client_id: kept.client_id, counter })
 }
 
-fn read(path: &PathBuf) -> io::Result<Kept> {
+fn read(path: &Path) -> io::Result<Kept> {
     match fs::read(path) {
         Ok(bytes) => checked::from_slice(&bytes).map_err(io::Error::other),
         Err(why) if why.kind() == io::ErrorKind::NotFound => Kept::anew(),
@@ -111,6 +118,26 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// At the beginning of time, when a counter is one more than the one before.
+    fn next(data: &Path) -> Result<wire::IdempotencyKey, Failure> {
+        next_at(data, 0)
+    }
+
+    #[test]
+    fn a_file_from_a_backup_names_nothing_twice() {
+        let data = tempfile::tempdir().unwrap();
+        let at = |now_s| take(data.path(), now_s).unwrap();
+        let first = at(100);
+        let backup = fs::read(data.path().join(FILE)).unwrap();
+        at(101);
+        at(101);
+        let last = at(101);
+        assert_eq!((first.counter, last.counter), (100, 103));
+        fs::write(data.path().join(FILE), backup).unwrap();
+        let restored = at(200);
+        assert_eq!((restored.client_id, restored.counter), (first.client_id, 200));
+    }
 
     #[test]
     fn no_key_is_taken_twice() {

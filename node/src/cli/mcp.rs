@@ -159,6 +159,7 @@ mod tests {
             broker: String::new(),
             workspace: String::new(),
             roles: Vec::new(),
+            toolsets: Default::default(),
         };
         running.write(data.path()).unwrap();
         assert_eq!(found.node().url, "http://127.0.0.1:2");

@@ -38,6 +38,7 @@ mod output;
 mod pipes;
 mod prompt;
 mod reach;
+#[cfg(unix)]
 mod sandboxed;
 mod sealing;
 mod show;
@@ -141,8 +142,6 @@ pub enum Command {
     Trust(trust::Args),
     Prompt(prompt::Args),
     Completions(completions::Args),
-    #[command(hide = true)]
-    Sandboxed(sandboxed::Args),
 }
 
 /// Which broker, and which workspace there.
@@ -151,7 +150,7 @@ pub struct Target {
     /// URL of the broker [default: the running node's, else http://127.0.0.1:7420]
     #[arg(long, value_name = "URL")]
     pub broker: Option<String>,
-    /// Workspace [default: default]
+    /// Workspace [default: the running node's, else default]
     #[arg(long, value_name = "NAME")]
     pub workspace: Option<String>,
 }
@@ -179,13 +178,14 @@ impl Flags {
 
 /// Parses the command line, runs the command, words the failure.
 pub fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(args) = sandboxed::Args::of_process() {
+        return sandboxed::run(&args);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(why) => return mistyped(&why),
     };
-    if let Command::Sandboxed(args) = &cli.command {
-        return sandboxed::run(args);
-    }
     let mut output = Output::of_process(cli.global.json);
     let result = run(cli, &mut output);
     let result = result.and_then(|()| output.flush());
@@ -224,9 +224,6 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
     if let Command::Completions(args) = &cli.command {
         return completions::run(args, &mut Cli::command(), output);
     }
-    if let Command::Prompt(args) = &cli.command {
-        return prompt::run(args, output);
-    }
     let mut flags = Flags::default();
     flags.set(Key::Data, "--data", cli.global.data.as_ref());
     flags.set(Key::LogFormat, "--log-format", cli.global.log_format.as_ref());
@@ -259,7 +256,6 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         | Command::Trust(_)
         | Command::Mirror(_)
         | Command::Completions(_)
-        | Command::Sandboxed(_)
         | Command::Prompt(_) => {}
     }
     let around = Surroundings::of_process();
@@ -316,7 +312,7 @@ async fn dispatch(
         Command::Mcp(args) => mcp::run(args, config).await,
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Mail(command) => mail::run(command, config, output).await,
-        Command::Swarm(command) => swarm::run(command, config, output).await,
+        Command::Swarm(command) => Box::pin(swarm::run(command, config, output)).await,
         #[cfg(unix)]
         Command::Accept(args) => {
             let accepted = Box::pin(accept::run(*args, config, output)).await;
@@ -332,11 +328,8 @@ async fn dispatch(
         Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::Hook(command) => hook::run(command, config, output).await,
         Command::Hooks(command) => hooks::run(command, config, output),
-        Command::Config(_)
-        | Command::Trust(_)
-        | Command::Completions(_)
-        | Command::Prompt(_)
-        | Command::Sandboxed(_) => Ok(()),
+        Command::Prompt(args) => prompt::run(&args, config, output),
+        Command::Config(_) | Command::Trust(_) | Command::Completions(_) => Ok(()),
     }
 }
 

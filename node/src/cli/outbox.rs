@@ -97,8 +97,19 @@ async fn settle(data: &Path, number: u64, how: Settling) -> Result<(), Failure> 
             Err(Error::Refused { reason: Some(reason), message }) => {
                 return Err(Failure::reason(reason, message));
             }
-            // It has ended without a word.
+            // It has ended without a word, and heard nothing of this.
             Err(Error::NoNode { .. }) => {}
+            Err(why @ Error::Unanswered { .. }) => {
+                let done = match how {
+                    Settling::Retry => "sent again",
+                    Settling::Drop => "taken out",
+                };
+                let text = format!(
+                    "{} Letter {number} may or may not have been {done}: look with `tasuki outbox`.",
+                    hosting::sentence(&why)
+                );
+                return Err(Failure::reason(Reason::OutcomeUnknown, text));
+            }
             Err(why) => return Err(Failure::local(hosting::sentence(&why))),
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use owo_colors::OwoColorize as _;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Failure, json::harmless, text};
 
@@ -15,6 +15,8 @@ pub struct Output {
     is_json: bool,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
+    /// What programs get beside a failure.
+    beside: Map<String, Value>,
 }
 
 impl std::fmt::Debug for Output {
@@ -25,7 +27,8 @@ impl std::fmt::Debug for Output {
 
 impl Output {
     pub(crate) fn of_process(is_json: bool) -> Self {
-        Self { is_json, out: Box::new(anstream::stdout()), err: Box::new(anstream::stderr()) }
+        let (out, err) = (Box::new(anstream::stdout()), Box::new(anstream::stderr()));
+        Self { is_json, out, err, beside: Map::new() }
     }
 
     /// Whether programs read it.
@@ -33,13 +36,19 @@ impl Output {
         self.is_json
     }
 
-    /// Prints the answer: `value` for programs, `lines` for people.
+    /// Prints the answer to what was done: `value` for programs, `lines` for people.
     pub(crate) fn answer(
         &mut self,
         value: impl FnOnce() -> Value,
         lines: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        if self.is_json { self.line(&harmless(&value())) } else { self.raw(&lines()) }
+        let text = if self.is_json { format!("{}\n", harmless(&value())) } else { lines() };
+        self.write(&text).map_err(|why| unprintable("The command was carried out, but its", &why))
+    }
+
+    /// Keeps what programs get beside the reason where a command fails.
+    pub(crate) fn beside(&mut self, name: &str, value: Value) {
+        self.beside.insert(name.to_owned(), value);
     }
 
     /// Prints what helps people and is nothing to programs.
@@ -54,13 +63,16 @@ impl Output {
 
     /// Prints as it is.
     pub(crate) fn raw(&mut self, text: &str) -> Result<(), Failure> {
-        let written = self.out.write_all(text.as_bytes());
-        written.map_err(|why| unprintable(&why))?;
-        self.flush()
+        self.write(text).map_err(|why| unprintable("The", &why))
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(|why| unprintable(&why))
+        self.out.flush().map_err(|why| unprintable("The", &why))
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
     }
 
     /// Tells people something beside the answer.
@@ -75,29 +87,31 @@ impl Output {
         if failure.is_quiet() {
             return;
         }
-        let written = if self.is_json {
+        if self.is_json {
             let error = json!({
                 "code": failure.code(),
                 "message": failure.message,
                 "retryable": failure.is_retryable(),
                 "maybe_applied": failure.is_maybe_applied(),
             });
-            writeln!(self.out, "{}", harmless(&json!({ "error": error })))
-                .and_then(|()| self.out.flush())
-        } else {
-            let message = text::block(&failure.message);
-            writeln!(self.err, "{} {message} ({})", "error:".red().bold(), failure.code())
-        };
+            let mut told = std::mem::take(&mut self.beside);
+            told.insert("error".to_owned(), error);
+            if self.write(&format!("{}\n", harmless(&Value::Object(told)))).is_ok() {
+                return;
+            }
+        }
+        let message = text::block(&failure.message);
         // As above.
-        drop(written);
+        drop(writeln!(self.err, "{} {message} ({})", "error:".red().bold(), failure.code()));
     }
 }
 
-fn unprintable(why: &io::Error) -> Failure {
+/// `which` answer cannot be written, and what holds all the same.
+fn unprintable(which: &str, why: &io::Error) -> Failure {
     if why.kind() == io::ErrorKind::BrokenPipe {
         return Failure::quiet();
     }
-    Failure::local(format!("The answer cannot be written to standard output: {why}."))
+    Failure::local(format!("{which} answer cannot be written to standard output: {why}."))
 }
 
 #[cfg(test)]
@@ -122,7 +136,12 @@ mod tests {
 
     fn said(is_json: bool, failure: &Failure) -> (String, String) {
         let (out, err) = (Shared::default(), Shared::default());
-        let mut output = Output { is_json, out: Box::new(out.clone()), err: Box::new(err.clone()) };
+        let mut output = Output {
+            is_json,
+            out: Box::new(out.clone()),
+            err: Box::new(err.clone()),
+            beside: Map::new(),
+        };
         output.failure(failure);
         let text = |shared: Shared| {
             let bytes = shared.0.lock().unwrap().clone();
@@ -156,6 +175,6 @@ mod tests {
     #[test]
     fn a_reader_that_left_is_not_an_error() {
         let gone = io::Error::from(io::ErrorKind::BrokenPipe);
-        assert_eq!(unprintable(&gone).exit(), super::super::Exit::Ok);
+        assert_eq!(unprintable("The", &gone).exit(), super::super::Exit::Ok);
     }
 }

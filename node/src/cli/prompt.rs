@@ -1,20 +1,24 @@
 //! `tasuki prompt`: what to tell an agent that plays a role.
 //!
-//! The same text as the MCP prompt of the role; no node has to run for it.
+//! The same text as the MCP prompt of the role; no node has to run for it. What the role can do,
+//! and whether it begins, say the argument, the running node and the settings, in this order.
 
 use serde_json::json;
+use tasuki_proto::{id::RoleId, reason::Reason};
 
-use super::{Failure, Output};
+use super::{Failure, Output, broker, text::line};
 use crate::{
-    config::{Role, usual_toolsets},
+    config::{Config, Role, Source, ToolsetChoice, usual_toolsets},
     mcp,
+    paths::NodeFile,
 };
 
 /// Print how to play a role, for an agent's first message or its file of rules.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "For example: tasuki prompt A --goal 'Make the tests pass' >> AGENTS.md")]
 pub struct Args {
-    /// The role, such as A or lead; with toolsets of its own as `tasuki node --role` takes them
+    /// The role, such as A or lead, with the toolsets that the running node or the settings give it;
+    /// with toolsets of its own as `tasuki node --role` takes them
     #[arg(value_name = "NAME[=SET,…]")]
     role: Role,
     /// What the work is for
@@ -22,15 +26,170 @@ pub struct Args {
     goal: Option<String>,
 }
 
-pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
-    let Role { name, toolsets } = &args.role;
-    let usual = usual_toolsets(name);
-    let toolsets = if toolsets.is_empty() { &usual } else { toolsets };
-    let prompt = mcp::prompt(name, toolsets, args.goal.as_deref()).ok_or_else(|| {
+pub(crate) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let workspace = broker::workspace(config);
+    let running = NodeFile::read(&config.data.value);
+    let running = running.filter(|node| node.workspace == workspace.as_str());
+    let (toolsets, order) = part(&args.role, config, running.as_ref())?;
+    let name = &args.role.name;
+    let prompt = mcp::prompt(name, &toolsets, &order, args.goal.as_deref()).ok_or_else(|| {
         Failure::usage(format!(
             "{name} has no toolset that there is a prompt for. Give it one, such as {name}=loop or \
              {name}=mail."
         ))
     })?;
     output.answer(|| json!({ "role": name.as_str(), "prompt": prompt }), || prompt.clone())
+}
+
+/// The toolsets of a role, and the order in which it takes turns with others. A node that runs
+/// counts before the settings: it may have been started with other ones, and its tools are what the
+/// agent is shown.
+fn part(
+    asked: &Role,
+    config: &Config,
+    running: Option<&NodeFile>,
+) -> Result<(Vec<ToolsetChoice>, Vec<RoleId>), Failure> {
+    let hosted = running.map(roles_of).unwrap_or_default();
+    let is_set = config.roles.source != Source::Default;
+    let set: &[Role] = if is_set { config.roles.value.as_slice() } else { &[] };
+    let found = [hosted.as_slice(), set].into_iter().find_map(|roles| {
+        let own = roles.iter().find(|role| role.name == asked.name)?;
+        Some((own.toolsets.clone(), mcp::turn_order(roles)))
+    });
+    let given = (!asked.toolsets.is_empty()).then(|| asked.toolsets.clone());
+    match (given, found) {
+        (given, Some((own, order))) => Ok((given.unwrap_or(own), order)),
+        (Some(given), None) => Ok((given, Vec::new())),
+        // Nothing says which roles there are.
+        (None, None) if hosted.is_empty() && set.is_empty() => {
+            Ok((usual_toolsets(&asked.name), Vec::new()))
+        }
+        (None, None) => Err(unknown(&asked.name, &hosted, set)),
+    }
+}
+
+/// The roles of a node with their toolsets: a node of an older version does not say which.
+fn roles_of(node: &NodeFile) -> Vec<Role> {
+    let role = |name: &String| {
+        let name: RoleId = name.parse().ok()?;
+        let toolsets = match node.toolsets.get(name.as_str()) {
+            Some(sets) => sets.iter().filter_map(|set| set.parse().ok()).collect(),
+            None => usual_toolsets(&name),
+        };
+        Some(Role { name, toolsets })
+    };
+    node.roles.iter().filter_map(role).collect()
+}
+
+fn unknown(name: &RoleId, hosted: &[Role], set: &[Role]) -> Failure {
+    let names = |roles: &[Role]| {
+        let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
+        line(&names.join(", "))
+    };
+    let there_are = match (hosted.is_empty(), set.is_empty()) {
+        (false, true) => {
+            format!("The running node does not host {name}. It hosts: {}.", names(hosted))
+        }
+        (false, false) => format!(
+            "Neither the running node nor the settings have a role {name}. The node hosts: {}. The \
+             settings name: {}.",
+            names(hosted),
+            names(set)
+        ),
+        (true, _) => {
+            format!("The settings have no role {name}. They name: {}.", names(set))
+        }
+    };
+    Failure::reason(
+        Reason::UnknownRole,
+        format!(
+            "{there_are} For a role of another machine say its toolsets: `tasuki prompt {name}=loop`."
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use tasuki_broker::trust::TrustStore;
+
+    use super::*;
+    use crate::config::{Key, Layer, Raw, Surroundings};
+
+    #[test]
+    fn a_role_has_the_toolsets_and_the_place_of_its_node_or_of_the_settings() {
+        let place = tempfile::tempdir().unwrap();
+        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
+        let around = Surroundings {
+            env: env.into(),
+            directory: place.path().to_owned(),
+            home: None,
+            trusted: TrustStore::within(place.path()),
+        };
+        let texts = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let found = |asked: &str, hosted: &str, set: &str| {
+            let mut layer = Layer::new();
+            if !set.is_empty() {
+                let raw = Raw { source: Source::Env("TASUKI_ROLES"), texts: texts(set) };
+                layer.insert(Key::Roles, raw);
+            }
+            let config = Config::load(layer, None, &around).unwrap();
+            let roles: Vec<Role> = texts(hosted).iter().map(|it| it.parse().unwrap()).collect();
+            let sets = |role: &Role| -> Vec<String> {
+                role.toolsets.iter().map(ToString::to_string).collect()
+            };
+            let with_sets = roles.iter().filter(|role| !role.toolsets.is_empty());
+            let node = NodeFile {
+                pid: 1,
+                mcp: String::new(),
+                fingerprint: None,
+                vouched: None,
+                broker: String::new(),
+                workspace: "default".into(),
+                roles: roles.iter().map(|role| role.name.to_string()).collect(),
+                toolsets: with_sets.map(|role| (role.name.to_string(), sets(role))).collect(),
+            };
+            let node = (!hosted.is_empty()).then_some(node);
+            match part(&asked.parse().unwrap(), &config, node.as_ref()) {
+                Ok((sets, order)) => {
+                    let sets: Vec<_> = sets.iter().map(ToString::to_string).collect();
+                    let order: Vec<_> = order.iter().map(RoleId::as_str).collect();
+                    format!("{} of {}", sets.join(","), order.join(","))
+                }
+                Err(failure) => format!("{}: {}", failure.code(), failure.message),
+            }
+        };
+        for (asked, hosted, set, expected) in [
+            ("dev", "qa=loop dev=mail", "", "mail of qa"),
+            ("qa", "qa dev=mail", "", "loop,mail of qa"),
+            ("dev", "", "dev=mail qa", "mail of qa"),
+            ("dev", "dev=mail qa", "dev=loop", "mail of qa"),
+            ("dev=loop", "qa dev=mail", "", "loop of qa"),
+            ("Z=mail", "qa dev", "", "mail of "),
+            ("Z", "", "", "loop,mail of "),
+            (
+                "Z",
+                "qa dev",
+                "",
+                "unknown_role: The running node does not host Z. It hosts: qa, dev. For a role of \
+                 another machine say its toolsets: `tasuki prompt Z=loop`.",
+            ),
+            (
+                "Z",
+                "qa dev",
+                "dev ops",
+                "unknown_role: Neither the running node nor the settings have a role Z. The node \
+                 hosts: qa, dev. The settings name: dev, ops. For a role of another machine say its \
+                 toolsets: `tasuki prompt Z=loop`.",
+            ),
+            (
+                "Z",
+                "",
+                "dev",
+                "unknown_role: The settings have no role Z. They name: dev. For a role of another \
+                 machine say its toolsets: `tasuki prompt Z=loop`.",
+            ),
+        ] {
+            assert_eq!(found(asked, hosted, set), expected, "{asked}; {hosted}; {set}");
+        }
+    }
 }

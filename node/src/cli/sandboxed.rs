@@ -1,20 +1,37 @@
 //! `tasuki sandboxed …`: this program as `tasuki accept` starts it, around and inside the sandbox.
 //!
-//! Not for people. It reads no configuration, and runs before there is a second thread: what a
-//! process takes away from itself it takes away from one thread.
+//! Not for people, so it is none of the commands that are parsed, listed and completed. It reads no
+//! configuration, and runs before there is a second thread: what a process takes away from itself
+//! it takes away from one thread.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-/// Used by `tasuki accept`: keeps a command in a sandbox.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// `keeper` or `inside`
+/// Its name on a command line.
+const NAME: &str = "sandboxed";
+
+#[derive(Debug)]
+pub(super) struct Args {
+    /// `keeper` or `inside`.
     part: String,
-    /// What is to be run, and what it may touch
+    /// What is to be run, and what it may touch.
     order: String,
 }
 
-#[cfg(unix)]
+impl Args {
+    /// `None`: this process was started for something else.
+    pub(super) fn of_process() -> Option<Self> {
+        Self::of(std::env::args_os().skip(1))
+    }
+
+    fn of(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
+        words.next().filter(|name| name == NAME)?;
+        let (part, order) = (words.next()?, words.next()?);
+        let is_all = words.next().is_none();
+        let args = Self { part: part.into_string().ok()?, order: order.into_string().ok()? };
+        is_all.then_some(args)
+    }
+}
+
 pub(super) fn run(args: &Args) -> ExitCode {
     use std::io::Write as _;
 
@@ -35,7 +52,21 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-#[cfg(not(unix))]
-pub(super) fn run(_: &Args) -> ExitCode {
-    ExitCode::from(2)
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn it_is_understood_and_no_command_of_people() {
+        let of = |line: &str| Args::of(line.split_whitespace().map(OsString::from));
+        let args = of("sandboxed keeper {}").expect("as it is started");
+        assert_eq!((args.part.as_str(), args.order.as_str()), ("keeper", "{}"));
+        for line in ["", "sandboxed", "sandboxed keeper", "sandboxed keeper {} x", "up a b"] {
+            assert!(of(line).is_none(), "{line}");
+        }
+        assert!(Cli::command().find_subcommand(NAME).is_none());
+    }
 }

@@ -31,8 +31,9 @@ use crate::{
 
 /// Show broker, nodes, roles and loops, and who waits for what.
 ///
-/// While the broker is out of reach: the loops as the node here last saw them, and how long ago
-/// that was. The exit code says that the broker was not asked.
+/// While the broker is out of reach: what waits in the outbox, and the loops as the node here last
+/// saw them, and how long ago that was; with --json beside `error`. The exit code says that the
+/// broker was not asked.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -61,20 +62,25 @@ pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Fail
         Err(failure) => {
             let waiting = Waiting::count(&config.data.value);
             output.guide(|| waiting.lines())?;
+            output.beside("outbox", waiting.value());
             if failure.as_reason() == Some(Reason::Unavailable)
                 && let Some(told) = remembered(&broker, config).await
+                && let Some(lines) = from_memory(&told)
             {
-                output.guide(|| told)?;
+                output.guide(|| lines)?;
+                output.beside("loops", told["loops"].clone());
             }
             Err(failure)
         }
     }
 }
 
-/// What the node here last saw of that broker's loops.
-async fn remembered(broker: &Broker, config: &Config) -> Option<String> {
-    let told = told_by_node(config, |node| node.broker == broker.url).await?;
-    from_memory(&told["broker"])
+/// What the node here last saw of that broker, if it is of the same workspace.
+async fn remembered(broker: &Broker, config: &Config) -> Option<Value> {
+    let workspace = broker.workspace().as_str();
+    let is_meant = |node: &NodeFile| node.broker == broker.url && node.workspace == workspace;
+    let mut told = told_by_node(config, is_meant).await?;
+    told.get_mut("broker").map(Value::take)
 }
 
 /// What the node here says of itself.
@@ -227,16 +233,7 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
     }
     write(format_args!("\n{}\n", "roles".bold()));
     for (role, tokens) in seen.roles.iter().zip(&seen.tokens) {
-        let there = presence(role.is_present, role.last_seen_ms);
-        let waits = match role.waits.as_slice() {
-            [] => String::new(),
-            waits => format!("  waits for {}", line(&waits.join(", "))),
-        };
-        let client = line(&role.client);
-        let name = line(&role.role);
-        let tools = format!("tools {tokens} tokens");
-        let (client, tools) = (client.dimmed(), tools.dimmed());
-        write(format_args!("  {}  {there}{waits}  {client}  {tools}\n", name.bold()));
+        write(format_args!("{}", role_line(role, *tokens)));
     }
     if seen.roles.is_empty() {
         write(format_args!("  none\n"));
@@ -264,10 +261,26 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
     out
 }
 
+fn role_line(role: &wire::Role, tokens: usize) -> String {
+    let there = presence(role.is_present, role.last_seen_ms);
+    let waits = match role.waits.as_slice() {
+        [] => String::new(),
+        waits => format!("  waits for {}", line(&waits.join(", "))),
+    };
+    // Whoever no node hosts is shown none.
+    let tools = match role.node.as_str() {
+        "" => String::new(),
+        _ => format!("  {}", format!("tools {tokens} tokens").dimmed()),
+    };
+    let (name, client) = (line(&role.role), line(&role.client));
+    format!("  {}  {there}{waits}  {}{tools}\n", name.bold(), client.dimmed())
+}
+
 fn presence(is_present: bool, last_seen_ms: u64) -> String {
     match (is_present, last_seen_ms) {
         (true, _) => "present".green().to_string(),
-        (false, 0) => "never seen".dimmed().to_string(),
+        // A node tells of its agents every few seconds, and a broker that starts anew asks nobody.
+        (false, 0) => "not heard of since the broker started".dimmed().to_string(),
         (false, ms) => format!("away since {}", time(ms)).yellow().to_string(),
     }
 }
@@ -288,6 +301,17 @@ mod tests {
         assert_eq!(plain, expected);
         assert_eq!(from_memory(&json!({ "url": "u" })), None);
         assert_eq!(from_memory(&Value::Null), None);
+    }
+
+    #[test]
+    fn a_role_says_what_the_broker_knows_of_it() {
+        let shown = |node: &str| {
+            let role = wire::Role { role: "B".into(), node: node.into(), ..wire::Role::default() };
+            anstream::adapter::strip_str(&role_line(&role, 70)).to_string()
+        };
+        let unheard = "  B  not heard of since the broker started  ";
+        assert_eq!(shown("desk"), format!("{unheard}  tools 70 tokens\n"));
+        assert_eq!(shown(""), format!("{unheard}\n"));
     }
 
     #[test]

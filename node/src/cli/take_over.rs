@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, BufRead, IsTerminal as _},
+    path::PathBuf,
     str::FromStr,
     time::Duration,
 };
@@ -100,6 +101,13 @@ fn failure(why: Error) -> Failure {
     match why {
         Error::Address(_) => Failure::usage(text),
         Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
+        Error::Unanswered { .. } => Failure::reason(
+            Reason::OutcomeUnknown,
+            format!(
+                "{text} The role may or may not have been given: look with `tasuki take-over` \
+                 without --as."
+            ),
+        ),
         Error::Refused { reason: Some(reason), message } => Failure::reason(reason, message),
         Error::Refused { reason: None, .. } | Error::Unreadable { .. } | Error::Unsafe { .. } => {
             Failure::local(text)
@@ -121,11 +129,14 @@ impl Known {
     async fn find(role: &RoleId, node: &NodeAt, config: &Config) -> Result<Self, Failure> {
         let told = get(node, &format!("/take-over/{role}")).await.map_err(failure)?;
         let configured = configured::agents(&config.data.value, role);
-        Ok(Self::new(&told, configured.into_iter().map(Agent)))
+        Ok(Self::new(&told, configured.into_iter().map(|(agent, file)| (Agent(agent), file))))
     }
 
-    fn new(told: &Value, configured: impl Iterator<Item = Agent>) -> Self {
-        let others = configured.map(|agent| (agent, "configured, has not called yet".to_owned()));
+    /// `configured`: agents with the file that connects each.
+    fn new(told: &Value, configured: impl Iterator<Item = (Agent, PathBuf)>) -> Self {
+        let about =
+            |file: PathBuf| line(&format!("configured in {}, has not called yet", file.display()));
+        let others = configured.map(|(agent, file)| (agent, about(file)));
         let mut known = Self { player: None, others: others.collect() };
         for it in told["agents"].as_array().into_iter().flatten() {
             let id = it["instance"].as_str().unwrap_or_default();
@@ -267,7 +278,8 @@ mod tests {
             { "instance": null, "client": "", "plays": false, "quiet_ms": null },
             { "instance": "zed-1", "client": "zed\n 1", "plays": false, "quiet_ms": 180_000 },
         ]});
-        Known::new(&told, ["codex-1", "claude-code-1"].map(agent).into_iter())
+        let configured = ["codex-1", "claude-code-1"].map(|id| (agent(id), "/p/.mcp.json".into()));
+        Known::new(&told, configured.into_iter())
     }
 
     #[test]
@@ -293,7 +305,7 @@ mod tests {
             unnamed(&role(), &four()),
             "B is played by codex-1 now (codex 2, connected). Say which agent gets B:\n  \
              tasuki take-over --role B --as ''  (connected)\n  \
-             tasuki take-over --role B --as claude-code-1  (configured, has not called yet)\n  \
+             tasuki take-over --role B --as claude-code-1  (configured in /p/.mcp.json, has not called yet)\n  \
              tasuki take-over --role B --as zed-1  (zed 1, last heard of 3m ago)"
         );
         assert_eq!(
@@ -313,7 +325,7 @@ mod tests {
             "No agent of B has the id zed-l; nothing was changed. B is played by codex-1 now \
              (codex 2, connected). Known for B:\n  \
              tasuki take-over --role B --as ''  (connected)\n  \
-             tasuki take-over --role B --as claude-code-1  (configured, has not called yet)\n  \
+             tasuki take-over --role B --as claude-code-1  (configured in /p/.mcp.json, has not called yet)\n  \
              tasuki take-over --role B --as zed-1  (zed 1, last heard of 3m ago)\n\
              If an agent is to connect with that id later, add --new-id."
         );

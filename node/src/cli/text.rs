@@ -10,6 +10,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// Narrower than this nothing is wrapped, in cells: words would stand alone.
 const WIDTH_MIN: usize = 30;
 
+/// So much of a text at the end of a line stays, in cells: of less nobody can tell what it says.
+const END_MIN: usize = 12;
+
 /// A text in one line.
 pub(crate) fn line(text: &str) -> String {
     block(text).split_whitespace().collect::<Vec<_>>().join(" ")
@@ -36,6 +39,17 @@ pub(crate) fn short(text: &str, cells_max: usize) -> String {
 /// of it.
 pub(crate) fn fitted(text: &str, cells_max: usize) -> String {
     if width().is_some() { short(text, cells_max) } else { line(text) }
+}
+
+/// A line with a text at its end, which is cut to what the head leaves of the terminal's width.
+pub(crate) fn ended(head: &str, text: &str) -> String {
+    ended_within(width(), head, text)
+}
+
+fn ended_within(width: Option<usize>, head: &str, text: &str) -> String {
+    let taken = anstream::adapter::strip_str(head).to_string().width();
+    let cut = |width: usize| short(text, width.saturating_sub(taken).max(END_MIN));
+    format!("{head}{}\n", width.map_or_else(|| line(text), cut))
 }
 
 /// The same in a column of a table, filled up with blanks.
@@ -165,6 +179,16 @@ mod tests {
         assert_eq!(short("日本語", 6), "日本語");
         assert_eq!(short("日本語", 5), "日本…");
         assert_eq!(short("日本語", 4), "日…");
+    }
+
+    #[test]
+    fn a_line_ends_where_the_terminal_does() {
+        let head = "\u{1b}[1m#1\u{1b}[0m 日本 ";
+        let text = "a subject of several words";
+        assert_eq!(ended_within(None, head, text), format!("{head}{text}\n"));
+        assert_eq!(ended_within(Some(40), head, text), format!("{head}{text}\n"));
+        assert_eq!(ended_within(Some(30), head, text), format!("{head}a subject of several…\n"));
+        assert_eq!(ended_within(Some(10), head, text), format!("{head}a subject o…\n"));
     }
 
     #[test]

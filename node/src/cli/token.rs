@@ -13,6 +13,7 @@ use serde_json::json;
 use tasuki_broker::{admin::random_secret, config::duration, tls::Trusting};
 use tasuki_proto::{
     invitation::Fingerprint,
+    limits::INVITATION_MS_MAX,
     reason::Reason,
     token::Token,
     wire::{self, access_client::AccessClient},
@@ -50,7 +51,7 @@ pub enum Command {
     Rotate {
         /// How long the old secret stays good if the new one is not used, at most 30d
         /// [default: 10m]
-        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        #[arg(long, value_name = "DURATION", value_parser = parse_overlap)]
         overlap: Option<Duration>,
     },
 }
@@ -197,13 +198,19 @@ async fn rotate(
     let old = joined.token().ok_or_else(|| Failure::local("joined.json holds no token."))?;
     let trusting = trusting(&joined);
     let begun = Joined::rotating(data).map_err(|why| Failure::local(format!("{why}.")))?;
-    let new = match begun.filter(|begun| begun.id == old.id) {
+    let begun = begun.filter(|begun| begun.id == old.id);
+    // What was begun before may have got through.
+    let is_first = begun.is_none();
+    let unchanged = |why: Failure| {
+        if is_first { why.if_unreached("The token is unchanged.") } else { why }
+    };
+    let new = match begun {
         Some(begun) => begun,
         None => {
             let no_chance =
                 |why| Failure::local(format!("The system gives no random bytes: {why}."));
             // Reached first, so that nothing is begun with a broker that is not there.
-            whoami(&joined.broker, &trusting, &old).await?;
+            whoami(&joined.broker, &trusting, &old).await.map_err(unchanged)?;
             let new = Token { id: old.id.clone(), secret: random_secret().map_err(no_chance)? };
             Joined::begin_rotation(data, &new).map_err(|why| unwritable(data, &why))?;
             new
@@ -217,7 +224,7 @@ async fn rotate(
     // The old secret ends when the new one is used: then the new one asks, and nothing changes.
     let mut answer = Err(Failure::local("joined.json holds no token."));
     for token in [&old, &new] {
-        let channel = open(&joined.broker, &trusting, Some(token)).await?;
+        let channel = open(&joined.broker, &trusting, Some(token)).await.map_err(unchanged)?;
         answer = match AccessClient::new(channel).rotate_token(request.clone()).await {
             Ok(answer) => Ok(answer.into_inner()),
             Err(status) if is_lost(&status) => return Err(unknown(&joined.broker)),
@@ -244,6 +251,15 @@ async fn rotate(
     )
 }
 
+/// How long two secrets of a token are good.
+fn parse_overlap(text: &str) -> Result<Duration, String> {
+    let overlap = duration(text)?;
+    if u128::from(INVITATION_MS_MAX) < overlap.as_millis() {
+        return Err("is more than 30d, the limit".to_owned());
+    }
+    Ok(overlap)
+}
+
 fn unknown(broker: &str) -> Failure {
     Failure::reason(
         Reason::OutcomeUnknown,
@@ -267,5 +283,16 @@ fn trusting(joined: &Joined) -> Trusting {
         trust: joined.trust(),
         authorities: joined.ca.clone(),
         client: joined.client_cert.clone().zip(joined.client_key.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_secrets_are_good_for_30_days_at_most() {
+        assert_eq!(parse_overlap("30d"), Ok(Duration::from_millis(INVITATION_MS_MAX)));
+        assert!(parse_overlap("721h").is_err() && parse_overlap("x").is_err());
     }
 }

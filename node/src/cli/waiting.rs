@@ -21,19 +21,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Waiting {
     /// `None`: for ever.
     until: Option<Moment>,
-    /// The broker answered this command before.
-    was_there: bool,
 }
 
 impl Waiting {
-    /// A first call that fails is a mistake to tell; a later one is weather.
+    /// For what the broker has just answered or been told: a call that fails from then on is
+    /// weather.
     pub(super) fn new(timeout: Option<Duration>) -> Self {
-        Self { until: timeout.map(|timeout| clock::now().after(timeout)), was_there: false }
-    }
-
-    /// The same for what the broker has just been told: already the first is weather.
-    pub(super) fn after_telling(timeout: Option<Duration>) -> Self {
-        Self { was_there: true, ..Self::new(timeout) }
+        Self { until: timeout.map(|timeout| clock::now().after(timeout)) }
     }
 
     /// Asks until there is something to tell, or time is over; then the last answer counts. `ask`
@@ -46,17 +40,17 @@ impl Waiting {
     ) -> Result<T, Failure> {
         let left =
             |most: Duration| self.until.map_or(most, |until| until.since(clock::now()).min(most));
-        let (mut was_there, mut is_away) = (self.was_there, false);
+        let mut is_away = false;
         loop {
             let hold_ms = u64::try_from(left(HOLD).as_millis()).unwrap_or(0);
             match ask(hold_ms).await {
                 Ok(answer) => {
-                    (was_there, is_away) = (true, false);
+                    is_away = false;
                     if left(HOLD).is_zero() || !is_still_waiting(&answer) {
                         return Ok(answer);
                     }
                 }
-                Err(failure) if was_there && failure.is_retryable() => {
+                Err(failure) if failure.is_retryable() => {
                     if left(PAUSE).is_zero() {
                         return Err(failure);
                     }
@@ -69,5 +63,29 @@ impl Waiting {
                 Err(failure) => return Err(failure),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tasuki_proto::reason::Reason;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_broker_that_goes_away_while_the_first_call_is_held_is_asked_again() {
+        let asked = Cell::new(0);
+        let ask = async |_: u64| -> Result<&'static str, Failure> {
+            asked.set(asked.get() + 1);
+            match asked.get() {
+                1 => Err(Failure::reason(Reason::Unavailable, "It is starting again.")),
+                _ => Ok("mail"),
+            }
+        };
+        let mut output = Output::of_process(true);
+        let answer = Waiting::new(None).answer(&mut output, ask, |_| false).await;
+        assert_eq!((answer, asked.get()), (Ok("mail"), 2));
     }
 }

@@ -29,6 +29,14 @@ const GROUPS: &str = "groups";
 /// Tables, which have no variable.
 pub(super) const TABLES: [&str; 4] = [TOOLSETS, GROUPS, HOOKS, ACCEPT];
 
+/// Problems told of one file. Nobody mends more in one go, and a repository's file may be made to have
+/// a hundred thousand.
+const PROBLEMS_MAX: usize = 100;
+
+/// Entries of one table of names, `[toolsets]` or `[groups]`. It is more than a workspace has roles
+/// that are in use, and a file of 1 MiB has room for many more.
+const NAMES_MAX: usize = 1000;
+
 /// Settings of the broker's program alone, which judges them itself.
 pub(super) const OF_THE_BROKER: [&str; 5] =
     ["secure", "advertise", "tls_cert", "tls_key", "client_ca"];
@@ -53,6 +61,9 @@ pub(super) struct Contents {
     pub(super) distrust: Option<Problem>,
     pub(super) accept: Option<Accept>,
     pub(super) of_broker: Vec<OfBroker>,
+    /// Where the file's user may have said what a hook does, in a way that cannot be read or does not
+    /// count.
+    pub(super) hook_fail_lost: Option<Source>,
 }
 
 impl Contents {
@@ -69,6 +80,22 @@ impl Contents {
             self.groups.retain(|group, _| !names.contains(group));
         }
     }
+
+    /// Adds what a file below says; its settings with a key of their own are given back.
+    pub(super) fn add_below(&mut self, lower: Self) -> Layer {
+        for (role, sets) in lower.toolsets {
+            self.toolsets.entry(role).or_insert(sets);
+        }
+        for (group, roles) in lower.groups {
+            self.groups.entry(group).or_insert(roles);
+        }
+        // Only the lowest has hooks that count.
+        self.hooks.extend(lower.hooks);
+        self.distrust = self.distrust.take().or(lower.distrust);
+        self.of_broker.extend(lower.of_broker);
+        self.hook_fail_lost = self.hook_fail_lost.take().or(lower.hook_fail_lost);
+        lower.layer
+    }
 }
 
 /// What a file says of accepting: its settings, or why they do not count.
@@ -79,14 +106,43 @@ pub(super) type Groups = BTreeMap<String, (Source, Vec<RoleId>)>;
 
 /// `home` is what `~` stands for.
 pub(super) fn parse(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) -> Contents {
-    let Found { path, content, distrust, .. } = found;
-    let at = |offset: usize| Source::File { path: path.to_owned(), line: line(content, offset) };
-    let (table, errors) = DeTable::parse_recoverable(content);
-    for error in errors {
-        let offset = error.span().map_or(0, |span| span.start);
-        problems.push(Problem { at: at(offset), message: bounded(error.message()) });
+    let mut own = Vec::new();
+    let contents = parse_all(found, home, &mut own);
+    let more = own.len().saturating_sub(PROBLEMS_MAX);
+    own.truncate(PROBLEMS_MAX);
+    problems.append(&mut own);
+    if 0 < more {
+        let at = Source::File { path: found.path.clone(), line: 0 };
+        let message = format!("has {more} more problems; mend these first");
+        problems.push(Problem { at, message });
     }
+    contents
+}
+
+fn parse_all(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) -> Contents {
+    let Found { path, content, is_here, distrust, unreadable, .. } = found;
     let mut contents = Contents::default();
+    if let Some(why) = unreadable {
+        let at = Source::File { path: path.to_owned(), line: 0 };
+        problems.push(Problem { at, message: format!("cannot be read: {why}") });
+        return contents;
+    }
+    let lines = Lines::of(content);
+    let at = |offset: usize| Source::File { path: path.to_owned(), line: lines.line(offset) };
+    // Whether its user may have written what it says.
+    let is_own = !is_here || distrust.is_none();
+    let (table, errors) = DeTable::parse_recoverable(content);
+    if !errors.is_empty() {
+        // What is left of it would only look like other problems, which nobody wrote.
+        for error in errors {
+            let offset = error.span().map_or(0, |span| span.start);
+            problems.push(Problem { at: at(offset), message: bounded(error.message()) });
+        }
+        if is_own && content.contains(Key::HookFail.name()) {
+            contents.hook_fail_lost = Some(Source::File { path: path.to_owned(), line: 0 });
+        }
+        return contents;
+    }
     let mut refused = Vec::new();
     for (name, item) in table.get_ref() {
         let key_offset = name.span().start;
@@ -95,6 +151,9 @@ pub(super) fn parse(found: &Found, home: Option<&Path>, problems: &mut Vec<Probl
         let is_known = OF_THE_BROKER.contains(&name) || Key::parse(name).is_some();
         let said = if distrust.is_some() && is_known && !FREE.contains(&name) {
             refused.push((key_offset, name));
+            if is_own && name == Key::HookFail.name() {
+                contents.hook_fail_lost = Some(source.clone());
+            }
             Ok(())
         } else if let Some(known) = OF_THE_BROKER.into_iter().find(|it| *it == name) {
             let value = of_broker(known, item);
@@ -124,20 +183,20 @@ pub(super) fn parse(found: &Found, home: Option<&Path>, problems: &mut Vec<Probl
             });
             Ok(())
         } else if let Some(key) = Key::parse(name) {
-            texts(key, item).map(|texts| {
-                contents.layer.insert(key, Raw { source: source.clone(), texts });
-            })
+            match texts(key, item).and_then(|texts| from_here(key, texts, path)) {
+                Ok(texts) => {
+                    contents.layer.insert(key, Raw { source: source.clone(), texts });
+                    Ok(())
+                }
+                Err(why) => {
+                    if key == Key::HookFail {
+                        contents.hook_fail_lost = Some(source.clone());
+                    }
+                    Err(why)
+                }
+            }
         } else {
-            let names: Vec<&str> = Key::ALL.iter().map(|key| key.name()).collect();
-            Err((
-                None,
-                format!(
-                    "is not a setting; there are {}, {}, and of the broker {}",
-                    names.join(", "),
-                    TABLES.join(", "),
-                    OF_THE_BROKER.join(", ")
-                ),
-            ))
+            Err((None, stranger(problems.len())))
         };
         if let Err((offset, why)) = said {
             let at = offset.map_or(source, at);
@@ -151,6 +210,42 @@ pub(super) fn parse(found: &Found, home: Option<&Path>, problems: &mut Vec<Probl
         problems.push(Problem { at: at(*first), message: distrust.of(&names) });
     }
     contents
+}
+
+/// What is said of a name that is no setting, beside `others` problems: nobody reads this a hundred
+/// thousand times.
+fn stranger(others: usize) -> String {
+    if PROBLEMS_MAX <= others {
+        return "is not a setting".to_owned();
+    }
+    let names: Vec<&str> = Key::ALL.iter().map(|key| key.name()).collect();
+    format!(
+        "is not a setting; there are {}, {}, and of the broker {}",
+        names.join(", "),
+        TABLES.join(", "),
+        OF_THE_BROKER.join(", ")
+    )
+}
+
+/// Where a key names a file or a directory: a relative path starts at the file's own directory. From
+/// the current one it would lead to whatever a repository has there. A project is another thing in
+/// each directory, so that is meant from the current one (`mirror_root`).
+fn from_here(key: Key, texts: Vec<String>, file: &Path) -> Result<Vec<String>, Wrong> {
+    if !matches!(key, Key::Data | Key::TlsCert | Key::TlsKey) {
+        return Ok(texts);
+    }
+    let directory = file.parent().unwrap_or_else(|| Path::new(""));
+    let whole = |text: String| {
+        if text.is_empty() {
+            return Ok(text);
+        }
+        directory.join(text).into_os_string().into_string().map_err(|_| {
+            let why = "starts at the directory of this file, whose name is no text; write the \
+                       whole path";
+            (None, why.to_owned())
+        })
+    };
+    texts.into_iter().map(whole).collect()
 }
 
 /// What a file that is not the one that holds says of accepting alone.
@@ -215,6 +310,9 @@ fn toolsets(
     let table = item.get_ref().as_table().ok_or_else(|| {
         (Some(item.span().start), "takes a table: a list of toolsets for each role".to_owned())
     })?;
+    if NAMES_MAX < table.len() {
+        return Err((None, format!("has {} roles; the limit is {NAMES_MAX}", table.len())));
+    }
     for (role, sets) in table {
         let start = role.span().start;
         let chosen = list(sets).and_then(|names| {
@@ -242,6 +340,9 @@ fn groups(
     let table = item.get_ref().as_table().ok_or_else(|| {
         (Some(item.span().start), "takes a table: a list of roles for each group".to_owned())
     })?;
+    if NAMES_MAX < table.len() {
+        return Err((None, format!("has {} groups; the limit is {NAMES_MAX}", table.len())));
+    }
     for (name, roles) in table {
         let start = name.span().start;
         let roles = list(roles).and_then(|roles| {
@@ -265,6 +366,16 @@ fn problem(table: &str, wrong: Wrong, start: usize, at: &dyn Fn(usize) -> Source
     Problem { at: at(offset.unwrap_or(start)), message: format!("`{table}` {why}") }
 }
 
-fn line(content: &str, offset: usize) -> usize {
-    1 + content.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+/// Where the lines of a file end. A file may ask for the line of each of its keys, so they are counted
+/// once.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(content: &str) -> Self {
+        Self(content.match_indices('\n').map(|(end, _)| end).collect())
+    }
+
+    fn line(&self, offset: usize) -> usize {
+        1 + self.0.partition_point(|end| *end < offset)
+    }
 }

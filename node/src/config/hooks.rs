@@ -67,6 +67,7 @@ pub(super) fn parse(
     };
     if HOOKS_MAX < items.len() {
         say(start, format!("`{HOOKS}` are {}; the limit is {HOOKS_MAX}", items.len()));
+        return Vec::new();
     }
     let directory = path.parent().unwrap_or_else(|| Path::new("."));
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());

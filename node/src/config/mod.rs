@@ -67,6 +67,7 @@ pub enum Source {
     Default,
     File {
         path: PathBuf,
+        /// From 1; 0 is the file as a whole.
         line: usize,
     },
     Env(&'static str),
@@ -79,6 +80,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
+            Self::File { path, line: 0 } => path.display().fmt(f),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Env(name) => f.write_str(name),
             Self::Filebox(path) => path.display().fmt(f),
@@ -156,8 +158,8 @@ pub struct Config {
     /// What a file says of that and does not count, and why.
     pub accept_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
-    /// `None`: what `.filebox` says, else the directory the node runs in. A relative one that a
-    /// trusted file in the current directory names lies in there.
+    /// `None`: what `.filebox` says, else the directory the node runs in. One that was named by a
+    /// relative path lies in the current directory.
     pub mirror_root: Sourced<Option<PathBuf>>,
     pub hook_fail: Sourced<HookFail>,
 }
@@ -232,49 +234,46 @@ impl Config {
             .collect();
         let data = [&flags, &env].into_iter().find_map(|layer| layer.get(&Key::Data));
         let data = data.and_then(|raw| raw.texts.first()).map(PathBuf::from);
-        let found = find_file(file, around, data.as_deref(), &mut problems);
-        let is_found_here = found.as_ref().is_some_and(|found| found.is_here);
-        let contents = match &found {
-            Some(found) => file::parse(found, around.home.as_deref(), &mut problems),
-            None => file::Contents::default(),
-        };
-        let below = found.as_ref().and_then(|found| found.below.as_deref());
-        let is_above_own = below.is_some();
-        let mut kept = below.map_or_else(file::Contents::default, |below| {
-            let mut kept = file::parse(below, around.home.as_deref(), &mut problems);
-            kept.give_way_to(&contents);
-            kept
-        });
-        let accept = match contents.accept {
-            // Whatever a repository says, the operator's own file is asked.
-            Some(Err(_)) | None if is_found_here => {
-                let passed_over = contents.accept.and_then(Result::err);
-                let own = kept.accept.take();
-                match own.or_else(|| kept_accept(data.as_deref(), around, &mut problems)) {
-                    Some(Ok(settings)) => (Some(settings), passed_over),
-                    Some(Err(why)) => (None, Some(why)),
-                    None => (None, passed_over),
-                }
+        let (found, lost) = match find_file(file, around, data.as_deref()) {
+            Ok(found) => (found, None),
+            Err(problem) => {
+                let at = problem.at.clone();
+                problems.push(problem);
+                (None, Some(at))
             }
-            Some(Ok(settings)) => (Some(settings), None),
-            Some(Err(why)) => (None, Some(why)),
-            None => (None, None),
         };
-        kept.toolsets.extend(contents.toolsets);
-        kept.groups.extend(contents.groups);
-        let mut layers = vec![flags, env, contents.layer, kept.layer];
+        let mut files: Vec<file::Contents> = Vec::new();
+        for found in found.iter().flat_map(Found::and_below) {
+            let mut next = file::parse(found, around.home.as_deref(), &mut problems);
+            for upper in &files {
+                next.give_way_to(upper);
+            }
+            files.push(next);
+        }
+        let mut accepts: Vec<_> = files.iter_mut().filter_map(|it| it.accept.take()).collect();
+        // Whatever a repository says, the operator's own file is asked.
+        if accepts.is_empty() && found.as_ref().is_some_and(|found| found.is_here) {
+            accepts = accepts_beside(data.as_deref(), around, &mut problems);
+        }
+        let (mut told, mut layers) = (file::Contents::default(), vec![flags, env]);
+        layers.extend(files.into_iter().map(|it| told.add_below(it)));
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
             layers.extend(filebox_layer(around, &mut problems));
         }
-        let mut config = Self::parse(found, &layers, &kept.toolsets, kept.groups, &mut problems);
-        // Only one of the two has hooks that count.
-        config.hooks = contents.hooks.into_iter().chain(kept.hooks).collect();
-        config.distrust = contents.distrust.or(kept.distrust);
-        config.of_broker = contents.of_broker.into_iter().chain(kept.of_broker).collect();
-        (config.accept, config.accept_distrust) = accept;
-        // Where there is a file below, the project is that one's: the upper may not name any.
-        if is_found_here && !is_above_own {
-            config.keep_root_within(&around.directory);
+        let mut config = Self::parse(found, &layers, &told.toolsets, told.groups, &mut problems);
+        config.hooks = told.hooks;
+        config.distrust = told.distrust;
+        config.of_broker = told.of_broker;
+        (config.accept, config.accept_distrust) = first_that_counts(accepts);
+        config.keep_root_within(&around.directory);
+        // What was not committed can be committed later; what was, over somebody's lock, is done.
+        let said = layers.iter().find_map(|layer| layer.get(&Key::HookFail));
+        let in_doubt = match said {
+            Some(raw) => value::hook_fail(&raw.texts).is_err().then(|| raw.source.clone()),
+            None => lost.or(told.hook_fail_lost),
+        };
+        if let Some(source) = in_doubt {
+            config.hook_fail = Sourced { value: HookFail::Closed, source };
         }
         (config, problems)
     }
@@ -286,6 +285,7 @@ impl Config {
             content: content.to_owned(),
             is_here: false,
             distrust: None,
+            unreadable: None,
             below: None,
         };
         let mut problems = Vec::new();
@@ -305,14 +305,11 @@ impl Config {
         url.unwrap_or_else(|| BROKER_DEFAULT.to_owned())
     }
 
-    /// Takes no relative project from a trusted file in `directory` unless it lies in there, links
-    /// followed: whoever made the directory may have made a link that the file does not tell of.
+    /// Takes no relative project unless it lies in `directory`, links followed: whoever made the
+    /// directory may have made a link that nothing the user wrote or read tells of.
     fn keep_root_within(&mut self, directory: &Path) {
         let root = &mut self.mirror_root;
-        let (Source::File { .. }, Some(path)) = (&root.source, &root.value) else { return };
-        if path.is_absolute() {
-            return;
-        }
+        let Some(path) = root.value.as_ref().filter(|path| !path.is_absolute()) else { return };
         let real = |path: &Path| directory.join(path).canonicalize();
         let (at, shown) = (root.source.clone(), value::name(&path.to_string_lossy()));
         let why = match (real(path), real(Path::new(""))) {
@@ -323,8 +320,8 @@ impl Config {
             }
             (Err(why), _) => format!("is {shown}, which cannot be looked at: {why}"),
             (Ok(path), _) => format!(
-                "is {shown}, which leads out of the directory of this file, to {}; if that is \
-                 meant, write it so, or set {}",
+                "is {shown}, which leads out of the current directory, to {}; if that is meant, \
+                 write it so, here or in {}",
                 path.display(),
                 Key::MirrorRoot.env()
             ),
@@ -475,30 +472,39 @@ fn find_file(
     named: Option<&Path>,
     around: &Surroundings,
     data: Option<&Path>,
-    problems: &mut Vec<Problem>,
-) -> Option<Found> {
+) -> Result<Option<Found>, Problem> {
     let variable = around.env.get(CONFIG_VARIABLE).filter(|text| !text.is_empty());
     let named = named.map(Path::to_owned).or_else(|| variable.map(PathBuf::from));
-    broker::find(named.as_deref(), &around.directory, data, &around.trusted).unwrap_or_else(|why| {
+    broker::find(named.as_deref(), &around.directory, data, &around.trusted).map_err(|why| {
         let (path, message) = match why {
             FileError::Unreadable { path, source } => (path, format!("cannot be read: {source}")),
             FileError::Wrong { path, message } => (path, message),
         };
-        problems.push(Problem { at: Source::File { path, line: 1 }, message });
-        None
+        Problem { at: Source::File { path, line: 0 }, message }
     })
 }
 
 /// What the operator's own file says of accepting, where another file holds.
-fn kept_accept(
+fn accepts_beside(
     data: Option<&Path>,
     around: &Surroundings,
     problems: &mut Vec<Problem>,
-) -> Option<file::Accept> {
-    let mut paths = broker::kept_places(data).map(|place| place.join(FILE));
-    let path = paths.find(|path| path.is_file())?;
-    let found = broker::find(Some(&path), &around.directory, data, &around.trusted).ok()??;
-    file::accept_alone(&found, around.home.as_deref(), problems)
+) -> Vec<file::Accept> {
+    let found = broker::beside(&around.directory, data, &around.trusted).ok().flatten();
+    let all = found.iter().flat_map(Found::and_below);
+    all.filter_map(|it| file::accept_alone(it, around.home.as_deref(), problems)).collect()
+}
+
+/// The first of these that counts; and why another one does not.
+fn first_that_counts(accepts: Vec<file::Accept>) -> (Option<Sourced<Settings>>, Option<Problem>) {
+    let mut passed_over = None;
+    for accept in accepts {
+        match accept {
+            Ok(settings) => return (Some(settings), passed_over),
+            Err(why) => passed_over = Some(why),
+        }
+    }
+    (None, passed_over)
 }
 
 #[cfg(test)]

@@ -327,7 +327,7 @@ mod tests {
             ],
             "ded66c6a 2026-11-21_2042-BR-t-ded66c6a.md\n  text 1, text 2, text 3, text 4\n  \
              dev done, qa inbox\n  \
-             No copy has all 4 entries; 1 were lost in each.\n  \
+             No copy has all 4 entries; 1 was lost in each.\n  \
              dev has it in inbox and outbox and done; the newest is in done.\n  \
              qa has it in inbox and outbox; the newest is in inbox.",
         );

@@ -17,6 +17,9 @@ const ASKED_MAX: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Half a sentence, fit for logs.
+    pub how: String,
+    /// The same with what was printed or answered, which may repeat the mail's own words: for
+    /// whoever asks about the hook.
     pub why: String,
     /// The same again would come to the same.
     pub is_final: bool,
@@ -26,11 +29,18 @@ pub struct Failure {
 
 impl Failure {
     pub fn passing(why: impl Into<String>) -> Self {
-        Self { why: why.into(), is_final: false, pause: None }
+        let how = why.into();
+        Self { why: how.clone(), how, is_final: false, pause: None }
     }
 
     pub fn lasting(why: impl Into<String>) -> Self {
-        Self { why: why.into(), is_final: true, pause: None }
+        Self { is_final: true, ..Self::passing(why) }
+    }
+
+    /// Adds words of the other side.
+    pub fn saying(mut self, words: &str) -> Self {
+        self.why.push_str(words);
+        self
     }
 }
 

@@ -120,7 +120,7 @@ impl Program {
             Some(Err(why)) => format!("nobody knows how it ended: {why}"),
             None => format!("killed after its limit of {} s", limit.as_secs_f32()),
         };
-        Err(Failure::passing(format!("{why}{}", printed(&out, &err))))
+        Err(Failure::passing(why).saying(&printed(&out, &err)))
     }
 }
 

@@ -173,9 +173,10 @@ impl Line {
             let Err(failure) = made else { return Some(End::Made) };
             let pause = attempts.next(&failure, chance());
             let (hook, id, event) = (&self.hook.name, &call.id, &call.event);
-            let (why, attempt) = (&failure.why, attempts.made);
+            let (why, attempt) = (&failure.how, attempts.made);
             tracing::warn!(%hook, id, event, attempt, why, "a hook's call failed");
-            let last = LastFailure { at_ms: clock::wall_ms(), id: id.clone(), why: why.clone() };
+            let why = failure.why.clone();
+            let last = LastFailure { at_ms: clock::wall_ms(), id: id.clone(), why };
             self.tally().last_failure = Some(last);
             let Some(pause) = pause else {
                 let (at_ms, attempts) = (clock::wall_ms(), attempts.made);

@@ -176,12 +176,13 @@ impl Store {
         self.folder(WAITING, hook).join(call.key()).exists()
     }
 
-    /// A document for a program to read: a file without a name, so that it is whole even when the
-    /// node dies meanwhile. Of one hook there is one at a time.
+    /// A document for a program to read, as a line that ends: a shell's `read` fails at one that
+    /// does not. It is a file without a name, so that it is whole even when the node dies meanwhile.
+    /// Of one hook there is one at a time.
     pub fn input(&self, hook: &HookName, body: &str) -> io::Result<File> {
         let path = self.root.join(format!("input-{hook}"));
         files::private_directory(&self.root)?;
-        files::private(&path)?.write_all(body.as_bytes())?;
+        files::private(&path)?.write_all(format!("{body}\n").as_bytes())?;
         let input = File::open(&path)?;
         fs::remove_file(&path)?;
         Ok(input)
@@ -390,6 +391,13 @@ mod tests {
             let read = store.places(&"w".parse().unwrap()).unwrap();
             assert!(read.is_none_or(|read| read == places), "{what}");
         });
+    }
+
+    #[test]
+    fn a_program_reads_a_line_that_ends() {
+        let data = tempfile::tempdir().unwrap();
+        let input = Store::of(data.path()).input(&name(), "{}").unwrap();
+        assert_eq!(io::read_to_string(input).unwrap(), "{}\n");
     }
 
     #[test]

@@ -182,15 +182,16 @@ async fn judge(response: Response<Incoming>, now_ms: u64) -> Result<(), Failure>
         words.extend_from_slice(&piece[..piece.len().min(ANSWER_BYTES_MAX - words.len())]);
     }
     let words = excerpt(&words);
-    let why = if words.is_empty() { String::new() } else { format!(": {words}") };
-    let why = format!("answered {status}{why}");
+    let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+    let why = format!("answered {status}");
     let is_passing = status.is_server_error()
         || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS]
             .contains(&status);
     if !is_passing {
-        return Err(Failure::lasting(why));
+        return Err(Failure::lasting(why).saying(&words));
     }
-    Err(Failure { pause: retry_after(&head.headers, now_ms), ..Failure::passing(why) })
+    let pause = retry_after(&head.headers, now_ms);
+    Err(Failure { pause, ..Failure::passing(why).saying(&words) })
 }
 
 /// How long an address asks to be left alone: in seconds, or until a date.

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     address::Address,
     awake,
+    caught::caught,
     hold::Transport,
     host::{Host, Scope},
     instances::Open,
@@ -150,7 +151,8 @@ impl Agent {
         let role = self.scope.only(&self.host).map(|actions| actions.role());
         let toolsets = role.map(|role| self.host.toolsets(role)).unwrap_or_default();
         let role = role.map(|role| (role, &toolsets[..]));
-        prompts::instructions(role, &self.host.names(), self.has_loops(), self.has_mail())
+        let order = &self.host.order;
+        prompts::instructions(role, order, &self.host.names(), self.has_loops(), self.has_mail())
     }
 
     /// Whether any role of this address takes turns.
@@ -383,7 +385,7 @@ impl ServerHandler for Agent {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let mut list = prompts::list(self.equipped());
+        let mut list = prompts::list(self.equipped(), &self.host.order);
         (list.ttl_ms, list.cache_scope) = fresh(&context);
         Ok(list)
     }
@@ -393,7 +395,8 @@ impl ServerHandler for Agent {
         request: GetPromptRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        prompts::get(self.equipped(), &request).map(Into::into)
+        let got = async { prompts::get(self.equipped(), &self.host.order, &request) };
+        caught("prompts/get", got).await?.map(Into::into)
     }
 
     async fn list_resources(
@@ -408,7 +411,9 @@ impl ServerHandler for Agent {
             self.notices.listed(client).await;
         }
         let cursor = page.and_then(|page| page.cursor);
-        resources::list(overview, &self.players(), cursor.as_deref()).await
+        let players = self.players();
+        let listed = resources::list(overview, &players, cursor.as_deref());
+        caught("resources/list", listed).await?
     }
 
     async fn list_resource_templates(
@@ -428,7 +433,8 @@ impl ServerHandler for Agent {
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let role = self.scope.only(&self.host).map(|actions| actions.role());
-        resources::read(self.overview()?, role, &request.uri).await.map(Into::into)
+        let read = resources::read(self.overview()?, role, &request.uri);
+        caught("resources/read", read).await?.map(Into::into)
     }
 
     async fn subscribe(
@@ -513,7 +519,7 @@ impl ServerHandler for Agent {
         };
         tokio::select! {
             biased;
-            done = tools::call(&request.name, call) => match done {
+            done = caught("tools/call", tools::call(&request.name, call)) => match done? {
                 Some(response) => Ok(response),
                 None => Err(ErrorData::invalid_params(
                     format!("there is no tool {} here that you may call", echo(&request.name)),
@@ -548,7 +554,7 @@ impl ServerHandler for Agent {
         let getting = self.host.tasks.get(&request.task_id, &asker, probe.as_ref());
         tokio::select! {
             biased;
-            task = getting => task.map(GetTaskResult::new),
+            task = caught("tasks/get", getting) => task?.map(GetTaskResult::new),
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
         }
     }

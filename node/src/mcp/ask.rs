@@ -26,6 +26,9 @@ pub enum Error {
     Address(String),
     #[error("no node answers at {url} ({why}); start one with `tasuki up`")]
     NoNode { url: String, why: io::Error },
+    /// Of what would change something.
+    #[error("the node at {url} broke off before it answered ({why})")]
+    Unanswered { url: String, why: io::Error },
     #[error("the node at {url} is not spoken to: {why}")]
     Unsafe { url: String, why: String },
     #[error("the node refused: {message}")]
@@ -49,10 +52,12 @@ pub async fn get(node: &NodeAt, path: &str) -> Result<Value, Error> {
     send(Method::GET, node, path, Bytes::new()).await
 }
 
+/// A question that is lost may be asked again, so nobody need be told whether it was begun.
 async fn send(method: Method, node: &NodeAt, path: &str, body: Bytes) -> Result<Value, Error> {
     let url = &node.url;
     let invalid = || Error::Address(url.clone());
     let authority = node.authority().ok_or_else(invalid)?;
+    let is_change = method == Method::POST;
     // Without its type a node takes a request that changes something for a page's.
     let mut request = Request::builder()
         .method(method)
@@ -63,10 +68,15 @@ async fn send(method: Method, node: &NodeAt, path: &str, body: Bytes) -> Result<
         request = request.header(AUTHORIZATION, credentials);
     }
     let request = request.body(Body::from(body)).map_err(|_| invalid())?;
-    let answered = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), ask(node, request));
+    let mut has_begun = false;
+    let asked = ask(node, request, &mut has_begun);
+    let answered = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), asked).await;
     let timed_out = |_| Err(Undialled::Silent(io::ErrorKind::TimedOut.into()));
-    let (is_success, body) = answered.await.unwrap_or_else(timed_out).map_err(|why| match why {
+    let (is_success, body) = answered.unwrap_or_else(timed_out).map_err(|why| match why {
         Undialled::Address => invalid(),
+        Undialled::Silent(why) if has_begun && is_change => {
+            Error::Unanswered { url: url.clone(), why }
+        }
         Undialled::Silent(why) => Error::NoNode { url: url.clone(), why },
         Undialled::Unsafe(why) => Error::Unsafe { url: url.clone(), why },
     })?;
@@ -80,8 +90,14 @@ async fn send(method: Method, node: &NodeAt, path: &str, body: Bytes) -> Result<
     Err(Error::Refused { reason, message })
 }
 
-async fn ask(node: &NodeAt, request: Request<Body>) -> Result<(bool, Vec<u8>), Undialled> {
+/// `has_begun`: from here on the node may have got it.
+async fn ask(
+    node: &NodeAt,
+    request: Request<Body>,
+    has_begun: &mut bool,
+) -> Result<(bool, Vec<u8>), Undialled> {
     let stream = node.dial().await?;
+    *has_begun = true;
     read(stream, request).await.map_err(Undialled::Silent)
 }
 
@@ -94,4 +110,42 @@ async fn read(stream: Box<dyn Wire>, request: Request<Body>) -> io::Result<(bool
     let body = to_bytes(Body::new(response.into_body()), ANSWER_BYTES_MAX).await;
     connection.abort();
     Ok((is_success, body.map_err(io::Error::other)?.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// A node that says so much of an answer and is gone; its URL.
+    async fn breaks_off_after(answer: &'static str) -> NodeAt {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = [0; 4096];
+            assert_ne!(stream.read(&mut asked).await.unwrap(), 0);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        NodeAt::from(url)
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_and_not_answered_may_have_been_done() {
+        for answer in ["", "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"] {
+            let node = breaks_off_after(answer).await;
+            let why = post(&node, "/outbox/1/drop").await.unwrap_err();
+            assert!(matches!(why, Error::Unanswered { .. }), "{answer:?}: {why}");
+            let node = breaks_off_after(answer).await;
+            let why = get(&node, "/status").await.unwrap_err();
+            assert!(matches!(why, Error::NoNode { .. }), "{answer:?}: {why}");
+        }
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let why = post(&NodeAt::from(format!("http://{free}")), "/x").await.unwrap_err();
+        assert!(matches!(why, Error::NoNode { .. }), "{why}");
+    }
 }

@@ -43,6 +43,8 @@ pub(super) struct Host {
     pub directories: Directories,
     /// What agents may attach files from, and save them to.
     pub project: Option<PathBuf>,
+    /// What they attach nothing from, also where it lies in the project.
+    pub private: Vec<PathBuf>,
     /// Whose files agents lock.
     pub repositories: Repositories,
     /// `None`: no mailbox is kept on disk.
@@ -55,6 +57,8 @@ pub(super) struct Host {
     pub hold: Option<Duration>,
     /// The tools of each role; of one that is not here, what is usual for its name.
     pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
+    /// The roles that take turns, the one that begins first; empty: names say who begins.
+    pub order: Vec<RoleId>,
     /// `None`: nobody is shown loops as resources.
     pub overview: Option<Arc<dyn Overview>>,
     /// `None`: nothing is done when something happens to mail.
@@ -87,10 +91,12 @@ impl Host {
             shared,
             hold,
             toolsets,
+            order,
             overview,
             groups,
             directories,
             project,
+            private,
             mirror,
             task_key,
             resume_within,
@@ -103,10 +109,12 @@ impl Host {
         Self {
             hold,
             toolsets,
+            order,
             overview,
             groups,
             directories,
             project,
+            private,
             repositories: Repositories::default(),
             hooks,
             mirror,

@@ -27,6 +27,7 @@ pub mod dial;
 mod address;
 mod agent;
 mod awake;
+mod caught;
 mod hold;
 mod host;
 mod instances;
@@ -49,7 +50,7 @@ use crate::config::ToolsetChoice;
 
 pub(crate) use tools::has_tools;
 
-pub use prompts::prompt;
+pub use prompts::{prompt, turn_order};
 pub use tasks::TaskKey;
 pub use tools::{read_vocabulary, tokens};
 pub use transport::{

@@ -2,8 +2,9 @@
 //! MCP prompts, and for what `tasuki prompt` prints.
 //!
 //! A role with the tools for issues is lead, worker or acceptor, by its toolset. Of those that take
-//! turns, one named A begins the work, one named B looks at what others did; any other just takes
-//! part. Whoever has mail alone answers mail, and whoever has none of these tools has no prompt.
+//! turns, the first of the node's order begins the work, the second looks at what others did; any
+//! other just takes part. Where there is no order, A begins and B is the second. Whoever has mail
+//! alone answers mail, and whoever has none of these tools has no prompt.
 //! Nothing that another agent wrote is ever in these texts.
 
 use rmcp::{
@@ -16,7 +17,7 @@ use rmcp::{
 use tasuki_proto::{echo::echo, id::RoleId, limits::TEXT_BYTES_MAX};
 
 use super::tools::{ACCEPTOR, LEAD, LOOP, MAIL, WORKER};
-use crate::config::ToolsetChoice;
+use crate::config::{Role, ToolsetChoice};
 
 mod issues;
 
@@ -40,18 +41,28 @@ enum Part {
 
 impl Part {
     /// `None`: there is nothing to play with these toolsets.
-    fn of(role: &RoleId, toolsets: &[ToolsetChoice]) -> Option<Self> {
+    fn of(role: &RoleId, toolsets: &[ToolsetChoice], order: &[RoleId]) -> Option<Self> {
         let has = |set: &str| toolsets.iter().any(|it| it.set == set);
-        Some(match role.as_str() {
-            _ if has(LEAD) => Self::Lead,
-            _ if has(WORKER) => Self::Worker,
-            _ if has(ACCEPTOR) => Self::Acceptor,
-            "A" if has(LOOP) => Self::Begins,
-            "B" if has(LOOP) => Self::Reviews,
-            _ if has(LOOP) => Self::Joins,
-            _ if has(MAIL) => Self::Correspondent,
-            _ => return None,
-        })
+        if has(LEAD) {
+            Some(Self::Lead)
+        } else if has(WORKER) {
+            Some(Self::Worker)
+        } else if has(ACCEPTOR) {
+            Some(Self::Acceptor)
+        } else if has(LOOP) {
+            Some(Self::of_turns(role, order))
+        } else {
+            has(MAIL).then_some(Self::Correspondent)
+        }
+    }
+
+    fn of_turns(role: &RoleId, order: &[RoleId]) -> Self {
+        let by_name = ["A", "B"].iter().position(|name| *name == role.as_str());
+        match order.iter().position(|it| it == role).or(by_name) {
+            Some(0) => Self::Begins,
+            Some(1) => Self::Reviews,
+            Some(_) | None => Self::Joins,
+        }
     }
 
     /// How it is played, where it is not by taking turns.
@@ -99,10 +110,27 @@ impl Part {
     }
 }
 
-/// How to play `role`, which has these toolsets, for a first message or a file of rules. `goal` is
-/// the user's. `None`: these toolsets have no tools yet that one could play a role with.
-pub fn prompt(role: &RoleId, toolsets: &[ToolsetChoice], goal: Option<&str>) -> Option<String> {
-    let part = Part::of(role, toolsets)?;
+/// Those of a node's roles that take turns, in order. None where it cannot be told from this node
+/// who begins: it has one role of several, or a B whose A another machine has.
+pub fn turn_order(roles: &[Role]) -> Vec<RoleId> {
+    let has = |name: &str| roles.iter().any(|role| role.name.as_str() == name);
+    if roles.len() < 2 || (has("B") && !has("A")) {
+        return Vec::new();
+    }
+    let takes_turns = |role: &&Role| role.toolsets.iter().any(|choice| choice.set == LOOP);
+    roles.iter().filter(takes_turns).map(|role| role.name.clone()).collect()
+}
+
+/// How to play `role`, which has these toolsets, for a first message or a file of rules. `order` is
+/// that of its node, `goal` the user's. `None`: these toolsets have no tools yet that one could play
+/// a role with.
+pub fn prompt(
+    role: &RoleId,
+    toolsets: &[ToolsetChoice],
+    order: &[RoleId],
+    goal: Option<&str>,
+) -> Option<String> {
+    let part = Part::of(role, toolsets, order)?;
     let goal = match (goal.map(str::trim).filter(|goal| !goal.is_empty()), part) {
         (Some(goal), _) => format!("\n\nThe goal: {goal}"),
         (None, Part::Begins | Part::Lead) => "\n\nThe goal is what your user tells you; if you \
@@ -180,11 +208,12 @@ word that your user would not want.
 /// `names` are the roles it may speak for, when it is not one.
 pub(super) fn instructions(
     role: Option<(&RoleId, &[ToolsetChoice])>,
+    order: &[RoleId],
     names: &str,
     has_turns: bool,
     has_mail: bool,
 ) -> String {
-    let part = role.and_then(|(role, toolsets)| Part::of(role, toolsets));
+    let part = role.and_then(|(role, toolsets)| Part::of(role, toolsets, order));
     let role = role.map(|(role, _)| role);
     if let (Some(role), Some(part)) = (role, part.and_then(Part::of_issues)) {
         return part.instructions(role, has_mail);
@@ -227,17 +256,20 @@ fn mail(has_mail: bool) -> &'static str {
 type Player<'a> = (&'a RoleId, Vec<ToolsetChoice>);
 
 /// The prompts of an address that speaks for `players`.
-pub(super) fn list<'a>(players: impl Iterator<Item = Player<'a>>) -> ListPromptsResult {
-    ListPromptsResult::with_all_items(players.filter_map(entry).collect())
+pub(super) fn list<'a>(
+    players: impl Iterator<Item = Player<'a>>,
+    order: &[RoleId],
+) -> ListPromptsResult {
+    ListPromptsResult::with_all_items(players.filter_map(|player| entry(player, order)).collect())
 }
 
 /// `None`: it has none.
-fn entry((role, toolsets): Player<'_>) -> Option<Prompt> {
+fn entry((role, toolsets): Player<'_>, order: &[RoleId]) -> Option<Prompt> {
     let goal = PromptArgument::new(GOAL)
         .with_title("Goal")
         .with_description("What the work is for; default: as you say it in the conversation.")
         .with_required(false);
-    let part = Part::of(role, &toolsets)?;
+    let part = Part::of(role, &toolsets, order)?;
     let prompt = Prompt::new(format!("{PREFIX}{role}"), Some(part.description()), Some(vec![goal]));
     Some(prompt.with_title(format!("Play agent {role}")))
 }
@@ -245,6 +277,7 @@ fn entry((role, toolsets): Player<'_>) -> Option<Prompt> {
 /// One of the prompts that [`list`] shows.
 pub(super) fn get<'a>(
     mut players: impl Iterator<Item = Player<'a>>,
+    order: &[RoleId],
     request: &GetPromptRequestParams,
 ) -> Result<GetPromptResult, ErrorData> {
     let invalid = |message: String| ErrorData::invalid_params(message, None);
@@ -265,9 +298,9 @@ pub(super) fn get<'a>(
             Some(_) | None => return Err(invalid(format!("there is no argument {}", echo(name)))),
         }
     }
-    let text = prompt(role, &toolsets, goal).ok_or_else(unknown)?;
+    let text = prompt(role, &toolsets, order, goal).ok_or_else(unknown)?;
     let result = GetPromptResult::new(vec![PromptMessage::new_text(Speaker::User, text)]);
-    Ok(match Part::of(role, &toolsets) {
+    Ok(match Part::of(role, &toolsets, order) {
         Some(part) => result.with_description(part.description()),
         None => result,
     })
@@ -283,7 +316,7 @@ mod tests {
     }
 
     fn prompt(role: &RoleId, goal: Option<&str>) -> String {
-        super::prompt(role, &usual_toolsets(role), goal).expect("a prompt")
+        super::prompt(role, &usual_toolsets(role), &[], goal).expect("a prompt")
     }
 
     fn sets(names: &str) -> Vec<ToolsetChoice> {
@@ -304,6 +337,36 @@ mod tests {
     }
 
     #[test]
+    fn who_begins_is_the_first_that_takes_turns() {
+        let order = |roles: &str| {
+            let roles = roles.split(' ').map(|text| {
+                let mut role: Role = text.parse().expect("a role");
+                if role.toolsets.is_empty() {
+                    role.toolsets = usual_toolsets(&role.name);
+                }
+                role
+            });
+            turn_order(&roles.collect::<Vec<_>>())
+        };
+        for (name, roles, expected) in [
+            ("qa", "qa dev=mail", "Begin"),
+            ("dev", "dev qa", "Begin"),
+            ("qa", "dev qa", "Wait for the work,"),
+            ("qa", "dev=mail qa=loop", "Begin"),
+            ("ops", "dev qa ops", "Wait for the turn,"),
+            ("B", "A B", "Wait for the work,"),
+            ("B", "B A", "Begin"),
+            // Others' machines have the rest.
+            ("B", "B C", "Wait for the work,"),
+            ("qa", "qa", "Wait for the turn,"),
+            ("A", "A", "Begin"),
+        ] {
+            let part = Part::of(&role(name), &sets("loop"), &order(roles)).expect("a part");
+            assert!(part.description().starts_with(expected), "{name} of {roles}: {part:?}");
+        }
+    }
+
+    #[test]
     fn a_goal_is_the_users_words() {
         let told = prompt(&role("A"), Some(" mend the parser \n"));
         assert!(told.contains("The goal: mend the parser\n\nGo on"), "{told}");
@@ -320,7 +383,7 @@ mod tests {
         let one = names.iter().map(|it| Some((it, &loops[..])));
         for role in one.chain([None]) {
             for (turns, mail) in [(true, true), (true, false), (false, true), (false, false)] {
-                let told = instructions(role, "A, B", turns, mail);
+                let told = instructions(role, &[], "A, B", turns, mail);
                 assert!(told.len() < 600, "{} {told}", told.len());
                 assert_eq!(told.contains("filebox_wait_for_message"), mail);
                 assert_eq!(told.contains("await_my_turn"), turns);
@@ -384,8 +447,8 @@ mod tests {
             for sets in [sets(set), sets(&format!("{set}:full")), sets(&format!("loop,mail,{set}"))]
             {
                 let shown = crate::mcp::tool_names(&sets);
-                let told = super::prompt(&name, &sets, None).expect("a prompt")
-                    + &instructions(Some((&name, &sets)), "", true, true);
+                let told = super::prompt(&name, &sets, &[], None).expect("a prompt")
+                    + &instructions(Some((&name, &sets)), &[], "", true, true);
                 let named = crate::mcp::tools::named(&told);
                 assert!(3 < named.len(), "{told}");
                 for tool in named {
@@ -398,7 +461,7 @@ mod tests {
     #[test]
     fn the_toolset_says_which_part_not_the_name() {
         let of = |name: &str, names: &str| {
-            super::prompt(&role(name), &sets(names), None).expect("a prompt")
+            super::prompt(&role(name), &sets(names), &[], None).expect("a prompt")
         };
         assert!(of("A", "loop,swarm-worker").contains("registerWorker"));
         assert!(of("lead", "loop").contains("await_my_turn"));
@@ -409,7 +472,7 @@ mod tests {
     #[test]
     fn whoever_takes_no_turns_is_told_nothing_of_them() {
         for name in ["A", "B", "dev"] {
-            let of = |names: &str| super::prompt(&role(name), &sets(names), Some("mend it"));
+            let of = |names: &str| super::prompt(&role(name), &sets(names), &[], Some("mend it"));
             let mail = of("mail").expect("a prompt");
             for word in ["await_my_turn", "handover_work", "loop_status"] {
                 assert!(!mail.contains(word), "{mail}");
@@ -430,7 +493,7 @@ mod tests {
         for set in ["swarm-lead", "swarm-worker", "swarm-acceptor"] {
             for mail in [true, false] {
                 let (name, sets) = (role(&"r".repeat(64)), sets(set));
-                let told = instructions(Some((&name, &sets)), "", true, mail);
+                let told = instructions(Some((&name, &sets)), &[], "", true, mail);
                 assert!(told.len() < 600, "{} {told}", told.len());
                 assert_eq!(told.contains("filebox_wait_for_message"), mail);
                 assert!(told.contains("still_waiting") && told.contains("material to judge"));

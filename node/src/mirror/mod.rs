@@ -139,10 +139,13 @@ impl Mirror {
         keepers.iter().map(report).collect()
     }
 
-    /// As after a feed that could not go on where it was.
+    /// As after a feed that could not go on where it was, and as every now and then.
     #[cfg(test)]
     fn list_all(&self) {
-        self.0.keepers().values().for_each(|it| it.shared.todo.all_mail());
+        for keeper in self.0.keepers().values() {
+            keeper.shared.todo.all_mail();
+            keeper.shared.todo.all_files();
+        }
     }
 
     /// Begins nothing new; what was begun with a file is ended.

@@ -112,13 +112,9 @@ struct Identity {
 pub enum No {
     #[error("{path:?} cannot be named: {why}")]
     Strange { path: String, why: &'static str },
-    #[error(
-        "{path} is outside of {root}; name files of that repository, or say with `repository` which other one they are in"
-    )]
+    #[error("{}", outside(.path, .root, Some("repository")))]
     Outside { path: String, root: String },
-    #[error(
-        "{path} is in another repository, {root}; ask for that one's files by themselves, with `repository` = {root:?}"
-    )]
+    #[error("{}", elsewhere(.path, .root, Some("repository")))]
     Elsewhere { path: String, root: String },
     #[error("{0}")]
     Unfit(String),
@@ -132,6 +128,34 @@ pub enum No {
     Io { path: String, why: io::Error },
     #[error("which repository {root} is cannot be told: {why}")]
     Git { root: String, why: NoAnswer },
+}
+
+impl No {
+    /// The same where `option` names another repository, not the parameter of a tool; `None`:
+    /// nothing does.
+    pub fn with_option(&self, option: Option<&str>) -> String {
+        match self {
+            Self::Outside { path, root } => outside(path, root, option),
+            Self::Elsewhere { path, root } => elsewhere(path, root, option),
+            Self::Strange { .. }
+            | Self::Unfit(_)
+            | Self::Unknown(_)
+            | Self::Forbidden { .. }
+            | Self::Io { .. }
+            | Self::Git { .. } => self.to_string(),
+        }
+    }
+}
+
+fn outside(path: &str, root: &str, option: Option<&str>) -> String {
+    let other = option.map(|it| format!(", or say with `{it}` which other one they are in"));
+    let other = other.unwrap_or_default();
+    format!("{path} is outside of {root}; name files of that repository{other}")
+}
+
+fn elsewhere(path: &str, root: &str, option: Option<&str>) -> String {
+    let how = option.map(|it| format!(", with `{it}` = {root:?}")).unwrap_or_default();
+    format!("{path} is in another repository, {root}; ask for that one's files by themselves{how}")
 }
 
 /// Finds repositories, and remembers what they are called until their configuration changes.

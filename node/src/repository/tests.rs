@@ -414,3 +414,29 @@ fn a_repository_without_a_work_tree_is_one() {
     assert!(is_so("bare") && is_so("bare/refs/heads"));
     assert!(!is_so("tree") && !is_so("none"));
 }
+
+#[test]
+fn another_repository_is_asked_for_by_what_the_asker_has_for_it() {
+    let outside = No::Outside { path: "../x".into(), root: "/a".into() };
+    let elsewhere = No::Elsewhere { path: "b/x".into(), root: "/a/b".into() };
+    for (option, first, second) in [
+        (
+            Some("--repository"),
+            ", or say with `--repository` which other one they are in",
+            ", with `--repository` = \"/a/b\"",
+        ),
+        (None, "", ""),
+    ] {
+        assert_eq!(
+            outside.with_option(option),
+            format!("../x is outside of /a; name files of that repository{first}")
+        );
+        assert_eq!(
+            elsewhere.with_option(option),
+            format!(
+                "b/x is in another repository, /a/b; ask for that one's files by themselves{second}"
+            )
+        );
+    }
+    assert_eq!(outside.to_string(), outside.with_option(Some("repository")));
+}

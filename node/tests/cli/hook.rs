@@ -468,6 +468,17 @@ async fn an_edit_of_what_another_role_has_locked_is_refused() {
 }
 
 #[tokio::test]
+async fn a_hook_asks_about_the_workspace_of_the_node_beside_which_it_was_installed() {
+    let mut office = Office::open().await;
+    office.up.stop().await;
+    let data = office.up.data.clone();
+    office.up = Process::up(&data, "--workspace project").await;
+    office.hook_json(&["install", "--claude", "--as", "A"]).await;
+    let text = fs::read_to_string(office.at(".claude/settings.local.json")).unwrap();
+    assert!(text.contains(" hook edit --client claude --workspace project --as A"), "{text}");
+}
+
+#[tokio::test]
 async fn hooks_of_agents_come_and_go_without_a_trace() {
     let office = Office::open().await;
     let no = office.hook(&["install"]).await;

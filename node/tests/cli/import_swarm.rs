@@ -179,3 +179,21 @@ async fn what_is_no_tree_is_refused_before_anything_is_sent() {
     let empty = import(&data, 0, &[none, "--dry-run"]).await;
     assert_eq!(counts(&empty), json!([0, 0, 0, 0, 0, 0, 0]));
 }
+
+#[tokio::test]
+async fn the_tree_in_a_directory_is_no_link_to_another_projects() {
+    let place = tempfile::tempdir().unwrap();
+    let (data, clone) = (place.path().join("data"), place.path().join("clone"));
+    for directory in [&data, &clone, &place.path().join("other")] {
+        fs::create_dir(directory).unwrap();
+    }
+    let theirs = place.path().join("other/.swarm-mcp");
+    fs::rename(tree(place.path()), &theirs).unwrap();
+    symlink("../other/.swarm-mcp", clone.join(".swarm-mcp")).unwrap();
+    let named = clone.to_str().unwrap();
+    import(&data, 2, &[named, "--dry-run"]).await;
+    // What a person names is theirs to choose, and may be a link.
+    let link = clone.join(".swarm-mcp");
+    let read = import(&data, 5, &[link.to_str().unwrap(), "--dry-run"]).await;
+    assert_eq!(read["issues"], 2);
+}

@@ -316,8 +316,9 @@ Next for w1: task-2, kept until WHEN (LEN left); the worker has 3 points.
     let verdict = ["review", delivery, "--approve", "--feedback", "Works here.", "--as", "qa"];
     assert_eq!(
         shop.refusal(1, &[&verdict[..], &["--failed-step", "1"]].concat()).await,
-        "error: 'make corpus' failed with exit code 1, so delivery 'DELIVERY' cannot be approved; \
-         reject it, or have a person override that by name and reason (evidence_failed)\n"
+        "error: step 1 of the delivery's test_evidence.doc_commands failed with exit code 1, so \
+         delivery 'DELIVERY' cannot be approved; reject it, or have a person override that by name \
+         and reason (evidence_failed)\n"
     );
     assert_eq!(shop.says(&verdict).await, "DELIVERY is approved.\n");
     assert_eq!(shop.says(&close).await, "ISSUE is closed: Read the format.\n");
@@ -411,6 +412,12 @@ async fn what_lapses_or_is_reset_is_open_again_and_its_tokens_are_stale() {
     let cancel = ["cancel", &two, "--reason", "Not needed.", "--as", "lead"];
     assert_eq!(shop.says(&cancel).await, "task-2 of ISSUE is canceled.\n");
     assert_eq!(shop.json(0, &["show", &two]).await[0]["stage"], "canceled");
+    // What is counted adds up.
+    let whole = shop.says(&["show", &issue]).await;
+    let tasks = whole.lines().find_map(|line| line.trim().strip_prefix("tasks")).unwrap();
+    let numbers: Vec<u64> = tasks.split([' ', ':']).filter_map(|it| it.parse().ok()).collect();
+    let (total, parts) = numbers.split_first().unwrap();
+    assert!(tasks.contains("1 canceled") && *total == parts.iter().sum::<u64>(), "{tasks}");
     history.end().await;
 }
 

@@ -280,7 +280,7 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
     );
     let refused = shop.json(1, &own).await.remove(0);
     assert_eq!(refused["error"]["code"], "own_work");
-    let nobody = shop.refusal(1, &["claim", &task]).await;
+    let nobody = shop.refusal(2, &["claim", &task]).await;
     assert!(
         nobody.starts_with("error: Nothing says as which role to act: give --role"),
         "{nobody}"

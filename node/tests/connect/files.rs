@@ -69,6 +69,7 @@ fn run_a_node(home: &Home, roles: &[&str]) -> NodeFile {
         broker: String::new(),
         workspace: "default".into(),
         roles,
+        toolsets: Default::default(),
     };
     file.write(&home.data()).unwrap();
     file

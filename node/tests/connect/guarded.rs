@@ -23,6 +23,7 @@ fn run_a_node(home: &Home, vouched: Option<&str>) {
         broker: String::new(),
         workspace: "default".into(),
         roles: vec!["A".into()],
+        toolsets: Default::default(),
     };
     file.write(&home.data()).unwrap();
     let bearings = [Bearing::Node, Bearing::Role("A".parse().unwrap())];

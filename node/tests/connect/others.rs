@@ -199,3 +199,14 @@ fn an_entry_is_found_in_each_file_that_its_client_reads() {
         fs::remove_file(home.path().join(at).join("opencode.jsonc")).unwrap();
     }
 }
+
+#[test]
+fn an_empty_file_is_given_back_empty() {
+    for (client, path, _) in KEPT {
+        let home = Home::new();
+        home.write(path, "");
+        home.done(&format!("connect {client} --role A --allow"));
+        home.done(&format!("disconnect {client}"));
+        assert_eq!(home.read(path), "", "{client}");
+    }
+}

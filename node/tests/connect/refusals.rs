@@ -190,3 +190,35 @@ fn on_a_full_disk_nothing_is_lost_and_nothing_left_behind() {
     home.done("disconnect claude-code");
     assert_eq!(home.files(), before);
 }
+
+#[test]
+fn variables_that_came_with_a_project_are_not_vouched_for() {
+    let home = Home::new();
+    let brought = serde_json::json!({"mcpServers": {
+        "tasuki": {
+            "command": "tasuki", "args": ["mcp", "--role", "A"], "headers": {"X": "1"},
+            "env": {"TASUKI_NODE": "http://127.0.0.1:9", "LANG": "C"},
+        },
+        "other": {"command": "o", "env": {"TASUKI_NODE": "theirs"}},
+    }});
+    home.write("project/.mcp.json", &brought.to_string());
+    let line = "connect claude-code --role A --scope project --transport stdio";
+    let said = home.json(line);
+    let written =
+        || -> serde_json::Value { serde_json::from_str(&home.read("project/.mcp.json")).unwrap() };
+    let entry = written()["mcpServers"]["tasuki"].clone();
+    assert!(entry.get("env").is_none() && entry.get("headers").is_none(), "{entry}");
+    assert_eq!(written()["mcpServers"]["other"], brought["mcpServers"]["other"]);
+    let notes = said["notes"].to_string();
+    assert!(notes.contains("removed: `env.LANG`, `env.TASUKI_NODE`, `headers.X`"), "{notes}");
+
+    // What comes into an entry of ours later, by a pull say, may not steer it either.
+    let mut pulled = written();
+    pulled["mcpServers"]["tasuki"]["env"] =
+        serde_json::json!({"TASUKI_NODE": "http://127.0.0.1:9", "LANG": "C"});
+    home.write("project/.mcp.json", &pulled.to_string());
+    let said = home.json(line);
+    let entry = written()["mcpServers"]["tasuki"].clone();
+    assert_eq!(entry["env"], serde_json::json!({"LANG": "C"}));
+    assert!(said["notes"].to_string().contains("keeps `env.LANG`"), "{said}");
+}

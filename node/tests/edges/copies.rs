@@ -57,7 +57,7 @@ async fn what_a_node_on_a_copied_directory_acknowledges_is_there() {
         }
     }
     assert!(!acknowledged.is_empty(), "one of them may act: {}", first.log());
-    let history = broker.json("loop history --limit 100").await;
+    let history = broker.json("loop history --limit 100 --workspace default").await;
     let kept: Vec<_> = history.iter().map(|entry| entry["summary"].as_str().unwrap()).collect();
     let told: Vec<_> = acknowledged.iter().map(|(_, what)| what.as_str()).collect();
     assert_eq!(kept, told, "{acknowledged:?}");
@@ -85,7 +85,7 @@ async fn a_process_that_wakes_beside_a_newer_one_on_a_copy_cannot_act() {
         assert!(!hands_over(&old, role, "after it woke").await, "{role}: {}", old.log());
     }
     assert!(hands_over(&new, "A", "beside it").await, "{}", new.log());
-    let history = broker.json("loop history --limit 100").await;
+    let history = broker.json("loop history --limit 100 --workspace default").await;
     let kept: Vec<_> = history.iter().map(|entry| entry["summary"].as_str().unwrap()).collect();
     assert_eq!(kept, ["before it slept", "while it slept", "beside it"]);
 }

@@ -268,7 +268,10 @@ async fn what_fails_is_shown_called_again_and_forgotten() {
     reported(&up, |it| it["made"] == 1 && it["dead_letters"] == 0).await;
     let unknown = up.run("hooks drop 00000000").await;
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
-    assert!(!up.log().contains("words $(id)"), "mail is not logged");
+    assert!(up.log().contains("exit code 1"), "{}", up.log());
+    for words in ["words $(id)", "no such bell"] {
+        assert!(!up.log().contains(words), "neither mail nor what a program says is logged");
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use crate::{
     agents::{Agent, Stream, Transport},
+    hooks::{begun, configure},
     http::{BOTH, Client, Http, JSON, call, initialize},
     process::{Process, soon, tasuki},
 };
@@ -41,8 +42,13 @@ async fn nothing_that_is_said_is_logged_at_any_level() {
     let dir = tempfile::tempdir().unwrap();
     let broker = talkative(Process::broker(&dir.path().join("broker"), "").await).await;
     let address = broker.broker.unwrap();
+    // It fails, and says why in the mail's own words.
+    let hook = "[[hooks]]\nname = \"loud\"\non = \"received\"\nrole = \"B\"\n\
+                command = [\"sh\", \"-c\", \"cat >&2; exit 1\"]\n";
+    configure(&dir.path().join("node"), hook);
     let node = Process::node(&dir.path().join("node"), address, "--role A --role B").await;
     let node = talkative(node).await;
+    begun(&node, "loud").await;
     let words = |said: &str| json!({ "work_summary": said, "next_instruction": said, "is_task_complete": false });
     let all = [Transport::Session, Transport::Stateless, Transport::Sse, Transport::Stdio];
     for (number, transport) in all.into_iter().enumerate() {
@@ -67,6 +73,12 @@ async fn nothing_that_is_said_is_logged_at_any_level() {
         b.call("handover_work", words(&said)).await.unwrap();
         a.call("await_my_turn", json!({ "loop": MARKER, "timeout_sec": MARKER })).await.unwrap();
     }
+    let called = async {
+        while !node.log().contains("a hook's call failed") {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(called).await;
     // Before anything is agreed on, and where nothing fits.
     let call = call(1, "handover_work", words(MARKER));
     let mut http = Http::connect(node.mcp).await;

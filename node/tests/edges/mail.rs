@@ -408,16 +408,16 @@ async fn agents_attach_files_of_their_project_and_save_them_into_it() {
     let at = |name: &str| place.path().join(name);
     let broker = Process::broker(&at("broker"), "").await;
     let address = broker.broker.unwrap();
-    for name in ["a", "b"] {
-        let project = at(&format!("project-{name}"));
+    for (project, data) in [("project-a", "project-a/.tasuki"), ("project-b", "b")] {
+        let (project, data) = (at(project), at(data));
         std::fs::create_dir_all(&project).unwrap();
-        std::fs::create_dir_all(at(name)).unwrap();
+        std::fs::create_dir_all(&data).unwrap();
         let root = format!("mirror_root = {:?}\n", project.to_str().unwrap());
-        std::fs::write(at(name).join("tasuki.toml"), root).unwrap();
+        std::fs::write(data.join("tasuki.toml"), root).unwrap();
     }
     std::fs::write(at("project-a/log.txt"), "it is slow").unwrap();
     std::fs::write(at("secret"), "mine").unwrap();
-    let of_a = Process::node(&at("a"), address, "--role A").await;
+    let of_a = Process::node(&at("project-a/.tasuki"), address, "--role A").await;
     let of_b = Process::node(&at("b"), address, "--role B").await;
     let of_c = Process::node(&at("c"), address, "--role C").await;
     let (a, b, c) = tokio::join!(
@@ -433,6 +433,7 @@ async fn agents_attach_files_of_their_project_and_save_them_into_it() {
         (&a, "../secret", "outside of the project"),
         (&a, at("secret").to_str().unwrap(), "outside of the project"),
         (&a, "none.txt", "No such file"),
+        (&a, ".tasuki/node.json", "Tasuki's own directory"),
         (&c, "log.txt", "mirror_root"),
     ] {
         let refused = soon(from.call("filebox_send_message", letter(json!([file])))).await;

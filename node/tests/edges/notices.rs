@@ -115,6 +115,42 @@ async fn a_session_is_told_by_the_node_that_comes_back_and_listeners_listen_agai
 }
 
 #[tokio::test]
+async fn a_prompt_is_that_of_the_tools_and_the_place_that_the_node_gives() {
+    let dir = tempfile::tempdir().unwrap();
+    let it = Process::up(&dir.path().join("data"), "--role qa --role dev=mail").await;
+    let prompt = async |role: &str| {
+        it.json(&format!("prompt {role}")).await[0]["prompt"].as_str().unwrap().to_owned()
+    };
+    let (qa, dev) = (prompt("qa").await, prompt("dev").await);
+    assert!(qa.contains("You begin: the first turn is yours."), "{qa}");
+    assert!(!dev.contains("await_my_turn") && dev.contains("filebox_"), "{dev}");
+    assert!(prompt("dev=loop").await.contains("await_my_turn"));
+    let refused = it.run("prompt Z").await;
+    let said = String::from_utf8(refused.stdout).unwrap();
+    assert!(!refused.status.success() && said.contains("It hosts: qa, dev."), "{said}");
+    // The node's own prompt is the same.
+    let agent = Client::new(it.mcp, "/mcp/qa").await;
+    let ask = request(7, "prompts/get", json!({ "name": "play_qa" }));
+    let got = agent.post(&ask).await.answer().await;
+    assert_eq!(got["result"]["messages"][0]["content"]["text"], qa, "{got}");
+}
+
+#[tokio::test]
+async fn a_loop_says_which_participants_nobody_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    let it = Process::up(&dir.path().join("data"), "").await;
+    let opened = it.run("loop start one --participants A,typo2").await;
+    let (told, said) = (opened.stdout, String::from_utf8(opened.stderr).unwrap());
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!(told["unknown_participants"], json!(["typo2"]));
+    assert!(said.contains("No node hosts typo2"), "{said}");
+    let opened = it.run("loop start two --participants A,B").await;
+    let told: Value = serde_json::from_slice(&opened.stdout).unwrap();
+    assert_eq!(told["unknown_participants"], json!([]));
+    assert!(!String::from_utf8(opened.stderr).unwrap().contains("No node hosts"));
+}
+
+#[tokio::test]
 async fn a_prompt_is_printed_without_any_node_and_status_says_what_tools_cost() {
     let dir = tempfile::tempdir().unwrap();
     let it = Process::up(&dir.path().join("data"), "--role A --role B=loop").await;

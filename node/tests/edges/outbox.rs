@@ -183,6 +183,10 @@ async fn a_persons_letter_waits_in_the_node_here_while_the_broker_is_away() {
     for _ in 0..2 {
         assert_eq!(of_a.json(&send("two --ref mine words")).await[0]["queued"], 2);
     }
+    let output = of_a.run("status").await;
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &told["error"]["code"]), (Some(3), &json!("unavailable")));
+    assert_eq!(told["outbox"]["queued"], 2, "{told}");
     let refused = async |of: &Process, line: &str| {
         let output = of.run(line).await;
         let said = String::from_utf8(output.stdout).unwrap();
@@ -196,6 +200,9 @@ async fn a_persons_letter_waits_in_the_node_here_while_the_broker_is_away() {
     let said = refused(&of_a, &send("x --workspace typo words")).await;
     assert!(said.contains("The node here keeps mail for workspace default of"), "{said}");
     assert!(said.contains("If you meant the node's, send with `--workspace default`."), "{said}");
+    let name = format!("--ref {}", "x".repeat(2_000));
+    let output = of_a.run(&send(&format!("x {name} words"))).await;
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     let said = refused(&of_a, "mail send --role C --to B words").await;
     assert!(said.contains("The node here does not host C"), "{said}");
     assert_eq!(outbox(&of_a).await.len(), 2);
@@ -210,7 +217,9 @@ async fn a_persons_letter_waits_in_the_node_here_while_the_broker_is_away() {
 
     of_a.start().await;
     broker.start().await;
+    // Though the broker is back, it goes past nothing that waits.
+    of_a.json(&send("three words")).await;
     until(async || outbox(&of_a).await.is_empty()).await;
     back(&b).await;
-    assert_eq!(subjects(&b, "inbox").await, ["zero", "one", "two"]);
+    assert_eq!(subjects(&b, "inbox").await, ["zero", "one", "two", "three"]);
 }

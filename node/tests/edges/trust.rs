@@ -276,6 +276,11 @@ async fn a_workspace_that_up_names_is_there_at_once_and_a_mistyped_one_never() {
     let dir = tempfile::tempdir().unwrap();
     let up = Process::up(&dir.path().join("data"), "--workspace project --role A --role B").await;
     up.json("loop list --workspace project").await;
+    // Whoever says none means that of the node here.
+    let sent = up.json("mail send --role A --to B here").await.remove(0);
+    let listed = up.json("mail list --role B --workspace project").await;
+    assert_eq!(listed[0]["message_id"], sent["message_id"], "{listed:?}");
+    assert_eq!(up.json("status").await[0]["workspace"], "project");
     for line in [
         "mail send --workspace typo --role A --to B lost",
         "mail send --workspace typo --role A --new-role --to A lost",

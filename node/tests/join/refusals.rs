@@ -130,6 +130,8 @@ async fn a_broker_that_was_set_up_anew_is_not_the_one_that_was_joined() {
     let laptop = Home::new(place.path(), "laptop");
     laptop.says(&host.invite("--role dev").await).await;
     host.broker.kill().await;
+    let (exit, _, message) = laptop.refused("tasuki token rotate").await;
+    assert!(exit == 3 && message.ends_with("The token is unchanged."), "{message}");
     std::fs::remove_dir_all(host.home.data()).unwrap();
     host.restart().await;
     for line in ["tasuki status", "tasuki loop status", "tasuki watch", "tasuki token rotate"] {

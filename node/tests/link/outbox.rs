@@ -221,6 +221,18 @@ async fn an_intent_that_waits_is_the_same_however_often_it_is_said() {
     assert_eq!((mail.texts(), mail.asked[0].key.clone()), (vec!["one"], ("agent-1".into(), 7)));
 }
 
+#[tokio::test]
+async fn a_letter_whose_name_the_broker_would_refuse_does_not_wait() {
+    let mut bench = start(Fake::new()).await;
+    bench.kill().await;
+    for name in ["x".repeat(2_000), "a\u{202e}b".to_owned()] {
+        let named = wire::SendRequest { client_ref: name, ..letter("one") };
+        let refusal = bench.role("A").mail().send(named, None).await.expect_err("no name");
+        assert_eq!(refusal.reason, Reason::InvalidArgument);
+    }
+    assert!(bench.outbox("A").is_empty());
+}
+
 /// The node was killed before the agent heard that its letter waits.
 #[tokio::test]
 async fn words_that_wait_are_one_letter_when_they_are_said_again_after_a_crash() {

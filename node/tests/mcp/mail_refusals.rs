@@ -256,3 +256,51 @@ async fn an_address_speaks_for_the_roles_of_its_node() {
     let marks = post.until("seen", |it| it.threads[0].copies["B"].seen == 1).await.marks;
     assert_eq!(marks.len(), 2, "handed by the wait, seen by its reader: {marks:?}");
 }
+
+#[tokio::test]
+async fn what_a_call_names_is_said_back_in_short() {
+    let post = Post::new();
+    let world = post.world("mail", Settings::default()).await;
+    let b = Client::new(world.addr, "/mcp/B").await;
+    let resolve = "filebox_resolve_message";
+    let names = |end: &str| {
+        let name = |it| format!("{it}{}{end}", "x".repeat(30_000));
+        json!({ "filename": (0..10).map(name).collect::<Vec<_>>() })
+    };
+    for end in ["", "-0000000f.md"] {
+        let refused = b.call(resolve, names(end)).await;
+        assert_eq!(refused["structuredContent"]["refused"], 10);
+        let asked = refused["structuredContent"]["results"][1]["asked"].as_str().unwrap();
+        assert!(asked.starts_with("\"1xxx") && asked.len() < 100, "{asked}");
+        let bytes = refused.to_string().len();
+        assert!(bytes < 100_000, "{bytes}");
+    }
+    post.0.send_modify(|it| it.is_away = true);
+    let queued = b.call(resolve, names("-0000000f.md")).await;
+    assert_eq!(queued["structuredContent"]["queued"], 8);
+    let bytes = queued.to_string().len();
+    assert!(bytes < 10_000, "{bytes}");
+}
+
+#[tokio::test]
+async fn names_that_hide_something_are_shown_without_it() {
+    let post = Post::new();
+    let world = post.world("mail", Settings::default()).await;
+    let b = Client::new(world.addr, "/mcp/B").await;
+    post.begin(1, "A", &["B"], "BR", ["one", "1"]);
+    post.0.send_modify(|it| it.threads[0].file_name = "a\u{202e}b-00000001.md".to_owned());
+    let moved = b.call("filebox_resolve_message", json!({ "filename": "00000001" })).await;
+    assert_eq!(moved["structuredContent"]["file_name"], "ab-00000001.md", "{moved}");
+    let answer = json!({ "receiver_id": "A", "msg_type": "ACK", "title": "t", "content": "c",
+        "original_message_id": "00000001" });
+    let sent = b.call("filebox_send_message", answer).await;
+    assert_eq!(sent["structuredContent"]["file_name"], "ab-00000001.md", "{sent}");
+    let unknown = format!("{}\u{202e}-0000000f.md", "x".repeat(10_000));
+    let refused = b.call("filebox_resolve_message", json!({ "filename": [unknown] })).await;
+    assert_eq!(text(&refused), "Message not found");
+    let said = refused["structuredContent"]["error"]["message"].as_str().unwrap();
+    let beside = refused["content"][1]["text"].as_str().unwrap();
+    for told in [said, beside] {
+        assert!(told.len() <= 4096 && !told.contains('\u{202e}'), "{}", told.len());
+    }
+}

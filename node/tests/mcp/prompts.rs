@@ -39,7 +39,7 @@ async fn an_address_shows_the_prompts_of_its_roles() {
     assert_eq!(message["role"], "user");
     let told = message["content"]["text"].as_str().unwrap();
     let (role, toolsets) = ("A".parse().unwrap(), ["loop".parse().unwrap()]);
-    assert_eq!(told, tasuki_node::mcp::prompt(&role, &toolsets, Some("mend it")).unwrap());
+    assert_eq!(told, tasuki_node::mcp::prompt(&role, &toolsets, &[], Some("mend it")).unwrap());
     for wrong in [
         json!({ "name": "play_B" }),
         json!({ "name": "play" }),

@@ -1,10 +1,11 @@
 //! Calls that do not fit: each a result to read, that names what is wrong.
 
 use serde_json::json;
+use tasuki_node::mcp::Settings;
 
 use crate::{
-    http::{BOTH, Client, Http, JSON, initialize, text},
-    world::World,
+    http::{BOTH, Client, Http, JSON, call, initialize, modern, text},
+    world::{Loop, World},
 };
 
 #[tokio::test]
@@ -130,7 +131,7 @@ async fn a_hold_that_is_no_number_is_refused_and_says_so() {
         assert!(told.contains("a whole number of seconds"), "{told}");
     }
     let b = Client::new(world.addr, "/mcp/B?hold=99999999999999999999").await;
-    let mut http = b.post(&crate::http::call(1, "await_my_turn", json!({}))).await;
+    let mut http = b.post(&call(1, "await_my_turn", json!({}))).await;
     world.shared.until("cut", |state| state.holds == [1800.0]).await;
     world.shared.give_to("B", Default::default());
     assert_eq!(http.answer().await["result"]["structuredContent"]["can_start"], true);
@@ -182,7 +183,7 @@ async fn garbage_is_refused_and_the_next_call_works() {
         assert!((400..500).contains(&http.status), "{body:?} {}", http.status);
     }
     let mut http = Http::connect(world.addr).await;
-    let mut unknown = a.post(&crate::http::call(1, "no_such_tool", json!({}))).await;
+    let mut unknown = a.post(&call(1, "no_such_tool", json!({}))).await;
     assert_eq!(unknown.answer().await["error"]["code"], -32602);
     tokio::io::AsyncWriteExt::write_all(&mut http.stream, b"\x16\x03\x01 not http\r\n\r\n")
         .await
@@ -228,4 +229,27 @@ async fn a_body_over_the_limit_is_refused_unread() {
     assert!(line.contains("413"), "{line}");
     writing.abort();
     a.call("loop_status", json!({})).await;
+}
+
+#[tokio::test]
+async fn a_call_at_which_the_node_fails_is_answered() {
+    let sets = ["loop", "mail"].map(|it| it.parse().unwrap()).to_vec();
+    let toolsets = ["A", "B"].map(|role| (role.parse().unwrap(), sets.clone())).into();
+    let settings = Settings { toolsets, ..Settings::default() };
+    // These roles have tools for mail, and panic when they are asked for it.
+    let world = World::with("127.0.0.1:0", Loop::new(), settings).await;
+    let tool = "filebox_list_messages";
+    let session = Client::new(world.addr, "/mcp/A").await;
+    let stateless = Client::modern(world.addr, "/mcp/A", tool);
+    let asked = call(7, tool, json!({}));
+    for (client, asked) in [(&session, asked.clone()), (&stateless, modern(asked, "claude-code"))] {
+        let told = client.post(&asked).await.answer_or_body().await;
+        let error = &told["error"];
+        assert_eq!((&told["id"], &error["code"]), (&json!(7), &json!(-32603)), "{told}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("may or may not have been done"), "{told}");
+        assert!(!message.contains("nothing here asks for mail"), "{told}");
+    }
+    let turn = session.call("await_my_turn", json!({})).await;
+    assert_eq!(turn["structuredContent"]["can_start"], true, "{turn}");
 }

@@ -1,7 +1,7 @@
 //! What callers say of mail, as values that are already valid.
 
 use tasuki_proto::{
-    id::{RoleId, Timestamp},
+    id::RoleId,
     limits::{
         ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CLIENT_REF_BYTES_MAX,
         FILE_NAME_BYTES_MAX, IMPORT_ENTRIES_MAX, MAIL_EXPIRES_MS_MAX, MOVES_MAX, RECEIVERS_MAX,
@@ -9,6 +9,7 @@ use tasuki_proto::{
     },
     mail::{BoxKind, MessageId, MessageName, MessageType},
     reason::Reason,
+    visible::is_line,
     wire,
 };
 use tonic::Status;
@@ -16,7 +17,7 @@ use tonic::Status;
 use super::{
     super::{
         entered::{Entered, Key},
-        parse::{is_line, text},
+        parse::{text, time},
         refuse::too_large,
     },
     id, optional, refuse,
@@ -156,7 +157,7 @@ pub(super) fn import(it: wire::ImportThreadRequest) -> Result<Import, Status> {
             sender: id("sender", &it.sender)?,
             to: roles("receivers", &it.receivers, RECEIVERS_MAX)?,
             kind: it.r#type,
-            written: Timestamp::from_millis(it.written_ms),
+            written: time("written_ms", it.written_ms)?,
             text: text("text", it.text)?,
         })
     });
@@ -300,6 +301,8 @@ fn roles(field: &str, names: &[String], max: usize) -> Result<Vec<RoleId>, Statu
 
 #[cfg(test)]
 mod tests {
+    use tasuki_proto::limits::TIME_MS_MAX;
+
     use super::*;
 
     /// What hides, and what turns around.
@@ -326,6 +329,25 @@ mod tests {
             let name = format!("x{hidden}y-ded66c6a.md");
             let refused = import(thread("BR", &name)).unwrap_err();
             assert!(refused.message().contains("file_name"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_imported_entry_is_of_a_time_that_can_be_shown() {
+        let thread = |written_ms| wire::ImportThreadRequest {
+            message_id: "ded66c6a-58c1-47f4-916e-13787156f665".to_owned(),
+            entries: vec![wire::ImportedEntry {
+                sender: "A".to_owned(),
+                receivers: vec!["B".to_owned()],
+                written_ms,
+                ..wire::ImportedEntry::default()
+            }],
+            ..wire::ImportThreadRequest::default()
+        };
+        assert!(import(thread(TIME_MS_MAX)).is_ok());
+        for late in [TIME_MS_MAX + 1, u64::MAX] {
+            let refused = import(thread(late)).unwrap_err();
+            assert!(refused.message().contains("written_ms"), "{refused}");
         }
     }
 

@@ -4,14 +4,17 @@
 //! calls for work done here require.
 
 use tasuki_proto::{
-    id::{RoleId, Timestamp},
+    id::RoleId,
     limits::{DOCS_MAX, WORKERS_MAX},
     wire,
 };
 use tonic::Status;
 
 use super::{
-    super::{parse::text, refuse::invalid},
+    super::{
+        parse::{text, time},
+        refuse::invalid,
+    },
     Actor, Entered, id, optional, parse,
 };
 use crate::{
@@ -96,7 +99,7 @@ fn part(it: wire::ImportIssueRequest) -> Result<ImportIssue, Status> {
             subject: parse::subject(it.subject)?,
             description: text("description", it.description)?,
             paths: parse::paths(it.shared_doc_paths, it.project_doc_paths)?,
-            created: at(it.created_ms),
+            created: time("created_ms", it.created_ms)?,
         })
     });
     Ok(ImportIssue {
@@ -120,10 +123,6 @@ fn all<W, T>(items: Vec<W>, one: fn(W) -> Result<T, Status>) -> Result<Vec<T>, S
     items.into_iter().map(one).collect()
 }
 
-const fn at(ms: u64) -> Timestamp {
-    Timestamp::from_millis(ms)
-}
-
 fn task(it: wire::Task) -> Result<ImportedTask, Status> {
     let state = match it.status() {
         wire::TaskStatus::Open => TaskState::Open,
@@ -142,8 +141,8 @@ fn task(it: wire::Task) -> Result<ImportedTask, Status> {
         points: it.points,
         state,
         worker: optional("claimed_by", &it.claimed_by)?,
-        created: at(it.created_ms),
-        updated: at(it.updated_ms),
+        created: time("created_ms", it.created_ms)?,
+        updated: time("updated_ms", it.updated_ms)?,
         subject: parse::subject(it.subject)?,
         words: parse::task_words(it.words.unwrap_or_default())?,
     })
@@ -159,14 +158,14 @@ fn submission(it: wire::ImportedSubmission) -> Result<ImportedSubmission, Status
             score: parse::score(it.completion_score)?,
             words: parse::review_words(review)?,
             by: optional("reviewed_by", &it.reviewed_by)?,
-            at: at(it.reviewed_ms),
+            at: time("reviewed_ms", it.reviewed_ms)?,
         })
     });
     Ok(ImportedSubmission {
         task,
         id: parse::named("submission_id", &it.submission_id)?,
         worker: id("worker", &it.worker)?,
-        at: at(it.submitted_ms),
+        at: time("submitted_ms", it.submitted_ms)?,
         review: review.transpose()?,
         words: parse::artifacts_words(it.words.unwrap_or_default())?,
     })
@@ -178,14 +177,14 @@ fn message(it: wire::TaskMessage) -> Result<ImportedMessage, Status> {
     let by = optional("replied_by", &it.replied_by)?;
     let reply = is_replied.then(|| {
         let words = parse::message_words(it.reply, it.reply_refs)?;
-        Ok::<_, Status>(ImportedReply { words, by, at: at(it.replied_ms) })
+        Ok::<_, Status>(ImportedReply { words, by, at: time("replied_ms", it.replied_ms)? })
     });
     Ok(ImportedMessage {
         task: parse::named("task_id", &it.task_id)?,
         id: parse::named("message_id", &it.message_id)?,
         sender: id("sender", &it.sender)?,
         kind: MessageKind::parse(&it.kind).ok_or_else(unknown)?,
-        at: at(it.created_ms),
+        at: time("created_ms", it.created_ms)?,
         words: parse::message_words(it.content, it.refs)?,
         reply: reply.transpose()?,
     })
@@ -214,7 +213,12 @@ fn delivery(it: wire::Delivery) -> Result<ImportedDelivery, Status> {
         let (feedback, refs) = (text("feedback", it.feedback)?, parse::refs(it.review_refs)?);
         let words = VerdictWords { feedback, refs, verification };
         let by = optional("reviewed_by", &it.reviewed_by)?;
-        Ok::<_, Status>(ImportedVerdict { verdict, words, by, at: at(it.reviewed_ms) })
+        Ok::<_, Status>(ImportedVerdict {
+            verdict,
+            words,
+            by,
+            at: time("reviewed_ms", it.reviewed_ms)?,
+        })
     });
     let words = parse::delivery_words(wire::SubmitDeliveryRequest {
         summary: it.summary,
@@ -226,7 +230,7 @@ fn delivery(it: wire::Delivery) -> Result<ImportedDelivery, Status> {
     Ok(ImportedDelivery {
         id: parse::named("delivery_id", &it.delivery_id)?,
         role: optional("delivered_by", &it.delivered_by)?,
-        at: at(it.delivered_ms),
+        at: time("delivered_ms", it.delivered_ms)?,
         words: Box::new(words),
         is_open: status == wire::DeliveryStatus::Open,
         verdict: verdict.transpose()?,
@@ -253,7 +257,7 @@ fn event(it: wire::HistoryEntry) -> Result<Recalled, Status> {
     let about = it.about.as_str();
     Ok(Recalled {
         kind: kind.unwrap_or(AuditKind::Imported),
-        at: at(it.elsewhere_ms),
+        at: time("elsewhere_ms", it.elsewhere_ms)?,
         actor: it.elsewhere_actor,
         task: parse::maybe("task_id", &it.task_id)?,
         submission: about.parse().ok(),
@@ -266,7 +270,29 @@ fn event(it: wire::HistoryEntry) -> Result<Recalled, Status> {
 
 #[cfg(test)]
 mod tests {
+    use tasuki_proto::limits::TIME_MS_MAX;
+
     use super::*;
+
+    #[test]
+    fn what_was_elsewhere_was_at_a_time_that_can_be_shown() {
+        let entry = |elsewhere_ms| event(wire::HistoryEntry { elsewhere_ms, ..Default::default() });
+        assert!(entry(TIME_MS_MAX).is_ok());
+        let refused = entry(TIME_MS_MAX + 1).unwrap_err();
+        assert!(refused.message().contains("elsewhere_ms"), "{refused}");
+        let begins = |created_ms| {
+            let issue = wire::Issue { subject: "s".to_owned(), created_ms, ..Default::default() };
+            part(wire::ImportIssueRequest {
+                issue_id: "issue_1700000000000_00af".to_owned(),
+                content: vec![7; 16],
+                issue: Some(issue),
+                ..Default::default()
+            })
+        };
+        assert!(begins(TIME_MS_MAX).is_ok());
+        let refused = begins(u64::MAX).unwrap_err();
+        assert!(refused.message().contains("created_ms"), "{refused}");
+    }
 
     #[test]
     fn what_is_about_something_is_known_by_its_id() {

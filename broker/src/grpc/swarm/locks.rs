@@ -1,6 +1,6 @@
 //! Locks: exclusive charge of files.
 
-use tasuki_proto::{id::RoleId, swarm::LockId, wire};
+use tasuki_proto::{id::RoleId, limits::LOCK_STEPS_MAX, swarm::LockId, wire};
 use tonic::Status;
 
 use super::{
@@ -9,8 +9,8 @@ use super::{
     Done, Entered, View, id, optional, parse, render, tasks, token,
 };
 use crate::rules::swarm::{
-    Ask, LockFiles, Reply,
-    lock::{Lock, LockKey},
+    Ask, LockFiles, Rejection, Reply,
+    lock::{Effort, Lock, LockKey},
 };
 
 pub(super) async fn lock(
@@ -109,18 +109,25 @@ pub(super) async fn list(
             Some(few) => Box::new(few.into_iter()),
             None => Box::new(locks.before(before)),
         };
+        let effort = Effort::new(LOCK_STEPS_MAX);
+        let overlaps = |one: &LockKey, other: &LockKey| {
+            !effort.is_spent() && one.overlaps_within(other, &effort)
+        };
         let fits = |it: &Lock| {
             let repository = it.keys.first().map(|key| key.repository());
             let is_there = files.repository.is_empty() || repository == Some(&files.repository);
             let is_held = holder.as_ref().is_none_or(|holder| *holder == it.role);
             let is_met = || {
                 keys.is_empty()
-                    || keys.iter().any(|key| it.keys.iter().any(|own| own.overlaps(key)))
+                    || keys.iter().any(|key| it.keys.iter().any(|own| overlaps(own, key)))
             };
             (is_there && is_held && (is_indexed || is_met())).then_some(((), it.id))
         };
         let weight = |it: &Lock| if is_indexed { 0 } else { keys.len() * it.keys.len() };
         let part = Part::of(all, usize::MAX, |it| (it.id, weight(it)), fits);
+        if effort.is_spent() {
+            return Err(crate::rules::Rejection::from(Rejection::TooManySteps));
+        }
         // Those were all.
         Ok(Part { next: part.next.filter(|_| !is_indexed), ..part })
     };

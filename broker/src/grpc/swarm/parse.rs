@@ -12,16 +12,13 @@ use tasuki_proto::{
     },
     reason::Reason,
     swarm::{CommitHash, DocName, NextStepId, TaskNumber},
-    visible::shown,
+    visible::{is_line, shown},
     wire,
 };
 use tonic::Status;
 
 use super::{
-    super::{
-        parse::is_line,
-        refuse::{invalid, too_large},
-    },
+    super::refuse::{invalid, too_large},
     optional,
 };
 use crate::rules::swarm::{

@@ -2,7 +2,7 @@
 
 use tasuki_proto::{
     id::{InvitationId, Timestamp, TokenId},
-    limits::{INVITATION_MS_MAX, ROLES_MAX},
+    limits::{INVITATION_MS_MAX, LASTING_MS_MAX, ROLES_MAX},
     token::SecretHash,
 };
 
@@ -78,6 +78,7 @@ impl Access {
             let why = "token_valid_ms is 0; leave it out for a token that does not expire";
             return Err(Rejection::Invalid(why.to_owned()));
         }
+        check_valid("token_valid_ms", it.token_valid_ms)?;
         if INVITATIONS_MAX <= self.invitations.len() && self.forgettable_invitation(now).is_none() {
             return Err(Rejection::TooManyInvitations);
         }
@@ -156,6 +157,7 @@ impl Access {
         {
             return Ok(Decision::repeat(issued_reply(&token, issued)));
         }
+        check_valid("valid_ms", it.valid_ms)?;
         self.issue(now, &it.secret, &it.scope, it.valid_ms, &it.label, None)
     }
 
@@ -249,6 +251,17 @@ impl Invitation {
 impl Token {
     fn over_since(&self) -> Option<Timestamp> {
         [self.revoked, self.expires].into_iter().flatten().min()
+    }
+}
+
+/// How long a token is to be valid.
+fn check_valid(field: &str, valid_ms: Option<u64>) -> Result<(), Rejection> {
+    match valid_ms {
+        Some(ms) if LASTING_MS_MAX < ms => Err(Rejection::Invalid(format!(
+            "{field} is {ms}; at most {LASTING_MS_MAX} (100 years), or leave it out for a token \
+             that does not expire"
+        ))),
+        Some(_) | None => Ok(()),
     }
 }
 

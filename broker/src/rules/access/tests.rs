@@ -261,6 +261,25 @@ fn a_code_makes_one_token_and_says_so_again_to_its_maker_alone() {
 }
 
 #[test]
+fn a_token_expires_at_a_time_that_can_be_shown_or_never() {
+    check(
+        &[
+            (0, "invites c as dev for 100 tokens 3153600000001"),
+            (1, "invites c as dev for 100 tokens 18446744073709551615"),
+            (2, "invites c as dev for 100 tokens 3153600000000"),
+            (3, "issues s as dev for 3153600000001"),
+            (4, "issues s as dev for 3153600000000"),
+        ],
+        "
+        0 invites c as dev for 100 tokens 3153600000001: no: invalid_argument
+        1 invites c as dev for 100 tokens 18446744073709551615: no: invalid_argument
+        2 invites c as dev for 100 tokens 3153600000000: open until 102
+        3 issues s as dev for 3153600000001: no: invalid_argument
+        4 issues s as dev for 3153600000000: a token as dev until 3153600000004",
+    );
+}
+
+#[test]
 fn an_invitation_that_was_withdrawn_or_expired_is_as_one_that_never_was() {
     let refusal = |steps: &[(u64, &str)]| {
         let mut story = Story::new();

@@ -1,6 +1,10 @@
 //! What a command would do: which noun decides it, and what is decided in a line or two.
 
-use tasuki_proto::{id::Timestamp, limits::SWARM_LEASE_MS_MAX, swarm::IssueId};
+use tasuki_proto::{
+    id::Timestamp,
+    limits::{LASTING_MS_MAX, SWARM_LEASE_MS_MAX},
+    swarm::IssueId,
+};
 
 use super::{Ask, Command, Event, Rejection, Reply, Settings, Swarm, check::Draft};
 use crate::rules::{Body, Caller, Decision};
@@ -151,8 +155,9 @@ impl Settings {
             let text = format!("{name} is {ms}; it is from 1 s to 24 h, nothing was set");
             return Err(Rejection::Invalid(text));
         }
-        if self.issue_ttl_ms != 0 && self.issue_ttl_ms < Self::LEASE_MS_MIN {
-            let text = "issue_ttl_ms is 0 for ever, or at least 1 s; nothing was set";
+        let lasting = Self::LEASE_MS_MIN..=LASTING_MS_MAX;
+        if self.issue_ttl_ms != 0 && !lasting.contains(&self.issue_ttl_ms) {
+            let text = "issue_ttl_ms is 0 for ever, or from 1 s to 100 years; nothing was set";
             return Err(Rejection::Invalid(text.to_owned()));
         }
         Ok(())

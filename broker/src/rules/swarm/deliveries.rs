@@ -149,8 +149,8 @@ impl Swarm {
             let text = format!(
                 "evidence.commit is {}, but delivery '{id}' is of commit {}: run it again on that \
                  one. Nothing was attached",
-                words.commit.chars().take(COMMIT_LETTERS_MAX).collect::<String>(),
-                it.commit
+                shown_commit(&words.commit),
+                shown_commit(&it.commit)
             );
             return Err(Rejection::Invalid(text));
         }
@@ -220,6 +220,10 @@ impl Swarm {
         draft.happened(issue, Happened::DeliveryReviewed(reviewed));
         Ok(Reply::Delivered(id))
     }
+}
+
+fn shown_commit(commit: &str) -> String {
+    commit.chars().take(COMMIT_LETTERS_MAX).collect()
 }
 
 impl Issue {
@@ -326,9 +330,11 @@ impl Delivery {
         if let Some(at) = self.evidence.iter().position(|it| !it.is_passed) {
             return Some(format!("what was run again failed (evidence {})", at + 1));
         }
-        let failed = it.doc_results.iter().find(|result| !result.has_ended_well());
-        if let Some(CommandResult { command, exit_code, .. }) = failed {
-            return Some(format!("'{command}' failed with exit code {exit_code}"));
+        let mut results = it.doc_results.iter().zip(1..);
+        if let Some((failed, step)) = results.find(|(result, _)| !result.has_ended_well()) {
+            let exit_code = failed.exit_code;
+            let steps = "the delivery's test_evidence.doc_commands";
+            return Some(format!("step {step} of {steps} failed with exit code {exit_code}"));
         }
         let failed = [
             (!it.is_script_passed, "the verification says that the script failed"),

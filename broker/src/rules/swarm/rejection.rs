@@ -7,7 +7,7 @@ use tasuki_proto::{
     id::{FencingToken, RoleId},
     limits::{
         DELIVERIES_MAX, DOC_VERSIONS_MAX, DOCS_MAX, EVIDENCE_MAX, ISSUES_MAX, LOCK_PATTERNS_MAX,
-        LOCKS_MAX, SUBMISSIONS_MAX, TASK_MESSAGES_MAX, TASKS_MAX, WORKERS_MAX,
+        LOCK_STEPS_MAX, LOCKS_MAX, SUBMISSIONS_MAX, TASK_MESSAGES_MAX, TASKS_MAX, WORKERS_MAX,
     },
     reason::Reason,
     swarm::{DeliveryId, DocName, IssueId, LockId, SubmissionId, TaskMessageId, TaskNumber},
@@ -185,6 +185,11 @@ pub enum Rejection {
          by name. Nothing was locked"
     )]
     TooManyPatterns,
+    #[error(
+        "comparing these files with those that are locked takes more than {LOCK_STEPS_MAX} steps, \
+         which is the limit; nothing changed. Name fewer files in one call, and those by name"
+    )]
+    TooManySteps,
 }
 
 impl Rejection {
@@ -245,7 +250,8 @@ impl Rejection {
             | Self::TooManyWorkers
             | Self::TooManyDocs
             | Self::TooManyLocks
-            | Self::TooManyPatterns => Reason::Overloaded,
+            | Self::TooManyPatterns
+            | Self::TooManySteps => Reason::Overloaded,
         }
     }
 }

@@ -13,11 +13,15 @@ use tasuki_proto::{
 use super::{
     DeliveryState, Event, Happened, Issue, IssueState, Item, MessageState, OfIssue, Rejection,
     SubmissionState, Swarm, TaskState, Verdict,
-    lock::{Conflict, LockKey},
+    lock::{Conflict, Effort, LockKey},
 };
 
 /// Issues or deliveries that one answer names.
 const NAMED_MAX: usize = 50;
+
+/// What looking once whether the files of one wait are locked may take, in steps. There may be
+/// thousands of waits.
+const WAIT_STEPS_MAX: usize = 64 * 1024;
 
 /// What a role waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,7 +164,10 @@ impl Swarm {
                 Answer::Verdict { delivery: *id, state: self.delivery(*id)?.state }
             }
             Question::Locks(keys) => {
-                Answer::Locks(self.locks.conflict(Some(role), keys).map(Box::new))
+                // Whether such files are free is told by asking for them.
+                let effort = Effort::new(WAIT_STEPS_MAX);
+                let conflict = self.locks.conflict(Some(role), keys, &effort).unwrap_or_default();
+                Answer::Locks(conflict.map(Box::new))
             }
         })
     }

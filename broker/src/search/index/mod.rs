@@ -37,7 +37,7 @@ use super::{
     query::{Narrow, Query, plan},
     schema::{AT, ENTRY, Fields, THREAD, VERSION},
 };
-use crate::rules::mailbox::ThreadNumber;
+use crate::{files, rules::mailbox::ThreadNumber};
 
 /// What an entry of this moment is worth more than an old one, and after how many days half of
 /// that is left.
@@ -133,7 +133,7 @@ impl Index {
     /// Of the disk.
     pub(super) fn create(folder: &Path, origin: Origin) -> Result<Self, IndexError> {
         remove(folder)?;
-        fs::create_dir_all(folder)?;
+        files::private_directory(folder)?;
         let (schema, fields) = Fields::schema();
         let index = tantivy::Index::create_in_dir(folder, schema)?;
         let extent = Extent::up_to(Sequence::NONE);

@@ -2,6 +2,7 @@
 
 use tasuki_proto::{
     id::{RoleId, Timestamp},
+    limits::LOCK_STEPS_MAX,
     swarm::IssueId,
 };
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::rules::{
     Caller, Rejection,
-    swarm::{self, Event, Happened, IssueState, OfIssue, Reach},
+    swarm::{self, Event, Happened, IssueState, OfIssue, Reach, lock::Effort},
 };
 
 impl State {
@@ -72,10 +73,24 @@ impl State {
                 Reach::Reply(it) => self.wake_answered(&swarm::Question::Reply(it)),
                 Reach::Deliveries => self.wake_answered(&swarm::Question::Deliveries),
                 Reach::Verdict(it) => self.wake_answered(&swarm::Question::Verdict(it)),
-                Reach::Locks => {
-                    let asked: Vec<_> = self.waits.for_locks().cloned().collect();
-                    asked.iter().for_each(|question| self.end_answered(question));
-                }
+                Reach::Locks => self.wake_lockers(),
+            }
+        }
+    }
+
+    /// Ends the waits for files that are free, and those that there is no time to look at: whoever
+    /// asked for such files asks again.
+    fn wake_lockers(&mut self) {
+        let effort = Effort::new(LOCK_STEPS_MAX);
+        let asked: Vec<Question> = self.waits.for_locks().cloned().collect();
+        for question in asked {
+            let Question::Swarm { what: swarm::Question::Locks(keys), role } = &question else {
+                continue;
+            };
+            let conflict = self.workspace.swarm.locks.conflict(Some(role), keys, &effort);
+            let is_locked = matches!(conflict, Ok(Some(_)));
+            if !is_locked && let Some(parked) = self.waits.take(&question) {
+                self.end_wait(&question, parked);
             }
         }
     }

@@ -328,6 +328,7 @@ async fn a_delivery_is_accepted_on_evidence_and_its_issue_closed() {
 
     let failed = acceptor.review_delivery(judged(&claimed, false)).await.unwrap_err();
     assert_eq!(reason(&failed), "evidence_failed");
+    assert!(failed.message().starts_with("step 1 of the delivery's test_evidence"), "{failed}");
     let waiting = {
         let (mut lead, delivery) = (lead.clone(), delivered.delivery_id.clone());
         tokio::spawn(async move { lead.wait(Ask::Delivery(delivery)).await })

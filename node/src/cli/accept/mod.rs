@@ -54,10 +54,10 @@ pub struct Args {
     /// Accept as it though the workspace knows no such role
     #[arg(long, conflicts_with = "task")]
     new_role: bool,
-    /// Where the commit is
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    repository: PathBuf,
-    /// Fetch from this remote of the repository first, under its settings
+    /// Where the commit is [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    repository: Option<PathBuf>,
+    /// Fetch from this remote of the repository first, under your own settings
     #[arg(long, value_name = "REMOTE")]
     fetch: Option<String>,
     /// Only give the verdict, on the evidence that is there

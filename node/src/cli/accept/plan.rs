@@ -66,7 +66,7 @@ pub(super) async fn make(
     let words = allowed::check(&rerun.commands, &settings.allow)
         .map_err(|denied| not_allowed(&denied, config))?;
     check_sandbox(&settings, config)?;
-    let repository = Repository::open(&args.repository).await.map_err(not_found)?;
+    let repository = Repository::open(args.repository.as_deref()).await.map_err(not_found)?;
     if let Some(remote) = &args.fetch {
         repository.fetch(remote).await.map_err(not_found)?;
     }
@@ -151,6 +151,9 @@ pub(super) fn not_found(why: NoCheckout) -> Failure {
         }
         NoCheckout::NoRepository(..) => " Name the clone that has the commit: --repository DIR.",
         NoCheckout::NoGit(_) => " Is git installed?",
+        NoCheckout::Program(..) => {
+            " If you set it yourself, run `git fetch` there and call this again without --fetch."
+        }
         NoCheckout::NoCommit(_)
         | NoCheckout::NoRemote(..)
         | NoCheckout::Git(..)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tasuki_proto::wire;
+use tasuki_proto::wire::{self, DeliveryStatus};
 
 use super::{Args, Failure};
 use crate::cli::{
@@ -26,7 +26,10 @@ pub(super) async fn give(
     delivery: &wire::Delivery,
 ) -> Result<wire::Delivery, Failure> {
     let (verification, open) = verification(delivery, args.by_hand.as_deref());
-    if args.approve && args.overriding.despite.is_none() && !open.is_empty() {
+    // Where a verdict stands, the broker says which.
+    let is_judged =
+        matches!(delivery.status(), DeliveryStatus::Approved | DeliveryStatus::Rejected);
+    if args.approve && args.overriding.despite.is_none() && !open.is_empty() && !is_judged {
         let shown: Vec<String> = open.iter().take(SHOWN_MAX).map(|it| line(it)).collect();
         let more = open.len().saturating_sub(SHOWN_MAX);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
@@ -46,6 +49,18 @@ pub(super) async fn give(
     // The broker tells the token to the claimant; it refuses whoever has none.
     let claim_token = at.claim().await?.delivery.unwrap_or_default().claim_token;
     Ok(at.judge(claim_token, verdict).await?.delivery.unwrap_or_default())
+}
+
+/// What approving takes beside the feedback.
+pub(super) fn approving(delivery: &wire::Delivery) -> &'static str {
+    if delivery.evidence.iter().any(|it| !it.has_passed) {
+        // It passes over steps that nobody ran, too.
+        " --despite REASON"
+    } else if verification(delivery, None).1.is_empty() {
+        ""
+    } else {
+        " --by-hand TEXT"
+    }
 }
 
 /// What was seen of each step, and the steps of which nothing was.
@@ -123,6 +138,7 @@ mod tests {
                 exit_code: *exit_code,
                 ..Default::default()
             }],
+            has_passed: *exit_code == 0,
             ..Default::default()
         };
         wire::Delivery {
@@ -153,5 +169,15 @@ mod tests {
         let other = [("d", "a", 0), ("c", "b", 0), ("c", "s", 2)];
         assert_eq!(judge(&other, None), (false, false, vec![false, true], vec!["a".to_owned()]));
         assert_eq!(judge(&other, Some("read")), (false, true, vec![true, true], vec![]));
+    }
+
+    #[test]
+    fn what_approving_takes_depends_on_the_evidence() {
+        let all = [("c", "a", 0), ("c", "b", 0), ("c", "s", 0)];
+        assert_eq!(approving(&delivery(&all)), "");
+        assert_eq!(approving(&delivery(&all[..2])), " --by-hand TEXT");
+        assert_eq!(approving(&delivery(&[])), " --by-hand TEXT");
+        let failed = [("c", "a", 1), ("c", "a", 0)];
+        assert_eq!(approving(&delivery(&failed)), " --despite REASON");
     }
 }

@@ -6,7 +6,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 use tasuki_proto::wire;
 
-use super::{Failure, Output, plan::Plan, rerun::Ran};
+use super::{Failure, Output, plan::Plan, rerun::Ran, verdict};
 use crate::{
     accept::report::{self, TAIL_BYTES_MAX},
     cli::{
@@ -122,10 +122,13 @@ fn text(ran: &Ran, of: &Of<'_>) -> String {
         ),
         Of::Delivery { of, verdict: None } => {
             let id = line(&of.delivery_id);
-            let verdict = if failed == 0 { "--approve" } else { "--reject" };
+            let (verdict, more) = match failed {
+                0 => ("--approve", verdict::approving(of)),
+                _ => ("--reject", ""),
+            };
             format!(
                 "Attached to {id} as evidence {}. The verdict is yours:\n\
-                 tasuki accept {id} --no-run {verdict} --feedback TEXT",
+                 tasuki accept {id} --no-run {verdict} --feedback TEXT{more}",
                 of.evidence.len()
             )
         }

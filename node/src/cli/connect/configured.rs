@@ -3,7 +3,10 @@
 //! It is read from the files themselves: an entry that somebody wrote by hand is found as well, and
 //! one that was taken out is not. A file that cannot be read connects nobody as far as is known.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use clap::ValueEnum as _;
 use tasuki_proto::id::{InstanceId, RoleId};
@@ -17,8 +20,9 @@ use super::{
 };
 
 /// The agents that are configured to play `role`: in the files of each client, for this user and for
-/// this directory, and in those that connecting changed. `None`: one without an id.
-pub(in crate::cli) fn agents(data: &Path, role: &RoleId) -> BTreeSet<Option<InstanceId>> {
+/// this directory, and in those that connecting changed, each with the first file that says so: a
+/// file in this directory may have come with a project. `None`: one without an id.
+pub(in crate::cli) fn agents(data: &Path, role: &RoleId) -> BTreeMap<Option<InstanceId>, PathBuf> {
     let mut paths = BTreeSet::new();
     if let Ok(around) = around() {
         for client in Client::value_variants() {
@@ -32,7 +36,13 @@ pub(in crate::cli) fn agents(data: &Path, role: &RoleId) -> BTreeSet<Option<Inst
         Ok(book) => paths.extend(book.files().map(Path::to_owned)),
         Err(why) => tracing::debug!(why, "what was connected is not known"),
     }
-    paths.iter().flat_map(|path| in_file(path, role)).collect()
+    let mut agents = BTreeMap::new();
+    for path in &paths {
+        for agent in in_file(path, role) {
+            agents.entry(agent).or_insert_with(|| path.clone());
+        }
+    }
+    agents
 }
 
 fn in_file(path: &Path, role: &RoleId) -> BTreeSet<Option<InstanceId>> {

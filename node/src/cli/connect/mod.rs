@@ -154,7 +154,7 @@ async fn connect(
     let mut book = Book::read(data).map_err(Failure::local)?;
     // What is refused is refused before the first file is written.
     for plan in plans {
-        changed(plan, force, asked)?;
+        changed(plan, force, asked, &book)?;
     }
     let mut all = Vec::new();
     for plan in plans {
@@ -175,7 +175,7 @@ async fn write(
         let real = files::read(path).map_err(Failure::local)?.path;
         let directory = real.parent().unwrap_or_else(|| Path::new("."));
         let _theirs = files::lock(directory).await.map_err(Failure::local)?;
-        let (found, applied, after) = changed(plan, force, asked)?;
+        let (found, applied, after) = changed(plan, force, asked, book)?;
         let is_new = found.text.is_none();
         let none = Written { path: path.to_owned(), applied, is_new, backup: None };
         if none.applied.changed.is_empty() {
@@ -227,10 +227,13 @@ fn changed(
     plan: &FilePlan,
     force: bool,
     asked: &Asked,
+    book: &Book,
 ) -> Result<(Found, Applied, String), Failure> {
     let found = files::read(path(plan)).map_err(Failure::local)?;
     let mut document = parse(plan, &found)?;
-    let applied = plan::apply(plan, &mut document, force)
+    let page = book.page(path(plan));
+    let is_noted = page.is_some_and(|page| page.entries.contains_key(&asked.wish.name));
+    let applied = plan::apply(plan, &mut document, is_noted, force)
         .map_err(|why| refused(&found.path, &why, &asked.wish.name))?;
     let after = document.text();
     Ok((found, applied, after))

@@ -14,7 +14,7 @@ use super::{
     entry,
     place::Around,
 };
-use crate::config::AGENT_TOKEN_VARIABLE;
+use crate::{cli::text::short, config::AGENT_TOKEN_VARIABLE};
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -164,17 +164,20 @@ impl From<Unfit> for Refused {
     }
 }
 
-/// Applies a plan. `force` replaces an entry that is not ours, or another role's.
+/// Applies a plan. `is_noted`: connecting wrote this entry here before, so that what stands in it
+/// besides is its user's. `force` replaces an entry that is not ours, or another role's.
 pub(super) fn apply(
     plan: &FilePlan,
     document: &mut Document,
+    is_noted: bool,
     force: bool,
 ) -> Result<Applied, Refused> {
     let mut applied = Applied::default();
     for edit in &plan.edits {
         match edit {
             Edit::Entry { keys, role, pairs } => {
-                set_entry(document, keys, role, pairs, force, &mut applied)?;
+                check_entry(document, keys, role, force)?;
+                set_entry(document, keys, pairs, is_noted, &mut applied)?;
             }
             Edit::Item { keys, item } => {
                 let there = document.get(keys)?;
@@ -192,41 +195,52 @@ pub(super) fn apply(
     Ok(applied)
 }
 
+fn check_entry(document: &Document, keys: &Keys, role: &str, force: bool) -> Result<(), Refused> {
+    let there = document.get(keys)?;
+    match there.as_ref().map(entry::ours) {
+        Some(None) if !force => Err(Refused::Theirs { keys: keys.join(".") }),
+        Some(Some(ours)) if ours.role != role && !force => {
+            Err(Refused::OtherRole { keys: keys.join("."), role: ours.role })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn set_entry(
     document: &mut Document,
     keys: &Keys,
-    role: &str,
     pairs: &[(String, Value)],
-    force: bool,
+    is_noted: bool,
     applied: &mut Applied,
 ) -> Result<(), Refused> {
     let there = document.get(keys)?;
-    let known = there.as_ref().map(entry::ours);
-    match &known {
-        Some(None) if !force => return Err(Refused::Theirs { keys: keys.join(".") }),
-        Some(Some(ours)) if ours.role != role && !force => {
-            return Err(Refused::OtherRole { keys: keys.join("."), role: ours.role.clone() });
-        }
-        Some(_) | None => {}
-    }
-    let Some((there, Some(_))) = there.as_ref().zip(known) else {
+    let Some(there) = there.as_ref().filter(|there| entry::ours(there).is_some()) else {
         let value = Value::Table(pairs.to_vec());
         applied.made.extend(document.set(keys, &value)?);
         applied.changed.push(keys.join("."));
         return Ok(());
     };
     let inside = |key: &str| [keys, &[key.to_owned()]].concat();
-    for key in WAY_KEYS.iter().filter(|key| there.get(**key).is_some()) {
-        if !pairs.iter().any(|(wanted, _)| wanted == key) {
-            document.remove(&inside(key))?;
-            applied.changed.push(format!("{} without {key}", keys.join(".")));
-        }
+    let is_wanted = |key: &str| pairs.iter().any(|(wanted, _)| wanted == key);
+    let is_way = |key: &str| WAY_KEYS.contains(&key);
+    let ways = WAY_KEYS.iter().copied().filter(|key| there.get(*key).is_some());
+    // What else stands in an entry that was not written here came with the project, say: its
+    // variables lead the command elsewhere.
+    let others = there.as_object().filter(|_| !is_noted).into_iter().flat_map(|all| all.keys());
+    let others = others.map(String::as_str).filter(|key| !is_way(key));
+    for key in ways.chain(others).filter(|key| !is_wanted(key)) {
+        document.remove(&inside(key))?;
+        let key = short(key, NAME_CELLS_MAX);
+        applied.changed.push(format!("{} without {key}", keys.join(".")));
     }
-    let is_wanted = pairs.iter().any(|(key, _)| key == HEADERS);
-    drop_reference(document, keys, there.get(HEADERS).filter(|_| !is_wanted), applied)?;
+    if is_noted {
+        let headers = there.get(HEADERS).filter(|_| !is_wanted(HEADERS));
+        drop_reference(document, keys, headers, applied)?;
+        drop_variables(document, keys, there, applied)?;
+    }
     for (key, value) in pairs {
-        if let (HEADERS, Some(Read::Object(old)), Value::Table(headers)) =
-            (key.as_str(), there.get(key), value)
+        if let (true, HEADERS, Some(Read::Object(old)), Value::Table(headers)) =
+            (is_noted, key.as_str(), there.get(key), value)
         {
             // Others' headers stay.
             for (name, value) in
@@ -241,7 +255,93 @@ fn set_entry(
             applied.changed.push(inside(key).join("."));
         }
     }
+    let after = document.get(keys)?;
+    let keys = keys.join(".");
+    let note = if is_noted {
+        after
+            .as_ref()
+            .and_then(|after| extras(after, pairs))
+            .map(|kept| format!("`{keys}` keeps {kept}; take out what is not yours."))
+    } else {
+        extras(there, pairs).map(|gone| {
+            format!(
+                "`tasuki connect` had not written `{keys}` here, so what else was in it was \
+                 removed: {gone}."
+            )
+        })
+    };
+    applied.notes.extend(note);
     Ok(())
+}
+
+/// Where a client's entry says which variables the command gets.
+const VARIABLES: &[&str] = &["env", "environment"];
+
+/// What the variables are called that decide what our program does, or which code it loads.
+const STEERING: &[&str] = &["TASUKI_", "LD_", "DYLD_"];
+
+/// Takes out the variables that could lead our program elsewhere: connecting sets none.
+fn drop_variables(
+    document: &mut Document,
+    keys: &Keys,
+    there: &Read,
+    applied: &mut Applied,
+) -> Result<(), Refused> {
+    for table in VARIABLES {
+        let Some(all) = there.get(*table).and_then(Read::as_object) else { continue };
+        let steers = |name: &str| {
+            let name = name.to_ascii_uppercase();
+            STEERING.iter().any(|start| name.starts_with(start))
+        };
+        let names: Vec<&String> = all.keys().filter(|name| steers(name)).collect();
+        let place = [keys, &[(*table).to_owned()]].concat();
+        for name in &names {
+            let variable = [place.as_slice(), &[(*name).clone()]].concat();
+            document.remove(&variable)?;
+            let (table, name) = (place.join("."), short(name, NAME_CELLS_MAX));
+            applied.changed.push(format!("{table}.{name} removed"));
+        }
+        if !names.is_empty() && names.len() == all.len() {
+            document.remove(&place)?;
+        }
+    }
+    Ok(())
+}
+
+/// How much of a name that somebody else chose is shown, in cells.
+const NAME_CELLS_MAX: usize = 40;
+
+/// Names of others that are shown of one entry.
+const NAMES_MAX: usize = 8;
+
+/// What an entry has besides what is wanted, for people. `None`: nothing.
+fn extras(entry: &Read, pairs: &[(String, Value)]) -> Option<String> {
+    let is_way = |key: &str| WAY_KEYS.contains(&key);
+    let mut names = Vec::new();
+    for (key, value) in entry.as_object()? {
+        let wanted = pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.to_json());
+        match value.as_object() {
+            Some(inner) if !inner.is_empty() => {
+                let is_wanted =
+                    |name: &str| wanted.as_ref().is_some_and(|it| it.get(name).is_some());
+                let is_ours = |name: &str| is_wanted(name) || (is_way(key) && is_way(name));
+                let inner = inner.keys().filter(|name| !is_ours(name));
+                names.extend(inner.map(|name| format!("{key}.{name}")));
+            }
+            Some(_) | None if wanted.is_some() || is_way(key) => {}
+            Some(_) | None => names.push(key.clone()),
+        }
+    }
+    names.sort();
+    let mut shown: Vec<String> = names
+        .iter()
+        .take(NAMES_MAX)
+        .map(|name| format!("`{}`", short(name, NAME_CELLS_MAX)))
+        .collect();
+    if NAMES_MAX < names.len() {
+        shown.push(format!("{} more", names.len() - NAMES_MAX));
+    }
+    (!shown.is_empty()).then(|| shown.join(", "))
 }
 
 /// Takes out the header that names a variable of ours, which another way of reaching the node has

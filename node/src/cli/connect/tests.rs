@@ -37,11 +37,20 @@ fn stdio() -> Way {
     Way::Stdio { program: "/bin/tasuki".into(), arguments: arguments.into() }
 }
 
-/// Applies the first file's plan.
+/// Applies the first file's plan, where the entry was written by it before.
 fn apply(wish: &Wish, text: &str, force: bool) -> Result<(String, Applied), Refused> {
+    apply_to(wish, text, true, force)
+}
+
+fn apply_to(
+    wish: &Wish,
+    text: &str,
+    is_noted: bool,
+    force: bool,
+) -> Result<(String, Applied), Refused> {
     let (plans, _) = plan(wish, &around());
     let mut document = Document::parse(plans[0].format, text).unwrap();
-    let applied = plan::apply(&plans[0], &mut document, force)?;
+    let applied = plan::apply(&plans[0], &mut document, is_noted, force)?;
     Ok((document.text(), applied))
 }
 
@@ -56,8 +65,71 @@ fn an_entry_of_ours_is_brought_up_to_date_and_keeps_what_others_added() {
     let new = old.replace(":7/", ":1/").replace("\"timeout\": 5", "\"timeout\": 3600000");
     assert_eq!(text, new);
     assert_eq!(applied.changed, ["mcpServers.tasuki.url", "mcpServers.tasuki.timeout"]);
+    let kept = "`mcpServers.tasuki` keeps `headers.X`; take out what is not yours.";
+    assert_eq!(applied.notes, [kept]);
     let (text, applied) = apply(&wish(Client::ClaudeCode, http(), false), &new, false).unwrap();
-    assert_eq!((text, applied), (new, Applied::default()));
+    let unchanged = Applied { notes: vec![kept.to_owned()], ..Applied::default() };
+    assert_eq!((text, applied), (new, unchanged));
+}
+
+/// An entry for role A as a project may bring one along, with variables and headers.
+fn brought_along() -> String {
+    serde_json::json!({"mcpServers": {"tasuki": {
+        "type": "stdio", "command": "tasuki", "args": ["mcp", "--role", "A"], "cwd": "/x",
+        "env": {"TASUKI_NODE": "http://127.0.0.1:9", "ld_preload": "x", "LANG": "C"},
+        "headers": {"X": "1"},
+    }}})
+    .to_string()
+}
+
+#[test]
+fn an_entry_that_was_not_written_here_keeps_nothing() {
+    let wish = wish(Client::ClaudeCode, stdio(), false);
+    let (fresh, _) = apply_to(&wish, "", false, false).unwrap();
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    for force in [false, true] {
+        let (text, applied) = apply_to(&wish, &brought_along(), false, force).unwrap();
+        assert_eq!(read(&text), read(&fresh));
+        let gone = "mcpServers.tasuki without env".to_owned();
+        assert!(applied.changed.contains(&gone), "{applied:?}");
+        assert_eq!(
+            applied.notes,
+            [
+                "`tasuki connect` had not written `mcpServers.tasuki` here, so what else was in it was \
+              removed: `cwd`, `env.LANG`, `env.TASUKI_NODE`, `env.ld_preload`, `headers.X`."
+            ]
+        );
+    }
+    // One that says what is wanted and nothing else needs no change.
+    let (text, applied) = apply_to(&wish, &fresh, false, false).unwrap();
+    assert_eq!((text, applied), (fresh, Applied::default()));
+}
+
+#[test]
+fn variables_that_steer_our_program_go_and_the_others_are_named() {
+    let wish = wish(Client::ClaudeCode, stdio(), false);
+    let (text, applied) = apply(&wish, &brought_along(), false).unwrap();
+    let read = serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    let entry = &read["mcpServers"]["tasuki"];
+    assert_eq!(entry["env"], serde_json::json!({"LANG": "C"}));
+    let removed = |name: &str| format!("mcpServers.tasuki.env.{name} removed");
+    assert!(applied.changed.contains(&removed("TASUKI_NODE")), "{applied:?}");
+    assert!(applied.changed.contains(&removed("ld_preload")), "{applied:?}");
+    assert_eq!(
+        applied.notes,
+        ["`mcpServers.tasuki` keeps `cwd`, `env.LANG`, `headers.X`; take out what is not yours."]
+    );
+    for (client, table) in [(Client::Opencode, "environment"), (Client::Codex, "env")] {
+        let wish = self::wish(client, stdio(), false);
+        let (fresh, _) = apply(&wish, "", false).unwrap();
+        let mut document = Document::parse(client.format(), &fresh).unwrap();
+        let place = [client.table(), "tasuki", table, "TASUKI_NODE"].map(str::to_owned);
+        document.set(&place, &super::document::Value::text("http://127.0.0.1:9")).unwrap();
+        let (text, applied) = apply(&wish, &document.text(), false).unwrap();
+        let parsed = Document::parse(client.format(), &text).unwrap();
+        assert_eq!(parsed.get(&place[..3]), Ok(None), "{client:?}: {text}");
+        assert_eq!((applied.changed.len(), applied.notes.len()), (1, 0), "{applied:?}");
+    }
 }
 
 #[test]
@@ -108,10 +180,19 @@ fn a_token_is_named_by_its_variable_and_only_where_it_is_used() {
 
 #[test]
 fn permission_once_given_is_not_taken_back_by_connecting_again() {
-    for client in [Client::Codex, Client::Gemini, Client::Cline, Client::Opencode, Client::Zed] {
+    for (client, kept) in [
+        (Client::Codex, Some("`mcp_servers.tasuki` keeps `default_tools_approval_mode`")),
+        (Client::Gemini, Some("`mcpServers.tasuki` keeps `trust`")),
+        (Client::Cline, Some("`mcpServers.tasuki` keeps `autoApprove`")),
+        (Client::Opencode, None),
+        (Client::Zed, None),
+    ] {
         let (allowed, _) = apply(&wish(client, http(), true), "", false).unwrap();
         let (again, applied) = apply(&wish(client, http(), false), &allowed, false).unwrap();
-        assert_eq!((again, applied), (allowed, Applied::default()), "{client:?}");
+        // Where the permission stands in the entry it is named.
+        let notes = kept.map(|kept| format!("{kept}; take out what is not yours."));
+        let unchanged = Applied { notes: notes.into_iter().collect(), ..Applied::default() };
+        assert_eq!((again, applied), (allowed, unchanged), "{client:?}");
     }
 }
 

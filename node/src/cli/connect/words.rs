@@ -234,7 +234,7 @@ pub(super) fn print(
         .iter()
         .map(|plan| {
             let mut document = Document::parse(plan.format, "").expect("nothing is well formed");
-            plan::apply(plan, &mut document, false).expect("nothing is in the way");
+            plan::apply(plan, &mut document, false, false).expect("nothing is in the way");
             (plan.path.as_deref(), document.text())
         })
         .collect();

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     cli::{
-        Failure, Output,
+        Failure, Output, broker,
         connect::{
             book::back_up,
             files::{self, Found, Unwritten},
@@ -145,8 +145,10 @@ fn command(config: &Config, called: &CalledArgs, words: &[&str]) -> Result<Vec<S
     if let (Some(url), true) = (&config.broker.value, is_said(&config.broker.source)) {
         command.extend(["--broker".to_owned(), url.clone()]);
     }
-    if is_said(&config.workspace.source) {
-        command.extend(["--workspace".to_owned(), config.workspace.value.to_string()]);
+    // The node may have ended, or be another one, by the time that the hook is called.
+    let workspace = broker::workspace(config);
+    if is_said(&config.workspace.source) || workspace != config.workspace.value {
+        command.extend(["--workspace".to_owned(), workspace.to_string()]);
     }
     if let Some(role) = &called.role {
         command.extend(["--as".to_owned(), role.to_string()]);

@@ -12,10 +12,7 @@ mod report;
 mod value;
 mod work;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tasuki_proto::{
@@ -34,6 +31,7 @@ use super::{
     Failure, Output, Target,
     roles::Renaming,
 };
+use crate::dir::{Dir, Kind};
 
 /// Where the original keeps its files below a home, unless told otherwise.
 const FOLDER: &str = ".swarm-mcp";
@@ -71,13 +69,12 @@ pub struct Args {
 
 pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let root = root(&args.directory)?;
-    let reading = Reading::new(&root)
-        .map_err(|why| Failure::usage(format!("{} cannot be opened: {why}.", root.display())));
-    let (mut reading, mut names) = (reading?, Names::new(args.roles));
+    let (mut reading, mut names) = (Reading::new(root.clone()), Names::new(args.roles));
+    let root = root.path();
     let mut report = Report::new(args.dry_run);
-    let workers = workers(&root, &mut names, &mut reading);
+    let workers = workers(root, &mut names, &mut reading);
     let docs = issue::docs(&root.join("docs").join("shared"), &mut reading);
-    let deliveries = deliveries(&root, &mut reading);
+    let deliveries = deliveries(root, &mut reading);
     (report.workers, report.shared_docs) = (workers.len(), docs.len());
     let mut sender = match args.dry_run {
         true => None,
@@ -110,12 +107,22 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
     report.failure().map_or(Ok(()), Err)
 }
 
-/// Where the issues are.
-fn root(directory: &Path) -> Result<PathBuf, Failure> {
-    let inner = directory.join(FOLDER);
-    for root in [directory, &inner] {
-        if fs::symlink_metadata(root.join("issues")).is_ok_and(|it| it.is_dir()) {
-            return Ok(root.to_owned());
+/// Where the issues are. What a person named may be a link; what is in there belongs to whoever made
+/// the directory.
+fn root(directory: &Path) -> Result<Dir, Failure> {
+    let has_issues = |dir: &Dir| dir.kind("issues") == Some(Kind::Directory);
+    let named = Dir::open(directory).map_err(|why| {
+        Failure::usage(format!("{} cannot be opened: {why}.", directory.display()))
+    })?;
+    if has_issues(&named) {
+        return Ok(named);
+    }
+    if matches!(named.kind(FOLDER), Some(Kind::Directory | Kind::Link)) {
+        let inner = named.enter(FOLDER).map_err(|why| {
+            Failure::usage(format!("{why}, or name the directory with the issues itself."))
+        })?;
+        if has_issues(&inner) {
+            return Ok(inner);
         }
     }
     Err(Failure::usage(format!(

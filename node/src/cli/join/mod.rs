@@ -111,7 +111,7 @@ pub(crate) async fn run(
         None
     });
     // Reached first, so that nothing is written for a broker that is not there or not it.
-    drop(open(&broker, &trusting, None).await?);
+    drop(open(&broker, &trusting, None).await.map_err(unused)?);
     let secret = Pending::secret(data, &broker, &invitation.code, before.as_ref(), output)?;
     let request = wire::JoinRequest {
         code: invitation.code.expose_bytes().to_vec(),
@@ -193,9 +193,7 @@ pub(super) async fn open(
                 | DialError::Files(_)
                 | DialError::Name { .. }
                 | DialError::Unreachable { .. }
-                | DialError::Tls(_) => {
-                    " Is the broker running, and may this network reach it? Nothing was used up."
-                }
+                | DialError::Tls(_) => " Is the broker running, and may this network reach it?",
             };
             Failure::reason(Reason::Unavailable, format!("{}.{what}", line(&why.to_string())))
         })
@@ -223,7 +221,7 @@ async fn ask(
     let mut was_sent = false;
     for attempt in 1.. {
         let failure = match open(broker, trusting, None).await {
-            Err(failure) => failure,
+            Err(failure) => unused(failure),
             Ok(channel) => match AccessClient::new(channel).join(request.clone()).await {
                 Ok(answer) => return Ok(answer.into_inner()),
                 Err(status) => {
@@ -246,6 +244,10 @@ async fn ask(
         pause *= 2;
     }
     unreachable!("the loop ends by returning")
+}
+
+fn unused(failure: Failure) -> Failure {
+    failure.if_unreached("Nothing was used up.")
 }
 
 fn unknown(broker: &str) -> Failure {

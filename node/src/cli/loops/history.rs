@@ -1,6 +1,5 @@
 //! `tasuki loop history`.
 
-use serde_json::json;
 use tasuki_proto::{
     limits::HISTORY_PAGE_MAX,
     wire::{self, turn_loop_client::TurnLoopClient},
@@ -12,6 +11,8 @@ use super::{
 };
 
 /// Show what was handed over, oldest first.
+///
+/// With --json each entry is a line of its own.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -27,11 +28,14 @@ pub struct Args {
 
 pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let name = &args.which.r#loop;
-    let mut next = match args.from {
-        Some(from) => from,
+    let entries = async || -> Result<u64, Failure> {
+        Ok(status::get(broker, name).await?.r#loop.unwrap_or_default().entries)
+    };
+    let (mut next, total) = match args.from {
+        Some(from) => (from, None),
         None => {
-            let of = status::get(broker, name).await?.r#loop.unwrap_or_default();
-            of.entries.saturating_sub(args.limit) + 1
+            let total = entries().await?;
+            (total.saturating_sub(args.limit) + 1, Some(total))
         }
     };
     let mut left = args.limit;
@@ -57,21 +61,27 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
     }
     if shown == 0 {
         // The history may begin where somebody asked for something later.
-        let entries = match args.from {
-            Some(_) => status::get(broker, name).await?.r#loop.unwrap_or_default().entries,
-            None => 0,
-        };
-        output.answer(
-            || json!(null),
-            || match entries {
-                0 => "Nothing was handed over yet.\n".to_owned(),
-                some => format!(
-                    "There is nothing from entry {} on; the history has {}.\n",
-                    args.from.unwrap_or(1),
-                    show::entries(some)
-                ),
-            },
-        )?;
+        let entries = if args.from.is_some() { entries().await? } else { 0 };
+        return output.guide(|| match entries {
+            0 => "Nothing was handed over yet.\n".to_owned(),
+            some => format!(
+                "There is nothing from entry {} on; the history has {}.\n",
+                args.from.unwrap_or(1),
+                show::entries(some)
+            ),
+        });
     }
-    Ok(())
+    let rest = match total {
+        Some(total) if shown < total => format!(
+            "The newest {shown} of {} are shown; `--limit {total}` shows all.",
+            show::entries(total)
+        ),
+        Some(_) | None if next != 0 => format!("More follow; `--from {next}` goes on."),
+        Some(_) | None => return Ok(()),
+    };
+    // Programs read entries alone.
+    if output.is_json() {
+        output.note(&rest);
+    }
+    output.guide(|| format!("{rest}\n"))
 }

@@ -3,13 +3,13 @@
 use owo_colors::OwoColorize as _;
 use serde_json::json;
 use tasuki_proto::{
-    id::{LoopId, PersonId, RoleId},
+    id::{LoopId, PersonId, RoleId, WorkspaceId},
     reason::Reason,
     wire::{self, turn_loop_client::TurnLoopClient},
 };
 
 use super::{
-    super::{Failure, Output, broker::Broker, json as as_json, show, text::line},
+    super::{Failure, Output, acting, broker::Broker, json as as_json, show, text::line},
     Which, person, status,
     words::{self, Words},
 };
@@ -98,8 +98,10 @@ async fn create(
     }
     let mut participants: Vec<String> = args.participants.iter().map(RoleId::to_string).collect();
     if participants.is_empty() {
-        participants = usual(config, NodeFile::read(&config.data.value));
+        participants = usual(config, broker.workspace(), NodeFile::read(&config.data.value));
     }
+    // Asked before: the broker knows whoever a loop names.
+    let unknown = strangers(&participants, broker, NodeFile::read(&config.data.value)).await;
     let request = wire::CreateLoopRequest {
         caller: broker.caller(),
         key: None,
@@ -114,20 +116,50 @@ async fn create(
         .await?
         .r#loop
         .unwrap_or_default();
+    if !unknown.is_empty() {
+        output.note(&format!(
+            "No node hosts {0} and no mailbox is theirs: the loop stands still at their turn until \
+             a node starts with `--role {1}`. `tasuki loop reclaim {name} --reason TEXT --to ROLE` \
+             gives a turn to another role.",
+            unknown.join(", "),
+            unknown.join(" --role ")
+        ));
+    }
     output.answer(
-        || json!({"created": true, "loop": as_json::of_loop(&created)}),
+        || {
+            json!({
+                "created": true,
+                "loop": as_json::of_loop(&created),
+                "unknown_participants": unknown,
+            })
+        },
         || format!("Opened.\n{}", show::of_loop(&created)),
     )
 }
 
+/// Those of `participants` that the workspace does not know, mistyped say. Nobody, where it cannot
+/// be seen which roles there are: the loop is opened all the same.
+async fn strangers(
+    participants: &[String],
+    broker: &Broker,
+    running: Option<NodeFile>,
+) -> Vec<String> {
+    let Ok(Some(mut known)) = acting::known(broker).await else { return Vec::new() };
+    // The broker hears of a node's roles a moment after it began.
+    let running = running
+        .filter(|node| node.broker == broker.url && node.workspace == broker.workspace().as_str());
+    known.extend(running.into_iter().flat_map(|node| node.roles));
+    participants.iter().filter(|role| !known.contains(*role)).cloned().collect()
+}
+
 /// Who takes turns when nobody says so: what was configured, then what the node of this machine
 /// was started with, then the default.
-fn usual(config: &Config, running: Option<NodeFile>) -> Vec<String> {
+fn usual(config: &Config, workspace: &WorkspaceId, running: Option<NodeFile>) -> Vec<String> {
     let configured = || config.roles.value.iter().map(|role| role.name.to_string()).collect();
     match running {
         Some(node)
             if matches!(config.roles.source, Source::Default | Source::Filebox(_))
-                && node.workspace == config.workspace.value.as_str() =>
+                && node.workspace == workspace.as_str() =>
         {
             node.roles
         }
@@ -189,7 +221,8 @@ mod tests {
             trusted: TrustStore::within(place.path()),
         };
         let roles = |layer: Layer, running: Option<&NodeFile>| {
-            usual(&Config::load(layer, None, &around).unwrap(), running.cloned()).join(" ")
+            let config = Config::load(layer, None, &around).unwrap();
+            usual(&config, &config.workspace.value, running.cloned()).join(" ")
         };
         let mut node = NodeFile {
             pid: 1,
@@ -199,6 +232,7 @@ mod tests {
             broker: String::new(),
             workspace: "default".into(),
             roles: vec!["planner".into(), "coder".into()],
+            toolsets: Default::default(),
         };
         let raw = Raw { source: Source::Env("TASUKI_ROLES"), texts: vec!["x".into()] };
         assert_eq!(roles(Layer::new(), None), "A B");

@@ -1,8 +1,9 @@
 //! Texts given on the command line: as they are, from a file, or from standard input.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
+    path::Path,
 };
 
 use tasuki_proto::{limits::TEXT_BYTES_MAX, reason::Reason};
@@ -32,12 +33,7 @@ impl Words {
         }
         match given.strip_prefix('@') {
             Some(literal) if literal.starts_with('@') => checked(name, literal.to_owned()),
-            Some(path) => {
-                let file = File::open(path).map_err(|why| {
-                    Failure::usage(format!("{name}: {path} cannot be opened: {why}."))
-                })?;
-                bounded(name, path, file)
-            }
+            Some(path) => bounded(name, path, open(name, Path::new(path))?),
             None => checked(name, given.to_owned()),
         }
     }
@@ -50,6 +46,18 @@ impl Words {
     ) -> Result<String, Failure> {
         given.map_or_else(|| Ok(String::new()), |given| self.read(name, given))
     }
+}
+
+/// Opens a file that `name` names. What is none, such as a pipe, might be waited for without end.
+pub(in crate::cli) fn open(name: &str, path: &Path) -> Result<File, Failure> {
+    let shown = path.display();
+    let unopened =
+        |why: io::Error| Failure::usage(format!("{name}: {shown} cannot be opened: {why}."));
+    if !fs::metadata(path).map_err(unopened)?.is_file() {
+        let text = format!("{name}: {shown} is no file; nothing was sent. `-` reads from a pipe.");
+        return Err(Failure::usage(text));
+    }
+    File::open(path).map_err(unopened)
 }
 
 /// All that is to be read there, if it is no more than a text may be.
@@ -94,14 +102,15 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("text");
         let at = format!("@{}", path.display());
-        std::fs::write(&path, "über\nzwei\n").unwrap();
+        fs::write(&path, "über\nzwei\n").unwrap();
         assert_eq!(read("done").as_deref(), Ok("done"));
         assert_eq!(read("@@me").as_deref(), Ok("@me"));
         assert_eq!(read(&at).as_deref(), Ok("über\nzwei"));
         assert_eq!(read("@/no/such/file"), Err("usage"));
-        std::fs::write(&path, [b'a', 0xff]).unwrap();
+        assert_eq!(read(&format!("@{}", place.path().display())), Err("usage"));
+        fs::write(&path, [b'a', 0xff]).unwrap();
         assert_eq!(read(&at), Err("usage"));
-        std::fs::write(&path, "x".repeat(TEXT_BYTES_MAX + 1)).unwrap();
+        fs::write(&path, "x".repeat(TEXT_BYTES_MAX + 1)).unwrap();
         assert_eq!(read(&at), Err("too_large"));
         assert_eq!(read(&"x".repeat(TEXT_BYTES_MAX)).map(|text| text.len()), Ok(TEXT_BYTES_MAX));
         assert_eq!(read(&"x".repeat(TEXT_BYTES_MAX + 1)), Err("too_large"));

@@ -1,4 +1,5 @@
-//! Mail that is sent while the broker is away: by way of the node that runs here, which keeps it.
+//! Mail that is sent while the broker is away, or while some waits: by way of the node that runs
+//! here, which keeps it.
 //!
 //! **Invariant:** a letter goes to the node only if the broker cannot have got it.
 
@@ -14,6 +15,7 @@ use crate::{
         ask::{Error, post_body},
         letter,
     },
+    outbox::{self, Entry},
     paths::NodeFile,
     role::mail::Sent,
 };
@@ -25,10 +27,7 @@ pub(super) fn is_away(failure: &Failure) -> bool {
 
 /// The refusal with what holds besides, where the broker was not reached.
 pub(super) fn with_rest(why: Failure, rest: &str) -> Failure {
-    match is_away(&why) {
-        true => Failure::reason(Reason::Unavailable, format!("{} {rest}", why.message)),
-        false => why,
-    }
+    why.if_unreached(rest)
 }
 
 /// Hands a letter to the node. `why`: what is said where there is none.
@@ -42,12 +41,10 @@ pub(super) async fn by_node(
     let unsent = |text: String| Failure::reason(Reason::Unavailable, text);
     let data = &config.data.value;
     let Some(file) = NodeFile::read(data) else {
-        let workspace = match &config.workspace.source {
-            Source::Default => String::new(),
-            Source::File { .. } | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => {
-                format!(" --workspace {}", broker.workspace())
-            }
-        };
+        let workspace = broker.workspace();
+        let is_usual =
+            config.workspace.source == Source::Default && *workspace == config.workspace.value;
+        let workspace = if is_usual { String::new() } else { format!(" --workspace {workspace}") };
         return Err(unsent(format!(
             "{} Nothing was sent. A running node keeps mail until the broker is back: `tasuki node \
              --broker {}{workspace} --role {role}{}`.",
@@ -61,11 +58,7 @@ pub(super) async fn by_node(
     }
     let node = reach::running(file, data, &Bearing::Node);
     match post_body(&node, &format!("/mail/{role}"), letter.encode_to_vec().into()).await {
-        Ok(answer) => letter::read(answer).ok_or_else(|| {
-            let text = "The node's answer cannot be read: the letter may or may not wait there. Look \
-                        with `tasuki outbox` before sending it again.";
-            Failure::reason(Reason::OutcomeUnknown, text)
-        }),
+        Ok(answer) => letter::read(answer).ok_or_else(unknown),
         Err(Error::Refused { reason: Some(Reason::UnknownRole), .. }) => Err(unsent(format!(
             "{} The node here does not host {role}, so it keeps nothing for it either. Nothing was \
              sent.",
@@ -74,16 +67,35 @@ pub(super) async fn by_node(
         Err(Error::Refused { reason: Some(reason), message }) => {
             Err(Failure::reason(reason, message))
         }
-        Err(Error::NoNode { why: silent, .. }) if silent.kind() == std::io::ErrorKind::TimedOut => {
-            let text = "The node here does not answer: the letter may or may not wait there. Look \
-                        with `tasuki outbox` before sending it again.";
-            Err(Failure::reason(Reason::OutcomeUnknown, text))
-        }
+        Err(Error::Unanswered { .. } | Error::Unreadable { .. }) => Err(unknown()),
         Err(other) => {
             let other = hosting::sentence(&other);
             Err(unsent(format!("{} {other} Nothing was sent.", why.message)))
         }
     }
+}
+
+/// What is said once the node may have got the letter.
+fn unknown() -> Failure {
+    let text = "The node here did not say what became of the letter: it may or may not wait there, \
+                or be sent. Look with `tasuki outbox` and `tasuki mail list outbox` before sending \
+                it again.";
+    Failure::reason(Reason::OutcomeUnknown, text)
+}
+
+/// Why a letter has to go by way of the node though the broker may be back: letters of its role
+/// wait there, and it would go past them.
+pub(super) fn behind(mail: &Mail, config: &Config) -> Option<Failure> {
+    let (data, role) = (&config.data.value, &mail.role);
+    let node = NodeFile::read(data).filter(|node| not_ours(node, &mail.broker).is_none())?;
+    node.roles.iter().find(|it| *it == role.as_str())?;
+    let waits = |(it, _): &(Entry, u64)| {
+        it.failed.is_none() && it.workspace == *mail.broker.workspace() && it.role == *role
+    };
+    outbox::read(data).ok()?.entries.iter().find(|it| waits(it))?;
+    let text =
+        format!("Mail of {role} waits in the outbox of the node here, and this goes after it.");
+    Some(Failure::reason(Reason::Unavailable, text))
 }
 
 /// What is said of a node that keeps mail for another workspace or broker.

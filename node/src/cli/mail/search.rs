@@ -15,14 +15,11 @@ use super::{
     who::{Who, client},
 };
 use crate::{
-    cli::text::{fitted, line, time},
+    cli::text::{ended, line, time},
     clock,
     config::Config,
     mail_terms::moment_ms,
 };
-
-/// Characters of a subject in a hit.
-const SUBJECT_CHARS_MAX: usize = 72;
 
 /// Find entries by their words, in the threads one takes part in.
 #[derive(Debug, clap::Args)]
@@ -113,14 +110,11 @@ fn hit(of: &wire::MailHit) -> String {
     let thread = of.thread.clone().unwrap_or_default();
     let (id, number) = (show::short_id(&thread.message_id), format!("#{}", of.entry));
     let (kind, sender) = (line(&of.r#type), line(&of.sender));
-    let subject = fitted(&thread.subject, SUBJECT_CHARS_MAX);
-    format!(
-        "{} {number} {} {sender} {} {subject}\n    {}\n",
-        id.bold(),
-        kind.green(),
-        time(of.at_ms).dimmed(),
-        highlighted(&of.excerpt, &of.highlights)
-    )
+    let (id, kind, when) = (id.bold(), kind.green(), time(of.at_ms));
+    let head = format!("{id} {number} {kind} {sender} {} ", when.dimmed());
+    // The excerpt stays whole: what was looked for may be at its end.
+    let excerpt = highlighted(&of.excerpt, &of.highlights);
+    format!("{}    {excerpt}\n", ended(&head, &thread.subject))
 }
 
 /// The excerpt in one line, with what matched set off. Offsets that fit no text are passed over.

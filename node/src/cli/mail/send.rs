@@ -11,9 +11,10 @@ use serde_json::json;
 use tasuki_broker::config::duration;
 use tasuki_proto::{
     id::RoleId,
-    limits::{MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX, SUBJECT_BYTES_MAX},
+    limits::{CLIENT_REF_BYTES_MAX, MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX, SUBJECT_BYTES_MAX},
     mail::MessageType,
     reason::Reason,
+    visible::is_line,
     wire,
 };
 
@@ -92,7 +93,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     }
     let known = roles_beside_groups(&args.to, config, &mail).await?;
     let to = receivers(&args.to, &config.groups, &known, &mail.role)?;
-    attach::check(&args.send.attach)?;
+    args.send.check()?;
     if let Some(subject) = &args.subject {
         fits(subject)?;
     }
@@ -112,7 +113,15 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 }
 
 impl Sending {
+    /// Refuses what the broker would, which may be away and refuse it late.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        let name = self.client_ref.as_deref().unwrap_or_default();
+        if CLIENT_REF_BYTES_MAX < name.len() || !is_line(name) {
+            return Err(Failure::usage(format!(
+                "--ref takes a printable text of at most {CLIENT_REF_BYTES_MAX} bytes; nothing was \
+                 sent."
+            )));
+        }
         attach::check(&self.attach)
     }
 
@@ -147,10 +156,19 @@ impl Sending {
             utc_offset_s: clock::utc_offset_s(),
             ..request
         };
-        match self.send_directly(mail, &request).await {
-            Err(why) if is_away(&why) => queue::by_node(mail, config, &request, why).await,
-            sent => sent.map(Sent::Stored),
-        }
+        let sent = match queue::behind(mail, config) {
+            Some(why) => queue::by_node(mail, config, &request, why).await,
+            None => match send_directly(mail, &request).await {
+                Err(why) if is_away(&why) => queue::by_node(mail, config, &request, why).await,
+                sent => sent.map(Sent::Stored),
+            },
+        };
+        sent.map_err(|mut failure| {
+            if failure.as_reason() == Some(Reason::OutcomeUnknown) && self.client_ref.is_some() {
+                failure.message += " Sent again with the same --ref, it is sent once.";
+            }
+            failure
+        })
     }
 
     async fn store_files(&self, mail: &Mail) -> Result<Vec<wire::Attachment>, Failure> {
@@ -159,27 +177,19 @@ impl Sending {
         }
         attach::put(mail, &self.attach).await
     }
+}
 
-    async fn send_directly(
-        &self,
-        mail: &Mail,
-        request: &wire::SendRequest,
-    ) -> Result<wire::SendResponse, Failure> {
-        let request = mail.sealed(request.clone()).await?;
-        let sent = mail
-            .broker
-            .tell(async |channel, key| {
-                let request = wire::SendRequest { key: Some(key), ..request.clone() };
-                client(channel).send(request).await
-            })
-            .await;
-        sent.map_err(|mut failure| {
-            if failure.as_reason() == Some(Reason::OutcomeUnknown) && self.client_ref.is_some() {
-                failure.message += " Sent again with the same --ref, it is sent once.";
-            }
-            failure
+async fn send_directly(
+    mail: &Mail,
+    request: &wire::SendRequest,
+) -> Result<wire::SendResponse, Failure> {
+    let request = mail.sealed(request.clone()).await?;
+    mail.broker
+        .tell(async |channel, key| {
+            let request = wire::SendRequest { key: Some(key), ..request.clone() };
+            client(channel).send(request).await
         })
-    }
+        .await
 }
 
 /// The roles of the workspace, where a group is named; none while the broker is away.
@@ -304,8 +314,8 @@ fn tell_queued(
         || {
             let id = line(message);
             format!(
-                "Queued {} as number {number}: the broker is out of reach, and the node here sends it \
-                 when it is back. `tasuki outbox` shows what waits.\n",
+                "Queued {} as number {number}: the node here sends it, after what waits before it, \
+                 once it reaches the broker. `tasuki outbox` shows what waits.\n",
                 id.bold()
             )
         },

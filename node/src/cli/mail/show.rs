@@ -10,12 +10,9 @@ use super::{
     markdown,
 };
 use crate::{
-    cli::text::{column, fitted, line, time},
+    cli::text::{column, ended, line, time},
     counted::counted,
 };
-
-/// Characters of a subject in a line of a list.
-const SUBJECT_CHARS_MAX: usize = 72;
 
 /// The part of an id that names it to people.
 pub(super) fn short_id(id: &str) -> String {
@@ -40,18 +37,15 @@ pub(super) fn row(of: &wire::MailThread, me: &RoleId) -> String {
     } else {
         line(&of.latest_sender)
     };
-    let subject = match of.subject.as_str() {
-        _ if is_sealed(of) => "(sealed)".to_owned(),
-        subject => fitted(subject, SUBJECT_CHARS_MAX),
-    };
-    format!(
-        "{mark}{dead}{} {} {} {} {} {subject}\n",
+    let head = format!(
+        "{mark}{dead}{} {} {} {} {} ",
         format!("{unseen:>3}").bold(),
         column(kind, 6).green(),
         column(&who, 14),
         format!("{:<20}", time(of.latest_ms)).dimmed(),
         format!("{:<8}", short_id(&of.message_id)).bold(),
-    )
+    );
+    ended(&head, if is_sealed(of) { "(sealed)" } else { &of.subject })
 }
 
 /// What stands above a thread's entries.

@@ -1,13 +1,15 @@
 //! Where the words of a mail come from: the command line, a file, a pipe, or an editor.
 
 use std::{
-    fs::File,
     io::{self, IsTerminal as _},
     path::PathBuf,
 };
 
 use super::{Failure, editor::Draft};
-use crate::{cli::loops::words::bounded, config::Config};
+use crate::{
+    cli::loops::words::{bounded, open},
+    config::Config,
+};
 
 /// How to give them, for `--help`.
 pub(super) const HELP: &str = "\
@@ -49,10 +51,7 @@ impl Words {
             (Some(text), _) if text != "-" => text.clone(),
             (None, Some(path)) if path.as_os_str() != "-" => {
                 let place = path.display().to_string();
-                let file = File::open(path).map_err(|why| {
-                    Failure::usage(format!("--file: {place} cannot be opened: {why}."))
-                })?;
-                bounded("--file", &place, file)?
+                bounded("--file", &place, open("--file", path)?)?
             }
             (None, None) if is_edited => String::new(),
             (Some(_) | None, _) => bounded("TEXT", "standard input", io::stdin().lock())?,

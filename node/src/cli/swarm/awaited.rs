@@ -58,7 +58,7 @@ impl Wait {
                 told(output)?;
                 let is_waiting = |it: &wire::SwarmAnswer| it.standing() == Standing::StillWaiting;
                 let ask = async |hold_ms| asked(acting, &ask, hold_ms).await;
-                Waiting::after_telling(self.timeout).answer(output, ask, is_waiting).await
+                Waiting::new(self.timeout).answer(output, ask, is_waiting).await
             } => answer?,
         };
         output.answer(|| value(&answer), || text(&answer))?;

@@ -100,6 +100,17 @@ fn step(text: &str) -> Result<wire::CommandResult, String> {
     })
 }
 
+/// What the broker calls by its field, by the flag that it was given with.
+const FLAGS: [(&str, &str); 2] =
+    [("test_evidence.doc_path", "--steps"), ("test_evidence.doc_commands", "--step")];
+
+fn by_flags(mut why: Failure) -> Failure {
+    for (field, flag) in FLAGS {
+        why.message = why.message.replace(field, flag);
+    }
+    why
+}
+
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config).await?;
     let mut words = Words::default();
@@ -142,7 +153,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             let request = wire::SubmitDeliveryRequest { key: Some(key), ..request.clone() };
             client(channel).submit_delivery(request).await
         })
-        .await?;
+        .await
+        .map_err(by_flags)?;
     let of = done.delivery.unwrap_or_default();
     let told = |output: &mut Output| {
         output.answer(
@@ -195,6 +207,12 @@ async fn changed(acting: &Acting, issue: &str) -> Result<Vec<String>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_names_the_flag() {
+        let why = by_flags(Failure::usage("test_evidence.doc_path must match"));
+        assert_eq!(why.message, "--steps must match");
+    }
 
     #[test]
     fn a_step_ended_with_0_unless_it_says_otherwise() {

@@ -23,7 +23,8 @@ impl InRepository {
         if self.repository.is_none() && files.is_empty() {
             return Ok(wire::FileSet::default());
         }
-        set(self.repository.as_deref(), files, "Nothing was locked or looked at")
+        let not_done = "Nothing was locked or looked at";
+        set(self.repository.as_deref(), files, Some(OPTION), not_done)
     }
 }
 
@@ -31,18 +32,27 @@ impl InRepository {
 /// refused.
 pub(super) fn from_root(files: &[String]) -> Result<Vec<String>, Failure> {
     let named = files.iter().map(|file| {
-        let patterns = set(None, slice::from_ref(file), "Nothing was sent")?.patterns;
+        let patterns = set(None, slice::from_ref(file), None, "Nothing was sent")?.patterns;
         // The first is the name as it was meant, the second may be there to lock more.
         Ok(patterns.first().map(|it| repository::shown(it).into_owned()).unwrap_or_default())
     });
     named.collect()
 }
 
-/// This is the one place where paths become a `FileSet`.
-fn set(of: Option<&str>, files: &[String], not_done: &str) -> Result<wire::FileSet, Failure> {
+/// How [`InRepository`] is typed.
+const OPTION: &str = "--repository";
+
+/// This is the one place where paths become a `FileSet`. `option` is the one of the command that
+/// names another repository.
+fn set(
+    of: Option<&str>,
+    files: &[String],
+    option: Option<&str>,
+    not_done: &str,
+) -> Result<wire::FileSet, Failure> {
     let here = std::env::current_dir()
         .map_err(|why| Failure::local(format!("This directory cannot be told: {why}.")))?;
     let base = lock_base(None, &here, of);
     let named = base.open(&Repositories::default()).and_then(|basis| basis.files(files));
-    named.map_err(|why| Failure::usage(format!("{why}. {not_done}.")))
+    named.map_err(|why| Failure::usage(format!("{}. {not_done}.", why.with_option(option))))
 }

@@ -8,12 +8,9 @@ use super::words::{
     tasks_of,
 };
 use crate::{
-    cli::text::{column, fitted, line, time},
+    cli::text::{column, ended, fitted, line, time},
     repository::shown,
 };
-
-/// Characters of a subject in a line of a list.
-const SUBJECT_CHARS_MAX: usize = 72;
 
 /// Of who has something.
 const WHO_CHARS_MAX: usize = 16;
@@ -37,12 +34,12 @@ pub(super) fn issue(of: &wire::Issue) -> String {
         IssueStatus::Open | IssueStatus::Done | IssueStatus::Unspecified => status,
     };
     let done = format!("{} of {}", count(of, TaskStatus::Done), tasks_of(of));
-    format!(
-        "{} {status} {done:<9} {} {}\n",
+    let head = format!(
+        "{} {status} {done:<9} {} ",
         format!("{:<24}", line(&of.issue_id)).bold(),
         format!("{:<20}", time(of.updated_ms)).dimmed(),
-        fitted(&of.subject, SUBJECT_CHARS_MAX),
-    )
+    );
+    ended(&head, &of.subject)
 }
 
 pub(super) fn task_head() -> String {
@@ -55,15 +52,15 @@ pub(super) fn task_head() -> String {
 pub(super) fn task(of: &wire::Task, now_ms: u64) -> String {
     let (who, until_ms) = who(of);
     let until = if until_ms == 0 { String::new() } else { left(until_ms, now_ms) };
-    format!(
-        "{} {} {:<6} {:>3} {} {until:>8} {}\n",
+    let head = format!(
+        "{} {} {:<6} {:>3} {} {until:>8} ",
         format!("{:<9}", line(&of.task_id)).bold(),
         coloured(of.stage(), &format!("{:<10}", spaced(&task_stage(of.stage()), " "))),
         difficulty(of.difficulty()),
         of.points,
         column(&who, WHO_CHARS_MAX),
-        fitted(&of.subject, SUBJECT_CHARS_MAX),
-    )
+    );
+    ended(&head, &of.subject)
 }
 
 /// Whom a task waits for or is with, and until when.

@@ -80,8 +80,9 @@ pub(super) fn issue(of: &wire::Issue, now_ms: u64) -> String {
         .filter(|(count, _)| *count != 0)
         .map(|(count, name)| format!("{count} {name}"))
         .collect();
-    let tasks = match tasks_of(of) {
-        0 if counts.is_empty() => "none yet".to_owned(),
+    // With those that were canceled, for they are counted beside the others here.
+    let tasks = match tasks_of(of) + count(of, TaskStatus::Canceled) {
+        0 => "none yet".to_owned(),
         total => format!("{total}: {}", counts.join(", ")),
     };
     out.row("tasks", &tasks);

@@ -58,7 +58,7 @@ fn a_file_that_came_with_a_directory_names_a_workspace_roles_and_limits_alone() 
     assert_eq!(load(kept.clone()).1, Vec::new());
     trust(place.path());
     let (config, problems) = load(Layer::new());
-    assert_eq!((config.data.value.as_path(), problems), (Path::new(".cache"), Vec::new()));
+    assert_eq!((config.data.value, problems), (place.path().join(".cache"), Vec::new()));
     write(&attack.replace(":2", ":22"));
     let (_, problems) = load(Layer::new());
     assert!(problems[0].to_string().contains("changed since you trusted it"), "{}", problems[0]);
@@ -107,6 +107,163 @@ fn a_file_that_came_with_a_directory_switches_nothing_of_its_users_off() {
     let (config, problems) = look();
     assert_eq!((problems, config.secure.value), (Vec::new(), false));
     assert_eq!((config.broker.value, config.hooks.len()), (None, 0));
+}
+
+#[test]
+fn a_data_directory_of_a_relative_path_is_part_of_what_came() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join(".tasuki");
+    fs::create_dir(&data).unwrap();
+    let attack = "broker_listen = \"0.0.0.0:0\"\nmirror = true\nroles = [\"x\"]\n\
+                  [[hooks]]\nname = \"a\"\non = \"sent\"\ncommand = [\"true\"]\n\
+                  [accept]\nallow = [\"make\"]\n";
+    fs::write(data.join(FILE), attack).unwrap();
+    let by_flag = || Config::look(flag(Key::Data, ".tasuki"), None, &around(place.path(), &[]));
+    let by_variable =
+        || Config::look(Layer::new(), None, &around(place.path(), &[("TASUKI_DATA", ".tasuki")]));
+    for (config, problems) in [by_flag(), by_variable()] {
+        let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(said.len() == 1 && said[0].contains(".tasuki/tasuki.toml:1: `broker_"), "{said:?}");
+        assert!(
+            said[0].contains("and `mirror` are not taken from a file in a data dir"),
+            "{said:?}"
+        );
+        assert!(config.broker_listen.value.ip().is_loopback() && !config.mirror.value);
+        assert!(config.hooks.is_empty() && config.distrust.is_some());
+        assert!(config.accept.is_none() && config.accept_distrust.is_some());
+        assert_eq!(config.roles.value[0].name.as_str(), "x", "it may say so");
+    }
+    // Below it the user's own; here it is one of two that came.
+    fs::write(place.path().join(FILE), "roles = [\"A\"]\n[accept]\nallow = [\"b\"]\n").unwrap();
+    let (config, problems) = by_flag();
+    assert_eq!((problems.len(), config.roles.value[0].name.as_str()), (1, "A"));
+    assert!(config.accept.is_none() && config.hooks.is_empty() && config.distrust.is_some());
+    fs::remove_file(place.path().join(FILE)).unwrap();
+    TrustStore::within(place.path()).trust(&data, [(FILE, attack.as_bytes())]).unwrap();
+    let (config, problems) = by_variable();
+    assert_eq!((problems, config.hooks.len(), config.mirror.value), (Vec::new(), 1, true));
+    assert!(config.accept.is_some() && config.distrust.is_none());
+}
+
+#[test]
+fn paths_in_a_file_start_at_its_own_directory() {
+    let (place, own) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = own.path().join("named.toml");
+    let text = "data = \"d\"\nmcp_tls_cert = \"c\"\nmcp_tls_key = \"/k\"\n";
+    fs::write(&path, text).unwrap();
+    let config = Config::load(Layer::new(), Some(&path), &around(place.path(), &[])).unwrap();
+    assert_eq!(config.data.value, own.path().join("d"));
+    assert_eq!(config.tls_cert.value, Some(own.path().join("c")));
+    assert_eq!(config.tls_key.value, Some("/k".into()));
+    // What is said where the command is called means what is there.
+    let config =
+        Config::load(flag(Key::Data, "e"), Some(&path), &around(place.path(), &[])).unwrap();
+    assert_eq!(config.data.value, Path::new("e"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_relative_project_lies_in_the_current_directory_whoever_names_it() {
+    let outside = tempfile::tempdir().unwrap();
+    let (place, data) = (outside.path().join("clone"), tempfile::tempdir().unwrap());
+    for directory in ["clone/docs", "private"] {
+        fs::create_dir_all(outside.path().join(directory)).unwrap();
+    }
+    std::os::unix::fs::symlink("../private", place.join("mail")).unwrap();
+    let flags = || flag(Key::Data, &data.path().to_string_lossy());
+    let look = |env: &[(&str, &str)]| Config::look(flags(), None, &around(&place, env)).0;
+    let led_out = |config: &Config| {
+        let why = config.distrust.as_ref().map(ToString::to_string);
+        config.mirror_root.value.is_none()
+            && why.is_some_and(|why| why.contains("`mirror_root` is mail, which leads out of"))
+    };
+    assert!(led_out(&look(&[("TASUKI_MIRROR_ROOT", "mail")])));
+    fs::write(data.path().join(FILE), "mirror_root = \"mail\"\n").unwrap();
+    assert!(led_out(&look(&[])));
+    // So it is below a file that may not name any.
+    fs::write(place.join(FILE), "roles = [\"A\"]\n").unwrap();
+    assert!(led_out(&look(&[])));
+    fs::write(data.path().join(FILE), "mirror_root = \"docs\"\n").unwrap();
+    let config = look(&[]);
+    let docs = place.canonicalize().unwrap().join("docs");
+    assert_eq!((config.mirror_root.value, config.distrust), (Some(docs), None));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_switches_nothing_of_its_users_off() {
+    let (place, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let own = "hook_fail = \"closed\"\nmcp_secure = true\n[accept]\nallow = [\"make\"]\n";
+    fs::write(data.path().join(FILE), own).unwrap();
+    let flags = flag(Key::Data, &data.path().to_string_lossy());
+    for content in [vec![0xff], vec![b' '; 1024 * 1024 + 1], b"a = \n".to_vec()] {
+        fs::write(place.path().join(FILE), content).unwrap();
+        let (config, problems) = Config::look(flags.clone(), None, &around(place.path(), &[]));
+        let own = data.path().join(FILE);
+        assert_eq!(config.hook_fail.source, Source::File { path: own, line: 1 });
+        assert!(config.hook_fail.value == HookFail::Closed && config.secure.value);
+        assert!(config.accept.is_some());
+        assert!(!problems.is_empty());
+    }
+    fs::write(place.path().join(FILE), [0xff]).unwrap();
+    let (_, problems) = Config::look(flags, None, &around(place.path(), &[]));
+    let said = problems[0].to_string();
+    assert!(said.contains("tasuki.toml: cannot be read: "), "no line of it: {said}");
+}
+
+#[test]
+fn a_hook_whose_setting_cannot_be_read_is_closed() {
+    let (place, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = data.path().join(FILE);
+    let look = |env: &[(&str, &str)]| {
+        let flags = flag(Key::Data, &data.path().to_string_lossy());
+        Config::look(flags, None, &around(place.path(), env)).0.hook_fail.value
+    };
+    for lost in ["hook_fail = \"closd\"\n", "hook_fail = true\n", "hook_fail = \"closed\"\na =\n"] {
+        fs::write(&path, lost).unwrap();
+        assert_eq!(look(&[]), HookFail::Closed, "{lost}");
+        assert_eq!(look(&[("TASUKI_HOOK_FAIL", "open")]), HookFail::Open, "{lost}");
+    }
+    fs::write(&path, [0xff]).unwrap();
+    assert_eq!(look(&[]), HookFail::Closed);
+    // Nobody said anything of it.
+    fs::write(&path, "lease = 1\nhook_fale = \"closed\"\n").unwrap();
+    assert_eq!(look(&[]), HookFail::Open);
+    assert_eq!(look(&[("TASUKI_HOOK_FAIL", "closd")]), HookFail::Closed);
+    // A repository says nothing of it, in whatever way.
+    for theirs in ["hook_fail = true\n", "hook_fail = \"closed\"\n", "hook_fail =\n"] {
+        fs::write(place.path().join(FILE), theirs).unwrap();
+        assert_eq!(look(&[]), HookFail::Open, "{theirs}");
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::write(&path, "hook_fail = \"closed\"\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(look(&[]), HookFail::Closed, "it does not count, and is no reason to open");
+    }
+}
+
+#[test]
+fn a_file_with_a_hundred_thousand_problems_is_told_in_a_hundred() {
+    let keys: String = (0..100_000).map(|it| format!("k{it}=1\n")).collect();
+    let found = problems(&keys);
+    assert_eq!(found.len(), 101);
+    assert!(found[0].contains("is not a setting; there are data"), "{}", found[0]);
+    assert_eq!(found[100], "0: has 99900 more problems; mend these first");
+    let groups: String = (0..50_000).map(|it| format!("g{it}=[\"x\"]\n")).collect();
+    let expected = "1: `groups` has 50000 groups; the limit is 1000";
+    assert_eq!(problems(&format!("[groups]\n{groups}")), [expected]);
+    let sets: String = (0..50_000).map(|it| format!("r{it}=[\"mail\"]\n")).collect();
+    let expected = "1: `toolsets` has 50000 roles; the limit is 1000";
+    assert_eq!(problems(&format!("[toolsets]\n{sets}")), [expected]);
+    let hooks = problems(&format!("hooks = [{}]\n", "{},\n".repeat(200_000)));
+    assert!(hooks.len() == 1 && hooks[0].contains("`hooks` are 200000; the limit is"), "{hooks:?}");
+}
+
+#[test]
+fn what_is_no_toml_has_no_other_problem() {
+    let found = problems("lease = \"7m\"\nroles = [\n");
+    assert!(!found.is_empty() && found.iter().all(|it| !it.contains("`roles`")), "{found:?}");
 }
 
 #[test]

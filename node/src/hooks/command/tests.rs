@@ -40,6 +40,7 @@ async fn run(words: &[&str], directory: &Path, input: &str, limit: Duration) -> 
     let run = program(words, directory).run(holding(input), limit).await;
     run.map_err(|failure| {
         assert!(!failure.is_final);
+        assert!(!failure.how.contains("; std"), "what it printed is not for logs: {failure:?}");
         failure.why
     })
 }

@@ -175,7 +175,10 @@ async fn what_answers_mean() {
         (after("soon"), "again: answered 429 Too Many Requests"),
     ] {
         let (url, serving) = server(&[&answer]).await;
-        let said = match post(&url, PATIENCE).await {
+        let posted = post(&url, PATIENCE).await;
+        let how = posted.as_ref().err().map_or("", |it| it.how.as_str());
+        assert!(!how.contains("an[2J"), "its words are not for logs: {how}");
+        let said = match posted {
             Ok(()) => "ok".to_owned(),
             Err(Failure { why, is_final: true, .. }) => format!("never: {why}"),
             Err(Failure { why, pause: Some(pause), .. }) => {

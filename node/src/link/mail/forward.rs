@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use tasuki_proto::{
     id::{IdempotencyKey, RoleId},
-    limits::{SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
+    limits::{CLIENT_REF_BYTES_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
     mail::MessageId,
     reason::Reason,
+    visible::is_line,
     wire,
 };
 use tokio::time;
@@ -309,6 +310,16 @@ fn check(what: &What) -> Result<(), Refusal> {
                 ),
             });
         }
+    }
+    let name = &request.client_ref;
+    if CLIENT_REF_BYTES_MAX < name.len() || !is_line(name) {
+        return Err(Refusal {
+            reason: Reason::InvalidArgument,
+            message: format!(
+                "`client_ref` is not a printable text of at most {CLIENT_REF_BYTES_MAX} bytes. \
+                 Nothing was sent."
+            ),
+        });
     }
     Ok(())
 }

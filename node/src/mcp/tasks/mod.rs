@@ -17,7 +17,7 @@ mod waits;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, UNIX_EPOCH},
+    time::Duration,
 };
 
 use rmcp::{
@@ -40,7 +40,7 @@ use super::{
     host::{Host, Scope},
     instances::Playing,
     question::{About, Asking, Looked, Question, What},
-    tools::{Call, refused},
+    tools::{Call, refused, time},
     transport::handed::Probe,
 };
 use crate::{clock, role::player::Instance};
@@ -261,10 +261,6 @@ fn word(looked: &Looked) -> Word {
 }
 
 fn task(id: &str, asked: &Asked, status: TaskStatus, message: &'static str) -> Task {
-    let time = |ms| {
-        let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH);
-        humantime::format_rfc3339_millis(time).to_string()
-    };
     let updated_ms = match status.is_terminal() {
         true => clock::steady_ms().max(asked.created_ms),
         false => asked.created_ms,

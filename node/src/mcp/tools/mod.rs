@@ -43,7 +43,7 @@ use crate::{
 pub(super) use self::swarm::named;
 pub(super) use self::{
     mail::{SET as MAIL, arrived},
-    result::refused,
+    result::{refused, time},
     swarm::{ACCEPTOR, Claims, Grants, LEAD, WORKER, told},
     turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, SET as LOOP, Status, awaited},
 };

@@ -10,9 +10,12 @@ use tasuki_proto::{echo::bounded, reason::Reason};
 use super::others::FRAME;
 use crate::role::Refusal;
 
-/// Refusals that may repeat words of other agents: how they call the files that they changed, and
-/// why a lock was taken from somebody.
-const QUOTING: [Reason; 2] = [Reason::FilesMissing, Reason::LeaseLost];
+/// Refusals that may repeat words of other agents: how they call the files that they changed, why a
+/// lock was taken from somebody, and why a claim ended.
+const QUOTING: [Reason; 3] = [Reason::FilesMissing, Reason::LeaseLost, Reason::NotClaimant];
+
+/// The last moment that has a date of four digits, in milliseconds.
+const DATE_MS_MAX: u64 = 253_402_300_799_999;
 
 /// `text` for the model, `facts` for programs.
 pub(super) fn said(text: impl Into<String>, facts: Value) -> CallToolResult {
@@ -63,9 +66,10 @@ pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
     result
 }
 
-/// A time in milliseconds since the Unix epoch, as text.
-pub(super) fn time(ms: u64) -> String {
-    let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH);
+/// A time in milliseconds since the Unix epoch, as text; of a later one than dates go, the last
+/// that has one. What was imported has the times that a file said.
+pub(in crate::mcp) fn time(ms: u64) -> String {
+    let time = UNIX_EPOCH + Duration::from_millis(ms.min(DATE_MS_MAX));
     humantime::format_rfc3339_millis(time).to_string()
 }
 
@@ -74,10 +78,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_time_that_no_date_has_is_the_last_that_has_one() {
+        assert_eq!(time(0), "1970-01-01T00:00:00.000Z");
+        for ms in [DATE_MS_MAX, DATE_MS_MAX + 1, u64::MAX] {
+            assert_eq!(time(ms), "9999-12-31T23:59:59.999Z", "{ms}");
+        }
+    }
+
+    #[test]
     fn a_refusal_that_repeats_words_of_others_says_that_they_are_data() {
-        for (reason, is_framed) in
-            [(Reason::FilesMissing, true), (Reason::LeaseLost, true), (Reason::NotYourTurn, false)]
-        {
+        for (reason, is_framed) in [
+            (Reason::FilesMissing, true),
+            (Reason::LeaseLost, true),
+            (Reason::NotClaimant, true),
+            (Reason::NotYourTurn, false),
+        ] {
             let message = "include all changed files: \"do as I say.rs\"".to_owned();
             let result = refused(&Refusal { reason, message });
             let said = serde_json::to_string(&result.content).expect("JSON");

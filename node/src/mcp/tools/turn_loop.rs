@@ -4,6 +4,7 @@
 //! prompts for; what was added are further fields.
 
 mod answer;
+mod labels;
 
 use rmcp::model::{CallToolResponse, CallToolResult, Tool, ToolAnnotations};
 use serde_json::{Value, json};

@@ -93,6 +93,8 @@ pub struct Settings {
     pub hold: Option<Duration>,
     /// The tools of each role; of one that is not named, what is usual for its name.
     pub toolsets: BTreeMap<RoleId, Vec<ToolsetChoice>>,
+    /// The roles that take turns, the one that begins first; empty: names say who begins.
+    pub order: Vec<RoleId>,
     /// Where loops are looked at for resources; `None`: there are none.
     pub overview: Option<Arc<dyn Overview>>,
     /// Names that stand for several receivers of mail.
@@ -101,6 +103,8 @@ pub struct Settings {
     pub directories: Directories,
     /// What agents may attach files from, and save them to; `None`: nobody named it.
     pub project: Option<PathBuf>,
+    /// The node's own directories, which agents attach nothing from.
+    pub private: Vec<PathBuf>,
     /// The mailboxes on disk; `None`: there are none.
     pub mirror: Option<Mirror>,
     /// What seals the ids of tasks; `None`: they end with this server.
@@ -124,10 +128,12 @@ impl Default for Settings {
             shared: BTreeSet::new(),
             hold: None,
             toolsets: BTreeMap::new(),
+            order: Vec::new(),
             overview: None,
             groups: BTreeMap::new(),
             directories: Directories::default(),
             project: None,
+            private: Vec::new(),
             mirror: None,
             task_key: None,
             resume_within: Duration::from_millis(RESUME_MS_MAX),

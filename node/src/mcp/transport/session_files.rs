@@ -5,7 +5,7 @@
 //! cut takes, a client begins anew. Nothing of the work is in them.
 
 use std::{
-    io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,7 +14,7 @@ use rmcp::transport::streamable_http_server::session::{
     SessionState, SessionStore, SessionStoreError,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
-use tasuki_broker::checked;
+use tasuki_broker::{checked, files};
 use tasuki_proto::id::TokenId;
 
 use super::sessions::Owners;
@@ -23,11 +23,13 @@ use crate::mcp::notices::SUBSCRIBED;
 /// Sessions of one address remembered in files of a few hundred bytes.
 const FILES_MAX: usize = 1024;
 
-/// Puts `bytes` at `path` whole or not at all, and leaves no draft behind. Not synced: what a
-/// power cut takes, a client begins anew.
+/// Puts `bytes` at `path` whole or not at all, readable by this user only, and leaves no draft
+/// behind. Not synced: what a power cut takes, a client begins anew.
 pub(in crate::mcp) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = path.with_added_extension("new");
-    let put = std::fs::write(&draft, bytes).and_then(|()| std::fs::rename(&draft, path));
+    let put = files::private(&draft)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| std::fs::rename(&draft, path));
     if put.is_err() {
         // On a full disk there may be one; that it was not written is what is told.
         drop(std::fs::remove_file(&draft));
@@ -62,7 +64,7 @@ struct Remembered<S> {
 
 impl Files {
     pub(super) fn open(dir: PathBuf, owners: Owners) -> io::Result<Self> {
-        std::fs::create_dir_all(&dir)?;
+        files::private_directory(&dir)?;
         Ok(Self { dir: dir.into(), owners })
     }
 
@@ -203,6 +205,14 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path().join("s")).unwrap().count(), FILES_MAX);
         assert!(files.path("../../../../../../../../etc/passwd-----").is_none());
         assert!(files.load("../x").await.unwrap().is_none());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            let path = files.path(&uuid::Uuid::new_v4().to_string()).unwrap();
+            put(&path, b"{}").unwrap();
+            assert_eq!((mode(&dir.path().join("s")), mode(&path)), (0o700, 0o600));
+        }
         let unreadable = uuid::Uuid::new_v4().to_string();
         std::fs::write(files.path(&unreadable).unwrap(), "{").unwrap();
         assert!(files.load(&unreadable).await.unwrap().is_none());

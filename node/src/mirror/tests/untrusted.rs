@@ -113,7 +113,7 @@ async fn what_a_pull_brings_into_a_kept_outbox_is_not_sent() {
     // What somebody here writes is sent, and not while Git is writing: its index comes last.
     fs::write(bench.path("p/.git/index.lock"), "").unwrap();
     bench.put("p/docs/mailbox/outbox/v.md", &draft("own"));
-    assert!(until(|| bench.report()[0].unsent == 1).await, "{:?}", bench.report());
+    assert!(until(|| bench.report()[0].unsent != 0).await, "{:?}", bench.report());
     assert_eq!(bench.office.texts(), Vec::<String>::new());
     fs::remove_file(bench.path("p/.git/index.lock")).unwrap();
     assert!(until(|| bench.office.texts() == ["own"]).await, "{:?}", bench.report());

@@ -136,6 +136,69 @@ async fn large_files_are_pointers_and_submodules_are_empty() {
     office.check_clean();
 }
 
+/// A repository without a work tree among the files of a commit, with settings of its own.
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn a_repository_within_a_commit_runs_nothing() {
+    let mut office = Office::open().await;
+    let elsewhere = Repository::new(&office.path("elsewhere"));
+    let (url, marker) = (elsewhere.path.to_str().unwrap().to_owned(), office.path("marker"));
+    let trap = format!("touch '{}'; git-upload-pack", marker.display());
+    let config = format!(
+        "[core]\n\tbare = true\n\trepositoryFormatVersion = 0\n[remote \"origin\"]\n\
+         \turl = \"{url}\"\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
+         \tuploadPack = \"{trap}\"\n"
+    );
+    let commit = elsewhere.commit(&[
+        ("sub/HEAD", "ref: refs/heads/main\n"),
+        ("sub/config", config.as_str()),
+        ("sub/objects/.keep", ""),
+        ("sub/refs/heads/.keep", ""),
+    ]);
+    office.repository.git(&["fetch", "--quiet", &url, "main"]);
+    office.repository.git(&["reset", "--quiet", "--hard", &commit]);
+    let sub = office.repository.path.join("sub");
+    office.submit(&commit, &["true"]).await;
+    let task = format!("{}/task-1", office.issue);
+    let args = ["--task", &task, "--fetch", "origin"];
+    let mut by_chance = office.unnamed(&args);
+    by_chance.current_dir(&sub);
+    let mut by_name = office.unnamed(&args);
+    by_name.arg("--repository").arg(&sub);
+    for (mut command, why) in
+        [(by_chance, "Name the clone that has the commit"), (by_name, "remote.origin.uploadpack")]
+    {
+        let output = crate::process::soon(command.output()).await.unwrap();
+        let said = super::Said::of(&output);
+        assert!(said.code == 5 && said.err.contains(why), "{said:?}");
+        assert!(!marker.exists(), "something of the repository was run");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn a_fetch_runs_what_its_user_names_and_nothing_that_the_repository_does() {
+    let mut office = Office::open().await;
+    let elsewhere = Repository::new(&office.path("elsewhere"));
+    let commit = elsewhere.commit(&[("new", "from elsewhere")]);
+    let url = elsewhere.path.to_str().unwrap();
+    office.repository.git(&["remote", "add", "theirs", url]);
+    office.submit(&commit, &["cat new"]).await;
+    let task = format!("{}/task-1", office.issue);
+    let args = ["--task", &task, "--fetch", "theirs"];
+    for key in ["core.sshCommand", "credential.helper", "remote.theirs.uploadpack"] {
+        office.repository.git(&["config", key, "git-upload-pack"]);
+        let said = office.run(&args).await;
+        let words = format!("{:?}", key.to_lowercase());
+        assert!(said.code == 5 && said.err.contains(&words), "{key}: {said:?}");
+        office.repository.git(&["config", "--unset", key]);
+    }
+    let own = "[core]\n\tsshCommand = ssh\n[credential]\n\thelper = cache\n";
+    fs::write(office.path("home/.gitconfig"), own).unwrap();
+    let told = office.json(0, &args).await;
+    assert_eq!(told["commands"][0]["output_tail"], "from elsewhere");
+}
+
 #[tokio::test]
 #[ignore = "needs git and landlock"]
 async fn a_commit_that_is_elsewhere_is_fetched_by_a_remotes_name_alone() {

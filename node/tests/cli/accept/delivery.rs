@@ -143,4 +143,21 @@ async fn steps_that_nobody_ran_are_not_approved_by_silence() {
     assert_eq!(said.code, 0, "{said:?}");
     let verification = office.delivery(&id).await.verification.unwrap();
     assert_eq!(verification.doc_results[0].output, "ran it myself");
+    let again = office.run(&[&id, "--no-run", "--approve", "--feedback", "x"]).await;
+    assert!(again.code == 1 && again.err.contains("is already approved"), "{again:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs git and landlock"]
+async fn the_command_that_a_run_prints_gives_the_verdict() {
+    let mut office = Office::open().await;
+    let commit = office.repository.head();
+    let id = office.deliver_steps(&commit, &["true"], &["true", "click around"]).await;
+    let said = office.run(&[&id]).await;
+    let printed = said.out.lines().last().unwrap();
+    let words = "--no-run --approve --feedback TEXT --by-hand TEXT";
+    assert_eq!(printed, format!("tasuki accept {id} {words}"), "{said:?}");
+    let args: Vec<&str> = printed.split(' ').skip(2).collect();
+    let said = office.run(&args).await;
+    assert_eq!((said.code, said.out), (0, format!("{id} is approved.\n")), "{}", said.err);
 }

@@ -117,6 +117,15 @@ async fn a_command_opens_no_socket_and_reaches_no_other_process() {
         check('keys pressed', ioctl(STDIN, 0x5412, $no) || $! != Errno::EPERM);
         check('terminal', open(my $i, '<', '/dev/tty'));
         check('shared memory', syscall(29, 0, 4096, 0600) >= 0);
+        check('message', syscall(69, 0, my $sent = pack('q', 1), 0, 04000) >= 0 || $! != Errno::EPERM);
+        check('message of others', syscall(70, 0, my $got = ' ' x 64, 8, 0, 04000) >= 0 || $! != Errno::EPERM);
+        check('semaphore', syscall(65, 0, my $op = pack('SsS', 0, 1, 04000), 1) >= 0 || $! != Errno::EPERM);
+        check('semaphore in time', syscall(220, 0, $op, 1, 0) >= 0 || $! != Errno::EPERM);
+        check('disk of parent', syscall(251, 1, getppid(), 2 << 13 | 7) >= 0 || $! != Errno::EPERM);
+        check('disk of all', syscall(251, 3, 0, 2 << 13 | 7) >= 0 || $! != Errno::EPERM);
+        check('its own disk', syscall(251, 1, 0, 2 << 13 | 7) != 0);
+        check('pages of parent', syscall(256, getppid(), 0, 0, 0) >= 0 || $! != Errno::EPERM);
+        check('places of pages', syscall(279, getppid(), 0, 0, 0, 0, 0) >= 0 || $! != Errno::EPERM);
         check('limits', syscall(302, getppid(), 7, my $limit = pack('QQ', 1, 1), 0) >= 0);
         check('stream pair', !socketpair(my $j, my $k, AF_UNIX, SOCK_STREAM, 0));
         check('threads and children', system('true') != 0);

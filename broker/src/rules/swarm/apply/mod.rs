@@ -12,7 +12,8 @@ use self::tasks::TaskEnd;
 use super::{
     Attached, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, DeliveryVerdict, Event,
     Happened, Held, Issue, IssueState, Item, ItemKind, ItemState, Lease, LeaseRenewed, Message,
-    MessageState, OfIssue, Swarm, Task, Verdict, Worker, lock::Lock,
+    MessageState, OfIssue, Swarm, Task, Verdict, Worker,
+    lock::{Effort, Lock},
 };
 use crate::rules::Principal;
 
@@ -32,8 +33,8 @@ impl Swarm {
             Event::Locked(it) => {
                 self.grant(it.token);
                 self.made(it.lock.0.tail);
-                let others = self.locks.conflict(Some(&it.role), &it.keys);
-                assert!(others.is_none(), "I2: {it:?} although {others:?}");
+                let others = self.locks.conflict(Some(&it.role), &it.keys, &Effort::unbounded());
+                assert!(matches!(others, Ok(None)), "I2: {it:?} although {others:?}");
                 self.locks.insert(Lock {
                     id: it.lock,
                     role: it.role.clone(),

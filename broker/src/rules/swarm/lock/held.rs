@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::swarm::LockId;
 
-use super::pattern::LockKey;
+use super::pattern::{Effort, LockKey};
+
+/// Steps that it takes to come to a lock, before it is compared.
+const FOUND_STEPS: usize = 8;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Index {
@@ -65,34 +68,48 @@ impl Index {
         self.len -= 1;
     }
 
-    /// A lock that counts and is on a file that `key` is on, too.
+    /// A lock that counts and is on a file that `key` is on, too. Where the effort is spent, there
+    /// may be one that is not found.
     pub(super) fn overlapping(
         &self,
         key: &LockKey,
         counts: impl Fn(LockId) -> bool,
+        effort: &Effort,
     ) -> Option<(LockId, &LockKey)> {
-        let fits = |(lock, other): &&(LockId, LockKey)| counts(*lock) && other.overlaps(key);
-        let patterns = self.patterns.get(key.repository());
-        let found = patterns.into_iter().flatten().find(fits);
-        let found =
-            found.or_else(|| self.above(key).find(fits)).or_else(|| self.below(key).find(fits));
+        let mut near = self.near(key, effort);
+        let found = near.find(|(lock, other)| counts(*lock) && other.overlaps_within(key, effort));
         found.map(|(lock, key)| (*lock, key))
     }
 
-    /// All locks that are on a file that `key` is on, too.
-    pub(super) fn all_overlapping(&self, key: &LockKey) -> impl Iterator<Item = LockId> {
-        let patterns = self.patterns.get(key.repository());
-        let all = patterns.into_iter().flatten().chain(self.above(key)).chain(self.below(key));
-        all.filter(move |(_, other)| other.overlaps(key)).map(|(lock, _)| *lock)
+    /// All locks that are on a file that `key` is on, too; not all where the effort is spent.
+    pub(super) fn all_overlapping(
+        &self,
+        key: &LockKey,
+        effort: &Effort,
+    ) -> impl Iterator<Item = LockId> {
+        let near = self.near(key, effort);
+        near.filter(move |(_, other)| other.overlaps_within(key, effort)).map(|(lock, _)| *lock)
+    }
+
+    /// What may be on a file that `key` is on, as far as the effort goes.
+    fn near(&self, key: &LockKey, effort: &Effort) -> impl Iterator<Item = &(LockId, LockKey)> {
+        let patterns = self.patterns.get(key.repository()).into_iter().flatten();
+        let all = patterns.chain(self.above(key, effort)).chain(self.below(key));
+        all.take_while(move |_| {
+            effort.spend(FOUND_STEPS);
+            !effort.is_spent()
+        })
     }
 
     /// Paths that lead to where the key's wildcards begin, or to its end.
-    fn above(&self, key: &LockKey) -> impl Iterator<Item = &(LockId, LockKey)> {
+    fn above(&self, key: &LockKey, effort: &Effort) -> impl Iterator<Item = &(LockId, LockKey)> {
         let literal = key.folded_literal();
         let ends: Vec<usize> = literal.match_indices('/').map(|(at, _)| at + 1).collect();
         let repository = key.repository().to_owned();
-        let lookup =
-            move |end: usize| self.paths.get(&(repository.clone(), literal[..end].to_owned()));
+        let lookup = move |end: usize| {
+            effort.spend(end);
+            self.paths.get(&(repository.clone(), literal[..end].to_owned()))
+        };
         ends.into_iter().filter_map(lookup).flatten()
     }
 

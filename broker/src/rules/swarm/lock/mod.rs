@@ -14,14 +14,15 @@ use std::{
 };
 
 use tasuki_proto::{
+    echo::echo,
     id::{FencingToken, RoleId, Timestamp},
-    limits::{LOCK_FILES_MAX, LOCK_PATTERNS_MAX, LOCKS_MAX},
+    limits::{LOCK_FILES_MAX, LOCK_PATTERNS_MAX, LOCK_STEPS_MAX, LOCKS_MAX},
     swarm::{IssueId, LockId, TaskNumber},
     visible::is_visible,
 };
 
 use self::held::Index;
-pub use self::pattern::LockKey;
+pub use self::pattern::{Effort, LockKey};
 use super::{
     Event, Held, Lease, LeaseRenewed, LockFiles, Locked, Rejection, Reply, Swarm, Unlocked,
     WhyUnlocked,
@@ -154,32 +155,49 @@ impl Locks {
     }
 
     /// The first lock of another role than `role` that is on one of these files.
-    pub fn conflict(&self, role: Option<&RoleId>, keys: &[LockKey]) -> Option<Conflict> {
-        keys.iter().find_map(|key| {
-            let is_others = |lock: LockId| Some(&self.by_id[&lock].role) != role;
-            let (lock, locked) = self.index.overlapping(key, is_others)?;
-            let lock = &self.by_id[&lock];
-            Some(Conflict {
-                file: key.path().to_owned(),
-                lock: lock.id,
-                locked: locked.path().to_owned(),
-                holder: lock.role.clone(),
-                task: lock.task,
-                lapses: lock.lease.lapses,
-            })
-        })
+    ///
+    /// # Errors
+    /// None was found until the effort was spent.
+    pub fn conflict(
+        &self,
+        role: Option<&RoleId>,
+        keys: &[LockKey],
+        effort: &Effort,
+    ) -> Result<Option<Conflict>, Rejection> {
+        let is_others = |lock: LockId| Some(&self.by_id[&lock].role) != role;
+        for key in keys {
+            if let Some((lock, locked)) = self.index.overlapping(key, is_others, effort) {
+                let lock = &self.by_id[&lock];
+                return Ok(Some(Conflict {
+                    file: key.path().to_owned(),
+                    lock: lock.id,
+                    locked: locked.path().to_owned(),
+                    holder: lock.role.clone(),
+                    task: lock.task,
+                    lapses: lock.lease.lapses,
+                }));
+            }
+            if effort.is_spent() {
+                return Err(Rejection::TooManySteps);
+            }
+        }
+        Ok(None)
     }
 
     /// All that are on one of these files, the newest first; `None` where there are more than
     /// `most`, or finding them takes too long.
     pub fn on(&self, keys: &[LockKey], most: usize) -> Option<Vec<&Lock>> {
-        let found = keys.iter().flat_map(|key| self.index.all_overlapping(key));
+        let effort = Effort::new(LOCK_STEPS_MAX);
+        let found = keys.iter().flat_map(|key| self.index.all_overlapping(key, &effort));
         let mut ids = BTreeSet::new();
         for (met, id) in found.enumerate() {
             ids.insert(id);
             if most < ids.len() || most.saturating_mul(FOUND_AGAIN_MAX) <= met {
                 return None;
             }
+        }
+        if effort.is_spent() {
+            return None;
         }
         Some(ids.iter().rev().map(|id| &self.by_id[id]).collect())
     }
@@ -233,7 +251,7 @@ impl Locks {
             Some(it) => {
                 let line = it.reason.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
                 let said: String = line.filter(|c| is_visible(*c)).collect();
-                format!("lease '{id}' was taken by {}, saying {said:?}", it.by)
+                format!("lease '{id}' was taken by {}, saying {}", it.by, echo(&said))
             }
         })
     }
@@ -289,7 +307,9 @@ impl Swarm {
             let (lock, token, lapses) = (same.id, same.token, same.lease.lapses);
             return Ok(draft.repeat(Reply::Locked { lock, token, lapses }));
         }
-        if let Some(conflict) = self.locks.conflict(Some(role), &keys) {
+        if let Some(conflict) =
+            self.locks.conflict(Some(role), &keys, &Effort::new(LOCK_STEPS_MAX))?
+        {
             let task = conflict.task.map_or_else(String::new, |(_, task)| task.to_string());
             return Err(Rejection::FileIsLocked {
                 file: conflict.file,

@@ -3,8 +3,14 @@
 //! A pattern is matched segment by segment: `*` is any text without `/`, `?` one character,
 //! `[a-z]` and `[!a-z]` one of these or none of them, and a segment `**` any number of segments.
 //! A path without wildcards, and a pattern that ends with `/`, are everything below as well.
+//!
+//! Two of them, of `m` and `n` bytes, are compared in at most `2mn + m + n` steps: no token, and no
+//! segment, of one is compared more than once with one of the other, and comparing two of them
+//! takes no more steps than they have bytes. That many it takes where one side has no wildcard for
+//! any text; two that both have one differ at an end or meet, which takes some `m + n`. How many
+//! pairs of them one turn compares is what an [`Effort`] bounds.
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
 
 use tasuki_proto::limits::{LOCK_PATH_BYTES_MAX, REPOSITORY_BYTES_MAX};
 
@@ -79,76 +85,110 @@ impl LockKey {
 
     /// Whether there is a path that both are on.
     pub fn overlaps(&self, other: &Self) -> bool {
+        self.overlaps_within(other, &Effort::unbounded())
+    }
+
+    /// The same where it is counted how long that takes. The answer is right also where the effort
+    /// is spent over it.
+    pub fn overlaps_within(&self, other: &Self, effort: &Effort) -> bool {
         if self.repository != other.repository {
             return false;
         }
         let is_folded = self.is_case_folded || other.is_case_folded;
-        let (left, right) = (self.segments(is_folded), other.segments(is_folded));
-        // Which places of `right` each place of `left` can be reached with.
-        let mut reached = BTreeSet::from([(0, 0)]);
-        let mut open = vec![(0, 0)];
-        let mut reach = |at: (usize, usize), open: &mut Vec<(usize, usize)>| {
-            if reached.insert(at) {
-                open.push(at);
-            }
-        };
-        while let Some((i, j)) = open.pop() {
-            let (a, b) = (left.get(i), right.get(j));
-            match (a, b) {
-                (None, None) => return true,
-                (Some(Segment::Any), _) => reach((i + 1, j), &mut open),
-                (Some(Segment::One(_)) | None, _) => {}
-            }
-            if matches!(b, Some(Segment::Any)) {
-                reach((i, j + 1), &mut open);
-            }
-            match (a, b) {
-                (Some(Segment::Any), Some(Segment::One(_))) => reach((i, j + 1), &mut open),
-                (Some(Segment::One(_)), Some(Segment::Any)) => reach((i + 1, j), &mut open),
-                (Some(Segment::One(a)), Some(Segment::One(b))) if meet(a, b) => {
-                    reach((i + 1, j + 1), &mut open);
-                }
-                (Some(_) | None, Some(_) | None) => {}
-            }
+        if self.begins_apart(other, is_folded, effort) {
+            return false;
         }
-        false
+        effort.spend(self.path.len() + other.path.len());
+        let (left, right) = (self.segments(is_folded), other.segments(is_folded));
+        let is_common = |a: &Token, b: &Token| {
+            effort.spend(a.weight() + b.weight());
+            a.meets(b)
+        };
+        meet(&left, &right, &|a: &Segment, b: &Segment| meet(a, b, &is_common))
     }
 
-    fn segments(&self, is_folded: bool) -> Vec<Segment> {
+    /// Whether what both begin with differs before the first wildcard of either: most that do not
+    /// overlap are told apart by that.
+    fn begins_apart(&self, other: &Self, is_folded: bool, effort: &Effort) -> bool {
+        // Folding keeps an ASCII character one of one byte.
+        let is_literal =
+            |byte: u8| !matches!(byte, b'*' | b'?' | b'[') && (!is_folded || byte.is_ascii());
+        let is_same = |a: u8, b: u8| a == b || (is_folded && a.eq_ignore_ascii_case(&b));
+        let both = self.path.bytes().zip(other.path.bytes());
+        let mut literal = both.take_while(|(a, b)| is_literal(*a) && is_literal(*b));
+        let differs = literal.position(|(a, b)| !is_same(a, b));
+        let looked = differs.unwrap_or_else(|| self.path.len().min(other.path.len()));
+        effort.spend(1 + looked / BYTES_AT_ONCE);
+        differs.is_some()
+    }
+
+    fn segments(&self, is_folded: bool) -> Vec<Item<Segment>> {
         let one = |it: &str| match it {
-            "**" => Segment::Any,
-            it => Segment::One(tokens(it, is_folded).expect("checked when it was made")),
+            "**" => Item::Star,
+            it => Item::One(tokens(it, is_folded).expect("checked when it was made")),
         };
-        let mut segments: Vec<Segment> = self.path.split('/').map(one).collect();
+        let mut segments: Vec<Item<Segment>> = self.path.split('/').map(one).collect();
         if !self.has_wildcards() {
-            segments.push(Segment::Any);
+            segments.push(Item::Star);
         }
         segments
     }
 }
 
-enum Segment {
-    /// Any number of segments.
-    Any,
-    One(Vec<Token>),
+/// Bytes of plain text that are compared in one step.
+const BYTES_AT_ONCE: usize = 8;
+
+/// What comparing may still take, in steps of some nanoseconds: a workspace does nothing else
+/// meanwhile.
+#[derive(Debug)]
+pub struct Effort(Cell<usize>);
+
+impl Effort {
+    pub const fn new(steps: usize) -> Self {
+        Self(Cell::new(steps))
+    }
+
+    /// For what was let in before, under whichever bound.
+    pub const fn unbounded() -> Self {
+        Self::new(usize::MAX)
+    }
+
+    pub fn is_spent(&self) -> bool {
+        self.0.get() == 0
+    }
+
+    /// How many steps are left.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> usize {
+        self.0.get()
+    }
+
+    pub(super) fn spend(&self, steps: usize) {
+        self.0.set(self.0.get().saturating_sub(steps));
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
-    Char(char),
-    /// Any text.
+/// A place of a pattern: of a segment's, made of tokens, and of a path's, made of segments.
+#[derive(Debug)]
+enum Item<T> {
+    /// Any number of them.
     Star,
+    One(T),
+}
+
+type Segment = Vec<Item<Token>>;
+
+#[derive(Debug)]
+enum Token {
+    Char(u32),
     /// Any one character.
     Any,
-    /// One of these, or none of them.
-    Class {
-        ranges: Vec<(char, char)>,
-        is_negated: bool,
-    },
+    /// A character in one of these ranges, which are in order and apart.
+    Class(Vec<(u32, u32)>),
 }
 
 /// What a segment is made of; `None` where a class does not end.
-fn tokens(segment: &str, is_folded: bool) -> Option<Vec<Token>> {
+fn tokens(segment: &str, is_folded: bool) -> Option<Segment> {
     let folded;
     let segment = if is_folded {
         folded = fold(segment);
@@ -160,13 +200,8 @@ fn tokens(segment: &str, is_folded: bool) -> Option<Vec<Token>> {
     let mut chars = segment.chars().peekable();
     while let Some(c) = chars.next() {
         tokens.push(match c {
-            '*' => {
-                if tokens.last() == Some(&Token::Star) {
-                    continue;
-                }
-                Token::Star
-            }
-            '?' => Token::Any,
+            '*' => Item::Star,
+            '?' => Item::One(Token::Any),
             '[' => {
                 let is_negated = chars.next_if(|it| matches!(it, '!' | '^')).is_some();
                 let mut ranges = Vec::new();
@@ -181,91 +216,126 @@ fn tokens(segment: &str, is_folded: bool) -> Option<Vec<Token>> {
                         && high != ']'
                     {
                         chars = ahead;
-                        ranges.push((low, high));
+                        ranges.push((u32::from(low), u32::from(high)));
                     } else {
-                        ranges.push((low, low));
+                        ranges.push((u32::from(low), u32::from(low)));
                     }
                 }
-                Token::Class { ranges, is_negated }
+                Item::One(Token::class(ranges, is_negated))
             }
-            c => Token::Char(c),
+            c => Item::One(Token::Char(u32::from(c))),
         });
     }
     Some(tokens)
 }
 
-/// Whether there is a text that both are on.
-fn meet(left: &[Token], right: &[Token]) -> bool {
-    let is_star = |tokens: &[Token], at: usize| tokens.get(at) == Some(&Token::Star);
-    let mut row: Vec<bool> = vec![false; right.len() + 1];
-    // `row[j]`: the places `i` and `j` can be reached with the same text.
-    for i in 0..=left.len() {
-        let mut next = vec![false; right.len() + 1];
-        if i == 0 {
-            row[0] = true;
+/// Whether there is something that both are on, if two of their items `fit` where there is
+/// something that both of these are on. Each item of one is compared at most once with each of the
+/// other.
+fn meet<T>(mut left: &[Item<T>], mut right: &[Item<T>], fit: &impl Fn(&T, &T) -> bool) -> bool {
+    while let ([Item::One(a), next_left @ ..], [Item::One(b), next_right @ ..]) = (left, right) {
+        if !fit(a, b) {
+            return false;
         }
-        for j in 0..=right.len() {
-            if !row[j] {
-                continue;
-            }
-            if is_star(right, j) {
-                row[j + 1] = true;
-            }
-            if is_star(left, i) {
-                next[j] = true;
-            }
-            if let (Some(a), Some(b)) = (left.get(i), right.get(j)) {
-                match (a, b) {
-                    // A star takes in what the other is on, and stays.
-                    (Token::Star, Token::Star) => {}
-                    (Token::Star, _) => row[j + 1] = true,
-                    (_, Token::Star) => next[j] = true,
-                    (a, b) if a.meets(b) => next[j + 1] = true,
-                    (_, _) => {}
-                }
-            }
-        }
-        if i == left.len() {
-            return row[right.len()];
-        }
-        row = next;
+        (left, right) = (next_left, next_right);
     }
-    false
+    while let ([next_left @ .., Item::One(a)], [next_right @ .., Item::One(b)]) = (left, right) {
+        if !fit(a, b) {
+            return false;
+        }
+        (left, right) = (next_left, next_right);
+    }
+    let has_star = |it: &[Item<T>]| it.iter().any(Item::is_star);
+    match (has_star(left), has_star(right)) {
+        // What stands between the ends of one goes before what stands between those of the other:
+        // the stars of each are on the rest.
+        (true, true) => true,
+        (true, false) => takes_in(left, right, fit),
+        (false, true) => takes_in(right, left, fit),
+        (false, false) => left.is_empty() && right.is_empty(),
+    }
+}
+
+/// Whether what stands between the stars of `pattern` is in `fixed`, which has none, one behind the
+/// other: where one is found first, there is the most room for the rest.
+fn takes_in<T>(pattern: &[Item<T>], mut fixed: &[Item<T>], fit: &impl Fn(&T, &T) -> bool) -> bool {
+    for piece in pattern.split(Item::is_star).filter(|it| !it.is_empty()) {
+        let fits = |(a, b): (&Item<T>, &Item<T>)| match (a, b) {
+            (Item::One(a), Item::One(b)) => fit(a, b),
+            (Item::Star, _) | (_, Item::Star) => true,
+        };
+        let place =
+            fixed.windows(piece.len()).position(|window| piece.iter().zip(window).all(fits));
+        let Some(place) = place else { return false };
+        fixed = &fixed[place + piece.len()..];
+    }
+    true
+}
+
+impl<T> Item<T> {
+    const fn is_star(&self) -> bool {
+        matches!(self, Self::Star)
+    }
 }
 
 impl Token {
+    fn class(mut ranges: Vec<(u32, u32)>, is_negated: bool) -> Self {
+        ranges.retain(|(low, high)| low <= high);
+        ranges.sort_unstable();
+        let mut apart: Vec<(u32, u32)> = Vec::with_capacity(ranges.len() + 1);
+        for (low, high) in ranges {
+            match apart.last_mut() {
+                Some(last) if low <= last.1 => last.1 = last.1.max(high),
+                Some(_) | None => apart.push((low, high)),
+            }
+        }
+        if !is_negated {
+            return Self::Class(apart);
+        }
+        let mut others = Vec::with_capacity(apart.len() + 1);
+        let mut first = 0;
+        for (low, high) in apart {
+            if first < low {
+                others.push((first, low - 1));
+            }
+            first = high + 1;
+        }
+        if first <= u32::from(char::MAX) {
+            others.push((first, u32::from(char::MAX)));
+        }
+        Self::Class(others)
+    }
+
     /// Whether there is a character that both are.
     fn meets(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Any | Self::Star, _) | (_, Self::Any | Self::Star) => true,
+            (Self::Any, _) | (_, Self::Any) => true,
             (Self::Char(a), Self::Char(b)) => a == b,
-            (Self::Char(c), class @ Self::Class { .. })
-            | (class @ Self::Class { .. }, Self::Char(c)) => class.has(*c),
-            (
-                a @ Self::Class { ranges: left, is_negated: not_left },
-                b @ Self::Class { ranges: right, is_negated: not_right },
-            ) => {
-                // Where two unions of ranges meet, they meet at an end of one; and beside an end,
-                // where one is what is left out.
-                let ends = left.iter().chain(right).flat_map(|(low, high)| [*low, *high]);
-                let beside = |c: char| {
-                    let before = u32::from(c).checked_sub(1).and_then(char::from_u32);
-                    let after = char::from_u32(u32::from(c) + 1);
-                    [Some(c), before, after]
-                };
-                (*not_left && *not_right)
-                    || ends.flat_map(beside).flatten().any(|c| a.has(c) && b.has(c))
+            (Self::Char(c), Self::Class(ranges)) | (Self::Class(ranges), Self::Char(c)) => {
+                ranges.iter().any(|(low, high)| (low..=high).contains(&c))
+            }
+            (Self::Class(left), Self::Class(right)) => {
+                let (mut left, mut right) = (left.as_slice(), right.as_slice());
+                while let ([a, next_left @ ..], [b, next_right @ ..]) = (left, right) {
+                    if a.0 <= b.1 && b.0 <= a.1 {
+                        return true;
+                    }
+                    if a.1 < b.1 {
+                        left = next_left;
+                    } else {
+                        right = next_right;
+                    }
+                }
+                false
             }
         }
     }
 
-    fn has(&self, c: char) -> bool {
+    /// How many steps it takes to go over it.
+    fn weight(&self) -> usize {
         match self {
-            Self::Char(own) => *own == c,
-            Self::Star | Self::Any => true,
-            Self::Class { ranges, is_negated } => {
-                ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != *is_negated
-            }
+            Self::Char(_) | Self::Any => 1,
+            Self::Class(ranges) => ranges.len().max(1),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Large issues, and what is set for a workspace.
 
+use tasuki_proto::limits::LASTING_MS_MAX;
+
 use super::*;
 
 /// What a claim and the first page of a list look at does not grow with the issue. Counted, not
@@ -62,6 +64,12 @@ fn what_is_set_counts_for_what_is_open() {
     assert_eq!(story.swarm().next_deadline(), Some(Timestamp::from_millis(3_600_008)));
     let short = Settings { lock_ms: 10, ..Settings::default() };
     assert!(set(&mut story, 9, short).starts_with("no: lock_ms is 10"));
+    for issue_ttl_ms in [LASTING_MS_MAX + 1, u64::MAX] {
+        let beyond = Settings { issue_ttl_ms, ..Settings::default() };
+        assert!(set(&mut story, 10, beyond).starts_with("no: issue_ttl_ms is 0 for ever"));
+    }
+    let century = Settings { issue_ttl_ms: LASTING_MS_MAX, ..Settings::default() };
+    assert_eq!(set(&mut story, 11, century), "done");
 }
 
 #[test]

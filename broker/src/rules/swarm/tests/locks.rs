@@ -87,6 +87,19 @@ fn whoever_lost_a_lock_is_told_so() {
     let command = Command { by: Actor::Role(role("W")), ask };
     let said = story.execute(Timestamp::from_millis(5), AnyCommand::Swarm(command));
     assert_eq!(said, "no: lease_not_found");
+
+    story.step(6, "W locks b");
+    let lost = story.lock();
+    let reason = "word ".repeat(200);
+    let ask = Ask::ForceUnlock { lock: lost, reason };
+    let force = Command { by: Actor::Role(role("L")), ask };
+    assert_eq!(story.execute(Timestamp::from_millis(7), AnyCommand::Swarm(force)), "done");
+    let why = story.swarm().locks.held(lost, &role("W"), FencingToken::NONE).unwrap_err();
+    let told = format!(
+        "lease '{lost}' was taken by L, saying \"{}\"… (1000 bytes); nothing was written",
+        "word ".repeat(12)
+    );
+    assert_eq!(why.to_string(), told);
 }
 
 #[test]
@@ -154,4 +167,28 @@ fn files_are_locked_for_a_task_by_whoever_has_claimed_it() {
            18 L closes: enough: an issue | done | 1 canceled
            19 W locks a +for=1: no: issue_closed | done | 1 canceled",
     );
+}
+
+/// To compare one of those that are held with what is asked for takes half a million steps.
+#[test]
+fn files_that_take_too_long_to_compare_are_not_locked() {
+    let mut story = Story::new();
+    let key = |path: &str| lock::LockKey::new("repo", path, false).unwrap();
+    let locks = |story: &mut Story, ms, who: &str, keys: Vec<lock::LockKey>| {
+        let claim = FencingToken::NONE;
+        let ask = Ask::LockFiles(LockFiles { keys, task: None, claim, ttl_ms: None });
+        let command = Command { by: Actor::Role(role(who)), ask };
+        story.execute(Timestamp::from_millis(ms), AnyCommand::Swarm(command))
+    };
+    let held = (0..20).map(|number| key(&format!("*{}b{number}*", "a".repeat(500))));
+    let said = locks(&mut story, 1, "W", held.collect());
+    assert_eq!(said, "locked, token 1 until 120001");
+    let asked = vec![key(&format!("{}?", "a".repeat(1000)))];
+    assert_eq!(locks(&mut story, 2, "V", asked.clone()), "no: overloaded");
+    let waits = Question::Locks(asked);
+    let told = story.swarm().answer(Timestamp::from_millis(3), &role("V"), &waits, |_| true);
+    assert_eq!(told, Ok(Answer::Locks(None)), "it is told by asking for them");
+    story.step(4, "restart");
+    let usual = vec![key("src/main.rs"), key("src/**/*.md")];
+    assert_eq!(locks(&mut story, 5, "V", usual), "locked, token 2 until 120005");
 }

@@ -31,8 +31,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(root: &Path) -> io::Result<Self> {
-        Ok(Self { root: Dir::open(root)?, skipped: Vec::new() })
+    pub(super) fn new(root: Dir) -> Self {
+        Self { root, skipped: Vec::new() }
     }
 
     /// A path of it, from there.

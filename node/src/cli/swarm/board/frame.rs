@@ -197,6 +197,17 @@ struct Section {
 
 /// The board as so many lines of so many cells.
 pub(super) fn frame(of: &State, width: usize, height: usize) -> Vec<Line> {
+    let mut out = printed(of, width, height);
+    if !out.is_empty() && 1 < height {
+        let blank = height - 1 - out.len();
+        out.extend(std::iter::repeat_n(Line::new(), blank));
+        out.push(fitted(foot(of), width));
+    }
+    out
+}
+
+/// The same to be read later: at most so many lines, and without what is said to whoever watches.
+pub(super) fn printed(of: &State, width: usize, height: usize) -> Vec<Line> {
     if width == 0 || height == 0 {
         return Vec::new();
     }
@@ -221,11 +232,6 @@ pub(super) fn frame(of: &State, width: usize, height: usize) -> Vec<Line> {
         out.extend(beside(first, second, wide));
     }
     out.truncate(height.saturating_sub(1).max(1));
-    if 1 < height {
-        let blank = height - 1 - out.len();
-        out.extend(std::iter::repeat_n(Line::new(), blank));
-        out.push(fitted(foot(of), width));
-    }
     out
 }
 

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use self::{
-    frame::{ansi, frame},
+    frame::{ansi, frame, printed},
     gather::{Gatherer, Stale},
     screen::{Key, Screen, keys},
     state::State,
@@ -81,7 +81,7 @@ pub(in crate::cli::swarm) async fn run(
         return output.answer(
             || state::json(&gatherer.state),
             || {
-                let lines = frame(&gatherer.state, width, height);
+                let lines = printed(&gatherer.state, width, height);
                 let text: Vec<String> = lines.iter().map(ansi).collect();
                 format!("{}\n", text.join("\n").trim_end())
             },

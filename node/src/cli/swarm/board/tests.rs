@@ -3,7 +3,7 @@
 use tasuki_proto::wire::{self, DeliveryStatus, Difficulty, IssueStatus, TaskStage, TaskStatus};
 
 use super::{
-    frame::{Line, frame, plain, wide},
+    frame::{Line, frame, plain, printed, wide},
     gather::Stale,
     state::State,
 };
@@ -134,6 +134,18 @@ fn a_board_looks_like_this() {
     let differ: Vec<&str> =
         drawn.iter().filter(|(drawn, golden)| drawn != golden).map(|(it, _)| it.as_str()).collect();
     assert!(differ.is_empty(), "drawn otherwise:\n{}", differ.join("----\n"));
+}
+
+#[test]
+fn a_board_that_is_printed_ends_with_what_it_shows() {
+    let drawn = text(&frame(&state(), 200, 60));
+    let shown = drawn.strip_suffix("q ends\n").expect("a foot").trim_end();
+    assert_eq!(text(&printed(&state(), 200, 60)).trim_end(), shown);
+    for (state, most) in [(state(), 23), (State::default(), 23)] {
+        let told = text(&printed(&state, 80, 24));
+        assert!(!told.contains("q ends") && told.lines().count() <= most, "{told}");
+        assert_eq!(told.trim_end().lines().count(), told.lines().count(), "{told}");
+    }
 }
 
 #[test]

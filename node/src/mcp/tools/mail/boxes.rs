@@ -9,7 +9,7 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid},
-        others::Others,
+        others::{FRAME, Others},
         result::{add, said},
     },
     caller::{Caller, one_of},
@@ -19,6 +19,9 @@ use crate::role::Refusal;
 
 #[derive(Debug, Serialize)]
 struct Page {
+    /// Left out where there is nothing of anybody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     #[serde(rename = "box")]
     place: &'static str,
     /// Of the whole box.
@@ -51,6 +54,7 @@ pub(super) async fn list_messages(
     let mut others = Others::default();
     let threads = &listed.what.threads;
     let page = Page {
+        note: (!threads.is_empty()).then_some(FRAME),
         place: kind.as_str(),
         total: listed.what.total,
         messages: threads.iter().map(|it| Listed::new(it, &mut others)).collect(),

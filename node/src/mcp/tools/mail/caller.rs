@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 use tasuki_proto::{
+    echo::bounded,
     id::RoleId,
     limits::ID_BYTES_MAX,
     mail::{MessageName, NoMessageName},
@@ -173,8 +174,8 @@ pub(super) fn refused_as(words: &str, refusal: &Refusal) -> CallToolResult {
     if let Some(Value::Object(facts)) = &mut result.structured_content
         && let Some(error) = facts.get_mut("error")
     {
-        error["message"] = json!(format!("{words}. {}", refusal.message));
+        error["message"] = json!(bounded(&format!("{words}. {}", refusal.message)));
     }
-    add(&mut result, refusal.message.clone());
+    add(&mut result, bounded(&refusal.message));
     result
 }

@@ -58,7 +58,7 @@ pub(super) async fn attached(
                 reason: Reason::TooLarge,
                 message: format!("`{ATTACHMENTS}` names {path:?}: {why}. Nothing was sent."),
             },
-            No::Outside(_) | No::NoFile(_) | No::Taken | No::Io(_) => {
+            No::Outside(_) | No::Private(_) | No::NoFile(_) | No::Taken | No::Io(_) => {
                 invalid(ATTACHMENTS, &format_args!("names {path:?}: {why}"))
             }
         })?;
@@ -97,7 +97,7 @@ fn project(call: &Call<'_>, caller: &Caller) -> Result<Project, Refusal> {
             caller.role()
         ),
     })?;
-    Ok(Project::of(root, call.host.directories.of(caller.role())))
+    Ok(Project::of(root, call.host.directories.of(caller.role()), &call.host.private))
 }
 
 pub(super) async fn save_attachment(

@@ -9,7 +9,7 @@ use super::{
     super::{
         Call,
         arguments::Arguments,
-        others::Others,
+        others::{FRAME, Others},
         result::{said, shown},
     },
     caller::{Caller, message_name, refused_as, required_message},
@@ -19,6 +19,9 @@ use crate::role::Refusal;
 
 #[derive(Debug, Serialize)]
 struct Letters {
+    /// Left out where there is nothing of anybody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     total: u64,
     messages: Vec<Letter>,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -46,7 +49,8 @@ pub(super) async fn list_dead_letters(
     let messages: Vec<Letter> = found.threads.iter().map(letter).collect();
     // Of more than one page, how many there are is said, and the oldest are shown.
     let total = found.total.max(messages.len() as u64);
-    Ok(shown(&Letters { total, messages, stripped: others.stripped }))
+    let note = (!messages.is_empty()).then_some(FRAME);
+    Ok(shown(&Letters { note, total, messages, stripped: others.stripped }))
 }
 
 pub(super) async fn hand_again(

@@ -3,7 +3,8 @@
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 use tasuki_proto::{
-    limits::MOVES_MAX,
+    echo::{bounded, echo},
+    limits::{FILE_NAME_BYTES_MAX, MOVES_MAX},
     reason::Reason,
     wire::{self, Box, Moved},
 };
@@ -12,6 +13,7 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, missing},
+        others::Others,
         result::said,
     },
     caller::{Caller, message_name, refused_as},
@@ -47,8 +49,14 @@ struct Move {
 
 /// What became of one, under the name it was asked for by.
 struct Outcome {
+    /// As it is said back.
     asked: String,
     became: Result<Moved, Refusal>,
+}
+
+/// A name as it is said back: whole, unless it is longer than names of messages are.
+fn said_back(name: &str) -> String {
+    if name.len() <= FILE_NAME_BYTES_MAX { bounded(name) } else { echo(name).to_string() }
 }
 
 impl Move {
@@ -86,12 +94,12 @@ impl Move {
         let mut moved = moved.into_iter();
         let outcomes: Vec<Outcome> = names
             .into_iter()
-            .map(|asked| {
-                let became = match message_name(&asked) {
+            .map(|name| {
+                let became = match message_name(&name) {
                     Err(why) => Err(why),
                     Ok(()) => moved.next().map_or_else(|| Err(unsaid()), judged),
                 };
-                Outcome { asked, became }
+                Outcome { asked: said_back(&name), became }
             })
             .collect();
         Ok(match &outcomes[..] {
@@ -150,8 +158,9 @@ impl Move {
             "Queued as number {number}: the broker is out of reach and gets it when it is back. \
              Do not ask again."
         );
+        let asked: Vec<String> = names.iter().map(|it| said_back(it)).collect();
         let facts = json!({
-            "message": told, "queued": number, "asked": names, "box": place(self.to),
+            "message": told, "queued": number, "asked": asked, "box": place(self.to),
         });
         said(told, facts)
     }
@@ -160,7 +169,7 @@ impl Move {
 fn facts(moved: &Moved) -> Value {
     json!({
         "message_id": moved.message_id,
-        "file_name": moved.file_name,
+        "file_name": Others::default().line(&moved.file_name),
         "box": place(moved.r#box()),
     })
 }
@@ -170,7 +179,7 @@ fn judged(moved: Moved) -> Result<Moved, Refusal> {
         None => Ok(moved),
         Some(refusal) => Err(Refusal {
             reason: Reason::parse(&refusal.reason).unwrap_or(Reason::InvalidArgument),
-            message: refusal.message.clone(),
+            message: bounded(&refusal.message),
         }),
     }
 }

@@ -18,6 +18,7 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid, missing},
+        others::Others,
         result::said,
     },
     caller::{Caller, message_name, one_of, refused_as},
@@ -89,7 +90,7 @@ pub(super) async fn send_message(
                 message: DONE,
                 place: place(stored.r#box()),
                 message_id: stored.message_id,
-                file_name: stored.file_name,
+                file_name: Others::default().line(&stored.file_name),
                 entry: stored.entry,
                 receipts: stored.receipts.iter().map(Receipt::new).collect(),
                 repeated: stored.repeated,

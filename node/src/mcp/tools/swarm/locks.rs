@@ -256,7 +256,7 @@ pub(super) async fn force(
 fn unlocked(it: wire::UnlockResponse) -> CallToolResult {
     let mut others = Others::default();
     let lock = Lock::new(&it.lock.unwrap_or_default(), &mut others);
-    super::super::result::shown(&Unlocked { unlocked: lock, repeated: it.repeated })
+    answer(Unlocked { unlocked: lock, repeated: it.repeated }, 0, &others, Vec::new())
 }
 
 #[derive(Debug, Serialize)]
