@@ -127,7 +127,7 @@ impl TurnLoop for Script {
         let entries = (asked.from..end).map(|number| wire::Entry { number, ..Default::default() });
         let next = if asked.from < end && end <= last { end } else { 0 };
         let entries = entries.collect();
-        Ok(Response::new(wire::HistoryResponse { entries, next, ..Default::default() }))
+        Ok(Response::new(wire::HistoryResponse { entries, next }))
     }
 }
 
