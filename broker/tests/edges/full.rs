@@ -31,7 +31,7 @@ fn run(command: &str, arguments: &[&str], dir: &Path) -> Result<(), String> {
 impl SmallDisk {
     pub(crate) fn mount(mib: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let size = format!("size={mib}m");
+        let size = format!("size={mib}m,mode=700");
         run("mount", &["-t", "tmpfs", "-o", &size, "tasuki-test"], dir.path()).unwrap();
         Self(dir)
     }
