@@ -20,7 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use common::{Dice, Lines, child, id, read_snapshot, say, write_snapshot};
+use common::{Dice, Lines, child, id, read_snapshot, say, try_write_snapshot};
 use tasuki_broker::journal::{
     Append, BodyKey, Journal, Outcome,
     sled::{Durability, Options, SledJournal, verify},
@@ -102,7 +102,12 @@ async fn a_child_appends() {
             while *next <= durable.load(Ordering::Acquire) + IN_FLIGHT {
                 writer.append(append(workspace, *next));
                 if next.is_multiple_of(SNAPSHOT_EVERY) {
-                    write_snapshot(&mut **writer, *next, pieces(workspace, *next), *next - KEEP);
+                    let pieces = pieces(workspace, *next);
+                    let written = try_write_snapshot(&mut **writer, *next, pieces, *next - KEEP);
+                    if written.is_err() {
+                        // The journal failed, and whoever listens to it is about to hear.
+                        std::future::pending::<()>().await;
+                    }
                 }
                 *next += 1;
             }

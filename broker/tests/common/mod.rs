@@ -4,7 +4,9 @@
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
-use tasuki_broker::journal::{Journal, Listener, Opened, Outcome, Snapshot, Writer};
+use tasuki_broker::journal::{
+    Journal, Listener, Opened, Outcome, Snapshot, SnapshotLost, Writer,
+};
 use tasuki_proto::id::WorkspaceId;
 use tokio::sync::mpsc;
 
@@ -54,9 +56,20 @@ pub(crate) fn write_snapshot(
     pieces: impl IntoIterator<Item = Bytes>,
     keep_from: u64,
 ) {
+    try_write_snapshot(writer, sequence, pieces, keep_from).expect("it is written");
+}
+
+/// The same where the journal may fail meanwhile.
+#[allow(dead_code, reason = "not every test lets it fail")]
+pub(crate) fn try_write_snapshot(
+    writer: &mut dyn Writer,
+    sequence: u64,
+    pieces: impl IntoIterator<Item = Bytes>,
+    keep_from: u64,
+) -> Result<(), SnapshotLost> {
     let mut snapshot = writer.snapshot(sequence.into(), keep_from.into());
-    pieces.into_iter().for_each(|piece| snapshot.piece(piece).expect("a piece is written"));
-    snapshot.finish().expect("it is finished");
+    pieces.into_iter().try_for_each(|piece| snapshot.piece(piece))?;
+    snapshot.finish()
 }
 
 /// The record that a snapshot includes last, and its pieces.

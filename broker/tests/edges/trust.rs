@@ -2,7 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+};
 
 use crate::{
     guarded::Guarded,
@@ -33,6 +36,43 @@ async fn a_cloned_repository_does_not_say_where_a_brokers_data_is() {
         assert!(log.contains("`data` is not taken from a file that happens to be in"), "{log}");
         assert!(log.contains("run `tasuki trust`"), "{log}");
     }
+}
+
+#[tokio::test]
+async fn data_that_came_with_a_repository_is_served_once_its_user_made_it() {
+    let place = tempfile::tempdir().unwrap();
+    let (home, repository) = (place.path().join("home"), place.path().join("repository"));
+    for directory in [&home, &repository] {
+        fs::create_dir(directory).unwrap();
+    }
+    let author = Guarded::start(&repository.join(".tasuki")).await;
+    author.process.kill().await;
+    let command = |words: &[&str], data: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki-broker"));
+        command.args(words).args(["--data", data]).current_dir(&repository);
+        command.env("HOME", &home).env_remove("XDG_DATA_HOME").kill_on_drop(true);
+        command
+    };
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    for words in [&serve[..], &["verify"], &["token", "list"]] {
+        let output = soon("it ends", command(words, ".tasuki").output()).await.unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {log}");
+        assert!(log.contains("there is data in .tasuki, which may have come"), "{log}");
+        assert!(log.contains("run `tasuki trust .tasuki`"), "{log}");
+    }
+    assert!(fs::read_dir(&home).unwrap().next().is_none(), "nothing was begun");
+    // What the user's own broker made is served again.
+    for _ in 0..2 {
+        let mut served = command(&serve, "mine");
+        let mut child = served.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = soon("it listens", lines.next_line()).await.unwrap();
+        assert!(line.is_some_and(|line| line.starts_with("listening on ")));
+        soon("it ends", child.kill()).await.unwrap();
+    }
+    let output = soon("it ends", command(&["verify"], "mine").output()).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test]
