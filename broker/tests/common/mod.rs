@@ -60,7 +60,6 @@ pub(crate) fn write_snapshot(
 }
 
 /// The same where the journal may fail meanwhile.
-#[allow(dead_code, reason = "not every test lets it fail")]
 pub(crate) fn try_write_snapshot(
     writer: &mut dyn Writer,
     sequence: u64,
