@@ -163,7 +163,7 @@ fn places(directory: &Path, data: Option<&Path>) -> Vec<Place> {
 fn first(places: &[Place], trusted: &TrustStore) -> Result<Option<Found>, FileError> {
     let Some((place, others)) = places.split_first() else { return Ok(None) };
     let path = place.directory.join(FILE);
-    if !path.is_file() {
+    if is_absent(&path) {
         return first(others, trusted);
     }
     let Some(why) = place.came_along else { return own(path).map(Some) };
@@ -183,6 +183,13 @@ fn first(places: &[Place], trusted: &TrustStore) -> Result<Option<Found>, FileEr
         None => None,
     };
     Ok(Some(Found { path, content, is_here: true, distrust, unreadable, below }))
+}
+
+/// Whether nothing has that name. What has it and cannot be looked at, as a link that leads nowhere,
+/// may say something all the same: it is no reason to go on as if nobody had said anything.
+fn is_absent(path: &Path) -> bool {
+    let nothing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    fs::symlink_metadata(path).is_err_and(|why| nothing.contains(&why.kind()))
 }
 
 /// One that the user named, or keeps where configuration is kept.
@@ -232,7 +239,12 @@ pub fn read_settings(path: &Path) -> io::Result<(Vec<u8>, fs::Metadata)> {
         let flags = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
     }
-    let file = options.open(path)?;
+    let opened = options.open(path);
+    let is_missing = opened.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::NotFound);
+    if is_missing && path.is_symlink() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "it is a link that leads nowhere"));
+    }
+    let file = opened?;
     // Asked of the file that is open, so nobody can put another in its place meanwhile.
     let about = file.metadata()?;
     if !about.is_file() {
@@ -482,6 +494,59 @@ mod tests {
         // One's own is an error.
         fs::write(data.join(FILE), [0xff]).unwrap();
         assert!(find(None, &repository, Some(&data), &store).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_there_and_cannot_be_looked_at_is_not_absent() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (repository, data) = (folder.path().join("repository"), folder.path().join("data"));
+        let store = TrustStore::within(folder.path());
+        let find = || find(None, &repository, Some(&data), &store);
+        let closed = fs::Permissions::from_mode(0o000);
+        let makers: [&dyn Fn(&Path); 5] = [
+            &|path| symlink("/nonexistent/tasuki.toml", path).unwrap(),
+            &|path| symlink(FILE, path).unwrap(),
+            &|path| fs::create_dir(path).unwrap(),
+            &|path| {
+                let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+                rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+            },
+            &|path| fs::set_permissions(path.parent().unwrap(), closed.clone()).unwrap(),
+        ];
+        for (number, make) in makers.into_iter().enumerate() {
+            for directory in [&repository, &data] {
+                fs::create_dir(directory).unwrap();
+            }
+            // A user who may do everything looks into a closed directory, too.
+            let is_last = number + 1 == makers.len();
+            make(&data.join(FILE));
+            if !is_last || data.read_dir().is_err() {
+                let why = find().unwrap_err();
+                assert!(matches!(why, FileError::Unreadable { .. }), "{number}: {why}");
+                let is_nowhere = why.to_string().contains("it is a link that leads nowhere");
+                assert_eq!(is_nowhere, number == 0, "{why}");
+            }
+            fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).unwrap();
+            fs::remove_dir_all(&data).unwrap();
+            fs::create_dir(&data).unwrap();
+            // One that came along says nothing, and takes nothing of the user's own away.
+            fs::write(data.join(FILE), "secure = true\n").unwrap();
+            make(&repository.join(FILE));
+            if !is_last || repository.read_dir().is_err() {
+                let found = find().unwrap().unwrap();
+                assert!(found.is_here && found.unreadable.is_some(), "{number}");
+                assert_eq!(found.below.unwrap().path, data.join(FILE), "{number}");
+            }
+            fs::set_permissions(&repository, fs::Permissions::from_mode(0o700)).unwrap();
+            for directory in [&repository, &data] {
+                fs::remove_dir_all(directory).unwrap();
+            }
+        }
+        // A place that is none has nothing.
+        fs::write(&data, "").unwrap();
+        assert!(is_absent(&data.join(FILE)) && is_absent(&repository.join(FILE)));
     }
 
     #[cfg(unix)]

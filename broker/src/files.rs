@@ -2,6 +2,7 @@
 //! at a time.
 
 use std::{
+    collections::VecDeque,
     fs::{self, DirBuilder, File, TryLockError},
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
@@ -9,6 +10,13 @@ use std::{
 
 /// One such file, in bytes; a larger one is not ours.
 const BYTES_MAX: u64 = 1024 * 1024;
+
+/// The same of one without secrets: a thousand lines with the longest paths there are.
+const OWN_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// How much of a data directory that others get into is looked at, from the top down: every command
+/// looks.
+const LOOKED_AT_MAX: usize = 10_000;
 
 /// Puts `bytes` at `path` whole or not at all, durably, readable by this user only.
 ///
@@ -97,6 +105,12 @@ pub enum SecretFileError {
         path = path.display()
     )]
     NotPrivate { path: PathBuf },
+    #[error(
+        "others on this machine may write to {path}, or it belongs to another user; once you have \
+         seen that what is in it is yours, make it your own and: chmod go-w {path}",
+        path = path.display()
+    )]
+    NotOwn { path: PathBuf },
     #[error("{path} is not what was written there: {what}", path = path.display())]
     Damaged { path: PathBuf, what: String },
 }
@@ -106,7 +120,7 @@ pub enum SecretFileError {
 /// # Errors
 /// When it cannot be read, or others can read it too.
 pub fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, SecretFileError> {
-    read_private(path, is_open_to_others)
+    read_private(path, BYTES_MAX, is_open_to_others)
 }
 
 /// What a private key's file holds; `None` when it is not there. Where the system's own programs
@@ -115,11 +129,30 @@ pub fn read_secret(path: &Path) -> Result<Option<Vec<u8>>, SecretFileError> {
 /// # Errors
 /// When it cannot be read, or others can read it too.
 pub fn read_key(path: &Path) -> Result<Option<Vec<u8>>, SecretFileError> {
-    read_private(path, is_key_open_to_others)
+    read_private(path, BYTES_MAX, is_key_open_to_others)
+}
+
+/// What a file holds that nobody else may have written; `None` when it is not there.
+///
+/// # Errors
+/// When it cannot be read, or others can write to it.
+pub fn read_own(path: &Path) -> Result<Option<Vec<u8>>, SecretFileError> {
+    read_private(path, OWN_BYTES_MAX, is_writable_by_others).map_err(|why| match why {
+        SecretFileError::NotPrivate { path } => SecretFileError::NotOwn { path },
+        SecretFileError::Unreadable { .. }
+        | SecretFileError::NotOwn { .. }
+        | SecretFileError::Damaged { .. } => why,
+    })
+}
+
+/// Why a file that is open may be what others wrote; `None`: only this user could.
+pub fn not_own(path: &Path, about: &fs::Metadata) -> Option<SecretFileError> {
+    is_writable_by_others(about).then(|| SecretFileError::NotOwn { path: path.to_owned() })
 }
 
 fn read_private(
     path: &Path,
+    bytes_max: u64,
     is_open: fn(&fs::Metadata) -> bool,
 ) -> Result<Option<Vec<u8>>, SecretFileError> {
     let unreadable = |source| SecretFileError::Unreadable { path: path.to_owned(), source };
@@ -137,13 +170,19 @@ fn read_private(
         return Err(SecretFileError::NotPrivate { path: path.to_owned() });
     }
     let mut bytes = Vec::new();
-    file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(bytes_max).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(Some(bytes))
 }
 
 #[cfg(unix)]
 fn is_open_to_others(metadata: &fs::Metadata) -> bool {
     std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 != 0
+}
+
+#[cfg(unix)]
+fn is_writable_by_others(metadata: &fs::Metadata) -> bool {
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o022 != 0
+        || !is_own(metadata)
 }
 
 #[cfg(unix)]
@@ -156,6 +195,12 @@ fn is_key_open_to_others(metadata: &fs::Metadata) -> bool {
 /// Who may read a file here is not told by a mode.
 #[cfg(not(unix))]
 fn is_open_to_others(_metadata: &fs::Metadata) -> bool {
+    false
+}
+
+/// As above.
+#[cfg(not(unix))]
+fn is_writable_by_others(_metadata: &fs::Metadata) -> bool {
     false
 }
 
@@ -183,32 +228,44 @@ pub enum ForeignDirectory {
 }
 
 /// Whether nobody else can have put into a data directory, or into the broker's part of it, what is
-/// there; one that is not there yet will be this user's alone. Where others get in, the directories
-/// in it are looked at, too. A directory above it that others may write to is no harm: whoever puts
-/// another in its place leaves one of their own.
+/// there; one that is not there yet will be this user's alone. Where others get in, what is in it is
+/// looked at, too, on every level that they reach. A directory above it that others may write to is
+/// no harm: whoever puts another in its place leaves one of their own.
 ///
 /// # Errors
 /// When others may write to it, or it is another user's.
 pub fn check_data_directory(data: &Path) -> Result<(), ForeignDirectory> {
-    let mut is_entered = true;
     for path in [data.to_owned(), data.join(crate::config::FOLDER)] {
         // What cannot be looked at is refused by whoever uses it, with the reason.
         let Ok(metadata) = fs::metadata(&path) else { continue };
-        check_own_directory(path.clone(), &metadata)?;
-        is_entered = is_entered && is_entered_by_others(&metadata);
-        if is_entered {
-            check_directories_in(&path)?;
-        }
+        check_own(path, &metadata)?;
     }
-    Ok(())
+    check_all_in(data)
 }
 
-fn check_directories_in(directory: &Path) -> Result<(), ForeignDirectory> {
-    let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => check_own_directory(path, &metadata)?,
-            Ok(_) | Err(_) => {}
+/// Links are not followed further down: what they lead to is not kept here.
+fn check_all_in(data: &Path) -> Result<(), ForeignDirectory> {
+    let mut looked_at = 0;
+    let mut directories = VecDeque::from([data.to_owned()]);
+    while let Some(directory) = directories.pop_front() {
+        if !fs::metadata(&directory).is_ok_and(|it| is_entered_by_others(&it)) {
+            continue;
+        }
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries.map_while(Result::ok) {
+            looked_at += 1;
+            if LOOKED_AT_MAX < looked_at {
+                return Ok(());
+            }
+            let path = entry.path();
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            let is_link = entry.file_type().is_ok_and(|it| it.is_symlink());
+            if metadata.is_dir() || (metadata.is_file() && !is_link) {
+                check_own(path.clone(), &metadata)?;
+            }
+            if metadata.is_dir() && !is_link {
+                directories.push_back(path);
+            }
         }
     }
     Ok(())
@@ -222,7 +279,7 @@ fn is_entered_by_others(metadata: &fs::Metadata) -> bool {
 }
 
 #[cfg(unix)]
-fn check_own_directory(path: PathBuf, metadata: &fs::Metadata) -> Result<(), ForeignDirectory> {
+fn check_own(path: PathBuf, metadata: &fs::Metadata) -> Result<(), ForeignDirectory> {
     use std::os::unix::fs::PermissionsExt as _;
     if metadata.permissions().mode() & 0o022 != 0 {
         return Err(ForeignDirectory::Writable(path));
@@ -246,7 +303,7 @@ fn is_entered_by_others(_metadata: &fs::Metadata) -> bool {
 
 /// Who may write here is not told by a mode.
 #[cfg(not(unix))]
-fn check_own_directory(_path: PathBuf, _metadata: &fs::Metadata) -> Result<(), ForeignDirectory> {
+fn check_own(_path: PathBuf, _metadata: &fs::Metadata) -> Result<(), ForeignDirectory> {
     Ok(())
 }
 
@@ -275,6 +332,26 @@ impl Drop for Locked {
     fn drop(&mut self) {
         // Closing it gives it back too, if later.
         let _ = self.0.unlock();
+    }
+}
+
+/// Which file or directory it is, over restarts of the machine and under whatever name: no
+/// repository and nobody who unpacks something chooses when it was made, or its inode.
+pub fn identity(about: &fs::Metadata) -> String {
+    #[cfg(unix)]
+    let (inode, device) = {
+        use std::os::unix::fs::MetadataExt as _;
+        (about.ino(), about.dev())
+    };
+    // Not told by the standard library there.
+    #[cfg(not(unix))]
+    let (inode, device) = (0_u64, 0_u64);
+    let made = about.created().ok();
+    let made = made.and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
+    match made {
+        Some(made) => format!("inode {inode} of {}", made.as_nanos()),
+        // Numbers of devices may change at a start, but inodes alone are given again.
+        None => format!("inode {inode} on {device}"),
     }
 }
 
@@ -432,10 +509,32 @@ mod tests {
             }
             set(&inner, 0o755);
         }
-        // Files have modes of their own, which whoever reads them looks at.
-        fs::write(data.join("file"), "x").unwrap();
-        set(&data.join("file"), 0o666);
+        // Nor is a file, however deep; what a link leads to is not in it.
+        let outside = home.path().join("outside");
+        fs::write(&outside, "x").unwrap();
+        set(&outside, 0o666);
+        std::os::unix::fs::symlink(&outside, data.join("link")).unwrap();
         check_data_directory(&data).unwrap();
+        for name in ["node.json", "outbox/1.entry", "broker/db/deep/conf"] {
+            let file = data.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            set(file.parent().unwrap(), 0o755);
+            fs::write(&file, "x").unwrap();
+            for mode in [0o666, 0o664, 0o602] {
+                set(&file, mode);
+                let refused = check_data_directory(&data).unwrap_err();
+                assert_eq!(refused, ForeignDirectory::Writable(file.clone()), "{mode:o}");
+                let why = read_own(&file).unwrap_err();
+                assert!(matches!(why, SecretFileError::NotOwn { .. }), "{mode:o}: {why}");
+                set(file.parent().unwrap(), 0o700);
+                check_data_directory(&data).unwrap();
+                set(file.parent().unwrap(), 0o755);
+            }
+            set(&file, 0o644);
+            check_data_directory(&data).unwrap();
+            assert_eq!(read_own(&file).unwrap().unwrap(), b"x");
+        }
+        assert!(read_own(&data.join("none")).unwrap().is_none());
     }
 
     #[test]

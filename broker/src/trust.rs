@@ -6,6 +6,8 @@
 //!   (`tasuki trust`); any change ends that.
 //! - **U4** What is trusted is kept in the user's own directory, in files for this user alone, and
 //!   never in the directory that is trusted.
+//! - **U5** A data directory whose name is a path from the current directory counts once this user
+//!   made it, found no data in it, or trusted it (`tasuki trust`): that very directory, by its inode.
 //!
 //! What the user named, and what lies in the data or the configuration directory, is the user's
 //! own, unless everybody on the machine may write to it. A data directory that is named by a relative
@@ -21,13 +23,88 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{self, SecretFileError};
+use crate::{
+    config::kept_places,
+    files::{self, SecretFileError},
+};
 
 /// The settings that any file may make.
 pub const FREE: [&str; 7] = ["workspace", "roles", "shared", "toolsets", "groups", "lease", "hold"];
 
 /// In the user's own data directory; a file for each directory.
 const FOLDER: &str = "trusted";
+
+/// The names of what the programs keep in a data directory. One that has none of them holds no data
+/// yet, whatever else is in it.
+const OF_DATA: [&str; 29] = [
+    "accept",
+    "agent-tokens.json",
+    "agent-tokens.lock",
+    "backups",
+    "broker",
+    "cli-keys.json",
+    "cli-keys.lock",
+    "connections.json",
+    "drafts",
+    "edit-hooks.json",
+    "elsewhere",
+    "holds.json",
+    "hooks",
+    "joined.json",
+    "joined.json.pending",
+    "joined.lock",
+    "mail-directories.json",
+    "mail-keys.json",
+    "mail-owner.json",
+    "mail-trust.json",
+    "mirror",
+    "node-identity.json",
+    "node.json",
+    "node.lock",
+    "outbox",
+    "private-mail.lock",
+    "sessions",
+    "task-key",
+    "tls",
+];
+
+/// In the name of what [`files::replace`] has not put in place yet.
+const UNFINISHED: &str = ".new-";
+
+/// Whether it is the name of something that the programs keep in a data directory, whichever way
+/// its letters are written: there are file systems to which that is the same.
+pub fn is_of_data(name: &str) -> bool {
+    OF_DATA.iter().any(|it| it.eq_ignore_ascii_case(name)) || name.contains(UNFINISHED)
+}
+
+/// Whether there is data in a directory; one that nobody can look into may have some.
+pub fn has_data(directory: &Path) -> bool {
+    match fs::read_dir(directory) {
+        Ok(mut entries) => entries.any(|entry| match entry {
+            Ok(entry) => is_of_data(&entry.file_name().to_string_lossy()),
+            Err(_) => true,
+        }),
+        Err(why) => !matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+    }
+}
+
+/// Why a data directory that is named from the current directory is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CameAlong {
+    #[error(
+        "there is data in {path}, which may have come with the current directory; look at it and \
+         run `tasuki trust {path}`, or if it is yours name it by its absolute path with --data",
+        path = .0.display()
+    )]
+    Unknown(PathBuf),
+    #[error(
+        "there is data in {named}, which may have come with the current directory, and a user \
+         without a home directory can trust none; if it is yours: --data {absolute}",
+        named = named.display(),
+        absolute = absolute.display()
+    )]
+    Homeless { named: PathBuf, absolute: PathBuf },
+}
 
 /// Why the settings of a file do not count, unless they are [`FREE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +226,19 @@ pub struct Trusted {
     pub directory: PathBuf,
     /// BLAKE3 of each file, by its name.
     pub files: BTreeMap<String, String>,
+    /// Which directory it is, if what is kept in it as data is this user's too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+}
+
+impl Trusted {
+    /// Whether the directory is still the one whose data is this user's; so is one that has none.
+    pub fn is_in_place(&self) -> bool {
+        let is = |noted: &String| {
+            fs::metadata(&self.directory).is_ok_and(|about| files::identity(&about) == *noted)
+        };
+        self.data.as_ref().is_none_or(is)
+    }
 }
 
 impl TrustStore {
@@ -193,13 +283,68 @@ impl TrustStore {
         directory: &Path,
         contents: impl IntoIterator<Item = (&'a str, &'a [u8])>,
     ) -> io::Result<()> {
+        let hashes = contents.into_iter().map(|(name, it)| (name.to_owned(), hash_of(it)));
+        self.change(directory, |it| it.files.extend(hashes))
+    }
+
+    /// Whether `data` can be used, which is named by a path from `directory`, the current one, or by
+    /// a file that came with that.
+    ///
+    /// # Errors
+    /// When there is data in it that this user neither made nor trusts.
+    pub fn check_data(&self, directory: &Path, data: &Path) -> Result<(), CameAlong> {
+        let place = directory.join(data);
+        if !has_data(&place) || self.is_own_data(&place) {
+            return Ok(());
+        }
+        let named = data.to_owned();
+        Err(match self.folder {
+            Some(_) => CameAlong::Unknown(named),
+            None => CameAlong::Homeless { named, absolute: real(&place) },
+        })
+    }
+
+    /// Makes such a data directory where there is none, and notes that it is this user's, unless
+    /// there is data in it.
+    ///
+    /// # Errors
+    /// When it cannot be made, or that cannot be kept.
+    pub fn claim_data(&self, data: &Path) -> io::Result<()> {
+        if has_data(data) || self.is_own_data(data) {
+            return Ok(());
+        }
+        files::private_directory(data)?;
+        self.trust_data(data)
+    }
+
+    /// Trusts whatever is kept in a directory as data, as long as it is the same directory.
+    ///
+    /// # Errors
+    /// When it is not there, or that cannot be kept.
+    pub fn trust_data(&self, data: &Path) -> io::Result<()> {
+        let noted = files::identity(&fs::metadata(data)?);
+        self.change(data, |it| it.data = Some(noted))
+    }
+
+    fn is_own_data(&self, data: &Path) -> bool {
+        let place = real(data);
+        // Those of the platform are the user's own, however one gets there.
+        if kept_places(None).any(|kept| real(&kept) == place) {
+            return true;
+        }
+        let known = self.get(data).ok().flatten();
+        known.is_some_and(|it| it.data.is_some() && it.directory == place && it.is_in_place())
+    }
+
+    fn change(&self, directory: &Path, change: impl FnOnce(&mut Trusted)) -> io::Result<()> {
         let path = self.file(directory).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "this user has no home directory")
         })?;
         // What others could have written counts for nothing, and is replaced.
-        let mut files = read(&path).ok().flatten().map(|it| it.files).unwrap_or_default();
-        files.extend(contents.into_iter().map(|(name, it)| (name.to_owned(), hash_of(it))));
-        let trusted = Trusted { directory: real(directory), files };
+        let known = read(&path).ok().flatten();
+        let (files, data) = known.map(|it| (it.files, it.data)).unwrap_or_default();
+        let mut trusted = Trusted { directory: real(directory), files, data };
+        change(&mut trusted);
         files::replace(&path, (serde_json::to_string_pretty(&trusted)? + "\n").as_bytes())
     }
 
@@ -292,6 +437,58 @@ mod tests {
         assert_eq!(store.list().unwrap()[0].directory, one.canonicalize().unwrap());
         assert!(store.revoke(&one).unwrap());
         assert_eq!(distrust(&one, b"y"), Some(Distrust::Here));
+    }
+
+    #[test]
+    fn data_named_from_the_current_directory_is_used_once_its_user_made_or_trusts_it() {
+        let place = tempfile::tempdir().unwrap();
+        let (here, named) = (place.path().join("here"), Path::new(".tasuki"));
+        let data = here.join(named);
+        let make = |file: &str| {
+            fs::create_dir_all(&data).unwrap();
+            fs::write(data.join(file), "x").unwrap();
+        };
+        let store = TrustStore::within(&place.path().join("home"));
+        let check = || store.check_data(&here, named);
+        let unknown = || Err::<(), _>(CameAlong::Unknown(named.to_owned()));
+        // Nothing is there, or nothing that is data.
+        assert_eq!(check(), Ok(()));
+        make(".gitignore");
+        assert_eq!(check(), Ok(()));
+        for file in ["node.json", "Node.JSON", "node.lock", "node.new-7", "outbox"] {
+            make(file);
+            assert_eq!(check(), unknown(), "{file}");
+            // Nor does it become this user's by being asked for.
+            store.claim_data(&data).unwrap();
+            assert_eq!(check(), unknown(), "{file}");
+            fs::remove_file(data.join(file)).unwrap();
+        }
+        let said = check_of(&TrustStore { folder: None }, &here, &data);
+        assert_eq!(said, "");
+        // What was claimed is this user's, whatever is in it later; another in its place is not.
+        store.claim_data(&data).unwrap();
+        make("node.json");
+        assert_eq!((check(), store.check_data(&data, Path::new("."))), (Ok(()), Ok(())));
+        fs::rename(&data, here.join("kept")).unwrap();
+        make("node.json");
+        assert_eq!(check(), unknown());
+        assert!(!store.list().unwrap()[0].is_in_place());
+        // Trusting its file and its data are kept together.
+        store.trust(&data, [("a.toml", &b"x"[..])]).unwrap();
+        assert_eq!(check(), unknown());
+        store.trust_data(&data).unwrap();
+        assert_eq!((check(), store.distrust(&data, "a.toml", b"x")), (Ok(()), None));
+        assert!(store.revoke(&data).unwrap());
+        assert_eq!(check(), unknown());
+        // Who can note nothing is told how to name it.
+        let said = check_of(&TrustStore { folder: None }, &here, named);
+        let absolute = data.canonicalize().unwrap();
+        assert!(said.ends_with(&format!("--data {}", absolute.display())), "{said}");
+        assert!(check().unwrap_err().to_string().contains("run `tasuki trust .tasuki`"));
+    }
+
+    fn check_of(store: &TrustStore, here: &Path, data: &Path) -> String {
+        store.check_data(here, data).err().map(|why| why.to_string()).unwrap_or_default()
     }
 
     #[cfg(unix)]

@@ -1,14 +1,16 @@
 //! Attached files on this machine: their names, and the project that agents attach from and save to.
 //!
 //! - **Z8** An agent's attachments come from its project and go there: no path leads out of it or
-//!   into a directory of Tasuki's own that lies in it, no link is followed, a file with a second
-//!   name is not sent, and nothing that is there is written over.
+//!   to a directory or key of Tasuki's own that lies in it, no link is followed, a file with a
+//!   second name is not sent, and nothing that is there is written over.
 //!
 //! The project is the operator's to name: an agent's own word for it would open any file that the
 //! node may read to whoever may call it.
 
 use std::{
+    fs,
     io::{self, Read as _, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Component, Path, PathBuf},
 };
 
@@ -53,7 +55,7 @@ pub(crate) struct Project {
     root: PathBuf,
     /// What the agent chose in it.
     below: PathBuf,
-    /// Where keys and tokens of the node are, which no agent sends.
+    /// Directories and files with keys and tokens of the node, which no agent sends.
     private: Vec<PathBuf>,
 }
 
@@ -64,6 +66,8 @@ pub(crate) enum No {
     Outside(PathBuf),
     #[error("{0} is Tasuki's own directory, with its keys, so it is left out of the project")]
     Private(PathBuf),
+    #[error("{0} is a file of Tasuki's own, with a key, so it is left out of the project")]
+    Key(PathBuf),
     #[error("it {0}")]
     NoFile(#[from] NoFile),
     #[error("it has more than {ATTACHMENT_BYTES_MAX} bytes")]
@@ -91,7 +95,12 @@ impl Project {
         let (Some(folder), Some(name)) = (below.parent(), below.file_name()) else {
             return Err(No::NoFile(NoFile::Strange));
         };
-        let (file, _) = self.open(folder)?.open_own_file(name)?;
+        let (file, about) = self.open(folder)?.open_own_file(name)?;
+        // By what it is, as a directory.
+        let is_it = |it: &fs::Metadata| (it.dev(), it.ino()) == (about.dev(), about.ino());
+        if self.private.iter().any(|it| fs::metadata(it).is_ok_and(|it| is_it(&it))) {
+            return Err(No::Key(below));
+        }
         let mut content = Vec::new();
         // It may grow meanwhile.
         file.take(ATTACHMENT_BYTES_MAX + 1).read_to_end(&mut content)?;
@@ -169,8 +178,6 @@ pub(crate) fn names(told: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
@@ -272,6 +279,23 @@ mod tests {
             let why = Project::of(&within, None, &private).read(Path::new("x")).unwrap_err();
             assert!(matches!(why, No::Private(_)), "{}: {why}", within.display());
         }
+    }
+
+    #[test]
+    fn a_key_of_the_nodes_own_is_not_read_wherever_it_lies() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap().join("project");
+        fs::create_dir_all(root.join("tls")).unwrap();
+        for name in ["tls/key.pem", "tls/cert.pem"] {
+            fs::write(root.join(name), "x").unwrap();
+        }
+        // As a configuration may call it.
+        std::os::unix::fs::symlink(&root, place.path().join("link")).unwrap();
+        let private = [place.path().join("none"), place.path().join("link/tls/../tls/key.pem")];
+        let project = Project::of(&root, None, &private);
+        let why = project.read(Path::new("tls/key.pem")).unwrap_err();
+        assert!(matches!(why, No::Key(_)), "{why}");
+        assert_eq!(project.read(Path::new("tls/cert.pem")).unwrap(), "x");
     }
 
     /// Somebody who may write to the project swaps a directory in it for a link.

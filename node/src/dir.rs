@@ -315,16 +315,9 @@ impl Dir {
         Ok(at::openat(self.fd(), ".", DIRECTORY, Mode::empty())?.into())
     }
 
-    /// Which directory it is, over restarts of the machine and under whatever name: no repository
-    /// and nobody who unpacks something chooses when a directory was made, or its inode.
+    /// Which directory it is, over restarts of the machine and under whatever name.
     pub(crate) fn identity(&self) -> io::Result<String> {
-        let made = self.to_file()?.metadata()?.created().ok();
-        let made = made.and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
-        Ok(match made {
-            Some(made) => format!("inode {} of {}", self.inode, made.as_nanos()),
-            // Numbers of devices may change at a start, but inodes alone are given again.
-            None => format!("inode {} on {}", self.inode, self.device),
-        })
+        Ok(tasuki_broker::files::identity(&self.to_file()?.metadata()?))
     }
 }
 

@@ -102,10 +102,9 @@ impl Identity {
             TryLockError::Error(source) => at(&lock)(source),
         })?;
         let path = data.join(FILE);
-        let stored = match fs::read(&path) {
-            Ok(bytes) => checked::from_slice(&bytes).map_err(|e| damaged(&path, &e))?,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => fresh()?,
-            Err(source) => return Err(at(&path)(source)),
+        let stored = match read(&path)? {
+            Some(stored) => stored,
+            None => fresh()?,
         };
         let location = Location::of(data).map_err(at(data))?;
         let Stored { node, mut client, mut reserved, location: noted } = stored;
@@ -139,12 +138,7 @@ impl Identity {
     /// none ever ran. Blocks on the disk.
     pub fn known(data: &Path) -> Result<Option<NodeId>, IdentityError> {
         let path = data.join(FILE);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(IdentityError::Io { path, source }),
-        };
-        let Stored { node, .. } = checked::from_slice(&bytes).map_err(|e| damaged(&path, &e))?;
+        let Some(Stored { node, .. }) = read(&path)? else { return Ok(None) };
         node.parse().map(Some).map_err(|e: InvalidId| damaged(&path, &e))
     }
 
@@ -200,6 +194,16 @@ impl Identity {
     fn counters(&self) -> MutexGuard<'_, Counters> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is kept, where anything is and nobody else could have written it. Blocks on the disk.
+fn read(path: &Path) -> Result<Option<Stored>, IdentityError> {
+    let bytes = files::read_own(path).map_err(|why| {
+        let source = io::Error::other(why);
+        IdentityError::Io { path: path.to_owned(), source }
+    })?;
+    let Some(bytes) = bytes else { return Ok(None) };
+    checked::from_slice(&bytes).map(Some).map_err(|why| damaged(path, &why))
 }
 
 fn damaged(path: &Path, what: &dyn std::error::Error) -> IdentityError {
@@ -338,6 +342,10 @@ mod tests {
             let about = fs::metadata(data.path().join(name)).expect("there");
             assert_eq!(about.permissions().mode() & 0o777, 0o600, "{name}");
         }
+        // What others could have written names nobody.
+        let open = fs::Permissions::from_mode(0o620);
+        fs::set_permissions(data.path().join(FILE), open).expect("its owner's");
+        assert!(matches!(Identity::known(data.path()), Err(IdentityError::Io { .. })));
     }
 
     #[test]

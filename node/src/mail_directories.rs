@@ -4,7 +4,7 @@
 //! onto the disk follows [`Directories::watch`]; nothing here touches the directories themselves.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -72,18 +72,17 @@ impl Directories {
     /// Those kept in the data directory of a node. Blocks on the disk.
     pub fn open(data: &Path) -> io::Result<Self> {
         let file = data.join(FILE);
-        let lines: Vec<Line> = match fs::read(&file) {
+        let lines: Vec<Line> = match files::read_own(&file).map_err(io::Error::other)? {
             // As earlier releases wrote it.
-            Ok(bytes) if bytes.starts_with(b"[") => {
+            Some(bytes) if bytes.starts_with(b"[") => {
                 serde_json::from_slice(&bytes).map_err(|why| damaged(&file, &why))?
             }
-            Ok(bytes) => {
+            Some(bytes) => {
                 let written: Written =
                     checked::from_slice(&bytes).map_err(|why| damaged(&file, &why))?;
                 written.directories
             }
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(why) => return Err(why),
+            None => Vec::new(),
         };
         let all = lines.into_iter().map(|Line { role, directory }| {
             let role = role.parse().map_err(|why| damaged(&file, &why))?;
@@ -201,6 +200,8 @@ fn damaged(file: &Path, why: &dyn std::error::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn told(directories: &Directories) -> String {

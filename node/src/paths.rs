@@ -11,8 +11,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::checked;
 pub use tasuki_broker::files::{private, replace};
+use tasuki_broker::{checked, files};
 
 /// The address file's name in the data directory.
 const NODE_FILE: &str = "node.json";
@@ -55,9 +55,9 @@ impl NodeFile {
         Self::last(data).filter(|file| is_running(file.pid))
     }
 
-    /// The same of a node that may have been killed.
+    /// The same of a node that may have been killed. What others could have written names no node.
     pub fn last(data: &Path) -> Option<Self> {
-        let bytes = fs::read(data.join(NODE_FILE)).ok()?;
+        let bytes = files::read_own(&data.join(NODE_FILE)).ok()??;
         checked::from_slice(&bytes).ok()
     }
 
@@ -123,6 +123,20 @@ mod tests {
         file(child.id()).write(data.path()).unwrap();
         assert_eq!(NodeFile::read(data.path()), None);
         assert_eq!(NodeFile::last(data.path()), Some(file(child.id())));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_could_have_written_names_no_node() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let data = tempfile::tempdir().unwrap();
+        let mine = file(std::process::id());
+        mine.write(data.path()).unwrap();
+        for (mode, is_read) in [(0o644, true), (0o664, false), (0o602, false), (0o600, true)] {
+            let permissions = fs::Permissions::from_mode(mode);
+            fs::set_permissions(data.path().join(NODE_FILE), permissions).unwrap();
+            assert_eq!(NodeFile::last(data.path()).is_some(), is_read, "{mode:o}");
+        }
     }
 
     #[test]

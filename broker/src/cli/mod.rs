@@ -12,7 +12,12 @@ mod serve;
 mod token;
 mod verify;
 
-use std::{ffi::OsStr, io::Write as _, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsStr,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use serde_json::json;
@@ -20,6 +25,7 @@ use tasuki_broker::{
     config, files,
     journal::{JournalError, sled},
     logs,
+    trust::TrustStore,
 };
 
 /// Everything is as it should be.
@@ -146,8 +152,7 @@ fn file(data: &Data) -> Option<config::File> {
 
 /// The broker's part of the data directory; `None` when it cannot be used, which was said.
 fn directory(data: &Data, file: &config::File) -> Option<PathBuf> {
-    let chosen = data.data.clone().or_else(|| file.data.clone());
-    let Some(chosen) = chosen.or_else(config::data_directory) else {
+    let Some(chosen) = named_directory(data, file).or_else(config::data_directory) else {
         tracing::error!("{}", config::NO_DATA_DIRECTORY);
         return None;
     };
@@ -155,7 +160,45 @@ fn directory(data: &Data, file: &config::File) -> Option<PathBuf> {
         tracing::error!("{why}");
         return None;
     }
+    if let Some(here) = directory_here(data, file)
+        && let Err(why) = TrustStore::of_user().check_data(Path::new(""), &here)
+    {
+        tracing::error!("{why}");
+        return None;
+    }
     Some(chosen.join(config::FOLDER))
+}
+
+fn named_directory(data: &Data, file: &config::File) -> Option<PathBuf> {
+    data.data.clone().or_else(|| file.data.clone())
+}
+
+/// The data directory, where its name is a path from the current directory, or is of a file that
+/// came with that: then it may have come with it, too.
+fn directory_here(data: &Data, file: &config::File) -> Option<PathBuf> {
+    let chosen = named_directory(data, file)?;
+    if !chosen.is_absolute() {
+        return Some(chosen);
+    }
+    if data.data.is_some() {
+        return None;
+    }
+    let here = std::env::current_dir().ok()?;
+    let store = TrustStore::of_user();
+    let found = config::find(data.config.as_deref(), &here, None, &store).ok()??;
+    (found.is_here && chosen.starts_with(here)).then_some(chosen)
+}
+
+/// Notes such a directory as this user's, where there is no data in it yet.
+fn claim_directory(data: &Data, file: &config::File) {
+    let Some(here) = directory_here(data, file) else { return };
+    if let Err(why) = TrustStore::of_user().claim_data(&here) {
+        tracing::warn!(
+            "it cannot be noted that {} is yours: {why}; from the next start on name it by its \
+             absolute path",
+            here.display()
+        );
+    }
 }
 
 /// The same where a broker kept something; otherwise how to exit, once it was said why.

@@ -19,8 +19,8 @@ use tasuki_broker::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    Data, EXIT_DAMAGED, EXIT_DISK, EXIT_OK, EXIT_UNAVAILABLE, EXIT_USAGE, directory, exit_code,
-    file, say,
+    Data, EXIT_DAMAGED, EXIT_DISK, EXIT_OK, EXIT_UNAVAILABLE, EXIT_USAGE, claim_directory,
+    directory, exit_code, file, say,
 };
 
 /// Where gRPC is unless anyone says so.
@@ -85,6 +85,7 @@ pub(super) struct Serve {
 pub(super) fn run(it: Serve) -> u8 {
     let Some(file) = file(&it.data) else { return EXIT_USAGE };
     let Some(directory) = directory(&it.data, &file) else { return EXIT_USAGE };
+    claim_directory(&it.data, &file);
     let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
     let listen = it.listen.or(file.broker_listen).unwrap_or(default);
     let mut settings = Settings::new(directory, listen);

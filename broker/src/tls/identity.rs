@@ -126,7 +126,9 @@ pub(super) fn pair(cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(cert)?;
     let text = files::read_key(key).map_err(|why| match why {
         SecretFileError::Unreadable { path, source } => TlsError::Unreadable { path, source },
-        SecretFileError::NotPrivate { path } => TlsError::Exposed { path },
+        SecretFileError::NotPrivate { path } | SecretFileError::NotOwn { path } => {
+            TlsError::Exposed { path }
+        }
         SecretFileError::Damaged { path, .. } => TlsError::Key { path },
     })?;
     let missing = || TlsError::unreadable(key, io::ErrorKind::NotFound.into());

@@ -4,9 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
-use tasuki_broker::journal::{
-    Journal, Listener, Opened, Outcome, Snapshot, SnapshotLost, Writer,
-};
+use tasuki_broker::journal::{Journal, Listener, Opened, Outcome, Snapshot, SnapshotLost, Writer};
 use tasuki_proto::id::WorkspaceId;
 use tokio::sync::mpsc;
 

@@ -17,7 +17,7 @@ use std::{
     process::Stdio,
 };
 
-use tasuki_proto::swarm::CommitHash;
+use tasuki_proto::{echo::echo, swarm::CommitHash};
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 /// Of what git says when it fails, in characters.
@@ -64,8 +64,13 @@ pub enum NoCheckout {
     NoCommit(String),
     #[error("{1} has no remote {0:?}; it has {2}")]
     NoRemote(String, PathBuf, String),
-    #[error("the setting {1:?} of {0} names a program that a fetch would run")]
-    Program(PathBuf, String),
+    #[error(
+        "the repository {path} has the setting {name} of its own, which may send a fetch elsewhere, \
+         or have it run or write something",
+        path = .0.display(),
+        name = echo(.1)
+    )]
+    Setting(PathBuf, String),
     #[error("git {0} failed: {1}")]
     Git(&'static str, String),
     #[error("{0}: {1}")]
@@ -126,12 +131,13 @@ impl Repository {
             return Err(NoCheckout::NoRemote(remote.to_owned(), self.path.clone(), names));
         }
         let settings = said("config", self.git(["config", "--list", "--show-scope", "-z"])).await?;
-        if let Some(name) = own_program(&settings) {
-            return Err(NoCheckout::Program(self.path.clone(), name.to_owned()));
+        if let Some(name) = own_setting(&settings) {
+            return Err(NoCheckout::Setting(self.path.clone(), name.to_owned()));
         }
         let mut fetch = Command::new("git");
         // Whoever asks for this has keys and helpers for it, in their own settings; hooks and
-        // addresses that are commands are left out all the same.
+        // addresses that are commands are left out all the same. Of the repository's settings only
+        // those are left that were just looked at.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("GIT_") && name != "GIT_SSH_COMMAND" {
                 fetch.env_remove(name);
@@ -208,31 +214,53 @@ impl Repository {
     }
 }
 
-/// The first setting of the repository itself, as opposed to its user's, that names what a fetch
-/// runs, in a list of all settings with where each is from.
-fn own_program(settings: &str) -> Option<&str> {
+/// The first setting of the repository itself, as opposed to its user's, that may change what a fetch
+/// does, in a list of all settings with where each is from.
+fn own_setting(settings: &str) -> Option<&str> {
     let mut parts = settings.split('\0');
     while let (Some(scope), Some(setting)) = (parts.next(), parts.next()) {
         let name = setting.split_once('\n').map_or(setting, |(name, _)| name);
-        if !matches!(scope, "system" | "global" | "command") && is_program(name) {
+        if !matches!(scope, "system" | "global" | "command") && !is_harmless(name) {
             return Some(name);
         }
     }
     None
 }
 
-/// Whether a fetch runs what the setting names. Git writes all but the middle in small letters.
-fn is_program(setting: &str) -> bool {
+/// Whether a fetch does not read the setting, or does nothing with it that reaches beyond the
+/// repository and the addresses of its remotes. What is not known here is not harmless. Git writes
+/// all but the middle of a name in small letters.
+fn is_harmless(setting: &str) -> bool {
     let (section, name) = setting.split_once('.').unwrap_or_default();
-    let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
-    matches!(
-        (section, name),
-        ("core", "sshcommand" | "gitproxy" | "askpass")
-            | ("credential", "helper")
-            | ("remote", "uploadpack" | "vcs")
-            | ("hook", "command")
-    )
+    let is_among = |all: &str, name: &str| all.split(' ').any(|it| it == name);
+    match section {
+        "core" => is_among(CORE, name),
+        "remote" => is_among(REMOTE, name.rsplit_once('.').map_or(name, |(_, name)| name)),
+        _ => is_among(SECTIONS, section),
+    }
 }
+
+/// Sections that a fetch like this one does not read, or only for what it does in the repository.
+/// Left out are those that say whom the user's own credentials go to and which files are written
+/// (`http`, `credential`), what the rest means (`url`, `include`), what else is fetched (`fetch`,
+/// `transfer`, `remotes`, `bundle`), and what is run (`ssh`, `hook`, `protocol`).
+const SECTIONS: &str = "advice alias apply blame branch checkout clean color column commit diff \
+                        extensions filter format gc gpg grep gui index init lfs log maintenance \
+                        merge notes pull push rebase receive rerere stash status submodule tag \
+                        tasuki user";
+
+/// Of `core`: how the repository is laid out, how its files are written, what a fetch has no use for,
+/// and what many repositories have and [`QUIET`] overrides.
+const CORE: &str = "abbrev autocrlf bare checkstat commentchar commitgraph compression editor eol \
+                    excludesfile filemode fscache fsmonitor hidedotfiles hookspath ignorecase \
+                    logallrefupdates longpaths multipackindex pager precomposeunicode \
+                    preloadindex quotepath repositoryformatversion safecrlf sharedrepository \
+                    sparsecheckout sparsecheckoutcone splitindex symlinks trustctime \
+                    untrackedcache whitespace worktree";
+
+/// Of a remote. No address is a command: `GIT_ALLOW_PROTOCOL` says which transports there are.
+const REMOTE: &str = "fetch gh-resolved mirror partialclonefilter promisor prune prunetags push \
+                      pushdefault pushurl skipdefaultupdate skipfetchall tagopt url";
 
 /// Git in a repository of ours.
 fn own<I: AsRef<OsStr>, const N: usize>(place: &Path, arguments: [I; N]) -> Command {
@@ -432,30 +460,68 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_known_among_settings_of_a_repository_and_left_to_its_user() {
+    fn only_harmless_settings_are_a_repositorys_own_and_the_rest_is_its_users() {
         let listed = |scope: &str, name: &str| format!("{scope}\0{name}\nx\0");
-        let yes = [
+        let no = [
             "core.sshcommand",
             "core.askpass",
             "core.gitproxy",
+            "core.alternaterefscommand",
+            "core.x.bare",
             "credential.helper",
             "credential.https://a.example.helper",
+            "credential.https://a.example.username",
             "remote.origin.uploadpack",
+            "remote.origin.proxy",
             "remote.a.b.vcs",
+            "remote.url.vcs",
+            "remotes.origin",
             "hook.a.command",
+            "http.cookiefile",
+            "http.savecookies",
+            "http.sslverify",
+            "http.curloptresolve",
+            "http.proxy",
+            "http.https://a.example.extraheader",
+            "https.proxy",
+            "url.https://b.example/.insteadof",
+            "include.path",
+            "includeif.gitdir:/.path",
+            "fetch.bundleuri",
+            "transfer.credentialsinurl",
+            "protocol.ext.allow",
+            "ssh.variant",
+            "promisor.acceptfromserver",
+            "of-a-later-release.x",
+            "nothing",
+            "",
         ];
-        for name in yes {
-            let all = listed("global", name) + &listed("local", "core.bare");
-            assert_eq!(own_program(&all), None, "{name}");
+        for name in no {
+            let all = listed("global", name) + &listed("system", name) + &listed("command", name);
+            let all = all + &listed("local", "core.bare");
+            assert_eq!(own_setting(&all), None, "{name}");
             for scope in ["local", "worktree", "unknown"] {
-                assert_eq!(own_program(&(all.clone() + &listed(scope, name))), Some(name));
+                assert_eq!(own_setting(&(all.clone() + &listed(scope, name))), Some(name));
             }
         }
-        assert_eq!(own_program("local\0remote.a.vcs\0"), Some("remote.a.vcs"), "without a value");
-        for name in ["core.bare", "remote.vcs.url", "remote.a.url", "credential.helper.a", "vcs"] {
-            assert_eq!(own_program(&listed("local", name)), None, "{name}");
+        assert_eq!(own_setting("local\0remote.a.vcs\0"), Some("remote.a.vcs"), "without a value");
+        for name in [
+            "core.bare",
+            "core.hookspath",
+            "core.worktree",
+            "extensions.worktreeconfig",
+            "remote.vcs.url",
+            "remote.a.b.fetch",
+            "remote.pushdefault",
+            "branch.http.proxy.merge",
+            "user.email",
+            "submodule.a.url",
+            "lfs.repositoryformatversion",
+            "tasuki.repository",
+        ] {
+            assert_eq!(own_setting(&listed("local", name)), None, "{name}");
         }
-        assert_eq!(own_program(""), None);
+        assert_eq!(own_setting(""), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A node with its MCP side, as `tasuki up` and `tasuki node` run it.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde_json::json;
 use tasuki_broker::config::kept_places;
@@ -127,7 +127,7 @@ impl Hosting {
             groups: config.groups.clone(),
             directories,
             project: config.mirror_root.value.clone(),
-            private: kept_places(None).chain([data.clone()]).collect(),
+            private: private(config),
             mirror: mirroring.as_ref().map(|it| it.mirror.clone()),
             task_key: Some(task_key),
             hooks: Some(hooks.clone()),
@@ -241,6 +241,16 @@ impl Hosting {
     }
 }
 
+/// Where keys are: the directories of this program, also the one that its configuration gives a
+/// broker where the node has another, and the keys that were named.
+fn private(config: &Config) -> Vec<PathBuf> {
+    // Of a file that a broker cannot use none has anything.
+    let broker = config.file.as_ref().and_then(|found| found.of_broker().ok()).unwrap_or_default();
+    let own = [Some(config.data.value.clone()), config.tls_key.value.clone()];
+    let of_broker = broker.data.into_iter().chain(broker.tls_key);
+    kept_places(None).chain(own.into_iter().flatten()).chain(of_broker).collect()
+}
+
 /// A role and its toolsets, as its user writes them.
 fn written(role: &Role) -> (String, Vec<String>) {
     (role.name.to_string(), role.toolsets.iter().map(ToString::to_string).collect())
@@ -300,7 +310,34 @@ pub(super) fn sentence(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use tasuki_broker::trust::TrustStore;
+
     use super::*;
+    use crate::config::{FILE, Key, Layer, Raw, Surroundings};
+
+    #[test]
+    fn keys_that_the_configuration_names_are_private_wherever_they_lie() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(FILE);
+        let text = "data = \"broker\"\ntls_cert = \"c\"\ntls_key = \"project/broker.pem\"\n\
+                    mcp_tls_cert = \"c\"\nmcp_tls_key = \"project/node.pem\"\n";
+        std::fs::write(&path, text).unwrap();
+        let around = Surroundings {
+            env: BTreeMap::new(),
+            directory: place.path().to_owned(),
+            home: None,
+            trusted: TrustStore::within(place.path()),
+        };
+        let node = place.path().join("node");
+        let texts = vec![node.to_string_lossy().into_owned()];
+        let flags = Layer::from([(Key::Data, Raw { source: Source::Flag("--data"), texts })]);
+        let private = private(&Config::load(flags, Some(&path), &around).unwrap());
+        for name in ["node", "broker", "project/broker.pem", "project/node.pem"] {
+            assert!(private.contains(&place.path().join(name)), "{name}: {private:?}");
+        }
+    }
 
     #[test]
     fn a_cause_is_said_once() {

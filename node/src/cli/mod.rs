@@ -277,6 +277,9 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         return Err(Failure::configuration(&problems));
     }
     logs::start(config.log_format.value);
+    if keeps_data(&cli.command) {
+        config.claim_data(&around);
+    }
     // A bridge does one thing at a time, and a second thread would only be one more to wake.
     let mut threads = if matches!(cli.command, Command::Mcp(_)) {
         runtime::Builder::new_current_thread()
@@ -291,6 +294,38 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
     // A read of standard input cannot be cut short; nobody waits for it.
     runtime.shutdown_background();
     result
+}
+
+/// Whether a command may be the first that keeps something in its data directory.
+fn keeps_data(command: &Command) -> bool {
+    match command {
+        Command::Up(_)
+        | Command::Node(_)
+        | Command::Join(_)
+        | Command::Token(_)
+        | Command::Connect(_)
+        | Command::Loop(_)
+        | Command::Mail(_)
+        | Command::Swarm(_)
+        | Command::Import(_)
+        | Command::TakeOver(_)
+        | Command::AgentToken(_) => true,
+        #[cfg(unix)]
+        Command::Accept(_) => true,
+        Command::Hook(command) => matches!(command, hook::Command::Install(_)),
+        Command::Disconnect(_)
+        | Command::Mcp(_)
+        | Command::Watch(_)
+        | Command::Export(_)
+        | Command::Status(_)
+        | Command::Outbox(_)
+        | Command::Mirror(_)
+        | Command::Hooks(_)
+        | Command::Config(_)
+        | Command::Trust(_)
+        | Command::Prompt(_)
+        | Command::Completions(_) => false,
+    }
 }
 
 /// Reads the configuration again.

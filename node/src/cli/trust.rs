@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tasuki_broker::{
     config::{kept_places, read_settings},
-    trust::{FREE, Trusted},
+    trust::{FREE, Trusted, has_data},
 };
 use tasuki_proto::id::RoleId;
 use toml_edit::{DocumentMut, Item};
@@ -33,6 +33,9 @@ use crate::{
 /// which broker is used, what hooks run) counts only once you trust it. This shows what that is,
 /// and trusts it. From then on your own tasuki.toml is not read in that directory. Any change to the
 /// files ends the trust; run the command again after reading what changed.
+///
+/// A data directory that you name by a relative path, and that no command of yours made, is used
+/// once you trust it: all that is kept in it counts then.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The directory [default: this one]
@@ -62,9 +65,10 @@ fn trust(directory: &Path, around: &Surroundings, output: &mut Output) -> Result
     for name in [FILE, filebox::FILE] {
         contents.extend(read(directory, name)?.map(|content| (name, content)));
     }
-    if contents.is_empty() {
+    let has_data = has_data(directory);
+    if contents.is_empty() && !has_data {
         return Err(Failure::usage(format!(
-            "{} has neither a {FILE} nor a {}; there is nothing to trust.",
+            "{} has neither a {FILE} nor a {} nor data in it; there is nothing to trust.",
             line(&directory.to_string_lossy()),
             filebox::FILE,
         )));
@@ -86,9 +90,13 @@ fn trust(directory: &Path, around: &Surroundings, output: &mut Output) -> Result
         files.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" and ")
     };
     let shown = line(&directory.to_string_lossy());
-    if needs_trust.is_empty() {
+    if needs_trust.is_empty() && !has_data {
         return output.answer(
-            || json!({ "trusted": { "directory": directory, "files": [], "settings": [] } }),
+            || {
+                json!({ "trusted": {
+                    "directory": directory, "files": [], "settings": [], "data": false,
+                } })
+            },
             || {
                 format!(
                     "Nothing in {} in {shown} needs trust: it counts as it is.\n",
@@ -97,11 +105,16 @@ fn trust(directory: &Path, around: &Surroundings, output: &mut Output) -> Result
             },
         );
     }
-    around.trusted.trust(directory, needs_trust.iter().copied()).map_err(|why| unkept(&why))?;
+    if !needs_trust.is_empty() {
+        around.trusted.trust(directory, needs_trust.iter().copied()).map_err(|why| unkept(&why))?;
+    }
+    if has_data {
+        around.trusted.trust_data(directory).map_err(|why| unkept(&why))?;
+    }
     if let Some(data) = data_of(directory, &settings) {
         output.note(&format!(
             "{} has data in it already. Whoever has a token of a broker that kept it may use it: \
-             remove it unless you know whose it is.",
+             remove it, or run `tasuki trust` with it if you know whose it is.",
             data.display()
         ));
     }
@@ -116,11 +129,20 @@ fn trust(directory: &Path, around: &Surroundings, output: &mut Output) -> Result
                 "files": names,
                 "settings": settings,
                 "agents": agents,
+                "data": has_data,
             } })
         },
         || {
             let names = names_of(&needs_trust);
-            let mut out = format!("You now trust {names} in {shown}. These settings count:\n");
+            let mut out = match (needs_trust.is_empty(), has_data) {
+                (true, _) => format!("You now trust the data in {shown}.\n"),
+                (false, true) => format!(
+                    "You now trust {names} and the data in {shown}. These settings count:\n"
+                ),
+                (false, false) => {
+                    format!("You now trust {names} in {shown}. These settings count:\n")
+                }
+            };
             for Setting { text, .. } in &settings {
                 let text = block(text).replace('\n', "\n  ");
                 writeln!(out, "  {text}").expect("a String takes everything");
@@ -141,10 +163,10 @@ fn trust(directory: &Path, around: &Surroundings, output: &mut Output) -> Result
                     .expect("a String takes everything");
             }
             let of = word(&directory.to_string_lossy());
-            out + &format!(
-                "If the file changes, run `tasuki trust` again; `tasuki trust --revoke {of}` ends \
-                 it.\n"
-            )
+            if !needs_trust.is_empty() {
+                out += "If the file changes, run `tasuki trust` again; ";
+            }
+            out + &format!("`tasuki trust --revoke {of}` ends it.\n")
         },
     )
 }
@@ -168,7 +190,12 @@ fn list(around: &Surroundings, output: &mut Output) -> Result<(), Failure> {
     output.answer(
         || {
             let value = |(is_unchanged, it): &(bool, Trusted)| -> Value {
-                json!({ "directory": it.directory, "files": it.files, "unchanged": is_unchanged })
+                json!({
+                    "directory": it.directory,
+                    "files": it.files,
+                    "data": it.data.is_some(),
+                    "unchanged": is_unchanged,
+                })
             };
             json!({ "trusted": all.iter().map(value).collect::<Vec<_>>() })
         },
@@ -186,11 +213,12 @@ fn list(around: &Surroundings, output: &mut Output) -> Result<(), Failure> {
 }
 
 fn is_unchanged(it: &Trusted, around: &Surroundings) -> bool {
-    it.files.keys().all(|name| {
+    let are_files_unchanged = it.files.keys().all(|name| {
         let read = read_settings(&it.directory.join(name));
         let content = read.map(|(content, _)| content).unwrap_or_default();
         around.trusted.distrust(&it.directory, name, &content).is_none()
-    })
+    });
+    are_files_unchanged && it.is_in_place()
 }
 
 /// A setting that counts only in a file that is trusted.

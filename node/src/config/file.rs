@@ -33,6 +33,10 @@ pub(super) const TABLES: [&str; 4] = [TOOLSETS, GROUPS, HOOKS, ACCEPT];
 /// a hundred thousand.
 const PROBLEMS_MAX: usize = 100;
 
+/// A file, in bytes, of which every error is told that makes it no TOML: each byte may be one, and
+/// each is kept with some 500 bytes until it is told.
+const RECOVERED_BYTES_MAX: usize = 64 * 1024;
+
 /// Entries of one table of names, `[toolsets]` or `[groups]`. It is more than a workspace has roles
 /// that are in use, and a file of 1 MiB has room for many more.
 const NAMES_MAX: usize = 1000;
@@ -131,18 +135,20 @@ fn parse_all(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) ->
     let at = |offset: usize| Source::File { path: path.to_owned(), line: lines.line(offset) };
     // Whether its user may have written what it says.
     let is_own = !is_here || distrust.is_none();
-    let (table, errors) = DeTable::parse_recoverable(content);
-    if !errors.is_empty() {
+    let table = match table(content) {
+        Ok(table) => table,
         // What is left of it would only look like other problems, which nobody wrote.
-        for error in errors {
-            let offset = error.span().map_or(0, |span| span.start);
-            problems.push(Problem { at: at(offset), message: bounded(error.message()) });
+        Err(errors) => {
+            for error in errors {
+                let offset = error.span().map_or(0, |span| span.start);
+                problems.push(Problem { at: at(offset), message: bounded(error.message()) });
+            }
+            if is_own && content.contains(Key::HookFail.name()) {
+                contents.hook_fail_lost = Some(Source::File { path: path.to_owned(), line: 0 });
+            }
+            return contents;
         }
-        if is_own && content.contains(Key::HookFail.name()) {
-            contents.hook_fail_lost = Some(Source::File { path: path.to_owned(), line: 0 });
-        }
-        return contents;
-    }
+    };
     let mut refused = Vec::new();
     for (name, item) in table.get_ref() {
         let key_offset = name.span().start;
@@ -210,6 +216,18 @@ fn parse_all(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) ->
         problems.push(Problem { at: at(*first), message: distrust.of(&names) });
     }
     contents
+}
+
+/// What a file says, or each error in it; of a large one, the first.
+fn table(content: &str) -> Result<Spanned<DeTable<'_>>, Vec<toml::de::Error>> {
+    let first = match DeTable::parse(content) {
+        Ok(table) => return Ok(table),
+        Err(why) => why,
+    };
+    if RECOVERED_BYTES_MAX < content.len() {
+        return Err(vec![first]);
+    }
+    Err(DeTable::parse_recoverable(content).1)
 }
 
 /// What is said of a name that is no setting, beside `others` problems: nobody reads this a hundred

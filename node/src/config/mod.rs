@@ -266,6 +266,7 @@ impl Config {
         config.of_broker = told.of_broker;
         (config.accept, config.accept_distrust) = first_that_counts(accepts);
         config.keep_root_within(&around.directory);
+        problems.extend(config.check_data_here(around));
         // What was not committed can be committed later; what was, over somebody's lock, is done.
         let said = layers.iter().find_map(|layer| layer.get(&Key::HookFail));
         let in_doubt = match said {
@@ -303,6 +304,44 @@ impl Config {
         let told = self.broker.value.clone();
         let url = told.or_else(|| credentials::url_of_own_broker(&self.data.value));
         url.unwrap_or_else(|| BROKER_DEFAULT.to_owned())
+    }
+
+    /// The data directory, where its name is a path from the current directory, or is of a file that
+    /// came with that: then it may have come with it, too.
+    fn data_here(&self) -> Option<&Path> {
+        let data = self.data.value.as_path();
+        match &self.data.source {
+            // There is none for a user without a home directory, which is said.
+            Source::Default => None,
+            Source::File { path, .. } if data.is_absolute() => {
+                let mut found = self.file.iter().flat_map(Found::and_below);
+                let is_here = found.any(|it| it.is_here && it.path == *path);
+                let is_beside = path.parent().is_some_and(|directory| data.starts_with(directory));
+                (is_here && is_beside).then_some(data)
+            }
+            Source::File { .. } | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => {
+                (!data.is_absolute()).then_some(data)
+            }
+        }
+    }
+
+    /// Why such a data directory cannot be used.
+    fn check_data_here(&self, around: &Surroundings) -> Option<Problem> {
+        let why = around.trusted.check_data(&around.directory, self.data_here()?).err()?;
+        let message = format!("`data` cannot be used: {why}");
+        Some(Problem { at: self.data.source.clone(), message })
+    }
+
+    /// Notes such a data directory as this user's, where there is no data in it yet, and makes it.
+    pub fn claim_data(&self, around: &Surroundings) {
+        let Some(data) = self.data_here() else { return };
+        if let Err(why) = around.trusted.claim_data(&around.directory.join(data)) {
+            tracing::warn!(
+                "it cannot be noted that {} is yours: {why}; name it by its absolute path in the \
+                 next commands",
+                data.display()
+            );
+        }
     }
 
     /// Takes no relative project unless it lies in `directory`, links followed: whoever made the

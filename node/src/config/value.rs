@@ -303,16 +303,30 @@ pub(super) fn roles(texts: &[String]) -> Result<Vec<Role>, String> {
     if ROLES_MAX < roles.len() {
         return Err(format!("has {} roles; the limit is {ROLES_MAX}", roles.len()));
     }
-    let mut names: Vec<&RoleId> = roles.iter().map(|role| &role.name).collect();
+    check_each_once(roles.iter().map(|role| &role.name).collect())?;
+    Ok(roles)
+}
+
+/// Some of the roles, each once.
+pub(super) fn names(texts: &[String]) -> Result<Vec<RoleId>, String> {
+    if ROLES_MAX < texts.len() {
+        return Err(format!("has {} roles; the limit is {ROLES_MAX}", texts.len()));
+    }
+    let roles = role_ids(texts)?;
+    check_each_once(roles.iter().collect())?;
+    Ok(roles)
+}
+
+fn check_each_once(mut names: Vec<&RoleId>) -> Result<(), String> {
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(format!("names the role {} twice", pair[0])),
-        None => Ok(roles),
+        None => Ok(()),
     }
 }
 
 /// Any number of roles' names.
-pub(super) fn names(texts: &[String]) -> Result<Vec<RoleId>, String> {
+fn role_ids(texts: &[String]) -> Result<Vec<RoleId>, String> {
     texts.iter().map(|text| role_id(text)).collect()
 }
 
@@ -324,15 +338,13 @@ fn role_id(text: &str) -> Result<RoleId, String> {
 pub(super) fn group(name: &str, texts: &[String]) -> Result<Vec<RoleId>, String> {
     let is_name: Result<RoleId, InvalidId> = name.parse();
     is_name.map_err(|why| format!("is no name for a group: it {why}"))?;
-    let mut roles = names(texts)?;
+    let mut roles = role_ids(texts)?;
     if !(1..=RECEIVERS_MAX).contains(&roles.len()) {
         return Err(format!("has {} roles; it takes 1 to {RECEIVERS_MAX}", roles.len()));
     }
     roles.sort_unstable();
-    match roles.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(format!("names the role {} twice", pair[0])),
-        None => Ok(roles),
-    }
+    check_each_once(roles.iter().collect())?;
+    Ok(roles)
 }
 
 pub(super) fn log_format(texts: &[String]) -> Result<LogFormat, String> {

@@ -43,7 +43,7 @@ pub(super) struct Host {
     pub directories: Directories,
     /// What agents may attach files from, and save them to.
     pub project: Option<PathBuf>,
-    /// What they attach nothing from, also where it lies in the project.
+    /// What they attach nothing of, also where it lies in the project: directories and files.
     pub private: Vec<PathBuf>,
     /// Whose files agents lock.
     pub repositories: Repositories,

@@ -68,6 +68,8 @@ enum Line {
     },
     /// A file that was sent, and could not be taken away.
     Sent(String, Stamp),
+    /// What a file in the outbox held that Git tracked, as [`Hash::text`].
+    Tracked(String),
     Wrote {
         id: String,
         r#box: String,
@@ -101,6 +103,7 @@ pub(super) struct Index {
     /// Outboxes, and what lay in each before it was one.
     kept: BTreeMap<String, Before>,
     sent: BTreeMap<String, Stamp>,
+    tracked: BTreeSet<String>,
     /// Whether the mailbox was ever here as a whole.
     pub(super) is_synced: bool,
 }
@@ -122,6 +125,7 @@ impl Index {
             by_name: BTreeMap::new(),
             kept: BTreeMap::new(),
             sent: BTreeMap::new(),
+            tracked: BTreeSet::new(),
             is_synced: false,
         }
     }
@@ -157,6 +161,9 @@ impl Index {
             }
             Line::Sent(name, stamp) => {
                 self.sent.insert(name, stamp);
+            }
+            Line::Tracked(content) => {
+                self.tracked.insert(content);
             }
             Line::Gone(id) => {
                 if let Ok(id) = id.parse() {
@@ -285,6 +292,19 @@ impl Index {
         self.append(&Line::Sent(name.to_owned(), stamp))
     }
 
+    /// Whether a file in the outbox held this while Git tracked it, whatever it was called.
+    pub(super) fn was_tracked(&self, content: Hash) -> bool {
+        self.tracked.contains(&content.text())
+    }
+
+    pub(super) fn note_tracked(&mut self, content: Hash) -> io::Result<()> {
+        let content = content.text();
+        if !self.tracked.insert(content.clone()) {
+            return Ok(());
+        }
+        self.append(&Line::Tracked(content))
+    }
+
     pub(super) fn synced(&mut self) -> io::Result<()> {
         if self.is_synced {
             return Ok(());
@@ -294,7 +314,7 @@ impl Index {
     }
 
     fn append(&mut self, line: &Line) -> io::Result<()> {
-        let live = self.threads.len() + self.kept.len() + self.sent.len();
+        let live = self.threads.len() + self.kept.len() + self.sent.len() + self.tracked.len();
         if self.file.is_none() || 2 * live + PAST_MAX < self.lines {
             return self.write_anew();
         }
@@ -313,12 +333,12 @@ impl Index {
             Line::Kept { outbox: outbox.clone(), before: stamps, contents }
         });
         let sent = self.sent.iter().map(|(name, stamp)| Line::Sent(name.clone(), *stamp));
+        let tracked = self.tracked.iter().map(|content| Line::Tracked(content.clone()));
         let threads = self.threads.iter().map(|(id, known)| line_of(*id, known));
         let mut bytes = Vec::new();
         self.lines = 0;
-        for line in
-            folder.chain([Line::Synced(self.is_synced)]).chain(kept).chain(sent).chain(threads)
-        {
+        let own = folder.chain([Line::Synced(self.is_synced)]).chain(kept);
+        for line in own.chain(sent).chain(tracked).chain(threads) {
             bytes.extend(written(&line)?);
             self.lines += 1;
         }
@@ -389,8 +409,11 @@ mod tests {
         whole.wrote(MessageId::from_bits(1), known(BoxKind::Inbox, "A.md")).unwrap();
         whole.keep("inode 1 of 2".into(), before()).unwrap();
         whole.note_sent("new.md", STAMP).unwrap();
+        whole.note_tracked(Hash::of(b"tracked")).unwrap();
         whole.synced().unwrap();
-        let told = |it: &Index| format!("{:?}", (&it.folder, &it.threads, &it.kept, &it.sent));
+        let told = |it: &Index| {
+            format!("{:?}", (&it.folder, &it.threads, &it.kept, &it.sent, &it.tracked))
+        };
         crate::flips::each(&file, |what| {
             let read = Index::open(file.clone());
             let is_whole = told(&read) == told(&whole) && read.is_synced;
@@ -416,6 +439,7 @@ mod tests {
         index.wrote(id(1), known(BoxKind::Done, "A.md")).unwrap();
         index.keep("inode 1 of 2".into(), before()).unwrap();
         index.note_sent("new.md", STAMP).unwrap();
+        index.note_tracked(Hash::of(b"tracked")).unwrap();
         index.gone(id(2)).unwrap();
         index.synced().unwrap();
         let again = Index::open(file.clone());
@@ -425,6 +449,7 @@ mod tests {
         assert!(again.was_before("old.md", STAMP) && again.was_sent("new.md", STAMP));
         assert!(!again.was_before("new.md", STAMP) && !again.was_sent("old.md", STAMP));
         assert!(!again.was_before("old.md", Stamp { size: 4, ..STAMP }));
+        assert!(again.was_tracked(Hash::of(b"tracked")) && !again.was_tracked(Hash::of(b"old")));
         assert!(again.held_before(Hash::of(b"old")) && !again.held_before(Hash::of(b"new")));
         assert!(again.keeps("inode 1 of 2") && !again.keeps("inode 1 of 3"));
         assert_eq!(again.taken(id(2), "a.md").len(), 1);

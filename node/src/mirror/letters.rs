@@ -8,8 +8,8 @@
 //! taken away, stays, is told of, and holds nothing up.
 //!
 //! Files that lay in the outbox before it was kept are left alone (Z9): they are mail of long ago, or
-//! came with a repository. Whoever wants one sent changes it. Nor is a file sent that Git tracks: a
-//! pull may have brought it.
+//! came with a repository. Whoever wants one sent changes it. Nor is a file sent that Git tracks, or
+//! that holds what such a one was seen to hold: a pull may have brought it.
 
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 
@@ -49,7 +49,12 @@ pub(super) const QUEUED_MAX: usize = CLIENT_REFS_MAX / 4;
 
 /// Why a file that came with a repository stays, to follow its name.
 const TRACKED: &str = "is tracked by Git, so a pull may have brought it, and is not sent; a copy \
-                       under another name is, and `.gitignore` keeps docs/mailbox out of commits";
+                       under another name is, once it is changed, and `.gitignore` keeps \
+                       docs/mailbox out of commits";
+
+/// The same of one that holds what such a file held.
+const WAS_TRACKED: &str = "holds what a file held that Git tracked, so a pull may have brought it, \
+                           and is not sent until it is changed";
 
 /// What Git says of an outbox, if it says anything.
 type OfGit = Result<Option<Tracked>, NoAnswer>;
@@ -201,7 +206,11 @@ impl Keeper {
             return Ok(None);
         }
         if let Some(fate) = fate_of_tracked(tracked, file) {
+            note_tracked(&self.shared, tracked, file, hash);
             return Ok(Some(fate));
+        }
+        if self.shared.index().was_tracked(hash) {
+            return Ok(Some(Fate::Left(WAS_TRACKED.to_owned())));
         }
         let read = Dropped::read(&self.shared.role, name, &bytes, stamp, now());
         let is_draft = read.as_ref().is_ok_and(|it| it.is_draft);
@@ -361,11 +370,25 @@ fn fate_of_tracked(tracked: &OfGit, file: &str) -> Option<Fate> {
     }
 }
 
+/// Keeps in mind what a file holds that Git tracks: what no longer tracks it, as a change that was put
+/// away and taken out again, has not written it.
+fn note_tracked(shared: &Shared, tracked: &OfGit, file: &str, hash: Hash) {
+    if matches!(tracked, Ok(Some(tracked)) if tracked.has(file)) {
+        note(shared.index().note_tracked(hash));
+    }
+}
+
 /// Whether what an interrupted change left in an outbox may become a letter again.
 pub(super) fn may_return(shared: &Shared, boxes: &Boxes, file: &str) -> bool {
     let outbox = boxes.folder(BoxKind::Outbox);
-    match fate_of_tracked(&repository::tracked_in(outbox.path()), file) {
-        Some(Fate::Left(why)) => shared.leave(outbox.join(file), &why),
+    let tracked = repository::tracked_in(outbox.path());
+    match fate_of_tracked(&tracked, file) {
+        Some(Fate::Left(why)) => {
+            if let Some(hash) = disk::read_own(outbox, file).ok().and_then(|it| it.hash()) {
+                note_tracked(shared, &tracked, file, hash);
+            }
+            shared.leave(outbox.join(file), &why);
+        }
         Some(_) => {}
         None => return true,
     }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tasuki_broker::files::private_directory;
+use tasuki_broker::files::{not_own, private_directory};
 
 use super::entry::{ENTRY_BYTES_MAX, Entry};
 
@@ -94,11 +94,11 @@ pub fn read(data: &Path) -> io::Result<Contents> {
     paths.sort();
     let mut contents = Contents::default();
     for path in paths {
-        let read = bytes_of(&path).map(|bytes| {
-            let bytes = bytes?;
+        let entry = |bytes: Vec<u8>| {
             let size = bytes.len() as u64;
-            Some(checked(&path, &bytes).map(|entry| (entry, size)))
-        });
+            checked(&path, &bytes).map(|entry| (entry, size))
+        };
+        let read = bytes_of(&path).map(|bytes| Some(bytes?.and_then(entry)));
         match read {
             Ok(None) => {}
             Ok(Some(Ok(entry))) => contents.entries.push(entry),
@@ -111,19 +111,23 @@ pub fn read(data: &Path) -> io::Result<Contents> {
 
 /// One entry; `None` when it is not there, else what is wrong with it.
 pub(super) fn get(path: &Path) -> io::Result<Option<Result<Entry, String>>> {
-    Ok(bytes_of(path)?.map(|bytes| checked(path, &bytes)))
+    Ok(bytes_of(path)?.map(|bytes| checked(path, &bytes?)))
 }
 
-fn bytes_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
+/// What a file holds; `None` when it is not there, else why it is not this user's own.
+fn bytes_of(path: &Path) -> io::Result<Option<Result<Vec<u8>, String>>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(why) => return Err(why),
     };
+    if let Some(why) = not_own(path, &file.metadata()?) {
+        return Ok(Some(Err(why.to_string())));
+    }
     let mut bytes = Vec::new();
     // One more than there may be: then its checksum does not match.
     file.take(ENTRY_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
+    Ok(Some(Ok(bytes)))
 }
 
 fn checked(path: &Path, bytes: &[u8]) -> Result<Entry, String> {

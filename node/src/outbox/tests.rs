@@ -156,6 +156,23 @@ fn what_was_never_finished_is_thrown_away_and_what_is_damaged_stays_to_be_seen()
     assert_eq!(fs::read_dir(&directory).expect("readable").count(), 4);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn an_entry_that_others_could_have_written_is_not_sent() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let data = tempfile::tempdir().expect("a directory");
+    drop(open(data.path()));
+    let path = files::path(&data.path().join("outbox"), 1);
+    fs::write(&path, entry(1, None).encode()).expect("written");
+    for (mode, is_sent) in [(0o644, true), (0o664, false), (0o602, false)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its owner's");
+        let Contents { entries, unreadable } = read(data.path()).expect("readable");
+        assert_eq!((entries.len(), unreadable.len()), (usize::from(is_sent), 1 - entries.len()));
+        assert!(unreadable.iter().all(|it| it.why.contains("chmod go-w")), "{unreadable:?}");
+        assert_eq!(files::get(&path).expect("readable").expect("there").is_ok(), is_sent);
+    }
+}
+
 #[tokio::test]
 async fn the_number_of_a_damaged_entry_is_not_given_again_and_it_can_be_dropped() {
     let data = tempfile::tempdir().expect("a directory");

@@ -120,6 +120,7 @@ async fn a_cloned_repository_with_its_own_data_opens_no_broker() {
         assert!(said.1.contains(line), "{}", said.1);
     }
     assert!(said.2.contains(".cache has data in it already"), "{}", said.2);
+    clone.refuses("status", ".cache, which may have come with the current directory").await;
     fs::remove_dir_all(clone.path(".cache")).unwrap();
     let (mut child, printed) = clone.up("").await;
     let bound = |line: &String| line.starts_with("listening on https://0.0.0.0:");
@@ -136,12 +137,89 @@ async fn a_cloned_repository_with_its_own_data_opens_no_broker() {
     clone.write("tasuki.toml", ATTACK);
     assert_eq!(clone.json("trust --list").await["trusted"][0]["unchanged"], true);
     assert_eq!(clone.json("trust --revoke").await["revoked"]["was_trusted"], true);
-    assert_eq!(clone.json("trust --list").await, json!({ "trusted": [] }));
+    // What is left is the data that the user's own broker made there.
+    let left = clone.json("trust --list").await["trusted"].clone();
+    assert_eq!(left.as_array().unwrap().len(), 1, "{left}");
+    assert_eq!((&left[0]["files"], &left[0]["data"]), (&json!({}), &json!(true)));
+    let made = clone.path(".cache").canonicalize().unwrap();
+    assert_eq!(left[0]["directory"], json!(made));
     clone.refuses("status", words).await;
     // Nothing of it was kept where the repository's author could have put it.
     let here: Vec<_> =
         fs::read_dir(clone.path("")).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert!(here.iter().all(|name| name == "tasuki.toml" || name == ".cache"), "{here:?}");
+}
+
+#[tokio::test]
+async fn data_that_came_with_a_repository_is_not_used_before_its_user_trusts_it() {
+    let clone = Repository::new(&[]);
+    // Its author's broker and node, which their address file names.
+    let mut author = Process::up(&clone.path(".tasuki"), "--role A").await;
+    let words = "there is data in .tasuki, which may have come with the current directory";
+    for line in [
+        "mail send --role A --to A secret",
+        "mail list --role A",
+        "status",
+        "outbox",
+        "connect claude-code --role A",
+        "node",
+        "up --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0",
+    ] {
+        clone.refuses(&format!("{line} --data .tasuki"), words).await;
+        clone.refuses(&format!("{line} --data ./.tasuki"), "there is data in ./.tasuki").await;
+        let mut named = clone.command(line);
+        let output = soon(named.env("TASUKI_DATA", ".tasuki").output()).await.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(words), "{line}: {said}");
+    }
+    let sent = author.json("mail list --role A").await;
+    assert!(sent.iter().all(|it| it["message_id"].is_null()), "{sent:?}");
+    assert!(fs::read_dir(clone.home()).unwrap().next().is_none(), "nothing was begun");
+
+    // By its absolute path the user vouches for it, or by trusting it.
+    let (code, _, err) = clone.run(&format!("status --data {}", author.data.display())).await;
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(clone.json("trust .tasuki").await["trusted"]["data"], true);
+    let (code, _, err) = clone.run("status --data .tasuki").await;
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(clone.json("trust --list").await["trusted"][0]["data"], true);
+    // Another directory in its place is another one.
+    author.kill().await;
+    fs::rename(clone.path(".tasuki"), clone.path("before")).unwrap();
+    clone.write(".tasuki/node.json", "{}");
+    clone.refuses("status --data .tasuki", words).await;
+    assert_eq!(clone.json("trust --list").await["trusted"][0]["unchanged"], false);
+}
+
+#[tokio::test]
+async fn a_data_directory_that_a_command_made_is_its_users() {
+    let clone = Repository::new(&[("mine/.gitignore", "*\n")]);
+    fs::set_permissions(clone.path("mine"), fs::Permissions::from_mode(0o700)).unwrap();
+    let (mut child, _) = clone.up("--broker-listen 127.0.0.1:0 --role A --data mine").await;
+    for line in [
+        "status",
+        "mail send --role A --to A x",
+        "connect claude-code --role A",
+        "hook status",
+        "outbox",
+    ] {
+        let (code, _, err) = clone.run(&format!("{line} --data mine")).await;
+        assert!(!err.contains("there is data in"), "{line}: {code} {err}");
+    }
+    soon(child.kill()).await.unwrap();
+    // Each of what is kept there tells that there is data.
+    for entry in fs::read_dir(clone.path("mine")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let is_known = tasuki_broker::trust::is_of_data(&name);
+        assert_eq!(is_known, name != ".gitignore", "{name}");
+    }
+    // One that is put together from what a node kept is nobody's.
+    fs::create_dir(clone.path("theirs")).unwrap();
+    for name in ["node.json", "node-identity.json"] {
+        fs::copy(clone.path("mine").join(name), clone.path("theirs").join(name)).unwrap();
+        clone.refuses("status --data theirs", "there is data in theirs").await;
+        fs::remove_file(clone.path("theirs").join(name)).unwrap();
+    }
 }
 
 #[tokio::test]

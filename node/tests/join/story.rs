@@ -134,7 +134,10 @@ async fn what_joining_wrote_into_a_directory_counts_there_until_it_changes() {
     for command in [&again, "tasuki status"] {
         let output = laptop.run(command).await;
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && said.contains("`broker` and `mirror`"), "{said}");
+        assert!(
+            output.status.code() == Some(2) && said.contains("`broker` and `mirror`"),
+            "{said}"
+        );
     }
 }
 

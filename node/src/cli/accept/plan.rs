@@ -151,7 +151,7 @@ pub(super) fn not_found(why: NoCheckout) -> Failure {
         }
         NoCheckout::NoRepository(..) => " Name the clone that has the commit: --repository DIR.",
         NoCheckout::NoGit(_) => " Is git installed?",
-        NoCheckout::Program(..) => {
+        NoCheckout::Setting(..) => {
             " If you set it yourself, run `git fetch` there and call this again without --fetch."
         }
         NoCheckout::NoCommit(_)

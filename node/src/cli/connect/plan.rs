@@ -226,8 +226,9 @@ fn set_entry(
     let ways = WAY_KEYS.iter().copied().filter(|key| there.get(*key).is_some());
     // What else stands in an entry that was not written here came with the project, say: its
     // variables lead the command elsewhere.
-    let others = there.as_object().filter(|_| !is_noted).into_iter().flat_map(|all| all.keys());
-    let others = others.map(String::as_str).filter(|key| !is_way(key));
+    let is_kept = |key: &str| is_noted && !STEERING_KEYS.contains(&key);
+    let others = there.as_object().into_iter().flat_map(|all| all.keys());
+    let others = others.map(String::as_str).filter(|key| !is_way(key) && !is_kept(key));
     for key in ways.chain(others).filter(|key| !is_wanted(key)) {
         document.remove(&inside(key))?;
         let key = short(key, NAME_CELLS_MAX);
@@ -277,8 +278,16 @@ fn set_entry(
 /// Where a client's entry says which variables the command gets.
 const VARIABLES: &[&str] = &["env", "environment"];
 
-/// What the variables are called that decide what our program does, or which code it loads.
-const STEERING: &[&str] = &["TASUKI_", "LD_", "DYLD_"];
+/// Keys of an entry that decide where our program runs, with which variables, or that another one
+/// runs beside it: connecting writes none.
+const STEERING_KEYS: &[&str] = &["cwd", "envFile", "headersHelper"];
+
+/// How the names of the variables begin that decide what our program does, where it keeps things, or
+/// which code it loads.
+const STEERING: &[&str] = &["TASUKI_", "LD_", "DYLD_", "XDG_", "GLIBC_"];
+
+/// The same, in whole.
+const STEERING_NAMES: &[&str] = &["HOME", "GCONV_PATH"];
 
 /// Takes out the variables that could lead our program elsewhere: connecting sets none.
 fn drop_variables(
@@ -292,6 +301,7 @@ fn drop_variables(
         let steers = |name: &str| {
             let name = name.to_ascii_uppercase();
             STEERING.iter().any(|start| name.starts_with(start))
+                || STEERING_NAMES.contains(&name.as_str())
         };
         let names: Vec<&String> = all.keys().filter(|name| steers(name)).collect();
         let place = [keys, &[(*table).to_owned()]].concat();

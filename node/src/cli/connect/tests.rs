@@ -76,8 +76,11 @@ fn an_entry_of_ours_is_brought_up_to_date_and_keeps_what_others_added() {
 fn brought_along() -> String {
     serde_json::json!({"mcpServers": {"tasuki": {
         "type": "stdio", "command": "tasuki", "args": ["mcp", "--role", "A"], "cwd": "/x",
-        "env": {"TASUKI_NODE": "http://127.0.0.1:9", "ld_preload": "x", "LANG": "C"},
-        "headers": {"X": "1"},
+        "env": {
+            "TASUKI_NODE": "http://127.0.0.1:9", "ld_preload": "x", "LANG": "C", "HOME": "/x",
+            "XDG_CONFIG_HOME": "/x", "GLIBC_TUNABLES": "x", "GCONV_PATH": "/x", "HOMEPAGE": "x",
+        },
+        "headers": {"X": "1"}, "headersHelper": "x", "envFile": "x",
     }}})
     .to_string()
 }
@@ -96,7 +99,8 @@ fn an_entry_that_was_not_written_here_keeps_nothing() {
             applied.notes,
             [
                 "`tasuki connect` had not written `mcpServers.tasuki` here, so what else was in it was \
-              removed: `cwd`, `env.LANG`, `env.TASUKI_NODE`, `env.ld_preload`, `headers.X`."
+              removed: `cwd`, `env.GCONV_PATH`, `env.GLIBC_TUNABLES`, `env.HOME`, `env.HOMEPAGE`, \
+              `env.LANG`, `env.TASUKI_NODE`, `env.XDG_CONFIG_HOME`, 4 more."
             ]
         );
     }
@@ -111,13 +115,20 @@ fn variables_that_steer_our_program_go_and_the_others_are_named() {
     let (text, applied) = apply(&wish, &brought_along(), false).unwrap();
     let read = serde_json::from_str::<serde_json::Value>(&text).unwrap();
     let entry = &read["mcpServers"]["tasuki"];
-    assert_eq!(entry["env"], serde_json::json!({"LANG": "C"}));
-    let removed = |name: &str| format!("mcpServers.tasuki.env.{name} removed");
-    assert!(applied.changed.contains(&removed("TASUKI_NODE")), "{applied:?}");
-    assert!(applied.changed.contains(&removed("ld_preload")), "{applied:?}");
+    assert_eq!(entry["env"], serde_json::json!({"LANG": "C", "HOMEPAGE": "x"}));
+    let steering = ["TASUKI_NODE", "ld_preload", "HOME", "XDG_CONFIG_HOME", "GLIBC_TUNABLES"];
+    for name in steering.into_iter().chain(["GCONV_PATH"]) {
+        let removed = format!("mcpServers.tasuki.env.{name} removed");
+        assert!(applied.changed.contains(&removed), "{applied:?}");
+    }
+    for key in ["cwd", "headersHelper", "envFile"] {
+        assert!(applied.changed.contains(&format!("mcpServers.tasuki without {key}")), "{key}");
+        assert_eq!(entry[key], serde_json::Value::Null);
+    }
+    let kept = "`env.HOMEPAGE`, `env.LANG`, `headers.X`";
     assert_eq!(
         applied.notes,
-        ["`mcpServers.tasuki` keeps `cwd`, `env.LANG`, `headers.X`; take out what is not yours."]
+        [format!("`mcpServers.tasuki` keeps {kept}; take out what is not yours.")]
     );
     for (client, table) in [(Client::Opencode, "environment"), (Client::Codex, "env")] {
         let wish = self::wish(client, stdio(), false);

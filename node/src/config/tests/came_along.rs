@@ -225,6 +225,13 @@ fn a_hook_whose_setting_cannot_be_read_is_closed() {
     }
     fs::write(&path, [0xff]).unwrap();
     assert_eq!(look(&[]), HookFail::Closed);
+    #[cfg(unix)]
+    for nowhere in ["/nonexistent/tasuki.toml", FILE] {
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(nowhere, &path).unwrap();
+        assert_eq!(look(&[]), HookFail::Closed, "a link to {nowhere}");
+    }
+    fs::remove_file(&path).unwrap();
     // Nobody said anything of it.
     fs::write(&path, "lease = 1\nhook_fale = \"closed\"\n").unwrap();
     assert_eq!(look(&[]), HookFail::Open);
@@ -258,6 +265,25 @@ fn a_file_with_a_hundred_thousand_problems_is_told_in_a_hundred() {
     assert_eq!(problems(&format!("[toolsets]\n{sets}")), [expected]);
     let hooks = problems(&format!("hooks = [{}]\n", "{},\n".repeat(200_000)));
     assert!(hooks.len() == 1 && hooks[0].contains("`hooks` are 200000; the limit is"), "{hooks:?}");
+}
+
+#[test]
+fn of_a_large_file_that_is_no_toml_the_first_error_is_told() {
+    // Each line of it would be an error by itself.
+    let small = problems(&"=\n".repeat(100));
+    assert!(1 < small.len(), "{small:?}");
+    let large = problems(&"=\n".repeat(500_000));
+    assert_eq!(large, small[..1]);
+}
+
+#[test]
+fn roles_that_several_may_play_are_as_many_as_there_may_be_and_named_once() {
+    let many: Vec<String> = (0..65).map(|it| format!("\"r{it}\"")).collect();
+    assert_eq!(
+        problems(&format!("shared = [{}]\n", many.join(","))),
+        ["1: `shared` has 65 roles; the limit is 64"]
+    );
+    assert_eq!(problems("shared = [\"B\", \"B\"]\n"), ["1: `shared` names the role B twice"]);
 }
 
 #[test]

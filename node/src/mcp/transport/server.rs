@@ -103,7 +103,7 @@ pub struct Settings {
     pub directories: Directories,
     /// What agents may attach files from, and save them to; `None`: nobody named it.
     pub project: Option<PathBuf>,
-    /// The node's own directories, which agents attach nothing from.
+    /// Directories and keys of the node and its broker, which agents attach nothing of.
     pub private: Vec<PathBuf>,
     /// The mailboxes on disk; `None`: there are none.
     pub mirror: Option<Mirror>,

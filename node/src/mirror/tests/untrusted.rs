@@ -123,6 +123,25 @@ async fn what_a_pull_brings_into_a_kept_outbox_is_not_sent() {
     assert!(until(|| bench.report()[0].unread == 3).await, "{:?}", bench.report());
     assert_eq!(bench.office.texts(), ["own"]);
     bench.stop().await;
+    // They leave Git's index and stay as they are, as a stash that is taken out again leaves them.
+    git(bench.path("p"), &["rm", "-q", "-r", "--cached", "docs"]);
+    for _ in 0..2 {
+        bench.start();
+        bench.in_step().await;
+        let is_told = || {
+            let told = &bench.report()[0].unread_paths;
+            3 == told.iter().filter(|(_, why)| why.starts_with("holds what")).count()
+        };
+        assert!(until(is_told).await, "{:?}", bench.report());
+        assert_eq!(bench.office.texts(), ["own"]);
+        bench.stop().await;
+    }
+    // Whoever writes to one means it.
+    bench.start();
+    bench.in_step().await;
+    bench.put("p/docs/mailbox/outbox/x.md", &draft("changed"));
+    assert!(until(|| bench.office.texts() == ["own", "changed"]).await, "{:?}", bench.report());
+    bench.stop().await;
 }
 
 #[tokio::test]

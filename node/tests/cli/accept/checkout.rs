@@ -186,14 +186,25 @@ async fn a_fetch_runs_what_its_user_names_and_nothing_that_the_repository_does()
     office.submit(&commit, &["cat new"]).await;
     let task = format!("{}/task-1", office.issue);
     let args = ["--task", &task, "--fetch", "theirs"];
-    for key in ["core.sshCommand", "credential.helper", "remote.theirs.uploadpack"] {
+    for key in [
+        "core.sshCommand",
+        "credential.helper",
+        "remote.theirs.uploadpack",
+        "http.cookieFile",
+        "http.sslVerify",
+        "url.x.insteadOf",
+    ] {
         office.repository.git(&["config", key, "git-upload-pack"]);
         let said = office.run(&args).await;
         let words = format!("{:?}", key.to_lowercase());
         assert!(said.code == 5 && said.err.contains(&words), "{key}: {said:?}");
         office.repository.git(&["config", "--unset", key]);
     }
-    let own = "[core]\n\tsshCommand = ssh\n[credential]\n\thelper = cache\n";
+    for (key, value) in [("core.hooksPath", ".husky"), ("user.name", "t")] {
+        office.repository.git(&["config", key, value]);
+    }
+    let own = "[core]\n\tsshCommand = ssh\n[credential]\n\thelper = cache\n\
+               [http]\n\tsslVerify = true\n";
     fs::write(office.path("home/.gitconfig"), own).unwrap();
     let told = office.json(0, &args).await;
     assert_eq!(told["commands"][0]["output_tail"], "from elsewhere");

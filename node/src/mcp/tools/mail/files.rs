@@ -58,9 +58,12 @@ pub(super) async fn attached(
                 reason: Reason::TooLarge,
                 message: format!("`{ATTACHMENTS}` names {path:?}: {why}. Nothing was sent."),
             },
-            No::Outside(_) | No::Private(_) | No::NoFile(_) | No::Taken | No::Io(_) => {
-                invalid(ATTACHMENTS, &format_args!("names {path:?}: {why}"))
-            }
+            No::Outside(_)
+            | No::Private(_)
+            | No::Key(_)
+            | No::NoFile(_)
+            | No::Taken
+            | No::Io(_) => invalid(ATTACHMENTS, &format_args!("names {path:?}: {why}")),
         })?;
         let file = wire::Attachment {
             name: name_of(&path)?,

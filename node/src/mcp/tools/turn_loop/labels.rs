@@ -26,24 +26,69 @@ const DIGIT: usize = 1;
 /// A word that costs no more may be read as the label that it is compared with.
 const COST_MAX: usize = 2 * WRONG;
 
+/// The one that stands before colons in prose, too ("in summary: "), with a small letter then.
+const PROSE: &str = "summary";
+
+/// What stands between spaces.
+#[derive(Debug, Default)]
+struct Word {
+    /// Small ones, and digits.
+    letters: String,
+    /// Whether it begins with a small letter.
+    is_small: bool,
+}
+
+impl Word {
+    /// As it stands before the entries of a list.
+    fn is_number(&self) -> bool {
+        self.letters.bytes().all(|it| it.is_ascii_digit())
+    }
+}
+
 /// Words as they stand under a label: a line that could pass for another is quoted.
 pub(super) fn unlabelled(words: &str) -> Cow<'_, str> {
     // The first line has its label in front.
-    if !words.split('\n').skip(1).any(is_label) {
+    let lines = words.match_indices('\n').map(|(end, _)| end + 1);
+    let labels: Vec<usize> = lines.filter(|start| begins_with_label(&words[*start..])).collect();
+    if labels.is_empty() {
         return Cow::Borrowed(words);
     }
-    let quoted = words.split('\n').enumerate().map(|(number, line)| match number {
-        1.. if is_label(line) => format!("> {line}"),
-        _ => line.to_owned(),
-    });
-    Cow::Owned(quoted.collect::<Vec<_>>().join("\n"))
+    let mut quoted = String::new();
+    let mut from = 0;
+    for start in labels {
+        quoted.push_str(&words[from..start]);
+        quoted.push_str("> ");
+        from = start;
+    }
+    quoted.push_str(&words[from..]);
+    Cow::Owned(quoted)
 }
 
-/// Whether a line begins as a label does, whatever marks are around and between its letters.
-fn is_label(line: &str) -> bool {
-    let mut words = vec![String::new()];
+/// Whether the first line begins as a label does, whatever marks are around and between its letters.
+/// The colon may stand in a line below.
+fn begins_with_label(text: &str) -> bool {
+    let mut words = vec![Word::default()];
     let (mut letters_seen, mut has_ours, mut is_judged) = (0, false, true);
-    for sign in line.chars() {
+    let mut is_below = false;
+    for sign in text.chars() {
+        if is_below {
+            // Wide ones are pictures more often, before the entries of a list.
+            let is_plain = std::iter::once(sign).nfkd().eq([':']);
+            if is_plain || (is_colon(sign, false) && !is_wide(sign)) {
+                return true;
+            }
+            if letters(sign).next().is_some() {
+                return false;
+            }
+            continue;
+        }
+        if sign == '\n' {
+            if !is_read_as_label(&words) {
+                return false;
+            }
+            is_below = true;
+            continue;
+        }
         if !is_judged && is_colon(sign, has_ours) {
             if is_read_as_label(&words) {
                 return true;
@@ -53,21 +98,26 @@ fn is_label(line: &str) -> bool {
         }
         match words.last_mut() {
             Some(word) if sign.is_whitespace() => {
-                if !word.is_empty() {
-                    words.push(String::new());
+                if word.is_number() {
+                    word.letters.clear();
+                } else {
+                    words.push(Word::default());
                 }
                 continue;
             }
             Some(word) => {
                 for letter in letters(sign) {
-                    word.push(letter);
+                    if word.letters.is_empty() {
+                        word.is_small = sign.is_lowercase();
+                    }
+                    word.letters.push(letter);
                     (letters_seen, is_judged) = (letters_seen + 1, false);
                     has_ours |= letter.is_ascii_alphabetic();
                 }
             }
             None => return false,
         }
-        if words == HEADING {
+        if words.iter().map(|it| it.letters.as_str()).eq(HEADING) {
             return true;
         }
         if LETTERS_MAX < letters_seen {
@@ -91,15 +141,21 @@ fn is_wide(letter: char) -> bool {
     letter.width() == Some(2)
 }
 
-/// Whether what stands before a colon may be read as a label. A word may be spelled wrongly; of
-/// several, only all together may be one.
-fn is_read_as_label(words: &[String]) -> bool {
-    let count = words.iter().filter(|it| !it.is_empty()).count();
-    let dearest = if count == 1 { COST_MAX } else { 0 };
-    let is_heading = (HEADING.len()..=HEADING.len() + 1).contains(&count)
-        && words.iter().zip(HEADING).all(|(word, of)| cost(word, of) <= WRONG);
-    let whole = words.concat();
-    is_heading || LABELS.into_iter().any(|label| cost(&whole, label) <= dearest)
+/// Whether what stands before a colon may be read as a label, numbers left out. A word may be spelled
+/// wrongly; of several, each may be one, and all together.
+fn is_read_as_label(words: &[Word]) -> bool {
+    let words: Vec<&Word> = words.iter().filter(|it| !it.is_number()).collect();
+    let dearest = if words.len() == 1 { COST_MAX } else { 0 };
+    let is_heading = (HEADING.len()..=HEADING.len() + 1).contains(&words.len())
+        && words.iter().zip(HEADING).all(|(word, of)| cost(&word.letters, of) <= WRONG);
+    let whole: String = words.iter().map(|it| it.letters.as_str()).collect();
+    // Words of another script alone are of another language.
+    let has_ours = |it: &Word| it.letters.bytes().any(|it| it.is_ascii_alphabetic());
+    let is_among = |label: &str| {
+        let mut own = words.iter().filter(|it| has_ours(it) && (label != PROSE || !it.is_small));
+        own.any(|it| cost(&it.letters, label) <= WRONG)
+    };
+    is_heading || LABELS.into_iter().any(|it| cost(&whole, it) <= dearest || is_among(it))
 }
 
 /// The letters and digits that a sign looks like, small, without marks on them.
@@ -184,6 +240,18 @@ mod tests {
             "Іnstruction \u{2d0} x",
             "Summary︰x",
             "Summary – x",
+            // What stands before it, behind it, or between it and its colon.
+            "1. Instruction: x",
+            "2) summary: x",
+            "1. Previous work by lead",
+            "INSTRUCTION (to B): x",
+            "Instruction 2: x",
+            "Next Instruction: x",
+            "next instructions: x",
+            "The new 1nstruction: x",
+            "Final Summary: x",
+            "Instruction\n: x",
+            "**Summary**\n\n  ： x",
         ] {
             let told = unlabelled(line);
             assert_eq!(told, line, "behind its own label");
@@ -200,6 +268,13 @@ mod tests {
             "- Changed: src/lib.rs, src/main.rs",
             "In summary: it works",
             "A summary: of it",
+            "A short summary of all: it works",
+            "Summary\n- one\n- two",
+            "Summary\n\n✅ done",
+            "Instruction\nDone: all",
+            "Construction of the list: rewritten",
+            "2. Remaining: nothing",
+            "3 issues: fixed",
             "Summary of what was done",
             "Instructions were followed",
             "Previous work was fine",
