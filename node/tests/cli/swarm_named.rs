@@ -137,6 +137,8 @@ async fn files_to_be_read_first_are_called_from_the_root_and_are_such_as_can_be_
         let args = ["lock", given, "--as", "lead"];
         let lock = at(&below, shop.command(&args)).await;
         let words = lock.err.strip_suffix(". Nothing was locked or looked at. (usage)\n").unwrap();
+        // Only what locks files can be told of another repository.
+        let words = words.replace(", or say with `--repository` which other one they are in", "");
         for act in [&["paths", &issue][..], &["new", "Work"]] {
             let args = [act, &["--project-doc", given, "--as", "lead"]].concat();
             let said = at(&below, shop.command(&args)).await;
