@@ -1,6 +1,6 @@
 # Everything one does with this repository, in one word each.
 
-.PHONY: run test soak bench clients lint docs sdk
+.PHONY: run test soak bench clients lint docs sdk dist
 
 # Broker and node in one process, data kept between starts. ARGS="--role lead --role worker".
 run:
@@ -37,6 +37,10 @@ lint:
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# An archive for this machine: programs, man pages, completions, systemd units, licences.
+dist:
+	./scripts/dist.sh
 
 sdk:
 	./scripts/sdk-setup.sh

@@ -10,8 +10,7 @@
 use anstream::println;
 use tasuki_examples::{Error, Result, process::Process};
 use tasuki_proto::wire::{
-    self, Difficulty, TaskStatus, swarm_answer::Standing, swarm_client::SwarmClient,
-    swarm_question::Ask,
+    self, Difficulty, swarm_answer::Standing, swarm_client::SwarmClient, swarm_question::Ask,
 };
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
@@ -327,9 +326,8 @@ impl Role {
             let request =
                 wire::GetIssueRequest { issue_id: issue.to_owned(), ..Default::default() };
             let known = self.swarm.get_issue(request).await?.into_inner().issue;
-            let done = i32::from(TaskStatus::Done).unsigned_abs();
-            let done = known.unwrap_or_default().tasks.get(&done).copied();
-            if done == Some(TASKS.len() as u64) {
+            let tasks = known.unwrap_or_default().tasks.unwrap_or_default();
+            if tasks.done == TASKS.len() as u64 {
                 return Ok(None);
             }
         }

@@ -1,8 +1,12 @@
-//! Compiles the .proto files beside this script, without `protoc`.
+//! Compiles the .proto files beside this script, without `protoc`, and derives what `src/rpc.rs`
+//! and `src/json.rs` promise of them.
+
+#[path = "build/json.rs"]
+mod json;
+#[path = "build/rpc.rs"]
+mod rpc;
 
 use std::{env, error::Error, fs, path::PathBuf};
-
-use prost::Message as _;
 
 const API: [&str; 8] = [
     "tasuki/v1/turn_loop.proto",
@@ -17,14 +21,19 @@ const API: [&str; 8] = [
 const JOURNAL: &str = "tasuki/journal/v1/journal.proto";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo:rerun-if-changed=tasuki");
-    let api = protox::compile(API, ["."])?;
+    for source in ["build.rs", "build", "tasuki"] {
+        println!("cargo:rerun-if-changed={source}");
+    }
+    let mut api = protox::Compiler::new(["."])?;
+    api.include_imports(true).include_source_info(true).open_files(API)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("descriptors.bin"), api.encode_to_vec())?;
-    let mut all = api;
+    fs::write(out.join("descriptors.bin"), api.encode_file_descriptor_set())?;
+    let pool = api.descriptor_pool();
+    fs::write(out.join("rpc.rs"), rpc::generate(&pool)?)?;
+    fs::write(out.join("json.rs"), json::generate(&pool)?)?;
+    let mut all = api.file_descriptor_set();
+    all.file.retain(|file| !file.package().starts_with("google."));
     all.file.extend(protox::compile([JOURNAL], ["."])?.file);
-    // What is said again has the same bytes, also where it has a map.
-    let configured = tonic_prost_build::configure().bytes(".tasuki.journal.v1").btree_map(".");
-    configured.compile_fds(all)?;
+    tonic_prost_build::configure().bytes(".tasuki.journal.v1").compile_fds(all)?;
     Ok(())
 }

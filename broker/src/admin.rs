@@ -96,7 +96,7 @@ pub struct Serving {
 /// Why `admin.json` cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError<E> {
-    #[error("the system gives no random bytes: {0}")]
+    #[error("the system's random source failed: {0}")]
     Random(#[from] getrandom::Error),
     #[error("the administration token cannot be issued: {0}")]
     Issue(E),
@@ -146,7 +146,7 @@ pub async fn prepare<E>(
 /// A secret, or a code, that nobody has.
 ///
 /// # Errors
-/// When the system gives no random bytes.
+/// When the system's random source fails.
 pub fn random_secret() -> Result<Secret, getrandom::Error> {
     let mut random = [0; SECRET_BYTES];
     getrandom::fill(&mut random)?;

@@ -414,6 +414,7 @@ fn real(directory: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
+    /// Holds U4.
     #[test]
     fn what_is_trusted_is_one_content_in_one_directory() {
         let place = tempfile::tempdir().unwrap();
@@ -439,6 +440,7 @@ mod tests {
         assert_eq!(distrust(&one, b"y"), Some(Distrust::Here));
     }
 
+    /// Holds U5.
     #[test]
     fn data_named_from_the_current_directory_is_used_once_its_user_made_or_trusts_it() {
         let place = tempfile::tempdir().unwrap();
@@ -491,6 +493,7 @@ mod tests {
         store.check_data(here, data).err().map(|why| why.to_string()).unwrap_or_default()
     }
 
+    /// Holds U4.
     #[cfg(unix)]
     #[test]
     fn what_others_could_have_written_is_not_trusted() {

@@ -133,6 +133,7 @@ async fn a_spoilt_journal_is_opened() {
     }
 }
 
+/// Holds J5 and DB3.
 #[tokio::test]
 async fn damage_is_refused_or_harmless() {
     let whole = tempfile::tempdir().expect("a directory");

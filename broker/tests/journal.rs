@@ -112,6 +112,7 @@ async fn records_are_read_back_in_order_after_reopening() {
     .await;
 }
 
+/// Holds J3 and A2.
 #[tokio::test]
 async fn a_newer_writer_fences_the_older() {
     on_each(|place| async move {
@@ -212,6 +213,7 @@ async fn what_is_held_back_in_memory_is_neither_told_nor_kept() {
     assert_eq!(heard.next().await, Outcome::Failed);
 }
 
+/// Holds DB1.
 #[tokio::test]
 async fn one_commit_serves_many_appends() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -376,6 +378,7 @@ async fn a_lost_mark_or_database_is_refused_and_a_lost_mark_can_be_repaired() {
     assert!(refusal(dir.path()).contains("meta"), "{}", refusal(dir.path()));
 }
 
+/// Holds DB2.
 #[tokio::test]
 async fn an_older_database_under_a_newer_mark_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -458,6 +461,7 @@ fn snapshot_pieces() -> Vec<Bytes> {
         .collect()
 }
 
+/// Holds J6.
 #[tokio::test]
 async fn a_crash_at_any_piece_of_a_snapshot_leaves_the_one_before() {
     let dir = tempfile::tempdir().expect("a directory");

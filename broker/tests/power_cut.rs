@@ -230,6 +230,7 @@ impl Round {
     }
 }
 
+/// Holds J2 and J4.
 #[test]
 fn a_power_cut_loses_nothing_that_was_acknowledged() {
     let base = tempfile::tempdir().expect("a directory");

@@ -4,8 +4,8 @@
 //! the same machine need the secrets themselves, so the file has them, for its owner alone;
 //! whoever can read it can act as this node's roles anyway.
 //!
-//! - **T1** The file is replaced whole, by one process at a time.
-//! - **T2** A token that was rotated is in it no more, and a running node learns of that within a
+//! - **AT1** The file is replaced whole, by one process at a time.
+//! - **AT2** A token that was rotated is in it no more, and a running node learns of that within a
 //!   second.
 //!
 //! What a token may do where is decided in `mcp/transport/bearer.rs`.
@@ -264,6 +264,7 @@ mod tests {
         }
     }
 
+    /// Holds AT1.
     #[test]
     fn many_at_once_agree() {
         let data = tempfile::tempdir().unwrap();
@@ -299,6 +300,7 @@ mod tests {
         });
     }
 
+    /// Holds AT2.
     #[tokio::test]
     async fn a_change_is_seen_and_a_file_that_is_gone_lets_nobody_in() {
         let data = tempfile::tempdir().unwrap();

@@ -199,6 +199,7 @@ mod tests {
         assert!(names(&"ä".repeat(500)).all(|name| name.len() < 255));
     }
 
+    /// Holds Z8.
     #[test]
     fn only_files_of_the_project_are_read() {
         let place = tempfile::tempdir().unwrap();
@@ -335,6 +336,7 @@ mod tests {
         assert_eq!(inside.len(), 1, "{inside:?}");
     }
 
+    /// Holds Z8.
     #[test]
     fn what_is_saved_takes_nobodys_place() {
         let place = tempfile::tempdir().unwrap();

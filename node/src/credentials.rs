@@ -1,7 +1,7 @@
 //! What this node shows its broker, and how it knows that it is its broker.
 //!
-//! `tasuki join` writes it into the data directory as `joined.json`; `tasuki token` changes it.
-//! Whoever connects asks [`Credentials::find`] each time, so a token that was replaced is noticed
+//! `tasuki join` writes it into the data directory as `joined.json`; `tasuki broker-token` changes
+//! it. Whoever connects asks [`Credentials::find`] each time, so a token that was replaced is noticed
 //! without a restart.
 //!
 //! - **U1** Credentials are used for the broker they were given for, and for no other.
@@ -333,6 +333,7 @@ mod tests {
         }
     }
 
+    /// Holds U1.
     #[test]
     fn credentials_are_for_their_broker_alone() {
         let data = tempfile::tempdir().unwrap();

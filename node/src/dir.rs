@@ -21,9 +21,10 @@ use std::{
         unix::{ffi::OsStringExt as _, fs::MetadataExt as _},
     },
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use rustix::fs::{self as at, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
 
 use crate::files::rename_new_at;
@@ -326,7 +327,7 @@ impl Dir {
 /// are not followed, by [`Dir::open_real`]. So is what was not there yet.
 pub(crate) fn resolved(path: &Path) -> PathBuf {
     static KNOWN: Mutex<BTreeMap<PathBuf, PathBuf>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     known.entry(path.to_owned()).or_insert_with(|| resolve(path)).clone()
 }
 

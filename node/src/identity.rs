@@ -2,7 +2,7 @@
 //!
 //! A node's name, and a client id with a counter that names its intents.
 //!
-//! **N1** No counter is handed out twice, crashes included: a block of counters is durably
+//! **ID1** No counter is handed out twice, crashes included: a block of counters is durably
 //! reserved before its first is used, and a start goes on above everything ever reserved. One
 //! process at a time uses a data directory; a second one gets an error, not the same counters.
 //! Only a data directory that was copied, or restored from a backup, can break this from outside.
@@ -13,9 +13,9 @@ use std::{
     fs::{self, File, TryLockError},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tasuki_broker::{
     checked,
@@ -44,7 +44,7 @@ pub enum IdentityError {
     Damaged { path: PathBuf, what: String },
     #[error("cannot use {path}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("the system gives no random bytes")]
+    #[error("the system's random source failed")]
     Random(#[from] getrandom::Error),
 }
 
@@ -158,7 +158,7 @@ impl Identity {
             return None;
         }
         counters.last += 1;
-        assert!(counters.last <= counters.reserved, "N1: {counters:?}");
+        assert!(counters.last <= counters.reserved, "ID1: {counters:?}");
         Some(IdempotencyKey { client: counters.client.clone(), counter: counters.last })
     }
 
@@ -192,7 +192,7 @@ impl Identity {
     }
 
     fn counters(&self) -> MutexGuard<'_, Counters> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counters.lock()
     }
 }
 
@@ -283,7 +283,7 @@ mod tests {
             for _ in 0..used {
                 let key = next(&identity);
                 assert_eq!(key.client, last.client);
-                assert!(last.counter < key.counter, "N1: {key} after {last}");
+                assert!(last.counter < key.counter, "ID1: {key} after {last}");
                 last = key;
             }
         }

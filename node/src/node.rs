@@ -18,7 +18,7 @@ use crate::{
     link::{self, HostedRole, Link, LinkState},
     mirror::{self, Mirror},
     role::{
-        Actions, Overview, actor::Surroundings, handle::Handle, presence::Presence,
+        Actions, Overview, actor::RoleContext, handle::Handle, presence::Presence,
         supervisor::Supervisor,
     },
 };
@@ -106,7 +106,7 @@ impl Node {
             take_over: settings.take_over,
         };
         let link = Link::start(link_settings, identity.clone())?;
-        let surroundings = |hosted: &HostedRole| Surroundings {
+        let surroundings = |hosted: &HostedRole| RoleContext {
             role: hosted.role.clone(),
             presence: hosted.presence.clone(),
             link: link.clone(),

@@ -7,9 +7,11 @@
 use std::{
     collections::BTreeMap,
     fs, io,
+    net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
 };
 
+use http::Uri;
 use serde::{Deserialize, Serialize};
 pub use tasuki_broker::files::{private, replace};
 use tasuki_broker::{checked, files};
@@ -61,6 +63,12 @@ impl NodeFile {
         checked::from_slice(&bytes).ok()
     }
 
+    /// Whether this URL leads to its broker, however it is written.
+    pub fn is_at(&self, broker: &str) -> bool {
+        let is_same = || Place::of(broker).is_some_and(|it| Some(it) == Place::of(&self.broker));
+        self.broker == broker || is_same()
+    }
+
     /// Removes what this process wrote; a later node's file stays.
     pub fn remove(&self, data: &Path) {
         if Self::read(data).as_ref() == Some(self)
@@ -68,6 +76,33 @@ impl NodeFile {
         {
             tracing::debug!(%why, "node.json stays behind");
         }
+    }
+}
+
+/// Where a URL leads.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    is_tls: bool,
+    /// In lower case; an address as it is usually written.
+    host: String,
+    port: u16,
+}
+
+impl Place {
+    fn of(url: &str) -> Option<Self> {
+        let uri: Uri = url.parse().ok()?;
+        let is_tls = uri.scheme_str()?.eq_ignore_ascii_case("https");
+        let host = uri.host()?;
+        let bare = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        let host = match bare.parse::<IpAddr>() {
+            // Who listens on one of this machine's names is reached under all of them.
+            Ok(IpAddr::V6(ip)) if ip.is_loopback() => Ipv4Addr::LOCALHOST.to_string(),
+            Ok(ip) => ip.to_canonical().to_string(),
+            Err(_) if bare == "localhost" => Ipv4Addr::LOCALHOST.to_string(),
+            Err(_) => bare,
+        };
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        Some(Self { is_tls, host, port })
     }
 }
 
@@ -102,6 +137,26 @@ mod tests {
         assert_eq!(NodeFile::read(data.path()), Some(mine.clone()));
         mine.remove(data.path());
         assert_eq!(NodeFile::read(data.path()), None);
+    }
+
+    #[test]
+    fn a_broker_is_known_however_its_url_is_written() {
+        let at = |own: &str| NodeFile { broker: own.into(), ..file(1) };
+        for (own, other, is_same) in [
+            ("http://127.0.0.1:2", "HTTP://LOCALHOST:2/", true),
+            ("http://127.0.0.1:2", "http://[::1]:2", true),
+            ("http://127.0.0.1:2", "http://[::ffff:127.0.0.1]:2", true),
+            ("http://127.0.0.1", "http://localhost:80", true),
+            ("https://Broker.example", "https://broker.EXAMPLE:443/", true),
+            ("not a url", "not a url", true),
+            ("http://127.0.0.1:2", "http://127.0.0.1:3", false),
+            ("http://127.0.0.1:2", "http://127.0.0.2:2", false),
+            ("http://127.0.0.1:2", "https://127.0.0.1:2", false),
+            ("https://broker.example", "https://other.example", false),
+            ("not a url", "no url either", false),
+        ] {
+            assert_eq!(at(own).is_at(other), is_same, "{own} and {other}");
+        }
     }
 
     #[test]

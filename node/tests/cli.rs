@@ -6,6 +6,10 @@
 #[cfg(unix)]
 #[path = "cli/accept/mod.rs"]
 mod accept;
+#[path = "connect/main.rs"]
+mod connect;
+#[path = "filebox/main.rs"]
+mod filebox;
 #[path = "cli/hook.rs"]
 mod hook;
 #[path = "cli/import_killed.rs"]
@@ -14,6 +18,8 @@ mod import_killed;
 mod import_swarm;
 #[path = "cli/mail.rs"]
 mod mail;
+#[path = "mirror/main.rs"]
+mod mirror;
 #[path = "edges/process.rs"]
 #[allow(dead_code, reason = "shared with the tests at the edges, which use more of it")]
 mod process;
@@ -43,7 +49,7 @@ use tokio::{
     process::Command,
     time::timeout,
 };
-use tonic::{Request, Response, Status, transport::server::TcpIncoming};
+use tonic::{Code, Request, Response, Status, transport::server::TcpIncoming};
 
 /// For one command on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -238,6 +244,83 @@ async fn a_key_that_named_something_else_is_given_up() {
     assert_eq!(clients[0], clients[2], "{keys:?}");
 }
 
+/// The attempt whose answer was lost may have used the key: a broker that was upgraded since cannot
+/// tell that it was for the same.
+#[tokio::test]
+async fn what_may_have_been_done_is_not_sent_again_under_another_key() {
+    let lost = [Status::unavailable("the connection broke"), Status::internal("h2 protocol error")];
+    for lost in lost {
+        let used = Err(Reason::KeyReused.status("It named something else."));
+        let handovers = [Err(lost), used, Ok(handed_over())];
+        let stage = Stage::set(Play { handovers: handovers.into(), ..Default::default() }).await;
+        let (code, output) = stage.run(HANDOVER).await;
+        assert_eq!(code, 4, "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("may or may not have taken effect"), "{said}");
+        assert!(said.contains("(then: It named something else)"), "{said}");
+        assert_eq!(stage.play(|play| play.keys.len()), 2);
+    }
+}
+
+#[tokio::test]
+async fn what_says_nothing_of_the_command_is_asked_again() {
+    let strange = [
+        Code::Internal,
+        Code::NotFound,
+        Code::AlreadyExists,
+        Code::ResourceExhausted,
+        Code::FailedPrecondition,
+        Code::Aborted,
+    ];
+    for code in strange {
+        let handovers = [Err(Status::new(code, "a proxy")), Ok(handed_over())];
+        let stage = Stage::set(Play { handovers: handovers.into(), ..Default::default() }).await;
+        let (ended, output) = stage.run(HANDOVER).await;
+        assert_eq!(ended, 0, "{code:?}: {output:?}");
+        let keys = stage.play(|play| std::mem::take(&mut play.keys));
+        assert!(keys.len() == 2 && keys[0] == keys[1], "{code:?}: {keys:?}");
+    }
+}
+
+/// Only what is said of the command itself tells what became of the attempt before.
+#[tokio::test]
+async fn who_is_turned_away_later_does_not_know_what_became_of_it() {
+    for (second, expected) in [
+        (Err(Reason::Overloaded.status("Too much to do.")), 0),
+        (Err(Reason::RightForbidden.status("You may not.")), 4),
+        (Err(Status::permission_denied("a proxy")), 4),
+        (Err(Reason::NotYourTurn.status("B holds turn 2 of `main`.")), 1),
+    ] {
+        let lost = Err(Status::unavailable("the connection broke"));
+        let handovers = [lost, second, Ok(handed_over())];
+        let stage = Stage::set(Play { handovers: handovers.into(), ..Default::default() }).await;
+        let (code, output) = stage.run(HANDOVER).await;
+        assert_eq!(code, expected, "{output:?}");
+    }
+    let full = Err(Reason::Overloaded.status("Too much to do."));
+    let stage = Stage::set(Play { handovers: [full].into(), ..Default::default() }).await;
+    assert_eq!(stage.run(HANDOVER).await.0, 1, "nothing was sent before");
+}
+
+#[tokio::test]
+async fn what_was_typed_is_not_said_back_whole() {
+    let long = "x".repeat(30_000);
+    for more in [&["--json"][..], &[]] {
+        let nobody = "http://127.0.0.1:1";
+        let send = ["mail", "send", "--role", "A", "--broker", nobody, "--to", &long, "words"];
+        for line in [&["completions", &long][..], &send] {
+            let place = tempfile::tempdir().unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
+            command.args(line).args(more).env("TASUKI_DATA", place.path().join("d"));
+            command.current_dir(place.path()).stdin(Stdio::null());
+            let output = timeout(PATIENCE, command.output()).await.expect("it ends").unwrap();
+            assert_eq!(output.status.code(), Some(2), "{} {more:?}", line[0]);
+            let said = output.stdout.len() + output.stderr.len();
+            assert!(said < 6_000, "{said} bytes of {}", line[0]);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_command_nobody_answers_may_or_may_not_have_taken_effect() {
     let stage = Stage::set(Play::default()).await;
@@ -351,6 +434,7 @@ async fn a_configuration_with_a_problem_is_shown_all_the_same() {
     assert!(err.contains("tasuki.toml:1: `hold` is 0"), "{err}");
 }
 
+/// Holds L4.
 #[tokio::test]
 async fn watch_resumes_after_the_last_sequence_it_saw() {
     let item = |sequence: u64| Ok(wire::FeedItem { sequence, ..Default::default() });

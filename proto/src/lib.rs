@@ -2,7 +2,8 @@
 //!
 //! Four layers, each knowing only the ones before:
 //!
-//! - [`wire`]: the API as generated; strings and optional fields, nothing promised.
+//! - [`wire`]: the API as generated; strings and optional fields, nothing promised. [`rpc`]: its
+//!   calls as types.
 //! - [`stored`]: the journal's format as generated. It outlives any release.
 //! - [`id`] and [`limits`]: the vocabulary; a value of one of these types is already valid.
 //! - [`reason`]: why a call was refused, carried in `google.rpc.ErrorInfo`.
@@ -17,10 +18,12 @@
 pub mod echo;
 pub mod id;
 pub mod invitation;
+mod json;
 pub mod limits;
 pub mod mail;
 pub mod private;
 pub mod reason;
+pub mod rpc;
 pub mod swarm;
 pub mod token;
 pub mod visible;

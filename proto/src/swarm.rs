@@ -4,6 +4,7 @@
 //! Most ids are `prefix_MILLISECONDS_HEX`: when the broker made them, and a number that tells
 //! apart those of one millisecond. Tasks are numbered within their issue: `task-1`, `task-2`, …
 
+use crate::wire;
 use std::{fmt, str::FromStr};
 
 /// Why a text is no id of this kind.
@@ -211,6 +212,20 @@ impl FromStr for CommitHash {
             return Ok(Self(text.into()));
         }
         Err(NotACommitHash(text.chars().take(80).collect()))
+    }
+}
+
+impl wire::TaskCounts {
+    /// How many are in this state.
+    pub const fn of(&self, status: wire::TaskStatus) -> u64 {
+        match status {
+            wire::TaskStatus::Unspecified => 0,
+            wire::TaskStatus::Open => self.open,
+            wire::TaskStatus::InProgress => self.in_progress,
+            wire::TaskStatus::Blocked => self.blocked,
+            wire::TaskStatus::Done => self.done,
+            wire::TaskStatus::Canceled => self.canceled,
+        }
     }
 }
 

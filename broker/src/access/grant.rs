@@ -5,12 +5,13 @@ use std::sync::Arc;
 use tasuki_proto::{
     id::{RoleId, TokenId, WorkspaceId},
     reason::Reason,
+    rpc::CallKind,
     token::Right,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
-use super::Live;
+use super::ActiveToken;
 use crate::rules::access::{Roles, Scope};
 
 /// Connections of one token: an eighth of what one address has, since many nodes may share that.
@@ -44,18 +45,7 @@ pub enum Grant {
     Open,
     /// Nobody looked for a token, because the call takes none: no workspace, role or right.
     Stranger,
-    Token(Arc<Live>),
-}
-
-/// What has a bound of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Call,
-    /// A call with a large answer.
-    Page,
-    Stream,
-    /// A call that is held until a wait ends.
-    Wait,
+    Token(Arc<ActiveToken>),
 }
 
 /// A place among what a token has under way, given back when this is dropped.
@@ -123,23 +113,23 @@ impl Grant {
     }
 
     /// Takes a place among what the token has under way (E2).
-    pub(crate) fn enter(&self, kind: Kind) -> Result<Place, Status> {
+    pub(crate) fn enter(&self, kind: CallKind) -> Result<Place, Status> {
         let Self::Token(live) = self else { return Ok(Place::default()) };
         let take = |what: &str, of: &Arc<Semaphore>, limit: usize| {
             of.clone().try_acquire_owned().map_err(|_| overloaded(limit, what))
         };
         let call = || take("calls", &live.calls, CALLS_PER_TOKEN_MAX);
         Ok(match kind {
-            Kind::Call => Place { _call: Some(call()?), _page: None },
-            Kind::Page => {
+            CallKind::Command | CallKind::Query => Place { _call: Some(call()?), _page: None },
+            CallKind::Page => {
                 let page = take("large reads", &live.pages, PAGES_PER_TOKEN_MAX)?;
                 Place { _call: Some(call()?), _page: Some(page) }
             }
-            Kind::Stream => {
+            CallKind::Stream => {
                 let stream = take("streams", &live.streams, STREAMS_PER_TOKEN_MAX)?;
                 Place { _call: Some(stream), _page: None }
             }
-            Kind::Wait => {
+            CallKind::Wait => {
                 let held = take("held calls", &live.held, HELD_PER_TOKEN_MAX)?;
                 Place { _call: self.wait()?, _page: Some(held) }
             }
@@ -215,7 +205,7 @@ mod tests {
             rotated: None,
             revoked: None,
         };
-        let grant = Grant::Token(Arc::new(Live::new("0011".parse().unwrap(), &token)));
+        let grant = Grant::Token(Arc::new(ActiveToken::new("0011".parse().unwrap(), &token)));
         let most = WORDS_PER_TOKEN_KIB_MAX * 1024 - 512 * 1024;
         let held = grant.words(most).unwrap();
         let largest = grant.words(512 * 1024).unwrap();

@@ -1,10 +1,11 @@
 //! One token, and what it has open.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    Arc, Weak,
     atomic::{AtomicU64, Ordering},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::{Timestamp, TokenId},
     token::SecretHash,
@@ -23,7 +24,7 @@ use crate::{
 
 /// A token that is remembered, good or not.
 #[derive(Debug)]
-pub struct Live {
+pub struct ActiveToken {
     pub(crate) id: TokenId,
     /// Does not change (R3).
     pub(crate) scope: Scope,
@@ -52,7 +53,7 @@ struct Secrets {
     is_ending: bool,
 }
 
-impl Live {
+impl ActiveToken {
     pub(super) fn new(id: TokenId, token: &Token) -> Self {
         let live = Self {
             id,
@@ -173,10 +174,10 @@ impl Live {
     }
 
     fn secrets(&self) -> MutexGuard<'_, Secrets> {
-        self.secrets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.secrets.lock()
     }
 
     fn connections(&self) -> MutexGuard<'_, Vec<Weak<Peer>>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections.lock()
     }
 }

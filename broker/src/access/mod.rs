@@ -17,10 +17,11 @@ mod penalty;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{RwLock, RwLockReadGuard};
 use tasuki_proto::{
     id::{Sequence, Timestamp, TokenId, WorkspaceId},
     token::{SecretHash, Token as Presented},
@@ -34,12 +35,12 @@ pub use self::grant::{
     PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
 pub(crate) use self::{
-    grant::{Kind, Place, take_words},
+    grant::{Place, take_words},
     penalty::{FAILURES_PER_CONNECTION_MAX, network},
 };
 pub use self::{
-    live::Live,
-    penalty::{Penalties, Penalty},
+    live::ActiveToken,
+    penalty::{AuthBackoff, Penalty},
 };
 use crate::{
     clock::Clock,
@@ -89,7 +90,7 @@ struct Shared {
     clock: Clock,
     is_guarded: bool,
     table: RwLock<Table>,
-    penalties: Penalties,
+    penalties: AuthBackoff,
 }
 
 #[derive(Default)]
@@ -98,7 +99,7 @@ struct Table {
     sequence: Sequence,
     /// What the system workspace's time is ahead of the clock, in milliseconds.
     ahead_ms: u64,
-    live: BTreeMap<TokenId, Arc<Live>>,
+    live: BTreeMap<TokenId, Arc<ActiveToken>>,
     /// That tokens and invitations are for.
     workspaces: BTreeSet<WorkspaceId>,
 }
@@ -127,7 +128,7 @@ impl Tokens {
             clock,
             is_guarded,
             table: RwLock::default(),
-            penalties: Penalties::new(0),
+            penalties: AuthBackoff::new(0),
         });
         let tokens = Self { shared };
         tokens.refresh().await?;
@@ -179,7 +180,7 @@ impl Tokens {
     }
 
     /// A token by its id, as long as it is remembered.
-    pub(crate) fn get(&self, token: &TokenId) -> Option<Arc<Live>> {
+    pub(crate) fn get(&self, token: &TokenId) -> Option<Arc<ActiveToken>> {
         self.table().live.get(token).cloned()
     }
 
@@ -264,7 +265,7 @@ impl Tokens {
         Ok(token)
     }
 
-    pub(crate) fn penalties(&self) -> &Penalties {
+    pub(crate) fn penalties(&self) -> &AuthBackoff {
         &self.shared.penalties
     }
 
@@ -274,8 +275,8 @@ impl Tokens {
         self.shared.clock.now().plus_millis(ahead_ms)
     }
 
-    fn table(&self) -> std::sync::RwLockReadGuard<'_, Table> {
-        self.shared.table.read().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.shared.table.read()
     }
 
     async fn refresh(&self) -> Result<(), ExecuteError> {
@@ -287,7 +288,7 @@ impl Tokens {
             (view.workspace.sequence, ahead_ms, access.tokens.clone(), access.workspaces())
         });
         let (sequence, ahead_ms, tokens, workspaces) = seen.await?;
-        let mut table = self.shared.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.shared.table.write();
         if sequence < table.sequence {
             return Ok(());
         }
@@ -305,7 +306,7 @@ impl Tokens {
             match table.live.get(&id) {
                 Some(live) => live.update(&token),
                 None => {
-                    table.live.insert(id.clone(), Arc::new(Live::new(id, &token)));
+                    table.live.insert(id.clone(), Arc::new(ActiveToken::new(id, &token)));
                 }
             }
         }

@@ -8,10 +8,10 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::id::Timestamp;
 
 /// Addresses remembered. Past it the one that failed the longest ago is forgotten.
@@ -34,7 +34,7 @@ pub(crate) const FAILURES_PER_CONNECTION_MAX: u32 = 8;
 
 /// Who failed lately, by address.
 #[derive(Debug)]
-pub struct Penalties {
+pub struct AuthBackoff {
     /// Failures of one address that are answered at once.
     free: u32,
     records: Mutex<BTreeMap<IpAddr, Record>>,
@@ -50,13 +50,13 @@ struct Record {
 /// What to do with a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Penalty {
-    /// Answer after this long, then say so with [`Penalties::answered`].
+    /// Answer after this long, then say so with [`AuthBackoff::answered`].
     Delay(Duration),
     /// Cut the connection: enough answers are held back.
     Cut,
 }
 
-impl Penalties {
+impl AuthBackoff {
     /// `free` failures of one address are answered at once: people mistype, programs probe.
     pub fn new(free: u32) -> Self {
         Self { free, records: Mutex::default() }
@@ -98,7 +98,7 @@ impl Penalties {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock()
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn each_failure_is_answered_later_until_an_address_was_quiet() {
-        let penalties = Penalties::new(2);
+        let penalties = AuthBackoff::new(2);
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         let delay = |ms| {
             let (penalty, _) = penalties.failed(address, at(ms));
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn only_so_many_answers_are_held_back_for_one_network() {
-        let penalties = Penalties::new(0);
+        let penalties = AuthBackoff::new(0);
         let of = |last: u16| -> IpAddr { format!("2001:db8::{last}").parse().unwrap() };
         for i in 0..HELD_BACK_MAX {
             let (penalty, _) = penalties.failed(of(u16::try_from(i).unwrap()), at(0));
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_strangers_is_bounded() {
-        let penalties = Penalties::new(0);
+        let penalties = AuthBackoff::new(0);
         for i in 0..2 * ADDRESSES_MAX {
             let address = IpAddr::V4(u32::try_from(i).unwrap().into());
             penalties.failed(address, at(i as u64));

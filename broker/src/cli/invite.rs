@@ -96,7 +96,7 @@ async fn open(
         let damaged = |_| No::unavailable("admin.json is damaged; start the broker again.");
         Trust::Pinned(fingerprint.parse().map_err(damaged)?)
     };
-    let no_chance = |why| No::unavailable(format!("The system gives no random bytes: {why}."));
+    let no_chance = |why| No::unavailable(format!("The system's random source failed: {why}."));
     let code = random_secret().map_err(no_chance)?;
     let request = wire::InviteRequest {
         code: code.hash().as_bytes().to_vec(),

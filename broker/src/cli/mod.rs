@@ -77,12 +77,19 @@ enum Command {
     /// The line carries the broker's fingerprint and a code that works once. This reaches the
     /// running broker through its data directory, which only its owner can read.
     Invite(invite::Invite),
-    /// See to the invitations there are.
+    /// Manage invitations.
     #[command(subcommand)]
     Invitations(invite::Invitations),
-    /// See to tokens: what may act here, and ending it.
+    /// Manage access tokens.
     #[command(subcommand)]
     Token(token::Command),
+    /// Write a man page for every command, for packages.
+    #[command(hide = true)]
+    ManPages {
+        /// Directory for the pages; it is created if missing
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -121,6 +128,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Invite(it) => invite::invite(it),
         Command::Invitations(it) => invite::run(it),
         Command::Token(it) => token::run(it),
+        Command::ManPages { dir } => man_pages(&dir),
     })
 }
 
@@ -132,6 +140,18 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
         false => arg,
     };
     command.mut_args(set).mut_subcommands(without_empty_variables)
+}
+
+fn man_pages(dir: &Path) -> u8 {
+    let written =
+        std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+    match written {
+        Ok(()) => EXIT_OK,
+        Err(why) => {
+            tracing::error!("cannot write to {}: {why}", dir.display());
+            EXIT_UNAVAILABLE
+        }
+    }
 }
 
 fn exit_code(error: &JournalError) -> u8 {

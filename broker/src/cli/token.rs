@@ -145,8 +145,8 @@ async fn rotate(mut broker: Broker, id: TokenId, overlap_ms: u64) -> Result<Answ
         }),
         lines: new.expose(),
         notes: format!(
-            "This is shown once. On the node, run `tasuki token set` and paste it; it reads its \
-             standard input, and a running node goes on by itself. The old secret is good until \
+            "This is shown once. On the node, run `tasuki broker-token set` and paste it; it reads \
+             its standard input, and a running node goes on by itself. The old secret is good until \
              the new one is used, {until} at the latest."
         ),
     })
@@ -190,7 +190,7 @@ async fn new(
 
 fn random() -> Result<Secret, No> {
     random_secret()
-        .map_err(|why| No::unavailable(format!("The system gives no random bytes: {why}.")))
+        .map_err(|why| No::unavailable(format!("The system's random source failed: {why}.")))
 }
 
 fn keep(broker: &Broker) -> Result<(), No> {

@@ -15,7 +15,7 @@ use tasuki_proto::{
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
-use super::{Service, auth, entered::Admitted, parse, refuse, render};
+use super::{Service, auth, parse, render, session::Admitted, status};
 use crate::{
     access::Grant,
     rules::{
@@ -41,12 +41,13 @@ impl Access for Service {
             secret: secret("secret", &it.secret)?,
             label: parse::label("label", &it.label)?,
         };
-        let joined = self.door.tokens().execute(Command::Join(join), None, admitted.bytes).await;
+        let joined =
+            self.services.tokens().execute(Command::Join(join), None, admitted.bytes).await;
         let (reply, is_repeat) = match joined {
             Ok(Executed { reply, is_repeat, .. }) => (reply, is_repeat),
             Err(error) => {
                 self.report(&error, peer.as_ref()).await;
-                return Err(refuse::executing(error));
+                return Err(status::executing(error));
             }
         };
         let Reply::Issued { token, expires, scope } = reply else {
@@ -118,11 +119,11 @@ impl Access for Service {
         request: Request<wire::ListInvitationsRequest>,
     ) -> Result<Response<wire::ListInvitationsResponse>, Status> {
         let Admitted { grant, .. } = Admitted::stream(&request)?;
-        let access = self.door.tokens().look().await.map_err(refuse::executing)?;
+        let access = self.services.tokens().look().await.map_err(status::executing)?;
         let seen = access.invitations.iter().filter(|(_, it)| grant.covers(&it.scope));
         let mut seen: Vec<_> = seen.collect();
         seen.sort_by_key(|(id, it)| (std::cmp::Reverse(it.opened), *id));
-        let now = self.door.tokens().now();
+        let now = self.services.tokens().now();
         let message = |(id, it)| invitation_message(id, it, now);
         let invitations = seen.into_iter().map(message).collect();
         Ok(Response::new(wire::ListInvitationsResponse { invitations }))
@@ -134,10 +135,10 @@ impl Access for Service {
     ) -> Result<Response<wire::WithdrawInvitationResponse>, Status> {
         let (admitted, it) = Admitted::open(request)?;
         let invitation: InvitationId = parse::id("invitation_id", &it.invitation_id)?;
-        let access = self.door.tokens().look().await.map_err(refuse::executing)?;
+        let access = self.services.tokens().look().await.map_err(status::executing)?;
         let found = access.invitations.get(&invitation);
         if found.is_none_or(|it| !admitted.grant.covers(&it.scope)) {
-            return Err(refuse::rejected(&Rejection::UnknownInvitation));
+            return Err(status::rejected(&Rejection::UnknownInvitation));
         }
         self.administrate(&admitted, Command::Withdraw { invitation }).await?;
         Ok(Response::new(wire::WithdrawInvitationResponse {}))
@@ -172,7 +173,7 @@ impl Access for Service {
         request: Request<wire::ListTokensRequest>,
     ) -> Result<Response<wire::ListTokensResponse>, Status> {
         let Admitted { grant, .. } = Admitted::stream(&request)?;
-        let access = self.door.tokens().look().await.map_err(refuse::executing)?;
+        let access = self.services.tokens().look().await.map_err(status::executing)?;
         let seen = access.tokens.iter().filter(|(_, it)| grant.covers(&it.scope));
         let mut seen: Vec<_> = seen.collect();
         seen.sort_by_key(|(id, it)| (it.issued, *id));
@@ -200,7 +201,7 @@ impl Access for Service {
         let own = admitted.grant.token().cloned();
         let named = parse::optional("token_id", &it.token_id)?;
         let Some(token) = named.or_else(|| own.clone()) else {
-            return Err(refuse::invalid("token_id", &"is missing"));
+            return Err(status::invalid("token_id", &"is missing"));
         };
         if own.as_ref() != Some(&token) {
             if !admitted.grant.has_right(Right::Admin) {
@@ -228,17 +229,18 @@ impl Access for Service {
 impl Service {
     async fn administrate(&self, admitted: &Admitted, command: Command) -> Result<Reply, Status> {
         let Admitted { grant, bytes, .. } = admitted;
-        let executed = self.door.tokens().execute(command, grant.token().cloned(), *bytes).await;
-        Ok(executed.map_err(refuse::executing)?.reply)
+        let executed =
+            self.services.tokens().execute(command, grant.token().cloned(), *bytes).await;
+        Ok(executed.map_err(status::executing)?.reply)
     }
 
     /// A token beyond the caller's scope is as if it were not there.
     fn may_see(&self, grant: &Grant, token: &TokenId) -> Result<(), Status> {
-        let live = self.door.tokens().get(token);
+        let live = self.services.tokens().get(token);
         if live.is_some_and(|live| grant.covers(&live.scope)) {
             return Ok(());
         }
-        Err(refuse::rejected(&Rejection::UnknownToken { token: token.clone() }))
+        Err(status::rejected(&Rejection::UnknownToken { token: token.clone() }))
     }
 
     /// A code that does not work is a failed authentication; one that was used is told to the
@@ -249,19 +251,19 @@ impl Service {
             let address = peer.map_or_else(String::new, |peer| peer.address.ip().to_string());
             warn!(%invitation, %token, address, "the code of a used invitation was tried again");
             let report = Command::ReportMisuse { invitation: invitation.clone(), address };
-            if let Err(error) = self.door.tokens().execute(report, None, 0).await {
+            if let Err(error) = self.services.tokens().execute(report, None, 0).await {
                 warn!(%error, "and that is only in this log");
             }
         }
         let is_guess =
             matches!(rejection, Rejection::InvitationSpent { .. } | Rejection::UnknownInvitation);
         if let Some(peer) = peer.filter(|_| is_guess) {
-            auth::penalise(self.door.tokens(), peer).await;
+            auth::penalise(self.services.tokens(), peer).await;
         }
     }
 
     fn token_message(&self, id: &TokenId, it: &Token) -> wire::Token {
-        let live = self.door.tokens().get(id);
+        let live = self.services.tokens().get(id);
         let open = live.as_ref().map_or(0, |live| live.open_calls());
         wire::Token {
             token_id: id.to_string(),
@@ -290,16 +292,16 @@ fn secret(field: &str, bytes: &[u8]) -> Result<SecretHash, Status> {
 }
 
 fn invalid_secret(field: &str) -> Status {
-    refuse::invalid(field, &format!("is not {SECRET_BYTES} bytes long"))
+    status::invalid(field, &format!("is not {SECRET_BYTES} bytes long"))
 }
 
 fn scope(it: Option<wire::Scope>) -> Result<Scope, Status> {
-    let it = it.ok_or_else(|| refuse::invalid("scope", &"is missing"))?;
+    let it = it.ok_or_else(|| status::invalid("scope", &"is missing"))?;
     let roles = it.roles.iter().map(|role| parse::id("scope.roles", role));
     let roles =
         if it.is_any_role { Roles::Any } else { Roles::Only(roles.collect::<Result<_, _>>()?) };
     let right = |name: &String| {
-        name.parse::<Right>().map_err(|why| refuse::invalid("scope.rights", &format!("{why}")))
+        name.parse::<Right>().map_err(|why| status::invalid("scope.rights", &format!("{why}")))
     };
     Ok(Scope {
         workspace: parse::optional("scope.workspace", &it.workspace)?,

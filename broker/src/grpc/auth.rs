@@ -1,12 +1,12 @@
 //! In front of every service: who calls, and whether this call is theirs to make.
 //!
-//! - **E4** Every call is in [`TABLE`], and one that is not is refused.
+//! - **E4** Every call is in [`CALLS`] or [`STANDARD`], and one that is not is refused.
 //! - **E5** What is refused here was not looked at: no message is decoded.
 //! - **E8** Messages that are on their way in are bounded: those of a stranger in number and size,
 //!   those of a token by its words.
 //!
 //! A token's workspace and roles are in the message, so they are checked where messages are
-//! parsed: in [`Entered`](super::entered), the only way to a workspace.
+//! parsed: in [`WorkspaceSession`](super::session), the only way to a workspace.
 
 use std::{
     net::IpAddr,
@@ -17,15 +17,21 @@ use std::{
 
 use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
 use http_body::{Frame, SizeHint};
-use tasuki_proto::{echo::echo, limits::MESSAGE_BYTES_MAX, reason::Reason, token::Right};
+use tasuki_proto::{
+    echo::echo,
+    limits::MESSAGE_BYTES_MAX,
+    reason::Reason,
+    rpc::{Access, CALLS, Call, CallKind},
+    token::Right,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 use tracing::{debug, warn};
 
-use super::entered::Admitted;
+use super::session::Admitted;
 use crate::{
-    access::{self, Denied, Ended, Grant, Kind, Penalty, Place, Tokens},
+    access::{self, Denied, Ended, Grant, Penalty, Place, Tokens},
     access::{FAILURES_PER_CONNECTION_MAX, JOINS_PER_CONNECTION_MAX},
     server::{Joining, Peer},
 };
@@ -35,142 +41,32 @@ const HEAD_BYTES: usize = 5;
 /// The message of whoever joins without a token, in bytes: two hashes and a label.
 const JOIN_BYTES_MAX: usize = 4 * 1024;
 
-/// What a call takes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rule {
-    pub path: &'static str,
-    pub takes: Takes,
-    pub kind: Kind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Takes {
-    /// Whoever reaches the broker may call it, and acts as a stranger.
-    Nothing,
-    /// Any good token; none where the broker asks for none.
-    Entry,
-    Right(Right),
-    /// One of the two; which of them is asked for is in the message, so
-    /// [`Entered`](super::entered) looks again.
-    Either(Right, Right),
-}
-
-const fn rule(path: &'static str, takes: Takes, kind: Kind) -> Rule {
-    Rule { path, takes, kind }
-}
-
-const fn right(path: &'static str, right: Right, kind: Kind) -> Rule {
-    rule(path, Takes::Right(right), kind)
-}
-
-/// Every call there is, by path. What acts as a person takes `steer` beside it.
-pub(crate) const TABLE: &[Rule] = &[
-    rule("/grpc.health.v1.Health/Check", Takes::Entry, Kind::Call),
-    rule("/grpc.health.v1.Health/Watch", Takes::Entry, Kind::Stream),
-    rule("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Takes::Entry, Kind::Stream),
+/// Calls of services that gRPC defines, ordered by path.
+const STANDARD: &[Call] = &[
+    standard("/grpc.health.v1.Health/Check", CallKind::Query),
+    standard("/grpc.health.v1.Health/Watch", CallKind::Stream),
+    standard("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", CallKind::Stream),
     // What grpcio's client calls.
-    rule(
-        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-        Takes::Entry,
-        Kind::Stream,
-    ),
-    right("/tasuki.v1.Access/Invite", Right::Admin, Kind::Call),
-    right("/tasuki.v1.Access/IssueToken", Right::Admin, Kind::Call),
-    rule("/tasuki.v1.Access/Join", Takes::Nothing, Kind::Call),
-    right("/tasuki.v1.Access/ListInvitations", Right::Admin, Kind::Page),
-    right("/tasuki.v1.Access/ListTokens", Right::Admin, Kind::Page),
-    right("/tasuki.v1.Access/RevokeToken", Right::Admin, Kind::Call),
-    // Of another token than the call's own it takes `admin`.
-    rule("/tasuki.v1.Access/RotateToken", Takes::Entry, Kind::Call),
-    rule("/tasuki.v1.Access/WhoAmI", Takes::Entry, Kind::Call),
-    right("/tasuki.v1.Access/WithdrawInvitation", Right::Admin, Kind::Call),
-    right("/tasuki.v1.Directory/Heartbeat", Right::Host, Kind::Call),
-    right("/tasuki.v1.Directory/ListNodes", Right::Read, Kind::Page),
-    right("/tasuki.v1.Directory/ListRoles", Right::Read, Kind::Page),
-    right("/tasuki.v1.Directory/Register", Right::Host, Kind::Call),
-    right("/tasuki.v1.Feed/Subscribe", Right::Read, Kind::Stream),
-    right("/tasuki.v1.Mailbox/AwaitMail", Right::Read, Kind::Wait),
-    right("/tasuki.v1.Mailbox/CloseMailbox", Right::Send, Kind::Call),
-    right("/tasuki.v1.Mailbox/GetAttachment", Right::Read, Kind::Stream),
-    right("/tasuki.v1.Mailbox/HandAgain", Right::Send, Kind::Call),
-    right("/tasuki.v1.Mailbox/ImportThread", Right::Steer, Kind::Call),
-    right("/tasuki.v1.Mailbox/ListBox", Right::Read, Kind::Page),
-    right("/tasuki.v1.Mailbox/ListDeadLetters", Right::Read, Kind::Page),
-    right("/tasuki.v1.Mailbox/ListMailboxes", Right::Read, Kind::Page),
-    right("/tasuki.v1.Mailbox/MarkMail", Right::Send, Kind::Call),
-    right("/tasuki.v1.Mailbox/Move", Right::Send, Kind::Call),
-    right("/tasuki.v1.Mailbox/OpenMailbox", Right::Send, Kind::Call),
-    right("/tasuki.v1.Mailbox/PutAttachment", Right::Send, Kind::Call),
-    right("/tasuki.v1.Mailbox/ReadThread", Right::Read, Kind::Page),
-    right("/tasuki.v1.Mailbox/SearchMail", Right::Read, Kind::Page),
-    right("/tasuki.v1.Mailbox/Send", Right::Send, Kind::Call),
-    right("/tasuki.v1.Privacy/GetRoster", Right::Read, Kind::Call),
-    right("/tasuki.v1.Privacy/PublishKey", Right::Host, Kind::Call),
-    right("/tasuki.v1.Privacy/SetRoster", Right::Steer, Kind::Call),
-    right("/tasuki.v1.Swarm/AttachEvidence", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/AwaitSwarm", Right::Read, Kind::Wait),
-    right("/tasuki.v1.Swarm/CancelTask", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/ClaimDelivery", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/ClaimTask", Right::Claim, Kind::Call),
-    right("/tasuki.v1.Swarm/CloseIssue", Right::Send, Kind::Call),
-    right("/tasuki.v1.Swarm/CreateIssue", Right::Send, Kind::Call),
-    right("/tasuki.v1.Swarm/CreateTasks", Right::Send, Kind::Call),
-    right("/tasuki.v1.Swarm/ExtendIssue", Right::Send, Kind::Call),
-    right("/tasuki.v1.Swarm/ForceUnlock", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/GetDelivery", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/GetHistory", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/GetIssue", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/GetSettings", Right::Read, Kind::Call),
-    right("/tasuki.v1.Swarm/GetTask", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/ImportIssue", Right::Steer, Kind::Call),
-    right("/tasuki.v1.Swarm/ImportShared", Right::Steer, Kind::Call),
-    right("/tasuki.v1.Swarm/ListDeliveries", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/ListDocs", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/ListIssues", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/ListLocks", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/ListTasks", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/ListWorkers", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/LockFiles", Right::Claim, Kind::Call),
-    right("/tasuki.v1.Swarm/MarkItems", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/MintNextStep", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/PostMessage", Right::Claim, Kind::Call),
-    right("/tasuki.v1.Swarm/ReadDoc", Right::Read, Kind::Page),
-    right("/tasuki.v1.Swarm/RegisterWorker", Right::Claim, Kind::Call),
-    right("/tasuki.v1.Swarm/RenewClaim", Right::Claim, Kind::Call),
-    right("/tasuki.v1.Swarm/RenewDelivery", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/RenewLock", Right::Claim, Kind::Call),
-    right("/tasuki.v1.Swarm/ReopenIssue", Right::Send, Kind::Call),
-    right("/tasuki.v1.Swarm/ReplyMessage", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/ResetTask", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/ReviewDelivery", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/ReviewTask", Right::Review, Kind::Call),
-    right("/tasuki.v1.Swarm/SetSettings", Right::Steer, Kind::Call),
-    right("/tasuki.v1.Swarm/SubmitDelivery", Right::Send, Kind::Call),
-    right("/tasuki.v1.Swarm/SubmitTask", Right::Claim, Kind::Call),
-    right("/tasuki.v1.Swarm/Unlock", Right::Claim, Kind::Call),
-    right("/tasuki.v1.Swarm/UpdateIssueDocPaths", Right::Send, Kind::Call),
-    // With `claim` alone it is only for documents of the task that one has claimed.
-    rule("/tasuki.v1.Swarm/WriteDoc", Takes::Either(Right::Send, Right::Claim), Kind::Call),
-    right("/tasuki.v1.TurnLoop/AwaitTurn", Right::Read, Kind::Wait),
-    right("/tasuki.v1.TurnLoop/CreateLoop", Right::Steer, Kind::Call),
-    right("/tasuki.v1.TurnLoop/GetLoop", Right::Read, Kind::Call),
-    right("/tasuki.v1.TurnLoop/HandOver", Right::Send, Kind::Call),
-    right("/tasuki.v1.TurnLoop/History", Right::Read, Kind::Page),
-    right("/tasuki.v1.TurnLoop/ListLoops", Right::Read, Kind::Page),
-    right("/tasuki.v1.TurnLoop/MarkTurn", Right::Send, Kind::Call),
-    right("/tasuki.v1.TurnLoop/Reclaim", Right::Claim, Kind::Call),
-    right("/tasuki.v1.TurnLoop/StartRound", Right::Send, Kind::Call),
-    right("/tasuki.v1.Waits/Park", Right::Read, Kind::Stream),
+    standard("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", CallKind::Stream),
 ];
+
+const fn standard(path: &'static str, kind: CallKind) -> Call {
+    Call { path, access: Access::AnyToken, kind, noun: "server", has_key: false }
+}
 
 /// Whether there is such a service, by its full name.
 pub(super) fn is_service(name: &str) -> bool {
-    let of = |rule: &Rule| rule.path.strip_prefix('/').and_then(|it| it.split_once('/'));
-    TABLE.iter().any(|rule| of(rule).is_some_and(|(service, _)| service == name))
+    let of = |call: &Call| call.path.strip_prefix('/').and_then(|it| it.split_once('/'));
+    let mut all = STANDARD.iter().chain(CALLS);
+    all.any(|call| of(call).is_some_and(|(service, _)| service == name))
 }
 
-fn find(path: &str) -> Option<&'static Rule> {
-    TABLE.binary_search_by(|rule| rule.path.cmp(path)).ok().map(|at| &TABLE[at])
+fn find(path: &str) -> Option<&'static Call> {
+    let within = |calls: &'static [Call]| {
+        let at = calls.binary_search_by(|call| call.path.cmp(path)).ok()?;
+        calls.get(at)
+    };
+    within(CALLS).or_else(|| within(STANDARD))
 }
 
 /// Puts [`Guarded`] in front of a service.
@@ -224,20 +120,24 @@ where
             Err(Refused::Stranger(denied)) => {
                 let tokens = self.tokens.clone();
                 return Box::pin(async move {
-                    Ok(turn_away(&tokens, peer, Reason::Unauthenticated.status(denied.to_string()))
-                        .await)
+                    Ok(reject_unauthenticated(
+                        &tokens,
+                        peer,
+                        Reason::Unauthenticated.status(denied.to_string()),
+                    )
+                    .await)
                 });
             }
             Err(Refused::Known(status)) => {
                 return Box::pin(std::future::ready(Ok(status.into_http())));
             }
         };
-        let (rule, grant, place) = admitted;
-        let known = Admitted { grant: grant.clone(), call: rule.path, bytes: 0 };
+        let (call, grant, place) = admitted;
+        let known = Admitted { grant: grant.clone(), call: call.path, bytes: 0 };
         request.extensions_mut().insert(known);
         let Grant::Token(live) = &grant else {
             return Box::pin(async move {
-                let _joining = match joining(rule, &mut request, peer.as_ref()) {
+                let _joining = match joining(call, &mut request, peer.as_ref()) {
                     Ok(joining) => joining,
                     Err(status) => return Ok(status.into_http()),
                 };
@@ -245,7 +145,7 @@ where
             });
         };
         // A stream's messages are small, and go on.
-        if rule.kind != Kind::Stream {
+        if call.kind != CallKind::Stream {
             let words = Arc::clone(&live.words);
             request = request.map(|body| Incoming::wrap(body, Allowed::Words(words)));
         }
@@ -255,7 +155,8 @@ where
                 response = inner.call(request) => response?,
                 () = &mut ended => return Ok(over().into_http()),
             };
-            Ok(response.map(|body| Body::new(Leased { body, ended: Some(ended), _place: place })))
+            Ok(response
+                .map(|body| Body::new(RevocableBody { body, ended: Some(ended), _place: place })))
         })
     }
 }
@@ -270,25 +171,25 @@ impl<S> Guarded<S> {
         &self,
         request: &Request<Body>,
         peer: Option<&Arc<Peer>>,
-    ) -> Result<(&'static Rule, Grant, Place), Refused> {
-        let rule = find(request.uri().path());
-        if let Some(rule @ Rule { takes: Takes::Nothing, .. }) = rule {
-            return Ok((rule, Grant::Stranger, Place::default()));
+    ) -> Result<(&'static Call, Grant, Place), Refused> {
+        let call = find(request.uri().path());
+        if let Some(call @ Call { access: Access::Public, .. }) = call {
+            return Ok((call, Grant::Stranger, Place::default()));
         }
         let shown = shown(request.headers()).map_err(Refused::Stranger)?;
         let grant = self.tokens.authenticate(shown).map_err(Refused::Stranger)?;
         if let (Grant::Token(live), Some(peer)) = (&grant, peer) {
             live.shown_on(peer);
         }
-        let Some(rule) = rule else {
+        let Some(call) = call else {
             let text = format!("there is no call {}", echo(request.uri().path()));
             return Err(Refused::Known(Status::unimplemented(text)));
         };
-        let lacking = match rule.takes {
-            Takes::Nothing | Takes::Entry => None,
-            Takes::Right(right) => Some(right).filter(|right| !grant.has_right(*right)),
-            Takes::Either(right, other) => {
-                Some(right).filter(|right| !grant.has_right(*right) && !grant.has_right(other))
+        let lacking = match call.access {
+            Access::Public | Access::AnyToken => None,
+            Access::Rights(rights) => {
+                let has_one = rights.iter().any(|right| grant.has_right(*right));
+                rights.first().copied().filter(|_| !has_one)
             }
         };
         if let Some(right) = lacking {
@@ -298,19 +199,19 @@ impl<S> Guarded<S> {
                 (Grant::Token(_), right) => Refused::Known(lacks(right)),
             });
         }
-        let place = grant.enter(rule.kind).map_err(Refused::Known)?;
-        Ok((rule, grant, place))
+        let place = grant.enter(call.kind).map_err(Refused::Known)?;
+        Ok((call, grant, place))
     }
 }
 
 /// Bounds what is taken of a call that shows no token, where tokens are asked for; on an open
 /// broker only joining, which there comes to nothing anyway.
 fn joining(
-    rule: &Rule,
+    call: &Call,
     request: &mut Request<Body>,
     peer: Option<&Arc<Peer>>,
 ) -> Result<Option<Joining>, Status> {
-    if rule.takes != Takes::Nothing {
+    if call.access != Access::Public {
         return Ok(None);
     }
     let body = std::mem::take(request.body_mut());
@@ -343,8 +244,8 @@ fn shown(headers: &HeaderMap) -> Result<Option<&str>, Denied> {
 /// The refusal of what takes a right that a token lacks.
 pub(super) fn lacks(right: Right) -> Status {
     Reason::RightForbidden.status(format!(
-        "this takes the right {right}, which your token does not have; ask whoever runs the \
-         broker for one that does"
+        "permission denied: requires the `{right}` right, which your token does not have; ask \
+         whoever runs the broker for a token with it"
     ))
 }
 
@@ -355,7 +256,7 @@ fn over() -> Status {
 }
 
 /// Answers who showed no good token, the later the more often it happens (E3).
-pub(super) async fn turn_away(
+pub(super) async fn reject_unauthenticated(
     tokens: &Tokens,
     peer: Option<Arc<Peer>>,
     status: Status,
@@ -485,14 +386,14 @@ impl http_body::Body for Incoming {
 }
 
 /// A response that ends with its token.
-struct Leased {
+struct RevocableBody {
     body: Body,
     /// `None` once it was said that the token ended.
     ended: Option<Ended>,
     _place: Place,
 }
 
-impl http_body::Body for Leased {
+impl http_body::Body for RevocableBody {
     type Data = bytes::Bytes;
     type Error = Status;
 
@@ -532,9 +433,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_call_there_is_has_one_rule() {
-        let sorted = TABLE.windows(2).all(|pair| pair[0].path < pair[1].path);
-        assert!(sorted, "E4: the table is searched by halves");
+    fn every_call_states_what_it_takes() {
+        assert!(STANDARD.is_sorted_by(|one, other| one.path < other.path), "searched by halves");
         let mut known = 0;
         for bytes in [
             DESCRIPTORS,
@@ -548,15 +448,16 @@ mod tests {
                     for method in &service.method {
                         let path =
                             format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                        let rule = find(&path).unwrap_or_else(|| panic!("E4: no rule for {path}"));
-                        let is_stream = matches!(rule.kind, Kind::Stream);
+                        let call =
+                            find(&path).unwrap_or_else(|| panic!("E4: no options for {path}"));
+                        let is_stream = call.kind == CallKind::Stream;
                         assert_eq!(method.server_streaming(), is_stream, "{path}");
                         known += 1;
                     }
                 }
             }
         }
-        assert_eq!(known, TABLE.len());
+        assert_eq!(known, CALLS.len() + STANDARD.len());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Service, entered::Admitted, parse, refuse, render};
+use super::{Service, parse, render, session::Admitted, status};
 use crate::{
     rules::{
         self, Command, Reply,
@@ -33,34 +33,34 @@ impl Directory for Service {
         // A node that registers has no epoch yet.
         let workspace = it.caller.take().map(|it| it.workspace).unwrap_or_default();
         let caller = wire::Caller { workspace, ..wire::Caller::default() };
-        let entered = self.door.enter_any(&admitted, Some(&caller))?;
-        let key = entered.key(it.key.take(), &it)?;
+        let session = self.services.enter_any(&admitted, Some(&caller))?;
+        let key = session.key(it.key.take(), &it)?;
         if ROLES_MAX < it.roles.len() {
             let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
-            return Err(refuse::invalid("roles", &why));
+            return Err(status::invalid("roles", &why));
         }
         let mut roles: Vec<RoleSpec> = Vec::with_capacity(it.roles.len());
         for spec in &it.roles {
             let spec = role_spec(spec)?;
             if roles.iter().any(|other| other.role == spec.role) {
-                return Err(refuse::invalid("roles", &format!("names {} twice", spec.role)));
+                return Err(status::invalid("roles", &format!("names {} twice", spec.role)));
             }
             roles.push(spec);
         }
         let node: NodeId = parse::id("node", &it.node)?;
         let register = Register {
-            orphan_of: entered.orphan_of(&node).await?,
+            orphan_of: session.orphan_of(&node).await?,
             node,
             roles,
             take_over: it.take_over,
             software: parse::label("software", &it.software)?,
         };
         let command = Command::Register(register);
-        let Executed { reply, sequence, .. } = entered.execute(Some(key), command).await?;
+        let Executed { reply, sequence, .. } = session.execute(Some(key), command).await?;
         let Reply::Registered { epoch } = reply else {
             unreachable!("a node is registered or refused")
         };
-        let heartbeat_ms = entered.look(sign_every_ms).await?;
+        let heartbeat_ms = session.look(sign_every_ms).await?;
         Ok(Response::new(wire::RegisterResponse {
             epoch: epoch.get(),
             heartbeat_ms,
@@ -72,22 +72,22 @@ impl Directory for Service {
         &self,
         request: Request<wire::HeartbeatRequest>,
     ) -> Result<Response<wire::HeartbeatResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         if ROLES_MAX < it.roles.len() {
             let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
-            return Err(refuse::invalid("roles", &why));
+            return Err(status::invalid("roles", &why));
         }
         let mut signs = Vec::with_capacity(it.roles.len());
         for role in &it.roles {
             let client = parse::label("client", &role.client)?;
             signs.push((parse::id("role", &role.role)?, role.quiet_ms, client));
         }
-        let Some(node) = entered.node().cloned() else {
-            return Err(refuse::invalid("caller.node", &"is missing: only a node has a heartbeat"));
+        let Some(node) = session.node().cloned() else {
+            return Err(status::invalid("caller.node", &"is missing: only a node has a heartbeat"));
         };
-        entered.seen(node, signs).await?;
+        session.seen(node, signs).await?;
         let look = |view: &View<'_>| (view.now.as_millis(), sign_every_ms(view));
-        let (now_ms, heartbeat_ms) = entered.look(look).await?;
+        let (now_ms, heartbeat_ms) = session.look(look).await?;
         Ok(Response::new(wire::HeartbeatResponse { now_ms, heartbeat_ms }))
     }
 
@@ -95,8 +95,8 @@ impl Directory for Service {
         &self,
         request: Request<wire::ListRolesRequest>,
     ) -> Result<Response<wire::ListRolesResponse>, Status> {
-        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
-        let roles = entered.look(roles).await?;
+        let (session, _) = self.services.enter(request, |it| it.caller.take())?;
+        let roles = session.look(roles).await?;
         Ok(Response::new(wire::ListRolesResponse { roles }))
     }
 
@@ -104,14 +104,14 @@ impl Directory for Service {
         &self,
         request: Request<wire::ListNodesRequest>,
     ) -> Result<Response<wire::ListNodesResponse>, Status> {
-        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
-        let nodes = entered.look(|view| {
+        let (session, _) = self.services.enter(request, |it| it.caller.take())?;
+        let nodes = session.look(|view| {
             let nodes = view.workspace.directory.nodes.iter();
             nodes.map(|(id, it)| (it.token.clone(), node(id, it, view))).collect::<Vec<_>>()
         });
         // One whose token is over is shut out, however lately it was heard of.
         let seen = nodes.await?.into_iter().map(|(token, node)| wire::Node {
-            is_present: node.is_present && token.is_none_or(|token| entered.is_good(&token)),
+            is_present: node.is_present && token.is_none_or(|token| session.is_good(&token)),
             ..node
         });
         let nodes = seen.collect();
@@ -137,7 +137,7 @@ fn node(id: &NodeId, it: &rules::directory::Node, view: &View<'_>) -> wire::Node
 fn role_spec(spec: &wire::RoleSpec) -> Result<RoleSpec, Status> {
     if TOOLSETS_MAX < spec.toolsets.len() {
         let why = format!("has {} entries; at most {TOOLSETS_MAX}", spec.toolsets.len());
-        return Err(refuse::invalid("toolsets", &why));
+        return Err(status::invalid("toolsets", &why));
     }
     let toolsets = spec.toolsets.iter().map(|set| parse::id("toolset", set));
     Ok(RoleSpec {

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tracing::info;
 
-use super::{Service, entered::Entered, refuse, render};
+use super::{Service, render, session::WorkspaceSession, status};
 use crate::{
     journal::{JournalError, codec},
     rules::Record,
@@ -48,23 +48,23 @@ impl Feed for Service {
         &self,
         request: Request<wire::SubscribeRequest>,
     ) -> Result<Response<Items>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
-        // Live first, then what lies before: nothing can fall between.
-        let live = entered.subscribe().await?;
-        let newest = entered.look(|view| view.workspace.sequence).await?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
+        // ActiveToken first, then what lies before: nothing can fall between.
+        let live = session.subscribe().await?;
+        let newest = session.look(|view| view.workspace.sequence).await?;
         let next = match it.from_sequence {
             0 => newest.next(),
             from => Sequence::from(from),
         };
         if next <= newest {
             // A reader too far behind is told at once, not by a broken stream.
-            let first = entered.records(next, 1);
-            first.map_err(|e| refuse::reading(&e))?;
+            let first = session.records(next, 1);
+            first.map_err(|e| status::reading(&e))?;
         }
         let (items, stream) = mpsc::channel(UNREAD_MAX);
         let (last_word, why) = oneshot::channel();
         let stopping = self.stopping.clone();
-        let reader = Reader { entered, stopping, next, items, last_word: Some(last_word) };
+        let reader = Reader { session, stopping, next, items, last_word: Some(last_word) };
         tokio::spawn(reader.run(live));
         // It has a place of its own, so it is never waited for.
         let why = stream::once(why).filter_map(|why| future::ready(why.ok().map(Err)));
@@ -73,7 +73,7 @@ impl Feed for Service {
 }
 
 struct Reader {
-    entered: Entered,
+    session: WorkspaceSession,
     stopping: CancellationToken,
     /// The sequence to send next.
     next: Sequence,
@@ -116,10 +116,10 @@ impl Reader {
     /// Sends what the journal has from `next` on.
     async fn catch_up(&mut self) -> Result<(), Done> {
         loop {
-            let records = match self.entered.records(self.next, READ_RECORDS) {
+            let records = match self.session.records(self.next, READ_RECORDS) {
                 Ok(records) if records.is_empty() => return Ok(()),
                 Ok(records) => records,
-                Err(error) => return Err(self.end(refuse::reading(&error))),
+                Err(error) => return Err(self.end(status::reading(&error))),
             };
             for stored in records {
                 match codec::decode_record(stored.record) {
@@ -128,11 +128,11 @@ impl Reader {
                         let error = JournalError::Damaged {
                             place: format!(
                                 "workspace {}, {}",
-                                self.entered.workspace, stored.sequence
+                                self.session.workspace, stored.sequence
                             ),
                             what: error.to_string(),
                         };
-                        return Err(self.end(refuse::reading(&error)));
+                        return Err(self.end(status::reading(&error)));
                     }
                 }
             }
@@ -146,7 +146,7 @@ impl Reader {
             node: render::text(record.principal.node.as_ref()),
             role: render::text(record.principal.role.as_ref()),
             person: render::text(record.principal.person.as_ref()),
-            events: self.entered.may_know(&record.events).filter_map(render::event).collect(),
+            events: self.session.may_know(&record.events).filter_map(render::event).collect(),
             token: render::text(record.principal.token.as_ref()),
         };
         match self.items.send_timeout(Ok(item), STUCK).await {
@@ -156,7 +156,7 @@ impl Reader {
             }
             Err(SendTimeoutError::Closed(_)) => Err(Done),
             Err(SendTimeoutError::Timeout(_)) => {
-                let (workspace, next) = (&self.entered.workspace, self.next);
+                let (workspace, next) = (&self.session.workspace, self.next);
                 info!(%workspace, %next, "a subscriber does not read and is cut off");
                 let text = format!(
                     "nothing was read for {} s; resume after the last sequence seen",

@@ -65,10 +65,10 @@ impl Probe {
         {
             return is_written;
         }
-        let door = self.service.door.clone();
+        let services = self.service.services.clone();
         // Goes on when its caller leaves: callers that leave at once must not make a write each.
         let probing = tokio::spawn(async move {
-            let probed = tokio::time::timeout(PROBE_WITHIN, door.probe()).await;
+            let probed = tokio::time::timeout(PROBE_WITHIN, services.probe()).await;
             let is_written = matches!(probed, Ok(Ok(())));
             *latest = Some((Instant::now(), is_written));
             is_written

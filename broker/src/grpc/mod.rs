@@ -1,21 +1,21 @@
 //! The wire, in and out. A handler parses, asks a workspace, and renders; it decides nothing.
 //!
 //! One file per service; `parse` turns messages into values that are already valid, `render`
-//! the other way, `refuse` names why not, `scan` looks through long lists part by part. `auth`
-//! stands in front of them all, and `entered` between them and the workspaces.
+//! the other way, `status` names why not, `scan` looks through long lists part by part. `auth`
+//! stands in front of them all, and `session` between them and the workspaces.
 
 mod access;
 mod auth;
 mod directory;
-mod entered;
 mod feed;
 mod health;
 mod mailbox;
 mod parse;
 mod privacy;
-mod refuse;
 mod render;
 mod scan;
+mod session;
+mod status;
 mod swarm;
 mod turn_loop;
 mod waits;
@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 pub use self::auth::{Guard, Guarded};
-use self::entered::Door;
+use self::session::Services;
 use crate::{access::Tokens, search::Search, workspace::Workspaces};
 
 /// A message without texts that agents wrote, in bytes: 64 roles with 16 toolsets each, of names
@@ -43,7 +43,7 @@ const QUESTION_BYTES_MAX: usize = 128 * 1024;
 /// What every service shares.
 #[derive(Debug, Clone)]
 struct Service {
-    door: Door,
+    services: Services,
     /// Ends streams when the broker stops.
     stopping: CancellationToken,
 }
@@ -58,8 +58,8 @@ pub fn routes(
     search: &Search,
     stopping: &CancellationToken,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let door = Door::new(workspaces.clone(), tokens.clone(), search.clone());
-    let service = Service { door, stopping: stopping.clone() };
+    let services = Services::new(workspaces.clone(), tokens.clone(), search.clone());
+    let service = Service { services, stopping: stopping.clone() };
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)

@@ -12,7 +12,7 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-use super::refuse::{invalid, too_large};
+use super::status::{invalid, too_large};
 use crate::rules::turn::Actor;
 
 pub(super) fn id<T: FromStr<Err = InvalidId>>(field: &str, value: &str) -> Result<T, Status> {

@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Service, refuse};
+use super::{Service, status};
 use crate::rules::{Command, privacy};
 
 #[tonic::async_trait]
@@ -17,8 +17,8 @@ impl Privacy for Service {
         &self,
         request: Request<wire::GetRosterRequest>,
     ) -> Result<Response<wire::GetRosterResponse>, Status> {
-        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
-        let seen = entered.look(|view| {
+        let (session, _) = self.services.enter(request, |it| it.caller.take())?;
+        let seen = session.look(|view| {
             let privacy = &view.workspace.privacy;
             let pending = privacy.pending.values();
             wire::GetRosterResponse {
@@ -34,17 +34,17 @@ impl Privacy for Service {
         &self,
         request: Request<wire::SetRosterRequest>,
     ) -> Result<Response<wire::SetRosterResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let signed = SignedRoster::of_wire(&it.roster.unwrap_or_default());
         let signed =
-            signed.map_err(|why| refuse::invalid("roster", &format!("is no roster: {why}")))?;
-        if signed.roster().workspace != entered.workspace {
+            signed.map_err(|why| status::invalid("roster", &format!("is no roster: {why}")))?;
+        if signed.roster().workspace != session.workspace {
             let why = format!("is of the workspace {}", signed.roster().workspace);
-            return Err(refuse::invalid("roster", &why));
+            return Err(status::invalid("roster", &why));
         }
         let command = Command::Privacy(privacy::Command::SetRoster(signed));
-        let repeated = entered.execute(Some(key), command).await?.is_repeat;
+        let repeated = session.execute(Some(key), command).await?.is_repeat;
         Ok(Response::new(wire::SetRosterResponse { repeated }))
     }
 
@@ -52,13 +52,13 @@ impl Privacy for Service {
         &self,
         request: Request<wire::PublishKeyRequest>,
     ) -> Result<Response<wire::PublishKeyResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
-        let node_key = NodeKey::of_wire(&entered.workspace, &it.node_key.unwrap_or_default());
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
+        let node_key = NodeKey::of_wire(&session.workspace, &it.node_key.unwrap_or_default());
         let node_key = node_key
-            .map_err(|why| refuse::invalid("node_key", &format!("does not hold: {why}")))?;
+            .map_err(|why| status::invalid("node_key", &format!("does not hold: {why}")))?;
         let command = Command::Privacy(privacy::Command::Publish(node_key));
-        let repeated = entered.execute(Some(key), command).await?.is_repeat;
+        let repeated = session.execute(Some(key), command).await?.is_repeat;
         Ok(Response::new(wire::PublishKeyResponse { repeated }))
     }
 }

@@ -8,16 +8,16 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-use super::{entered::Entered, refuse, swarm};
+use super::{session::WorkspaceSession, status, swarm};
 use crate::{
     journal::JournalError,
     rules::{
         Event,
         directory::RoleSpec,
         mailbox, privacy,
-        turn::{EntryBody, EntryFacts, EntryKind, Loop, Receipts, Standing},
+        turn::{EntryBody, EntryKind, EntryMeta, Loop, Receipts, TurnStatus},
     },
-    workspace::{Answer, Told, View},
+    workspace::{Answer, View, WaitOutcome},
 };
 
 pub(super) fn ms(at: Option<Timestamp>) -> u64 {
@@ -74,9 +74,9 @@ fn quiet_since(it: &Loop, view: &View<'_>) -> u64 {
     if view.now.millis_since(sign) < QUIET_MS_MIN { 0 } else { sign.as_millis() }
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// A history entry with its words.
-    pub(super) fn entry(&self, facts: &EntryFacts) -> Result<wire::Entry, Status> {
+    pub(super) fn entry(&self, facts: &EntryMeta) -> Result<wire::Entry, Status> {
         let (mut summary, mut instruction) = (String::new(), String::new());
         if facts.has_text {
             let body = self.body(&facts.loop_id, facts.number)?;
@@ -112,15 +112,15 @@ impl Entered {
         &self,
         loop_id: &LoopId,
         number: u64,
-        latest: &EntryFacts,
-    ) -> Result<EntryFacts, Status> {
+        latest: &EntryMeta,
+    ) -> Result<EntryMeta, Status> {
         if number == latest.number {
             return Ok(latest.clone());
         }
         let after = self.body(loop_id, number + 1)?;
         let facts = after.before.filter(|facts| facts.number == number);
         facts.ok_or_else(|| {
-            refuse::reading(&JournalError::Damaged {
+            status::reading(&JournalError::Damaged {
                 place: format!(
                     "workspace {}, loop {loop_id}, entry {}",
                     self.workspace,
@@ -133,15 +133,15 @@ impl Entered {
 
     /// What the journal keeps beside the records of entry `number`.
     fn body(&self, loop_id: &LoopId, number: u64) -> Result<EntryBody, Status> {
-        self.bodies().entry(loop_id, number).map_err(|e| refuse::reading(&e))
+        self.bodies().entry(loop_id, number).map_err(|e| status::reading(&e))
     }
 
     /// The latest entry of `loop_id` that has words, from `latest` back: a reclaim has none, and
     /// who takes a turn over works from what its last holder was told.
     pub(super) fn latest_words(
         &self,
-        latest: &EntryFacts,
-    ) -> Result<(EntryFacts, Option<EntryFacts>), Status> {
+        latest: &EntryMeta,
+    ) -> Result<(EntryMeta, Option<EntryMeta>), Status> {
         /// Reclaims in a row that are looked behind.
         const RECLAIMS_MAX: usize = 64;
         let mut facts = latest.clone();
@@ -156,12 +156,12 @@ impl Entered {
     }
 
     /// What a wait ended with.
-    pub(super) fn turn_answer(&self, told: &Told) -> Result<wire::TurnAnswer, Status> {
+    pub(super) fn turn_answer(&self, told: &WaitOutcome) -> Result<wire::TurnAnswer, Status> {
         let Answer::Turn(it) = &told.answer else {
             unreachable!("a question about turns is answered with one")
         };
-        let can_start = it.standing == Standing::CanStart;
-        let is_finished = it.standing == Standing::Finished;
+        let can_start = it.standing == TurnStatus::CanStart;
+        let is_finished = it.standing == TurnStatus::Finished;
         let mut answer = wire::TurnAnswer {
             can_start,
             is_finished,

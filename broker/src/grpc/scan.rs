@@ -7,7 +7,7 @@
 
 use tonic::Status;
 
-use super::entered::Entered;
+use super::session::WorkspaceSession;
 use crate::{rules::Rejection, workspace::View};
 
 /// Things that are looked at in one turn of the actor: less than a millisecond.
@@ -92,7 +92,7 @@ impl<K: Ord, I: Ord> Page<K, I> {
     }
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// Looks at all parts of a list, one turn of the actor each.
     pub(super) async fn scan<T: Send + 'static, P: Send + 'static>(
         &self,
@@ -104,7 +104,7 @@ impl Entered {
             let (part, from) = (part.clone(), behind.take());
             let seen = self.look(move |view| part(view, from)).await?;
             let Part { found, next } =
-                seen.map_err(|rejection| super::refuse::rejected(&rejection))?;
+                seen.map_err(|rejection| super::status::rejected(&rejection))?;
             take(found);
             match next {
                 Some(_) => behind = next,

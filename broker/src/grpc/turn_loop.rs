@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Service, entered::Entered, parse, refuse, render};
+use super::{Service, parse, render, session::WorkspaceSession, status};
 use crate::{
     rules::{Command, Mark, Reply, turn},
     workspace::{Executed, Question},
@@ -24,16 +24,16 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::CreateLoopRequest>,
     ) -> Result<Response<wire::CreateLoopResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let loop_id = parse::id("loop", &it.r#loop)?;
         let create = turn::CreateLoop {
             loop_id: Clone::clone(&loop_id),
             participants: parse::participants(&it.participants)?,
         };
         let command = Command::CreateLoop(create);
-        entered.execute(Some(key), command).await?;
-        let state = entered.loop_state(loop_id).await?.0;
+        session.execute(Some(key), command).await?;
+        let state = session.loop_state(loop_id).await?.0;
         Ok(Response::new(wire::CreateLoopResponse { r#loop: Some(state) }))
     }
 
@@ -41,8 +41,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::StartRoundRequest>,
     ) -> Result<Response<wire::StartRoundResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let start = turn::StartRound {
             loop_id: parse::loop_id(&it.r#loop)?,
             by: parse::actor(&it.role, &it.person)?,
@@ -51,7 +51,7 @@ impl TurnLoop for Service {
             instruction: parse::text("instruction", it.instruction)?,
         };
         let command = Command::StartRound(start);
-        let Executed { reply, sequence, .. } = entered.execute(Some(key), command).await?;
+        let Executed { reply, sequence, .. } = session.execute(Some(key), command).await?;
         let Reply::Started { round, turn, holder } = reply else {
             unreachable!("a round is started or refused")
         };
@@ -67,13 +67,13 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::AwaitTurnRequest>,
     ) -> Result<Response<wire::AwaitTurnResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         let question = Question::Turn {
             loop_id: parse::loop_id(&it.r#loop)?,
             role: parse::id("role", &it.role)?,
         };
-        let told = entered.wait_for(question, parse::hold(it.hold_ms)).await?;
-        let answer = entered.turn_answer(&told)?;
+        let told = session.wait_for(question, parse::hold(it.hold_ms)).await?;
+        let answer = session.turn_answer(&told)?;
         Ok(Response::new(wire::AwaitTurnResponse { answer: Some(answer) }))
     }
 
@@ -81,8 +81,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::HandOverRequest>,
     ) -> Result<Response<wire::HandOverResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let instruction = if it.is_task_complete {
             parse::text("instruction", it.instruction)?
         } else {
@@ -99,7 +99,7 @@ impl TurnLoop for Service {
         };
         let command = Command::HandOver(handover);
         let Executed { reply, is_repeat, sequence, .. } =
-            entered.execute(Some(key), command).await?;
+            session.execute(Some(key), command).await?;
         let Reply::Handed { ended, next } = reply else {
             unreachable!("a turn is handed over or refused")
         };
@@ -118,16 +118,16 @@ impl TurnLoop for Service {
         request: Request<wire::MarkTurnRequest>,
     ) -> Result<Response<wire::MarkTurnResponse>, Status> {
         use wire::mark_turn_request::Mark as Wire;
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         let mark = match it.mark() {
             Wire::Handed => Mark::Handed,
             Wire::Seen => Mark::Seen,
-            Wire::Unspecified => return Err(refuse::invalid("mark", &"is missing")),
+            Wire::Unspecified => return Err(status::invalid("mark", &"is missing")),
         };
         let (loop_id, role) = (parse::loop_id(&it.r#loop)?, parse::id("role", &it.role)?);
         let mark = turn::MarkTurn::new(loop_id, role, it.turn.into(), mark);
         let command = Command::Mark(mark);
-        entered.execute(None, command).await?;
+        session.execute(None, command).await?;
         Ok(Response::new(wire::MarkTurnResponse {}))
     }
 
@@ -135,17 +135,17 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::GetLoopRequest>,
     ) -> Result<Response<wire::GetLoopResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
-        let (state, latest) = entered.loop_state(parse::loop_id(&it.r#loop)?).await?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
+        let (state, latest) = session.loop_state(parse::loop_id(&it.r#loop)?).await?;
         let Some(latest) = latest else {
             return Ok(Response::new(wire::GetLoopResponse {
                 r#loop: Some(state),
                 ..Default::default()
             }));
         };
-        let (words, reclaim) = entered.latest_words(&latest)?;
-        let words = reclaim.map(|_| entered.entry(&words)).transpose()?;
-        let latest = Some(entered.entry(&latest)?);
+        let (words, reclaim) = session.latest_words(&latest)?;
+        let words = reclaim.map(|_| session.entry(&words)).transpose()?;
+        let latest = Some(session.entry(&latest)?);
         Ok(Response::new(wire::GetLoopResponse { r#loop: Some(state), latest, words }))
     }
 
@@ -153,13 +153,13 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::ListLoopsRequest>,
     ) -> Result<Response<wire::ListLoopsResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         let limit = match it.limit {
             0 => LOOPS_PAGE_MAX,
             limit => limit.min(LOOPS_PAGE_MAX),
         } as usize;
         let after = parse::optional::<LoopId>("after", &it.after)?;
-        let listed = entered.look(move |view| {
+        let listed = session.look(move |view| {
             let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
             let mut rest = view.workspace.loops.by_id.range((from, Bound::Unbounded));
             let page = rest.by_ref().take(limit);
@@ -176,8 +176,8 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::ReclaimRequest>,
     ) -> Result<Response<wire::ReclaimResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let reclaim = turn::Reclaim {
             loop_id: parse::loop_id(&it.r#loop)?,
             by: parse::actor(&it.role, &it.person)?,
@@ -187,7 +187,7 @@ impl TurnLoop for Service {
         };
         let command = Command::Reclaim(reclaim);
         let Executed { reply, is_repeat, sequence, .. } =
-            entered.execute(Some(key), command).await?;
+            session.execute(Some(key), command).await?;
         let Reply::Reclaimed { ended, turn, from, to } = reply else {
             unreachable!("a turn is reclaimed or refused")
         };
@@ -205,9 +205,9 @@ impl TurnLoop for Service {
         &self,
         request: Request<wire::HistoryRequest>,
     ) -> Result<Response<wire::HistoryResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         let loop_id = parse::loop_id(&it.r#loop)?;
-        let (_, latest) = entered.loop_state(loop_id.clone()).await?;
+        let (_, latest) = session.loop_state(loop_id.clone()).await?;
         let Some(latest) = latest else {
             return Ok(Response::new(wire::HistoryResponse::default()));
         };
@@ -219,8 +219,8 @@ impl TurnLoop for Service {
         let mut page = wire::HistoryResponse::default();
         let mut bytes = 0;
         for number in from..=latest.number.min(from.saturating_add(u64::from(limit) - 1)) {
-            let facts = entered.facts(&loop_id, number, &latest)?;
-            let entry = entered.entry(&facts)?;
+            let facts = session.facts(&loop_id, number, &latest)?;
+            let entry = session.entry(&facts)?;
             bytes += entry.summary.len() + entry.instruction.len();
             if PAGE_BYTES_MAX < bytes && !page.entries.is_empty() {
                 break;
@@ -233,15 +233,15 @@ impl TurnLoop for Service {
     }
 }
 
-impl Entered {
+impl WorkspaceSession {
     async fn loop_state(
         &self,
         loop_id: LoopId,
-    ) -> Result<(wire::Loop, Option<turn::EntryFacts>), Status> {
+    ) -> Result<(wire::Loop, Option<turn::EntryMeta>), Status> {
         let seen = self.look(move |view| {
             let state = view.workspace.loops.get(&loop_id)?;
             Ok((render::loop_state(&loop_id, state, view), state.latest.clone()))
         });
-        seen.await?.map_err(|rejection| refuse::rejected(&rejection))
+        seen.await?.map_err(|rejection| status::rejected(&rejection))
     }
 }

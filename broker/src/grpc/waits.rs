@@ -3,13 +3,10 @@
 //! Each wait reserves its place in the stream's channel when it is parked, so an answer always
 //! has room and a client that does not read cannot make the broker hold more than its bound.
 
-use std::{
-    collections::BTreeMap,
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use futures::Stream;
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::RoleId,
     limits::WAITS_PER_STREAM_MAX,
@@ -29,13 +26,13 @@ use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Service,
-    entered::{Admitted, Entered},
-    mailbox, parse, refuse, swarm,
+    Service, mailbox, parse,
+    session::{Admitted, WorkspaceSession},
+    status, swarm,
 };
 use crate::{
     rules::Rejection,
-    workspace::{Answer, Handle, Question, Sink, Told, WaitId},
+    workspace::{Answer, Handle, Question, WaitId, WaitOutcome, WaitReply},
 };
 
 /// Refusals that may wait for a slow reader beside the answers of its waits.
@@ -46,12 +43,12 @@ type Responses = Pin<Box<dyn Stream<Item = Result<wire::ParkResponse, Status>> +
 /// What became of one wait, on its way to the stream.
 struct Ended {
     wait: u64,
-    outcome: Result<(Entered, RoleId, Told), Refused>,
+    outcome: Result<(WorkspaceSession, RoleId, WaitOutcome), Refused>,
 }
 
 /// A question and who asks it.
 struct Asked {
-    entered: Entered,
+    session: WorkspaceSession,
     question: Question,
     hold_ms: u64,
 }
@@ -117,7 +114,7 @@ impl Service {
                     self.park_question(wait, parsed, permit, &open).await;
                 }
                 None => {
-                    let status = refuse::invalid("ask", &"is missing");
+                    let status = status::invalid("ask", &"is missing");
                     permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
                 }
             }
@@ -129,8 +126,8 @@ impl Service {
     }
 
     fn decline(&self, admitted: &Admitted, it: &park_request::Decline) -> Result<(), Status> {
-        let entered = self.door.enter_as(admitted, it.caller.as_ref())?;
-        entered.decline(parse::id("role", &it.role)?)
+        let session = self.services.enter_as(admitted, it.caller.as_ref())?;
+        session.decline(parse::id("role", &it.role)?)
     }
 
     fn turn_question(
@@ -138,12 +135,12 @@ impl Service {
         admitted: &Admitted,
         asked: &wire::TurnQuestion,
     ) -> Result<Asked, Status> {
-        let entered = self.door.enter_as(admitted, asked.caller.as_ref())?;
+        let session = self.services.enter_as(admitted, asked.caller.as_ref())?;
         let question = Question::Turn {
             loop_id: parse::loop_id(&asked.r#loop)?,
             role: parse::id("role", &asked.role)?,
         };
-        Ok(Asked { entered, question, hold_ms: parse::hold(asked.hold_ms) })
+        Ok(Asked { session, question, hold_ms: parse::hold(asked.hold_ms) })
     }
 
     fn mail_question(
@@ -151,9 +148,9 @@ impl Service {
         admitted: &Admitted,
         asked: &wire::AwaitMailRequest,
     ) -> Result<Asked, Status> {
-        let entered = self.door.enter_as(admitted, asked.caller.as_ref())?;
+        let session = self.services.enter_as(admitted, asked.caller.as_ref())?;
         let question = mailbox::question(asked)?;
-        Ok(Asked { entered, question, hold_ms: parse::hold(asked.hold_ms) })
+        Ok(Asked { session, question, hold_ms: parse::hold(asked.hold_ms) })
     }
 
     fn swarm_question(
@@ -161,9 +158,9 @@ impl Service {
         admitted: &Admitted,
         asked: &wire::SwarmQuestion,
     ) -> Result<Asked, Status> {
-        let entered = self.door.enter_as(admitted, asked.caller.as_ref())?;
+        let session = self.services.enter_as(admitted, asked.caller.as_ref())?;
         let question = swarm::question(asked)?;
-        Ok(Asked { entered, question, hold_ms: parse::hold(asked.hold_ms) })
+        Ok(Asked { session, question, hold_ms: parse::hold(asked.hold_ms) })
     }
 
     async fn park_question(
@@ -175,10 +172,10 @@ impl Service {
     ) {
         let counted = parsed.and_then(|asked| {
             open.may_add(wait)?;
-            let place = asked.entered.wait()?;
+            let place = asked.session.wait()?;
             Ok((asked, place))
         });
-        let (Asked { entered, question, hold_ms }, counted) = match counted {
+        let (Asked { session, question, hold_ms }, counted) = match counted {
             Ok(parsed) => parsed,
             Err(status) => {
                 permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
@@ -187,18 +184,18 @@ impl Service {
         };
         let place = open.add(wait, permit, counted);
         let sink = {
-            let (place, entered) = (place.clone(), entered.clone());
+            let (place, session) = (place.clone(), session.clone());
             let role = question.role().clone();
-            move || -> Sink {
+            move || -> WaitReply {
                 let place = EndOnDrop(place);
                 Box::new(move |told| {
-                    let outcome = told.map(|told| (entered, role, told));
+                    let outcome = told.map(|told| (session, role, told));
                     let outcome = outcome.map_err(Refused::Rejected);
                     place.0.end(outcome);
                 })
             }
         };
-        match entered.park(question.clone(), hold_ms, sink).await {
+        match session.park(question.clone(), hold_ms, sink).await {
             Ok((handle, id)) => place.parked(handle, question, id),
             Err(status) => place.end(Err(Refused::Status(status))),
         }
@@ -207,12 +204,12 @@ impl Service {
 
 async fn render(ended: Ended) -> wire::ParkResponse {
     let rendered = match ended.outcome {
-        Ok((entered, role, told)) => match &told.answer {
-            Answer::Turn(_) => entered.turn_answer(&told).map(Outcome::Turn),
-            Answer::Mail(_) => entered.mail_answer(&told).map(Outcome::Mail),
-            Answer::Swarm(_) => entered.swarm_answer(&role, &told).await.map(Outcome::Swarm),
+        Ok((session, role, told)) => match &told.answer {
+            Answer::Turn(_) => session.turn_answer(&told).map(Outcome::Turn),
+            Answer::Mail(_) => session.mail_answer(&told).map(Outcome::Mail),
+            Answer::Swarm(_) => session.swarm_answer(&role, &told).await.map(Outcome::Swarm),
         },
-        Err(Refused::Rejected(rejection)) => Err(refuse::rejected(&rejection)),
+        Err(Refused::Rejected(rejection)) => Err(status::rejected(&rejection)),
         Err(Refused::Status(status)) => Err(status),
     };
     let outcome = match rendered {
@@ -247,13 +244,13 @@ struct Wait {
 
 impl Open {
     fn lock(&self) -> MutexGuard<'_, OpenWaits> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn may_add(&self, wait: u64) -> Result<(), Status> {
         let waits = &self.lock().by_number;
         if waits.contains_key(&wait) {
-            return Err(refuse::invalid("wait", &format!("{wait} is open already")));
+            return Err(status::invalid("wait", &format!("{wait} is open already")));
         }
         if WAITS_PER_STREAM_MAX <= waits.len() {
             let text = format!("{WAITS_PER_STREAM_MAX} waits are open on this stream already");
@@ -309,7 +306,7 @@ impl Place {
     }
 
     /// Answers the wait, unless it was answered or cancelled before.
-    fn end(&self, outcome: Result<(Entered, RoleId, Told), Refused>) {
+    fn end(&self, outcome: Result<(WorkspaceSession, RoleId, WaitOutcome), Refused>) {
         let mut waits = self.open.lock();
         if waits.by_number.get(&self.wait).is_none_or(|it| it.serial != self.serial) {
             return;

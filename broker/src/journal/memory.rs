@@ -3,14 +3,11 @@
 //! A clone holds the same records, so that a test can "restart" on it. Outcomes come from
 //! within [`Writer::append`] unless they are held back; appends can be made to fail.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::id::{Sequence, WorkspaceId};
 
 use super::{
@@ -87,7 +84,7 @@ impl MemoryJournal {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     fn write(&self, owner: Arc<Owner>, what: What) {
@@ -199,7 +196,7 @@ impl Journal for MemoryJournal {
         self.held().workspaces.get(workspace).is_some_and(|kept| 0 < kept.last)
     }
 
-    fn pinning(&self) -> Vec<WorkspaceId> {
+    fn compaction_blockers(&self) -> Vec<WorkspaceId> {
         Vec::new()
     }
 

@@ -155,7 +155,7 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
 
     /// Workspaces whose oldest needed record keeps more than a bounded number of commits from
     /// being dropped. Writing a snapshot of each frees them.
-    fn pinning(&self) -> Vec<WorkspaceId>;
+    fn compaction_blockers(&self) -> Vec<WorkspaceId>;
 
     /// Of the database, made when it was. Fencing tokens of an older one are void.
     fn incarnation(&self) -> [u8; 16];

@@ -7,8 +7,8 @@
 //! A client is its token's: the same name with another token is another client, so that nobody can
 //! read another's answers or push its window.
 //!
-//! - **W3** A key that had an effect with one token never has another with it: it is answered, or
-//!   it is refused.
+//! W3 says what this is for: a key that had an effect with one token never has another with it. It
+//! is answered, or it is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 

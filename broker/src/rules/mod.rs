@@ -17,11 +17,11 @@
 //! - **W2** Sequences of applied records increase by one.
 //! - **W3** A command takes effect at most once per token and idempotency key (see [`clients`]).
 //! - **W4** A refused command changes nothing: `decide` borrows.
-//! - **T1…T4** of [`turn`], **D1…D3** of [`directory`], **R1…R3** of [`access`], **X1…X5** of
-//!   [`mailbox`], **Y3…Y5** of [`privacy`], **I1…I8** of [`swarm`].
+//! - T1…T4 of [`turn`], D1…D3 of [`directory`], R1…R3 of [`access`], X1…X6 of
+//!   [`mailbox`], Y3…Y5 of [`privacy`], I1…I8 of [`swarm`].
 //!
-//! **Architecture invariant:** no clock, no randomness, no IO and no `async` in this folder.
-//! `tests/tidy.rs` holds it to that.
+//! A1: no clock, no randomness, no IO and no `async` in this folder.
+//! `tests/broker/tidy.rs` holds it to that.
 
 pub mod access;
 pub mod clients;
@@ -103,7 +103,7 @@ pub struct Decision {
 pub enum Body {
     Entry(turn::EntryBody),
     Mail(mailbox::EntryBody),
-    File(mailbox::Keep),
+    File(mailbox::StoreAttachment),
     Swarm(swarm::Words),
 }
 
@@ -264,7 +264,7 @@ impl Workspace {
                 self.privacy.check_words(false)?;
                 self.mail.decide_import(now, caller, it)
             }
-            Command::Keep(it) => {
+            Command::StoreAttachment(it) => {
                 self.privacy.check_files()?;
                 self.mail.decide_keep(it)
             }

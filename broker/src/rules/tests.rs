@@ -382,6 +382,7 @@ fn a_key_has_one_effect_one_answer_and_an_end() {
     );
 }
 
+/// Holds A7.
 #[test]
 fn a_quiet_holder_lapses_is_reclaimed_and_is_fenced_out() {
     check(

@@ -7,7 +7,7 @@
 use tasuki_proto::id::{RoleId, Sequence, Timestamp};
 
 use super::{
-    index::{Ask, Extent, Found, Index, IndexError},
+    index::{Extent, Found, Index, IndexError, SearchRequest},
     query::{Narrow, Query},
     schema::Doc,
 };
@@ -99,7 +99,7 @@ impl Local {
         now: Timestamp,
     ) -> Result<Found, LocalError> {
         let (reader, query) = (self.reader.clone(), query.clone());
-        Ok(self.index.search(&Ask { reader, query, narrow, limit, now })?)
+        Ok(self.index.search(&SearchRequest { reader, query, narrow, limit, now })?)
     }
 }
 

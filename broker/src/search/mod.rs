@@ -15,17 +15,17 @@
 //!
 //! Not here: who may search as which role (`grpc`).
 
+mod disk_space;
 mod excerpt;
-mod follow;
 mod index;
-mod keeper;
+mod indexer;
 pub mod local;
 mod query;
-mod room;
 mod schema;
-mod scribe;
 mod source;
+mod tail;
 mod text;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -35,10 +35,11 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tasuki_proto::id::{Sequence, WorkspaceId};
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
@@ -46,15 +47,15 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::{
+    disk_space::{FREE_BYTES_MIN, Room},
+    index::{Index, IndexError},
+    indexer::{Failure, Keeper, State},
+};
 pub use self::{
     excerpt::Excerpt,
-    index::{Ask, Found, Hit},
+    index::{Found, Hit, SearchRequest},
     query::{Narrow, Query, QueryError, parse},
-};
-use self::{
-    index::{Index, IndexError},
-    keeper::{Failure, Keeper, State},
-    room::{FREE_BYTES_MIN, Room},
 };
 use crate::{hash::Hash, workspace::Workspaces};
 
@@ -172,7 +173,7 @@ impl Search {
     pub async fn search(
         &self,
         workspace: &WorkspaceId,
-        ask: Ask,
+        ask: SearchRequest,
         include: Sequence,
     ) -> Result<Found, SearchError> {
         self.looked(workspace, include, move |index| index.search(&ask)).await
@@ -283,7 +284,7 @@ impl Search {
 
     /// Has the index of a workspace kept, if nobody does.
     fn keep(&self, workspace: &WorkspaceId) -> Kept {
-        let mut all = self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.shared.kept.lock();
         if let Some(kept) = all.get(workspace)
             && kept.state.has_changed().is_ok()
         {
@@ -311,7 +312,7 @@ impl Search {
         shared.keepers.spawn(async move {
             keeper.run().await;
             if let Some(shared) = all.upgrade() {
-                let mut all = shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut all = shared.kept.lock();
                 // Another may keep it by now.
                 if all.get(&workspace).is_some_and(|it| it.state.has_changed().is_err()) {
                     all.remove(&workspace);

@@ -161,7 +161,7 @@ impl Mail {
                         have.extend(found.map(|(number, _)| (*thread, number)));
                     }
                 }
-                let ask = Ask {
+                let ask = SearchRequest {
                     reader: role(name),
                     query: parse(word).unwrap(),
                     narrow: Narrow::default(),
@@ -264,7 +264,7 @@ async fn a_workspace_with_an_index_falls_asleep_and_the_index_goes_on_when_it_wa
     let search = Search::start(data.path(), &mail.workspaces, stopping.clone());
     mail.check(&search).await;
     let (id, folder) = (mail.id.clone(), search.folder_of(&mail.id));
-    let kept = || search.shared.kept.lock().unwrap().get(&id).cloned();
+    let kept = || search.shared.kept.lock().get(&id).cloned();
     for _ in 0..3 {
         let (workspaces, clock) = (mail.workspaces.clone(), mail.clock.clone());
         until("asleep", || {

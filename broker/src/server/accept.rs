@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use super::{
     Peer,
-    connection::{Connection, Newcomer, Wire},
+    connection::{Connection, PendingConnection, Wire},
     limits::STALLED_MS_MAX,
     places::{Places, Shares},
 };
@@ -89,7 +89,7 @@ impl Door {
                 Ok(place) => {
                     let place = Arc::new(place);
                     let peer = Arc::new(peer.at(&place));
-                    let newcomer = Newcomer::new(peer, place, self.tls.is_some());
+                    let newcomer = PendingConnection::new(peer, place, self.tls.is_some());
                     if !self.enter(stream, newcomer).await {
                         return;
                     }
@@ -105,7 +105,7 @@ impl Door {
     }
 
     /// Whether anybody still takes connections.
-    async fn enter(&self, stream: TcpStream, newcomer: Newcomer) -> bool {
+    async fn enter(&self, stream: TcpStream, newcomer: PendingConnection) -> bool {
         tune(&stream);
         let Some(tls) = self.tls.clone() else {
             let connection = Connection::new(Wire::Plain(stream), newcomer);
@@ -138,7 +138,7 @@ fn tune(stream: &TcpStream) {
 async fn encrypt(
     tls: TlsAcceptor,
     stream: TcpStream,
-    mut newcomer: Newcomer,
+    mut newcomer: PendingConnection,
 ) -> io::Result<Connection> {
     let cut = newcomer.peer.is_cut().clone();
     let stream = tokio::select! {

@@ -37,7 +37,7 @@ pub(super) enum Wire {
 }
 
 /// What the peer still has to do.
-enum Owes {
+enum Handshake {
     /// To say HTTP/2's preface: so many bytes of it came.
     Preface(usize),
     Token,
@@ -45,7 +45,7 @@ enum Owes {
 }
 
 /// Somebody who connected, and the time there is to say what for.
-pub(super) struct Newcomer {
+pub(super) struct PendingConnection {
     pub(super) peer: Arc<Peer>,
     pub(super) place: Arc<Place>,
     is_guarded: bool,
@@ -54,7 +54,7 @@ pub(super) struct Newcomer {
     since: Instant,
 }
 
-impl Newcomer {
+impl PendingConnection {
     pub(super) fn new(peer: Arc<Peer>, place: Arc<Place>, is_guarded: bool) -> Self {
         let patience = Box::pin(tokio::time::sleep(Duration::from_millis(SILENT_MS_MAX)));
         let since = patience.deadline() - Duration::from_millis(SILENT_MS_MAX);
@@ -64,17 +64,17 @@ impl Newcomer {
 
 pub(super) struct Connection {
     wire: Wire,
-    owes: Owes,
-    newcomer: Newcomer,
+    owes: Handshake,
+    newcomer: PendingConnection,
     /// Since when nothing of what is written goes out.
     stalled: Option<Pin<Box<Sleep>>>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Connection {
-    pub(super) fn new(wire: Wire, newcomer: Newcomer) -> Self {
+    pub(super) fn new(wire: Wire, newcomer: PendingConnection) -> Self {
         let cut = Box::pin(newcomer.peer.is_cut().clone().cancelled_owned());
-        Self { wire, owes: Owes::Preface(0), newcomer, stalled: None, cut }
+        Self { wire, owes: Handshake::Preface(0), newcomer, stalled: None, cut }
     }
 
     fn cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -86,21 +86,23 @@ impl Connection {
 
     /// Whether patience ended; asked also while something comes, since nonsense comes too.
     fn late(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if let Owes::Token = self.owes
+        if let Handshake::Token = self.owes
             && !self.newcomer.place.is_stranger()
         {
-            self.owes = Owes::Nothing;
+            self.owes = Handshake::Nothing;
         }
         let is_late = match self.owes {
-            Owes::Nothing => false,
-            Owes::Preface(_) | Owes::Token => self.newcomer.patience.as_mut().poll(cx).is_ready(),
+            Handshake::Nothing => false,
+            Handshake::Preface(_) | Handshake::Token => {
+                self.newcomer.patience.as_mut().poll(cx).is_ready()
+            }
         };
         if is_late { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
     /// Compares what came with the preface.
     fn heard(&mut self, new: &[u8]) -> io::Result<()> {
-        let Owes::Preface(seen) = &mut self.owes else { return Ok(()) };
+        let Handshake::Preface(seen) = &mut self.owes else { return Ok(()) };
         let expected = &PREFACE[*seen..];
         let compared = new.len().min(expected.len());
         if new[..compared] != expected[..compared] {
@@ -113,10 +115,10 @@ impl Connection {
         if self.newcomer.is_guarded {
             let until = self.newcomer.since + Duration::from_millis(STRANGER_MS_MAX);
             self.newcomer.patience.as_mut().reset(until);
-            self.owes = Owes::Token;
+            self.owes = Handshake::Token;
         } else {
             self.newcomer.place.become_known();
-            self.owes = Owes::Nothing;
+            self.owes = Handshake::Nothing;
         }
         Ok(())
     }

@@ -8,14 +8,9 @@ mod peer;
 mod places;
 mod settings;
 
-use std::{
-    fmt,
-    net::SocketAddr,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tasuki_proto::{invitation::Fingerprint, token::Token};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::MissedTickBehavior};
 use tokio_rustls::TlsAcceptor;
@@ -218,7 +213,7 @@ impl Broker {
     async fn end_calls(&self, within: Duration) {
         self.stopping.cancel();
         self.workspaces.end_waits();
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let server = self.server.lock().take();
         if let Some(mut server) = server
             && tokio::time::timeout(within, &mut server).await.is_err()
         {
@@ -278,7 +273,7 @@ async fn keep_unpinned(workspaces: Workspaces, stopping: CancellationToken) {
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = every.tick() => workspaces.unpin().await,
+            _ = every.tick() => workspaces.snapshot_laggards().await,
             () = stopping.cancelled() => return,
         }
     }

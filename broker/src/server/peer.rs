@@ -4,12 +4,13 @@ use std::{
     collections::BTreeSet,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tasuki_proto::id::TokenId;
 use tokio_util::sync::CancellationToken;
 
@@ -86,7 +87,7 @@ impl Peer {
 
     /// Notes that a good token was shown here; whether it is the first time.
     pub(crate) fn bears(&self, token: &TokenId) -> bool {
-        let mut bearers = self.bearers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bearers = self.bearers.lock();
         if bearers.contains(token) {
             return false;
         }

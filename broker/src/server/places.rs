@@ -12,9 +12,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::limits::{
@@ -103,7 +104,7 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -257,6 +258,7 @@ mod tests {
         assert_eq!((counts.connections, counts.strangers, counts.addresses.len()), (0, 0, 0));
     }
 
+    /// Holds V2.
     #[test]
     fn strangers_of_one_address_give_way_to_each_other() {
         let places = Places::new(SHARES);

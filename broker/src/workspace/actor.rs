@@ -15,7 +15,7 @@ use super::{
     pulse::Pulse,
     snapshots::{Failure, Snapshots},
     state::State,
-    waits::{Question, Sink, WaitId, Waits},
+    waits::{Question, WaitId, WaitReply, Waits},
 };
 use crate::{
     clock::Clock,
@@ -36,9 +36,9 @@ pub struct Settings {
 }
 
 /// Lets out what waited for the disk.
-pub(super) type Release = Box<dyn FnOnce() + Send>;
+pub(super) type OnDurable = Box<dyn FnOnce() + Send>;
 
-pub(super) type Look = Box<dyn FnOnce(&View<'_>) -> Release + Send>;
+pub(super) type Look = Box<dyn FnOnce(&View<'_>) -> OnDurable + Send>;
 
 /// A permit in a message keeps its workspace awake until the message was handled.
 pub(super) enum Msg {
@@ -53,7 +53,7 @@ pub(super) enum Msg {
         caller: Caller,
         id: WaitId,
         hold_ms: u64,
-        sink: Sink,
+        sink: WaitReply,
         permit: OwnedSemaphorePermit,
     },
     Cancel {

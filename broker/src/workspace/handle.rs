@@ -20,8 +20,8 @@ use tokio::sync::{
 };
 
 use super::{
-    actor::{Executed, Msg, Release, View},
-    waits::{Question, Sink, WaitId},
+    actor::{Executed, Msg, OnDurable, View},
+    waits::{Question, WaitId, WaitReply},
 };
 use crate::{
     journal::JournalError,
@@ -165,7 +165,7 @@ impl Handle {
         permit: OwnedSemaphorePermit,
     ) -> Result<T, ExecuteError> {
         let (reply, answer) = oneshot::channel();
-        let look = Box::new(move |view: &View<'_>| -> Release {
+        let look = Box::new(move |view: &View<'_>| -> OnDurable {
             let seen = look(view);
             Box::new(move || {
                 drop(permit);
@@ -188,7 +188,7 @@ impl Handle {
         caller: Caller,
         id: WaitId,
         hold_ms: u64,
-        sink: Sink,
+        sink: WaitReply,
         permit: OwnedSemaphorePermit,
     ) -> Result<(), ExecuteError> {
         self.send(Msg::Park { question, caller, id, hold_ms, sink, permit })

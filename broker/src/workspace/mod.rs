@@ -27,6 +27,6 @@ pub use self::{
     actor::{Executed, IDLE_MS, Settings, View},
     handle::{ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
     supervisor::{WORKSPACES_AWAKE_MAX, Workspaces},
-    waits::{Answer, Question, Told, WAITS_MAX, WaitId, Waits},
+    waits::{Answer, Question, WAITS_MAX, WaitId, WaitOutcome, Waits},
 };
-pub(crate) use self::{handle::Follower, waits::Sink};
+pub(crate) use self::{handle::Follower, waits::WaitReply};

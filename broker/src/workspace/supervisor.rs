@@ -22,7 +22,7 @@ use super::{
     handle::{Admitted, ExecuteError, Follower, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
     pulse::Pulse,
     snapshots::Snapshots,
-    waits::{Question, Sink, WaitId},
+    waits::{Question, WaitId, WaitReply},
 };
 use crate::{
     clock::Clock,
@@ -62,7 +62,7 @@ pub(super) struct Shared {
     on_wake: OnceLock<OnWake>,
 }
 
-/// Told of each workspace that woke.
+/// WaitOutcome of each workspace that woke.
 type OnWake = Box<dyn Fn(&WorkspaceId) + Send + Sync>;
 
 impl fmt::Debug for Workspaces {
@@ -184,7 +184,7 @@ impl Workspaces {
         question: Question,
         caller: Caller,
         hold_ms: u64,
-        sink: impl FnOnce() -> Sink,
+        sink: impl FnOnce() -> WaitReply,
     ) -> Result<(Handle, WaitId), ExecuteError> {
         let (handle, permit) = self.admitted(workspace).await?;
         let id = WaitId(self.shared.next_wait.fetch_add(1, Ordering::Relaxed));
@@ -249,8 +249,8 @@ impl Workspaces {
     }
 
     /// Has every workspace that keeps old commits from being dropped take a snapshot.
-    pub async fn unpin(&self) {
-        for workspace in self.shared.journal.pinning() {
+    pub async fn snapshot_laggards(&self) {
+        for workspace in self.shared.journal.compaction_blockers() {
             match self.admitted(&workspace).await {
                 Ok((handle, permit)) => {
                     let _ = handle.actor.send_message(WorkspaceMsg::Snapshot { permit });

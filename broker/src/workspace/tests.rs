@@ -9,8 +9,8 @@ use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::oneshot;
 
 use super::{
-    Answer, ExecuteError, IN_FLIGHT_MAX, Question, Settings, Told, Workspaces,
-    actor::{Msg, Release},
+    Answer, ExecuteError, IN_FLIGHT_MAX, Question, Settings, WaitOutcome, Workspaces,
+    actor::{Msg, OnDurable},
     supervisor::Shared,
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
 const IDLE_MS: u64 = 1000;
 
 /// What a wait ends with; `Err` when it was lost.
-type Waiting = oneshot::Receiver<Result<Told, Rejection>>;
+type Waiting = oneshot::Receiver<Result<WaitOutcome, Rejection>>;
 
 struct Fixture {
     workspaces: Workspaces,
@@ -104,7 +104,7 @@ fn hand_over() -> Command {
 fn busy() -> (Msg, oneshot::Receiver<()>, mpsc::Sender<()>) {
     let (free, freed) = mpsc::channel::<()>();
     let (begin, begun) = oneshot::channel();
-    let look = Box::new(move |_: &super::View<'_>| -> Release {
+    let look = Box::new(move |_: &super::View<'_>| -> OnDurable {
         begin.send(()).unwrap();
         let _ = freed.recv();
         Box::new(|| ())
@@ -112,7 +112,7 @@ fn busy() -> (Msg, oneshot::Receiver<()>, mpsc::Sender<()>) {
     (Msg::Look(look), begun, free)
 }
 
-fn turn_of(told: Told) -> u64 {
+fn turn_of(told: WaitOutcome) -> u64 {
     match told.answer {
         Answer::Turn(answer) => answer.turn.get(),
         other @ (Answer::Mail(_) | Answer::Swarm(_)) => panic!("{other:?}"),
@@ -156,6 +156,7 @@ async fn an_idle_workspace_sleeps_and_wakes_as_it_was() {
 }
 
 /// On one thread, so that the call is between the two steps of falling asleep.
+/// Holds S1.
 #[tokio::test]
 async fn whoever_calls_while_a_workspace_falls_asleep_is_let_into_the_next() {
     let it = Fixture::start().await;

@@ -43,7 +43,7 @@ impl Question {
 
 /// What a wait ends with.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct WaitOutcome {
     pub answer: Answer,
     pub is_superseded: bool,
     /// The record the answer rests on.
@@ -61,7 +61,7 @@ impl Answer {
     /// Whether the state says what was waited for.
     pub fn is_there(&self) -> bool {
         match self {
-            Self::Turn(it) => it.standing != turn::Standing::NotYet,
+            Self::Turn(it) => it.standing != turn::TurnStatus::NotYet,
             Self::Mail(it) => it.mail.is_some(),
             Self::Swarm(it) => it.is_there(),
         }
@@ -69,11 +69,11 @@ impl Answer {
 }
 
 /// Takes the one outcome of a wait.
-pub(crate) type Sink = Box<dyn FnOnce(Result<Told, Rejection>) + Send>;
+pub(crate) type WaitReply = Box<dyn FnOnce(Result<WaitOutcome, Rejection>) + Send>;
 
 pub(super) struct Parked {
     pub id: WaitId,
-    pub sink: Sink,
+    pub sink: WaitReply,
     /// Over which registration it was asked.
     pub caller: Caller,
     deadline: Timestamp,
@@ -102,7 +102,7 @@ impl Waits {
         id: WaitId,
         deadline: Timestamp,
         caller: Caller,
-        sink: Sink,
+        sink: WaitReply,
     ) -> Option<Parked> {
         let older = self.take(&question);
         self.deadlines.insert((deadline, question.clone()));
@@ -235,7 +235,7 @@ mod tests {
 
     fn park(waits: &mut Waits, question: &Question, id: u64, deadline: u64) -> Option<WaitId> {
         let deadline = Timestamp::from_millis(deadline);
-        let sink: Sink = Box::new(|_| {});
+        let sink: WaitReply = Box::new(|_| {});
         let older = waits.park(question.clone(), WaitId(id), deadline, Caller::default(), sink);
         older.map(|it| it.id)
     }

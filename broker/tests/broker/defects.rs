@@ -269,6 +269,7 @@ async fn a_reply_goes_to_the_question_and_not_to_an_older_note() {
 }
 
 /// 11.
+/// Holds S3 and A6.
 #[tokio::test]
 async fn waiting_for_a_delivery_claims_nothing() {
     let mut it = Office::open(1).await;

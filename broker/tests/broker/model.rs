@@ -20,7 +20,7 @@ use tasuki_broker::{
         Workspace,
         directory::{Register, RoleSpec},
         presence::Presence,
-        turn::{Actor, CreateLoop, HandOver, MarkTurn, Reclaim, Standing, StartRound},
+        turn::{Actor, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound, TurnStatus},
     },
 };
 use tasuki_proto::{
@@ -483,7 +483,7 @@ impl World {
         for (id, state) in &self.workspace.loops.by_id {
             let can_start = state.participants.iter().filter(|role| {
                 let told = self.workspace.loops.answer(id, role).unwrap();
-                told.standing == Standing::CanStart
+                told.standing == TurnStatus::CanStart
             });
             assert!(can_start.count() <= 1, "T1: more than one may start in {id}");
             assert!(state.lease.is_none() || state.holder.is_some(), "a lease without a holder");

@@ -76,6 +76,7 @@ async fn at(data: &Path, id: &str) -> (Broker, Person) {
     (broker, person)
 }
 
+/// Holds Y5.
 #[tokio::test]
 async fn while_mail_is_private_no_words_come_in_but_sealed_ones() {
     let data = tempfile::tempdir().unwrap();

@@ -207,6 +207,7 @@ async fn unless_failed<T>(agents: &mut JoinSet<()>, it: impl Future<Output = T>)
     }
 }
 
+/// Holds S2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_acknowledged_handover_survives_kill_9_exactly_once() {
     let rounds = setting("TASUKI_ROUNDS", 20);

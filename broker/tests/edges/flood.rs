@@ -70,6 +70,7 @@ async fn a_thousand_connections_of_one_address_keep_nobody_out() {
     guarded.broker.kill().await;
 }
 
+/// Holds V2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_from_many_addresses_keep_nobody_out() {
     let data = tempfile::tempdir().unwrap();
@@ -180,6 +181,7 @@ async fn a_header_that_goes_on_for_ever_ends_its_connection() {
     guarded.broker.kill().await;
 }
 
+/// Holds E5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_of_100_mib_from_a_stranger_is_not_taken_in() {
     let data = tempfile::tempdir().unwrap();

@@ -98,6 +98,7 @@ async fn pour(
 
 /// Whoever has an invitation has no token yet, so joining is open to strangers: many large
 /// messages that do not end must not pile up in the broker's memory.
+/// Holds E8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_that_do_not_end_are_not_taken_in() {
     let data = tempfile::tempdir().unwrap();
@@ -114,6 +115,7 @@ async fn joins_that_do_not_end_are_not_taken_in() {
     guarded.broker.kill().await;
 }
 
+/// Holds E8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_of_one_token_that_do_not_end_are_bounded_together() {
     const CALLS: usize = 200;

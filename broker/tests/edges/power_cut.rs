@@ -63,6 +63,7 @@ async fn cut(shim: &Path, acks: u64, torn: Option<u64>, flags: &[&str]) -> [Resu
     found
 }
 
+/// Holds A3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_survives_a_power_cut() {
     let base = tempfile::tempdir().unwrap();

@@ -112,6 +112,7 @@ async fn another_protocol_over_tls_is_refused() {
 }
 
 /// What anybody on the network learns is the certificate; the rest is one refusal.
+/// Holds E3 and E5.
 #[tokio::test]
 async fn who_has_no_token_gets_the_same_refusal_whatever_is_asked() {
     let data = tempfile::tempdir().unwrap();

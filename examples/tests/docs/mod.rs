@@ -10,6 +10,7 @@
 //! What commands print isn't compared: it differs from run to run.
 
 mod inline;
+mod limits;
 mod scenes;
 mod world;
 

@@ -21,8 +21,7 @@ pub(super) async fn set(scene: &str, world: &mut World) {
         "" => drop(world.start("me", "tasuki up").await),
         "mail" => {
             world.start("me", "tasuki up --role dev --role qa").await;
-            // The broker hears of a node's roles a moment after it began.
-            world.says("until tasuki mail mailboxes | grep -w qa; do :; done").await;
+            hosted(world, "qa").await;
             world.write("me/project/log.txt", "log\n");
             for (name, subject) in [("380fa4", "Login fails"), ("91be02", "No session cookie")] {
                 let sent =
@@ -38,10 +37,12 @@ pub(super) async fn set(scene: &str, world: &mut World) {
                 world.start(machine, &line).await;
             }
         }
-        "people" => {
-            world.start("me", "tasuki up --role A --role B --role acceptor").await;
-            repository(world, 0).await;
-            deliver(world).await;
+        "connect" | "people" => drop(world.start("me", "tasuki up --role A --role B").await),
+        "issues" => drop(world.says("git init -q && mkdir src").await),
+        "locked" | "locking" => {
+            world.start("me", "tasuki up --role worker1 --role worker2").await;
+            hosted(world, "worker2").await;
+            world.says("git init -q && mkdir src tests").await;
         }
         "guarded" => {
             world.start("me", "tasuki-broker serve").await;
@@ -77,6 +78,11 @@ pub(super) async fn before(scene: &str, line: &str, world: &mut World) {
             let (api, ui) = (["API done", "build the UI on it"], ["UI done", "look at it"]);
             hand_over(world, "A", api, false).await;
             hand_over(world, "B", ui, false).await;
+        }
+        "issues" if line.starts_with("tasuki issue create") => hosted(world, "acceptor").await,
+        "issues" if line.contains("00af") && world.meant_by("00af").is_none() => {
+            let id = field(&world.says("tasuki issue list --json").await, "issue_id");
+            world.name("00af", &id);
         }
         "people" if line.starts_with("tasuki loop start --instruction") => {
             hand_over(world, "A", ["All done", ""], true).await;
@@ -156,6 +162,11 @@ fn field(line: &str, name: &str) -> String {
     found.unwrap_or_else(|| panic!("{name}: {line}")).as_str().unwrap().to_owned()
 }
 
+/// Waits until the broker knows a role: it hears of a node's roles a moment after the node began.
+async fn hosted(world: &World, role: &str) {
+    world.says(&format!("until tasuki mail mailboxes | grep -w {role}; do :; done")).await;
+}
+
 async fn hand_over(world: &World, role: &str, [summary, next]: [&str; 2], is_complete: bool) {
     let node = world.running[0].url_of("MCP").unwrap();
     let mut agent = Agent::connect(&format!("{node}/mcp/{role}"), "example").await.unwrap();
@@ -195,19 +206,19 @@ async fn repository(world: &World, code: i32) {
 async fn deliver(world: &mut World) {
     // The same words would be the same issue.
     let last = world.meant_by("DELIVERY").unwrap_or("none");
-    let new = format!("tasuki swarm new 'Work after {last}' --as lead --new-role --json");
+    let new = format!("tasuki issue create 'Work after {last}' --as lead --new-role --json");
     let new = world.says(&new).await;
     let issue = field(&new, "issue_id");
     for line in [
-        "task ISSUE Do --difficulty easy --as lead --new-role",
-        "claim ISSUE/1 --as w1 --new-role",
-        "submit ISSUE/1 --summary Done --file README --result passed --as w1 --new-role",
-        "review ISSUE/1 --approve --score 5 --feedback Good --as lead --new-role",
+        "task create ISSUE Do --difficulty easy --as lead --new-role",
+        "task claim ISSUE/1 --as w1 --new-role",
+        "task submit ISSUE/1 --summary Done --file README --result passed --as w1 --new-role",
+        "task review ISSUE/1 --approve --score 5 --feedback Good --as lead --new-role",
     ] {
-        world.says(&format!("tasuki swarm {}", line.replace("ISSUE", &issue))).await;
+        world.says(&format!("tasuki {}", line.replace("ISSUE", &issue))).await;
     }
     let line = format!(
-        "tasuki swarm deliver {issue} --summary Done --passed --steps \
+        "tasuki delivery create {issue} --summary Done --passed --steps \
          issue-work-test-steps.md --commit HEAD --command \
          'cargo test --locked' --command 'cargo clippy -- -D warnings' --as lead --new-role --json"
     );

@@ -380,6 +380,7 @@ mod tests {
         }
     }
 
+    /// Holds AC1.
     #[test]
     fn one_command_that_may_not_run_keeps_all_from_running() {
         let allowed = [Pattern::parse("make *").unwrap()];

@@ -2,8 +2,8 @@
 //! becomes the parent of whatever loses its own below it, and ends all of it.
 //!
 //! Its standard input is a socket. It writes there, once, how the command ended; when the other end
-//! is closed, by purpose or because that process is gone, it ends the command (**AC4**). Below it is
-//! the same program once more, which goes into the sandbox and becomes the command (**AC3**).
+//! is closed, by purpose or because that process is gone, it ends the command (AC4). Below it is
+//! the same program once more, which goes into the sandbox and becomes the command (AC3).
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -12,10 +12,11 @@ use std::{
         unix::{net::UnixStream, process::CommandExt as _},
     },
     process::{Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread,
 };
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitOptions, getppid, setsid, waitpid};
 use serde::{Deserialize, Serialize};
 
@@ -81,14 +82,14 @@ pub fn keep(order: &str) -> io::Result<()> {
     thread::spawn(move || {
         // Nothing is ever said; the end is what is waited for.
         while matches!(listening.read(&mut [0; 64]), Ok(1..)) {}
-        let is_over = is_over_there.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = is_over_there.lock();
         if !*is_over {
             processes::kill_group(child);
         }
     });
     processes::wait_for(child)?;
     let status = {
-        let mut is_over = is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_over = is_over.lock();
         *is_over = true;
         // What stayed in its group goes at once, whatever it starts meanwhile.
         processes::kill_group(child);

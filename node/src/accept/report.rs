@@ -154,6 +154,7 @@ mod tests {
         Ran { command: command.to_owned(), outcome, printed, took, sandbox: "none".to_owned() }
     }
 
+    /// Holds AC6.
     #[test]
     fn only_exit_code_0_within_its_time_passes() {
         let at =
@@ -174,6 +175,7 @@ mod tests {
         assert!(!evidence("c", &[]).has_passed, "nothing ran");
     }
 
+    /// Holds AC6.
     #[test]
     fn the_hash_is_of_all_and_the_tail_is_the_end() {
         let output: Vec<u8> =

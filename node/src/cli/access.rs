@@ -3,12 +3,7 @@
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use tasuki_proto::{
-    invitation::Trust,
-    reason::Reason,
-    token::Right,
-    wire::{self, access_client::AccessClient},
-};
+use tasuki_proto::{invitation::Trust, reason::Reason, token::Right, wire};
 
 use super::{
     Failure,
@@ -40,7 +35,7 @@ impl Access {
             return Ok(None);
         }
         let request = wire::WhoAmIRequest {};
-        let said = broker.ask(async |c| AccessClient::new(c).who_am_i(request).await).await?;
+        let said = broker.call(&request).await?;
         Ok(Some(Self { trust: is_encrypted.then_some(trust), said }))
     }
 

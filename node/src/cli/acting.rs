@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tasuki_proto::{
-    id::RoleId,
-    reason::Reason,
-    wire::{self, mailbox_client::MailboxClient},
-};
+use tasuki_proto::{id::RoleId, reason::Reason, wire};
 
 use super::{
     Failure,
@@ -14,19 +10,10 @@ use super::{
     text::line,
 };
 use crate::{
-    config::{Config, ROLE_VARIABLE, Source, Surroundings},
+    config::{Config, Environment, ROLE_VARIABLE, Source},
     filebox,
     paths::NodeFile,
 };
-
-/// What is said where nothing says as which role to act.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Unsaid {
-    /// What nothing says: it ends `Nothing says …`.
-    pub(super) asked: &'static str,
-    /// How to see which roles there are.
-    pub(super) shown_by: &'static str,
-}
 
 /// Names of other roles that are told with a refusal: more are not read.
 const NAMES_MAX: usize = 20;
@@ -44,14 +31,14 @@ pub(super) struct Here {
 
 impl Here {
     /// Says why it cannot be told, where somebody said something that is no role.
-    pub(super) fn look(config: &Config, around: &Surroundings) -> Result<Self, String> {
+    pub(super) fn look(config: &Config, around: &Environment) -> Result<Self, String> {
         let running = NodeFile::read(&config.data.value);
         Self::with(config, around, running)
     }
 
     fn with(
         config: &Config,
-        around: &Surroundings,
+        around: &Environment,
         running: Option<NodeFile>,
     ) -> Result<Self, String> {
         let told = around.env.get(ROLE_VARIABLE).filter(|it| !it.is_empty());
@@ -81,26 +68,21 @@ impl Here {
     }
 }
 
-/// The role that was given, else the usual one of this place.
-pub(super) fn role(
-    given: Option<&RoleId>,
-    config: &Config,
-    unsaid: Unsaid,
-) -> Result<RoleId, Failure> {
+/// The role that was given, else the usual one of this place. `hint` says how to see the roles.
+pub(super) fn role(given: Option<&RoleId>, config: &Config, hint: &str) -> Result<RoleId, Failure> {
     if let Some(role) = given {
         return Ok(role.clone());
     }
-    let around = Surroundings::of_process();
+    let around = Environment::of_process();
     let here = Here::look(config, &around).map_err(|why| Failure::usage(format!("{why}.")))?;
-    usual(here, &around, unsaid)
+    usual(here, &around, hint)
 }
 
 /// The roles that have a mailbox, that a node hosts or that a loop names. `None`: whoever asks may
 /// not see them, and is judged by what else is asked for.
 pub(super) async fn known(broker: &Broker) -> Result<Option<BTreeSet<String>>, Failure> {
-    let request = wire::ListMailboxesRequest { caller: broker.caller() };
-    let ask = async |channel| MailboxClient::new(channel).list_mailboxes(request.clone()).await;
-    match broker.ask(ask).await {
+    let request = wire::ListMailboxesRequest::default();
+    match broker.call(&request).await {
         Ok(all) => Ok(Some(all.mailboxes.into_iter().map(|it| it.role).collect())),
         Err(why) if why.as_reason() == Some(Reason::RightForbidden) => Ok(None),
         Err(why) => Err(why),
@@ -136,7 +118,7 @@ pub(super) fn unknown(
 
 /// What was said counts before what was set, that before what surrounds the command, and that
 /// before what happens to run.
-fn usual(here: Here, around: &Surroundings, unsaid: Unsaid) -> Result<RoleId, Failure> {
+fn usual(here: Here, around: &Environment, hint: &str) -> Result<RoleId, Failure> {
     if let Some(role) = here.told {
         return Ok(role);
     }
@@ -152,10 +134,10 @@ fn usual(here: Here, around: &Surroundings, unsaid: Unsaid) -> Result<RoleId, Fa
         all => all.iter().map(RoleId::as_str).collect(),
     };
     let choice = match names.as_slice() {
-        [] => unsaid.shown_by.to_owned(),
-        names => format!("here there are {}", names.join(", ")),
+        [] => hint.to_owned(),
+        names => format!("Available: {}", names.join(", ")),
     };
-    let text = format!("Nothing says {}: give --role NAME; {choice}.", unsaid.asked);
+    let text = format!("Specify --role. {choice}.");
     Err(Failure::reason(Reason::RoleRequired, text))
 }
 
@@ -170,14 +152,13 @@ mod tests {
     fn who_one_is_follows_from_settings_then_place_then_node() {
         let place = tempfile::tempdir().unwrap();
         let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let mut around = Surroundings {
+        let mut around = Environment {
             env: env.into(),
             directory: place.path().to_owned(),
             home: None,
             trusted: TrustStore::within(place.path()),
         };
-        let unsaid = Unsaid { asked: "who it is", shown_by: "`x` shows them" };
-        let said_in = |around: &Surroundings, roles: &str, hosted: &[&str]| {
+        let said_in = |around: &Environment, roles: &str, hosted: &[&str]| {
             let mut layer = Layer::new();
             if !roles.is_empty() {
                 let texts = roles.split(' ').map(str::to_owned).collect();
@@ -197,18 +178,18 @@ mod tests {
             let running = (!hosted.is_empty()).then_some(node);
             let here = Here::with(&config, around, running);
             let here = here.map_err(|why| Failure::usage(format!("{why}.")));
-            match here.and_then(|here| usual(here, around, unsaid)) {
+            match here.and_then(|here| usual(here, around, "`x` shows them")) {
                 Ok(role) => role.to_string(),
                 Err(failure) => format!("{}: {}", failure.code(), failure.message),
             }
         };
         let said = |roles: &str, hosted: &[&str]| said_in(&around, roles, hosted);
-        let no = "role_required: Nothing says who it is: give --role NAME; ";
+        let no = "role_required: Specify --role. ";
         assert_eq!(said("qa", &["x"]), "qa");
         assert_eq!(said("", &["x"]), "x");
         assert_eq!(said("qa dev", &["x"]), "x");
-        assert_eq!(said("", &["x", "y"]), format!("{no}here there are x, y."));
-        assert_eq!(said("qa dev", &[]), format!("{no}here there are qa, dev."));
+        assert_eq!(said("", &["x", "y"]), format!("{no}Available: x, y."));
+        assert_eq!(said("qa dev", &[]), format!("{no}Available: qa, dev."));
         assert_eq!(said("", &[]), format!("{no}`x` shows them."));
         let filebox = r#"{"current_agent": "pm", "agents": {"pm": ".", "qa": "q"}}"#;
         std::fs::write(place.path().join(".filebox"), filebox).unwrap();

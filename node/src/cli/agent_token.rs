@@ -10,7 +10,7 @@ use crate::{
     paths::NodeFile,
 };
 
-/// Print the token that agents show to this node, or give out another.
+/// Print or rotate the token that agents show to this node.
 ///
 /// A node that listens off loopback, or with --secure, takes no request without one: the header
 /// is `Authorization: Bearer TOKEN`. A role's token is good for that role alone; without --role

@@ -3,25 +3,25 @@
 //! A command that changes something is sent under one key, again and again until an answer comes
 //! or patience ends. Then it says "may or may not have taken effect", never "failed".
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tasuki_broker::dial::{Channel, DialError, dial, refused_later};
 use tasuki_proto::{
     id::WorkspaceId,
     reason::Reason,
+    rpc::{self, Rpc},
     token::Token,
-    wire::{self, access_client::AccessClient},
+    wire,
 };
 use tokio::time::sleep;
 use tonic::{Code, Response, Status};
 
-use super::{Failure, keys};
+use super::{Failure, keys, text::line};
 use crate::{
     config::{Config, Source},
     credentials::{Credentials, keep_spare},
+    link::retry::{self, is_lost},
     paths::NodeFile,
 };
 
@@ -87,13 +87,12 @@ impl Broker {
         let channel = open(token.as_ref()).await?;
         let Some(spare) = spare else { return Ok((channel, token.clone())) };
         // A rotation is under way or was cut short: only the broker knows which secret is good.
-        let known = AccessClient::new(channel.clone()).who_am_i(wire::WhoAmIRequest {}).await;
+        let known = rpc::send(channel.clone(), wire::WhoAmIRequest {}).await;
         if !known.is_err_and(|status| is_unauthenticated(&status)) {
             return Ok((channel, token.clone()));
         }
         let channel = open(Some(spare)).await?;
-        let mut access = AccessClient::new(channel.clone());
-        if access.who_am_i(wire::WhoAmIRequest {}).await.is_ok()
+        if rpc::send(channel.clone(), wire::WhoAmIRequest {}).await.is_ok()
             && let Err(why) = keep_spare(&self.data, spare)
         {
             tracing::debug!(%why, "both secrets stay on disk");
@@ -103,18 +102,18 @@ impl Broker {
 
     /// The kept connection, and `true`; else one that is opened and kept.
     async fn line(&self) -> Result<(Line, bool), Failure> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = self.kept.lock().clone();
         if let Some(line) = kept {
             return Ok((line, true));
         }
         let line = self.open().await?;
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
+        *self.kept.lock() = Some(line.clone());
         Ok((line, false))
     }
 
     /// What was kept is of no use.
     fn forget(&self) {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.kept.lock() = None;
     }
 
     /// Whether a call was refused only because its token was rotated after it was read.
@@ -139,6 +138,44 @@ impl Broker {
         };
         let text = format!("No broker answers at {}. {next}", self.url);
         Failure::reason(Reason::Unavailable, text)
+    }
+
+    /// Sends a request. One that has room for a key is sent under one of its own until it is
+    /// answered; any other is lost without harm.
+    pub(crate) async fn call<R: Rpc>(&self, request: &R) -> Result<R::Response, Failure> {
+        if R::CALL.has_key {
+            let told = self.call_under(keys::next(&self.data)?, request).await;
+            // Nothing of this was sent before: the key, or a name in the command, means something
+            // else.
+            if told.as_ref().is_err_and(|why| why.as_reason() == Some(Reason::KeyReused)) {
+                return Box::pin(self.call_under(keys::alone()?.next(), request)).await;
+            }
+            return told;
+        }
+        let request = self.addressed(request, None);
+        self.ask(move |channel| rpc::send(channel, request.clone())).await
+    }
+
+    /// The same under a key that names nothing else.
+    pub(crate) async fn call_under<R: Rpc>(
+        &self,
+        key: wire::IdempotencyKey,
+        request: &R,
+    ) -> Result<R::Response, Failure> {
+        let request = self.addressed(request, Some(&key));
+        self.tell_under(&key, move |channel| rpc::send(channel, request.clone())).await
+    }
+
+    fn addressed<R: Rpc>(&self, request: &R, key: Option<&wire::IdempotencyKey>) -> R {
+        let mut request = request.clone();
+        let envelope = request.envelope();
+        if let Some(caller) = envelope.caller {
+            *caller = self.caller();
+        }
+        if let Some(field) = envelope.key {
+            *field = key.cloned();
+        }
+        request
     }
 
     /// Asks once; a question may be lost without harm.
@@ -171,10 +208,19 @@ impl Broker {
 
     /// No answer came; sometimes the reason did.
     fn lost(&self, status: &Status) -> Failure {
-        match refused_later(&self.url, status) {
-            Some(why) => Failure::untrusted(format!("{why}.")),
-            None => self.unreachable(),
+        if let Some(why) = refused_later(&self.url, status) {
+            return Failure::untrusted(format!("{why}."));
         }
+        let code = status.code();
+        if matches!(
+            code,
+            Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded
+        ) {
+            return self.unreachable();
+        }
+        let (url, said) = (&self.url, line(status.message()));
+        let text = format!("What answers at {url} did not answer as a broker ({code:?}: {said}).");
+        Failure::reason(Reason::Unavailable, text)
     }
 
     fn refused(&self, status: &Status) -> Failure {
@@ -193,28 +239,11 @@ impl Broker {
         Failure::of_status(status)
     }
 
-    /// Tells the broker to do something, under a key of its own.
-    pub(crate) async fn tell<T, F>(&self, send: F) -> Result<T, Failure>
+    /// Sends a command again and again, until it is answered or patience ends. Once an attempt may
+    /// have reached the broker, it alone says by a judgement of this command that nothing happened.
+    async fn tell_under<T, F>(&self, key: &wire::IdempotencyKey, send: F) -> Result<T, Failure>
     where
-        F: AsyncFn(Channel, wire::IdempotencyKey) -> Result<Response<T>, Status>,
-    {
-        let told = self.tell_under(keys::next(&self.data)?, &send).await;
-        // Nothing of this was done: the key, or a name in the command, means something else.
-        if told.as_ref().is_err_and(|why| why.as_reason() == Some(Reason::KeyReused)) {
-            let key = keys::alone()?.next();
-            return Box::pin(self.tell_under(key, &send)).await;
-        }
-        told
-    }
-
-    /// The same under a key that names nothing else.
-    pub(crate) async fn tell_under<T, F>(
-        &self,
-        key: wire::IdempotencyKey,
-        send: F,
-    ) -> Result<T, Failure>
-    where
-        F: AsyncFn(Channel, wire::IdempotencyKey) -> Result<Response<T>, Status>,
+        F: AsyncFn(Channel) -> Result<Response<T>, Status>,
     {
         let mut was_sent = false;
         // Why the broker itself did not know what became of it.
@@ -225,12 +254,14 @@ impl Broker {
         loop {
             let failure = match self.line().await {
                 Err(failure) => failure,
-                Ok(((channel, shown), _)) => match send(channel, key.clone()).await {
+                Ok(((channel, shown), _)) => match send(channel).await {
                     Ok(response) => return Ok(response.into_inner()),
                     Err(status) if is_lost(&status) => {
                         self.forget();
-                        was_sent = true;
-                        self.lost(&status)
+                        let failure = self.lost(&status);
+                        // Who wants another certificate has read nothing of it.
+                        was_sent |= failure.as_reason() == Some(Reason::Unavailable);
+                        failure
                     }
                     Err(status) if 0 < tokens_left && self.is_outdated(&status, shown.as_ref()) => {
                         self.forget();
@@ -241,33 +272,48 @@ impl Broker {
                 },
             };
             was_sent |= failure.is_maybe_applied();
-            if failure.as_reason() == Some(Reason::OutcomeUnknown) {
+            let reason = failure.as_reason();
+            if reason == Some(Reason::OutcomeUnknown) {
                 unsure = Some(failure.message.clone());
             }
-            let again =
-                matches!(failure.as_reason(), Some(Reason::Unavailable | Reason::OutcomeUnknown));
+            let again = matches!(reason, Some(Reason::Unavailable | Reason::OutcomeUnknown))
+                || (was_sent && reason == Some(Reason::Overloaded));
             // Nothing was ever sent and nobody is there: waiting would only annoy.
             let is_hopeless = !was_sent && failure == self.unreachable();
             if !again || is_hopeless {
-                return Err(failure);
+                let is_end = !was_sent || is_judged(&failure);
+                return Err(if is_end {
+                    failure
+                } else {
+                    self.unknown(key, unsure, Some(&failure))
+                });
             }
             attempts += 1;
             if attempts == ATTEMPTS {
-                return Err(if was_sent { self.unknown(&key, unsure) } else { failure });
+                return Err(if was_sent { self.unknown(key, unsure, None) } else { failure });
             }
             sleep(pause).await;
             pause *= 2;
         }
     }
 
-    fn unknown(&self, key: &wire::IdempotencyKey, unsure: Option<String>) -> Failure {
-        let said = unsure.map_or_else(String::new, |why| format!(" (the broker said: {why})"));
+    /// `last`: why it was not sent once more.
+    fn unknown(
+        &self,
+        key: &wire::IdempotencyKey,
+        unsure: Option<String>,
+        last: Option<&Failure>,
+    ) -> Failure {
+        let unsure = unsure.map(|why| format!("the broker said: {why}"));
+        let last = last.map(|why| format!("then: {}", why.message.trim_end_matches('.')));
+        let said: Vec<String> = unsure.into_iter().chain(last).collect();
+        let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join("; ")) };
         Failure::reason(
             Reason::OutcomeUnknown,
             format!(
-                "The command was sent to {} {ATTEMPTS} times and no answer came{said}: it may or may \
-                 not have taken effect. Look before doing it again: `tasuki loop status`, \
-                 `tasuki mail list outbox`, `tasuki swarm show`. \
+                "The command was sent to {} and no answer came{said}: it may or may not have \
+                 taken effect. Look before doing it again: `tasuki loop status`, \
+                 `tasuki mail list outbox`, `tasuki task show`. \
                  (key {}/{})",
                 self.url, key.client_id, key.counter
             ),
@@ -283,7 +329,7 @@ pub(super) fn workspace(config: &Config) -> WorkspaceId {
         Source::Default => NodeFile::last(&config.data.value),
         Source::File { .. } | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => None,
     };
-    let node = node.filter(|node| broker.is_none_or(|url| url == node.broker));
+    let node = node.filter(|node| broker.is_none_or(|url| node.is_at(url)));
     node.and_then(|node| node.workspace.parse().ok()).unwrap_or_else(|| told.value.clone())
 }
 
@@ -306,14 +352,13 @@ fn is_unauthenticated(status: &Status) -> bool {
     Reason::of(status) == Some(Reason::Unauthenticated)
 }
 
-/// Whether the call may have been carried out though nobody said so: the connection broke, or
-/// time ran out.
-pub(crate) fn is_lost(status: &Status) -> bool {
-    Reason::of(status).is_none()
-        && matches!(
-            status.code(),
-            Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded
-        )
+/// Whether the broker judged the command itself, and not who said it, when, or under which key: the
+/// attempt before may have used that.
+fn is_judged(failure: &Failure) -> bool {
+    failure.as_reason().is_some_and(|reason| {
+        let of_reason = retry::Failure::of_refusal(reason, String::new());
+        reason != Reason::KeyReused && matches!(of_reason, retry::Failure::Refused(_))
+    })
 }
 
 #[cfg(test)]
@@ -324,7 +369,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        config::{Key, Layer, Raw, Surroundings},
+        config::{Environment, Key, Layer, Raw},
         credentials::Joined,
     };
 
@@ -332,7 +377,7 @@ mod tests {
     fn a_command_is_about_the_workspace_of_the_node_whose_broker_it_asks() {
         let place = tempfile::tempdir().unwrap();
         let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around = Surroundings {
+        let around = Environment {
             env: env.into(),
             directory: place.path().to_owned(),
             home: None,
@@ -357,6 +402,9 @@ mod tests {
         node.write(place.path()).unwrap();
         assert_eq!(meant(&[]), "project");
         assert_eq!(meant(&[(Key::Broker, "http://127.0.0.1:1")]), "project");
+        for same in ["http://127.0.0.1:1/", "HTTP://127.0.0.1:1", "http://LocalHost:1"] {
+            assert_eq!(meant(&[(Key::Broker, same)]), "project", "{same}");
+        }
         assert_eq!(meant(&[(Key::Broker, "http://127.0.0.1:2")]), "default");
         for told in ["default", "other"] {
             assert_eq!(meant(&[(Key::Workspace, told)]), told);
@@ -383,7 +431,7 @@ mod tests {
             kept: Arc::new(Mutex::new(Some((channel, Some(shown))))),
         };
         let sent = std::cell::Cell::new(0);
-        let send = async |_, _| -> Result<Response<()>, Status> {
+        let send = async |_| -> Result<Response<()>, Status> {
             sent.set(sent.get() + 1);
             if sent.get() < ATTEMPTS {
                 return Err(Reason::OutcomeUnknown.status("the disk failed"));
@@ -405,7 +453,8 @@ mod tests {
             joined.write(data.path()).unwrap();
             Err(Reason::Unauthenticated.status("not a token"))
         };
-        let failure = broker.tell(send).await.unwrap_err();
+        let key = wire::IdempotencyKey { client_id: "cli".to_owned(), counter: 1 };
+        let failure = broker.tell_under(&key, send).await.unwrap_err();
         assert_eq!(failure.as_reason(), Some(Reason::OutcomeUnknown), "{failure:?}");
         assert_eq!(sent.get(), ATTEMPTS);
     }

@@ -14,12 +14,12 @@ use tasuki_proto::id::RoleId;
 use super::{Failure, Output, text::line};
 use crate::{
     accept::policy::{Policy, Settings},
-    config::{Config, FILE, Key, OfBroker, Problem, Source, Sourced, Surroundings, duration_text},
+    config::{Config, Environment, FILE, Key, OfBroker, Problem, Source, Sourced, duration_text},
     counted::counted,
     hooks,
 };
 
-/// See to the configuration.
+/// Check the configuration.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Print every setting, where it came from, and every problem with its line
@@ -29,7 +29,7 @@ pub enum Command {
 pub(crate) fn run(
     config: &Config,
     problems: &[Problem],
-    around: &Surroundings,
+    around: &Environment,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let rows = Key::ALL.map(|key| (key, setting(config, key)));

@@ -14,10 +14,8 @@ use tasuki_proto::{
 use tonic::{Status, Streaming};
 use tonic_types::StatusExt as _;
 
-use super::{
-    Failure,
-    broker::{Broker, is_lost},
-};
+use super::{Failure, broker::Broker};
+use crate::link::retry::is_lost;
 
 /// Before the first attempt to connect again; doubled before each later one.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -123,8 +121,7 @@ impl Following {
     }
 
     async fn ask(&self, channel: Channel) -> Result<Streaming<wire::FeedItem>, Status> {
-        let request =
-            wire::SubscribeRequest { caller: self.broker.caller(), from_sequence: self.next };
+        let request = wire::SubscribeRequest { from_sequence: self.next, ..Default::default() };
         Ok(FeedClient::new(channel).subscribe(request).await?.into_inner())
     }
 

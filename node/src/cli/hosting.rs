@@ -185,7 +185,7 @@ impl Hosting {
             tokio::select! {
                 ended = &mut self.mcp => {
                     let why = match ended {
-                        Ok(Ok(())) => "without a word".to_owned(),
+                        Ok(Ok(())) => "no error was reported".to_owned(),
                         Ok(Err(why)) => why.to_string(),
                         Err(why) => why.to_string(),
                     };
@@ -315,7 +315,7 @@ mod tests {
     use tasuki_broker::trust::TrustStore;
 
     use super::*;
-    use crate::config::{FILE, Key, Layer, Raw, Surroundings};
+    use crate::config::{Environment, FILE, Key, Layer, Raw};
 
     #[test]
     fn keys_that_the_configuration_names_are_private_wherever_they_lie() {
@@ -324,7 +324,7 @@ mod tests {
         let text = "data = \"broker\"\ntls_cert = \"c\"\ntls_key = \"project/broker.pem\"\n\
                     mcp_tls_cert = \"c\"\nmcp_tls_key = \"project/node.pem\"\n";
         std::fs::write(&path, text).unwrap();
-        let around = Surroundings {
+        let around = Environment {
             env: BTreeMap::new(),
             directory: place.path().to_owned(),
             home: None,

@@ -55,8 +55,9 @@ pub(crate) struct Alone {
 /// For a command that has many to send.
 pub(crate) fn alone() -> Result<Alone, Failure> {
     let client_id = new_client();
-    let why =
-        |why| Failure::local(format!("Nothing was sent: there is no chance to be had: {why}."));
+    let why = |why| {
+        Failure::local(format!("The system's random source failed: {why}. Nothing was sent."))
+    };
     Ok(Alone { client_id: client_id.map_err(why)?, counter: AtomicU64::new(0) })
 }
 

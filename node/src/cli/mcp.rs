@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     agent_tokens::Bearing,
-    config::{Config, Key, Surroundings},
+    config::{Config, Environment, Key},
     filebox,
     mcp::{
         bridge::{Error, Options, bridge},
@@ -24,7 +24,7 @@ use crate::{
     paths::NodeFile,
 };
 
-/// Speak MCP on standard input and output, as one role of the running node.
+/// Serve MCP on standard input and output, as one role.
 ///
 /// For MCP clients that start their servers as commands. Needs a running node: `tasuki up` or
 /// `tasuki node`. Without --role, the `current_agent` of a FileBox project's `.filebox` file, in
@@ -67,7 +67,7 @@ pub struct Bridge {
 }
 
 pub(crate) async fn run(args: Args, config: &Config) -> Result<(), Failure> {
-    let around = Surroundings::of_process();
+    let around = Environment::of_process();
     let running = NodeFile::read(&config.data.value);
     let bridge = resolve(args, config, &around, running)?;
     serve(bridge).await
@@ -76,7 +76,7 @@ pub(crate) async fn run(args: Args, config: &Config) -> Result<(), Failure> {
 fn resolve(
     args: Args,
     config: &Config,
-    around: &Surroundings,
+    around: &Environment,
     running: Option<NodeFile>,
 ) -> Result<Bridge, Failure> {
     let role = match args.role {

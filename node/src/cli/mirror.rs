@@ -18,7 +18,7 @@ use crate::{
     paths::NodeFile,
 };
 
-/// See to the mailboxes that are kept as files.
+/// Show the mailboxes that are kept as files.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Show where they are, how they do, and what was put aside

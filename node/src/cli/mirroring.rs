@@ -10,7 +10,7 @@ use super::{
     text::{line, word},
 };
 use crate::{
-    config::{Config, Key, Surroundings},
+    config::{Config, Environment, Key},
     dir::resolved,
     filebox,
     mail_directories::{Directories, Registered},
@@ -29,7 +29,7 @@ pub(super) struct Mirroring {
 fn refuse_strays(
     filebox: &filebox::Settings,
     roles: &[RoleId],
-    around: &Surroundings,
+    around: &Environment,
 ) -> Result<(), Failure> {
     let own = filebox.path.parent().unwrap_or_else(|| Path::new("."));
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -64,7 +64,7 @@ impl Mirroring {
         if !config.mirror.value {
             return Ok(None);
         }
-        let mut around = Surroundings::of_process();
+        let mut around = Environment::of_process();
         let mut filebox = filebox::Settings::find(&around.directory, around.home.as_deref())
             .map_err(|bad| Failure::usage(format!("Mailboxes cannot be kept on disk: {bad}.")))?;
         let roles: Vec<_> = node.roles().iter().map(|spec| spec.role.clone()).collect();

@@ -10,6 +10,7 @@ mod access;
 mod acting;
 mod agent_token;
 mod broker;
+mod broker_token;
 mod completions;
 mod config_check;
 mod connect;
@@ -18,8 +19,8 @@ mod export;
 mod failure;
 mod following;
 mod guarding;
+mod help;
 mod hook;
-mod hooks;
 mod hosted;
 mod hosting;
 mod import;
@@ -29,6 +30,8 @@ mod keys;
 mod logs;
 mod loops;
 mod mail;
+mod mail_hook;
+mod man_pages;
 pub mod mcp;
 mod mirror;
 mod mirroring;
@@ -47,7 +50,6 @@ mod stop;
 mod swarm;
 mod take_over;
 mod text;
-mod token;
 mod trust;
 pub mod up;
 mod waiting;
@@ -55,16 +57,17 @@ mod watch;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind};
+use tasuki_proto::echo::REFUSAL_BYTES_MAX;
 use tokio::runtime;
 
-use crate::config::{Config, Key, Layer, Problem, Raw, Source, Surroundings};
+use crate::config::{Config, Environment, Key, Layer, Problem, Raw, Source};
 
 pub use failure::{Exit, Failure};
 pub use output::Output;
 pub use stop::stopped;
 
-/// Carries work between coding agents: whose turn it is, what was done, what comes next.
+/// Carry work between coding agents: whose turn it is, what was done, what comes next.
 #[derive(Debug, Parser)]
 #[command(name = "tasuki", version, propagate_version = true, after_long_help = failure::HELP)]
 pub struct Cli {
@@ -100,48 +103,41 @@ pub enum Command {
     Up(up::Args),
     Node(node::Args),
     Join(join::Args),
-    /// See to what this machine joined a broker with
+    /// Manage this machine's broker token
     #[command(subcommand)]
-    Token(token::Command),
+    BrokerToken(broker_token::Command),
     Connect(connect::Args),
     Disconnect(connect::DisconnectArgs),
     Mcp(mcp::Args),
-    /// See and steer loops: who has the turn, what was handed over
     #[command(subcommand)]
     Loop(loops::Command),
-    /// Write, read and settle mail between roles
     #[command(subcommand)]
     Mail(mail::Command),
-    /// See and steer issues: what is to be done, who does it, what came of it
-    #[command(subcommand)]
+    #[command(flatten)]
     Swarm(swarm::Command),
     #[cfg(unix)]
     Accept(Box<accept::Args>),
     Watch(watch::Args),
-    /// Take over mail that was written elsewhere
     #[command(subcommand)]
     Import(import::Command),
     Export(export::Args),
     Status(status::Args),
     Outbox(outbox::Args),
-    /// See to the mailboxes that are kept as files
     #[command(subcommand)]
     Mirror(mirror::Command),
     TakeOver(take_over::Args),
     AgentToken(agent_token::Args),
-    /// Hooks of Git and of coding agents: refuse commits and edits of files that others locked
-    ///
-    /// What is done when something happens to mail is `tasuki hooks`.
     #[command(subcommand)]
-    Hook(hook::Command),
+    LockHook(hook::Command),
     #[command(subcommand)]
-    Hooks(hooks::Command),
-    /// See to the configuration
+    MailHook(mail_hook::Command),
     #[command(subcommand)]
     Config(config_check::Command),
     Trust(trust::Args),
     Prompt(prompt::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    ManPages(man_pages::Args),
 }
 
 /// Which broker, and which workspace there.
@@ -182,7 +178,7 @@ pub fn main() -> ExitCode {
     if let Some(args) = sandboxed::Args::of_process() {
         return sandboxed::run(&args);
     }
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(why) => return mistyped(&why),
     };
@@ -198,14 +194,23 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What is said of a command line that makes no sense: to programs as of anything else that failed.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut matches = help::with_headings(Cli::command()).try_get_matches()?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|why| why.format(&mut Cli::command()))
+}
+
+/// What is said of a command line that makes no sense: to programs, and where it is too long, as of
+/// anything else that failed.
 fn mistyped(why: &clap::Error) -> ExitCode {
     let words = std::env::args_os().skip(1).take_while(|word| word != "--");
     let is_json = words.into_iter().any(|word| word == "--json");
-    if !(is_json && why.exit_code() == Exit::Usage as i32) || why.kind() == HELP_INSTEAD {
+    let is_refusal = why.exit_code() == Exit::Usage as i32 && why.kind() != HELP_INSTEAD;
+    let text = why.render().to_string();
+    // It says back what was typed, however long that is.
+    let is_long = REFUSAL_BYTES_MAX < text.len();
+    if !is_refusal || !(is_json || is_long) {
         why.exit();
     }
-    let text = why.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     // How it is used and where help is follow; people read that.
     let ends = ["\n\nUsage: ", "\n\nFor more information"];
@@ -213,7 +218,7 @@ fn mistyped(why: &clap::Error) -> ExitCode {
     let parts = text[..end].split("\n\n");
     let parts = parts.map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "));
     let message = parts.collect::<Vec<_>>().join("; ");
-    Output::of_process(true).failure(&Failure::usage(format!("{message}.")));
+    Output::of_process(is_json).failure(&Failure::usage(format!("{message}.")));
     Exit::Usage.into()
 }
 
@@ -221,6 +226,9 @@ fn mistyped(why: &clap::Error) -> ExitCode {
 const HELP_INSTEAD: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
+    if let Command::ManPages(args) = &cli.command {
+        return man_pages::run(args, Cli::command(), output);
+    }
     if let Command::Completions(args) = &cli.command {
         return completions::run(args, &mut Cli::command(), output);
     }
@@ -232,7 +240,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Node(args) => args.flags(&mut flags),
         Command::Connect(args) => args.flags(&mut flags),
         Command::Mcp(args) => args.flags(&mut flags),
-        Command::Token(token::Command::Set(args)) => {
+        Command::BrokerToken(broker_token::Command::Set(args)) => {
             flags.set(Key::Broker, "--broker", args.broker.as_ref());
         }
         Command::Loop(command) => flags.target(command.target()),
@@ -244,21 +252,22 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
         Command::Import(command) => flags.target(command.target()),
         Command::Export(args) => flags.target(&args.target),
         Command::Status(args) => flags.target(&args.target),
-        Command::Hook(command) => flags.target(command.target()),
+        Command::LockHook(command) => flags.target(command.target()),
         Command::TakeOver(_)
         | Command::Outbox(_)
         | Command::AgentToken(_)
         | Command::Disconnect(_)
         | Command::Join(_)
-        | Command::Token(_)
-        | Command::Hooks(_)
+        | Command::BrokerToken(_)
+        | Command::MailHook(_)
         | Command::Config(_)
         | Command::Trust(_)
         | Command::Mirror(_)
         | Command::Completions(_)
+        | Command::ManPages(_)
         | Command::Prompt(_) => {}
     }
-    let around = Surroundings::of_process();
+    let around = Environment::of_process();
     if let Command::Trust(args) = &cli.command {
         return trust::run(args, &around, output);
     }
@@ -267,7 +276,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
     if let Command::Config(config_check::Command::Check) = &cli.command {
         return config_check::run(&config, &problems, &around, output);
     }
-    if let Command::Hook(command) = &cli.command
+    if let Command::LockHook(command) = &cli.command
         && !problems.is_empty()
         && let Some(said) = command.misconfigured(&config, &problems, output)
     {
@@ -302,7 +311,7 @@ fn keeps_data(command: &Command) -> bool {
         Command::Up(_)
         | Command::Node(_)
         | Command::Join(_)
-        | Command::Token(_)
+        | Command::BrokerToken(_)
         | Command::Connect(_)
         | Command::Loop(_)
         | Command::Mail(_)
@@ -312,7 +321,7 @@ fn keeps_data(command: &Command) -> bool {
         | Command::AgentToken(_) => true,
         #[cfg(unix)]
         Command::Accept(_) => true,
-        Command::Hook(command) => matches!(command, hook::Command::Install(_)),
+        Command::LockHook(command) => matches!(command, hook::Command::Install(_)),
         Command::Disconnect(_)
         | Command::Mcp(_)
         | Command::Watch(_)
@@ -320,11 +329,12 @@ fn keeps_data(command: &Command) -> bool {
         | Command::Status(_)
         | Command::Outbox(_)
         | Command::Mirror(_)
-        | Command::Hooks(_)
+        | Command::MailHook(_)
         | Command::Config(_)
         | Command::Trust(_)
         | Command::Prompt(_)
-        | Command::Completions(_) => false,
+        | Command::Completions(_)
+        | Command::ManPages(_) => false,
     }
 }
 
@@ -341,7 +351,7 @@ async fn dispatch(
         Command::Up(args) => up::run(&args, config, output).await,
         Command::Node(args) => node::run(args, config, output).await,
         Command::Join(args) => join::run(args, config, look, output).await,
-        Command::Token(command) => token::run(command, config, output).await,
+        Command::BrokerToken(command) => broker_token::run(command, config, output).await,
         Command::Connect(args) => connect::run(args, config, output).await,
         Command::Disconnect(args) => connect::disconnect(args, config, output).await,
         Command::Mcp(args) => mcp::run(args, config).await,
@@ -361,10 +371,12 @@ async fn dispatch(
         Command::Mirror(command) => mirror::run(command, config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),
-        Command::Hook(command) => hook::run(command, config, output).await,
-        Command::Hooks(command) => hooks::run(command, config, output),
+        Command::LockHook(command) => hook::run(command, config, output).await,
+        Command::MailHook(command) => mail_hook::run(command, config, output),
         Command::Prompt(args) => prompt::run(&args, config, output),
-        Command::Config(_) | Command::Trust(_) | Command::Completions(_) => Ok(()),
+        Command::Config(_) | Command::Trust(_) | Command::Completions(_) | Command::ManPages(_) => {
+            Ok(())
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
 /// Shown of a subject, or of a reason in a list, in characters.
 const SHOWN_CHARS: usize = 72;
 
-/// See what waits in this node's outbox for the broker, and what failed
+/// List, retry and drop letters in this node's outbox
 ///
 /// While the broker is out of reach, the node keeps what its agents send, and sends it in order
 /// once the broker is back. What the broker then refuses stays here with the reason: correct the

@@ -1,9 +1,13 @@
 //! The one place that prints.
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value, json};
+use tasuki_proto::echo::{REFUSAL_BYTES_MAX, bounded};
 
 use super::{Failure, json::harmless, text};
 
@@ -87,10 +91,11 @@ impl Output {
         if failure.is_quiet() {
             return;
         }
+        let message = cut(&failure.message);
         if self.is_json {
             let error = json!({
                 "code": failure.code(),
-                "message": failure.message,
+                "message": message,
                 "retryable": failure.is_retryable(),
                 "maybe_applied": failure.is_maybe_applied(),
             });
@@ -100,10 +105,16 @@ impl Output {
                 return;
             }
         }
-        let message = text::block(&failure.message);
+        let message = text::block(&message);
         // As above.
         drop(writeln!(self.err, "{} {message} ({})", "error:".red().bold(), failure.code()));
     }
+}
+
+/// As much of a failure's words as a broker says of a refusal: an argument of any length may be said
+/// back in them.
+fn cut(message: &str) -> Cow<'_, str> {
+    if message.len() <= REFUSAL_BYTES_MAX { message.into() } else { bounded(message).into() }
 }
 
 /// `which` answer cannot be written, and what holds all the same.
@@ -156,6 +167,20 @@ mod tests {
         let (out, err) = said(false, &failure);
         assert_eq!(out, "");
         assert_eq!(err, "error: B holds turn 7 of `main`. (not_your_turn)\n");
+    }
+
+    #[test]
+    fn what_is_said_back_is_cut() {
+        let all = format!("--to names {:?}; nothing was sent.", "B".repeat(30_000));
+        let failure = Failure::usage(all);
+        for is_json in [false, true] {
+            let (out, err) = said(is_json, &failure);
+            let said = out + &err;
+            assert!(said.len() < REFUSAL_BYTES_MAX + 200, "{} bytes", said.len());
+            assert!(said.contains("--to names") && said.contains("nothing was sent."), "{said}");
+        }
+        let most = Failure::usage("x".repeat(REFUSAL_BYTES_MAX));
+        assert!(said(false, &most).1.contains(&most.message));
     }
 
     #[test]

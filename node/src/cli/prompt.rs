@@ -13,7 +13,7 @@ use crate::{
     paths::NodeFile,
 };
 
-/// Print how to play a role, for an agent's first message or its file of rules.
+/// Print how to play a role, for an agent's first message.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "For example: tasuki prompt A --goal 'Make the tests pass' >> AGENTS.md")]
 pub struct Args {
@@ -113,13 +113,13 @@ mod tests {
     use tasuki_broker::trust::TrustStore;
 
     use super::*;
-    use crate::config::{Key, Layer, Raw, Surroundings};
+    use crate::config::{Environment, Key, Layer, Raw};
 
     #[test]
     fn a_role_has_the_toolsets_and_the_place_of_its_node_or_of_the_settings() {
         let place = tempfile::tempdir().unwrap();
         let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around = Surroundings {
+        let around = Environment {
             env: env.into(),
             directory: place.path().to_owned(),
             home: None,

@@ -1,15 +1,14 @@
 //! Private mail for commands that ask the broker themselves: sealed and opened with the keys of the
 //! node whose data directory they use.
 
-use std::sync::{Mutex, PoisonError};
-
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tasuki_proto::{
     id::RoleId,
     limits::BOX_PAGE_MAX,
     mail::{BoxKind, MessageId},
     reason::Reason,
-    wire::{self, MailMark, mailbox_client::MailboxClient, privacy_client::PrivacyClient},
+    wire::{self, MailMark},
 };
 
 use super::{Failure, broker::Broker};
@@ -36,17 +35,13 @@ impl<'a> Asking<'a> {
 
     /// Why the broker could not be asked, if that is what a refusal is about: it knows more.
     pub(crate) fn failure(self, refusal: Refusal) -> Failure {
-        let failed = self.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let failed = self.failed.into_inner();
         failed.unwrap_or_else(|| Failure::reason(refusal.reason, refusal.message))
     }
 
     async fn list(&self, request: wire::ListBoxRequest) -> Result<wire::ListBoxResponse, Refusal> {
-        let request = wire::ListBoxRequest { caller: self.broker.caller(), ..request };
-        let ask = move |channel| {
-            let request = request.clone();
-            async move { MailboxClient::new(channel).list_box(request).await }
-        };
-        self.told(self.broker.ask(ask).await)
+        let request = wire::ListBoxRequest { ..request };
+        self.told(self.broker.call(&request).await)
     }
 
     async fn read(
@@ -54,19 +49,15 @@ impl<'a> Asking<'a> {
         request: wire::ReadThreadRequest,
     ) -> Result<wire::ReadThreadResponse, Refusal> {
         let mark = MailMark::None.into();
-        let request = wire::ReadThreadRequest { caller: self.broker.caller(), mark, ..request };
-        let ask = move |channel| {
-            let request = request.clone();
-            async move { MailboxClient::new(channel).read_thread(request).await }
-        };
-        self.told(self.broker.ask(ask).await)
+        let request = wire::ReadThreadRequest { mark, ..request };
+        self.told(self.broker.call(&request).await)
     }
 
     fn told<T>(&self, asked: Result<T, Failure>) -> Result<T, Refusal> {
         asked.map_err(|failure| {
             let reason = failure.as_reason().unwrap_or(Reason::Unavailable);
             let message = failure.message.clone();
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+            *self.failed.lock() = Some(failure);
             Refusal { reason, message }
         })
     }
@@ -75,12 +66,8 @@ impl<'a> Asking<'a> {
 #[async_trait]
 impl Ask for Asking<'_> {
     async fn roster(&self) -> Result<wire::GetRosterResponse, Refusal> {
-        let request = wire::GetRosterRequest { caller: self.broker.caller() };
-        let ask = move |channel| {
-            let request = request.clone();
-            async move { PrivacyClient::new(channel).get_roster(request).await }
-        };
-        self.told(self.broker.ask(ask).await)
+        let request = wire::GetRosterRequest::default();
+        self.told(self.broker.call(&request).await)
     }
 
     async fn thread(&self, role: &str, message: &str) -> Result<wire::MailThread, Refusal> {

@@ -4,10 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use tasuki_proto::{
-    reason::Reason,
-    wire::{self, directory_client::DirectoryClient},
-};
+use tasuki_proto::{reason::Reason, wire};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
@@ -16,7 +13,7 @@ use super::{
     Failure, Output, Target,
     access::Access,
     broker::Broker,
-    json as as_json, loops, mirror,
+    loops, mirror,
     outbox::Waiting,
     reach, show,
     text::{line, time},
@@ -46,8 +43,8 @@ struct Seen {
     nodes: Vec<wire::Node>,
     roles: Vec<wire::Role>,
     loops: Vec<wire::Loop>,
-    /// Of each role in turn, what its tools cost a model, in tokens.
-    tokens: Vec<usize>,
+    /// Of each role in turn, how large its tools are for a model, in bytes.
+    tools_bytes: Vec<usize>,
     /// Of the node here.
     hooks: Vec<Report>,
     outbox: Waiting,
@@ -78,7 +75,7 @@ pub(crate) async fn run(config: &Config, output: &mut Output) -> Result<(), Fail
 /// What the node here last saw of that broker, if it is of the same workspace.
 async fn remembered(broker: &Broker, config: &Config) -> Option<Value> {
     let workspace = broker.workspace().as_str();
-    let is_meant = |node: &NodeFile| node.broker == broker.url && node.workspace == workspace;
+    let is_meant = |node: &NodeFile| node.is_at(&broker.url) && node.workspace == workspace;
     let mut told = told_by_node(config, is_meant).await?;
     told.get_mut("broker").map(Value::take)
 }
@@ -106,7 +103,7 @@ fn hook_lines(of: &Report) -> String {
     };
     add(of.failed, "failed");
     add(of.waiting as u64, "waiting");
-    add(of.dead_letters as u64, "dead letters (`tasuki hooks list`)");
+    add(of.dead_letters as u64, "dead letters (`tasuki mail-hook list`)");
     let unusable = of.unusable.iter().map(|why| format!("is not called: {}", line(why)));
     let deaf = of.deaf.iter().map(|why| format!("hears of no events: {}", line(why)));
     let missed = of.missed.iter().map(|what| format!("missed {}", line(what)));
@@ -134,9 +131,6 @@ fn from_memory(told: &Value) -> Option<String> {
 }
 
 async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
-    // The vocabulary is read while the broker answers.
-    let reading = tokio::task::spawn_blocking(mcp::read_vocabulary);
-    let caller = broker.caller();
     let service = String::new();
     let health = broker
         .ask(async |c| {
@@ -145,22 +139,18 @@ async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
         .await?
         .status();
     let access = Access::look(broker).await?;
-    let request = wire::ListNodesRequest { caller: caller.clone() };
-    let nodes =
-        broker.ask(async |c| DirectoryClient::new(c).list_nodes(request.clone()).await).await?;
-    let request = wire::ListRolesRequest { caller };
-    let roles =
-        broker.ask(async |c| DirectoryClient::new(c).list_roles(request.clone()).await).await?;
+    let request = wire::ListNodesRequest::default();
+    let nodes = broker.call(&request).await?;
+    let request = wire::ListRolesRequest::default();
+    let roles = broker.call(&request).await?;
     let loops = loops::every(broker).await?;
     let roles = roles.roles;
     let hooks = hooks(config).await;
     let mailboxes = mirror::mailboxes(config).await.unwrap_or_default();
-    // If it could not be read now, it is by whoever counts.
-    drop(reading.await);
-    let tokens = roles.iter().map(|of| mcp::tokens(&toolsets(of, config))).collect();
+    let tools_bytes = roles.iter().map(|of| mcp::tools_bytes(&toolsets(of, config))).collect();
     let outbox = Waiting::count(&config.data.value);
     let nodes = nodes.nodes;
-    Ok(Seen { health, access, nodes, roles, loops, tokens, hooks, outbox, mailboxes })
+    Ok(Seen { health, access, nodes, roles, loops, tools_bytes, hooks, outbox, mailboxes })
 }
 
 /// The toolsets of a role. Whether one is shown in full, its node's configuration says.
@@ -185,9 +175,9 @@ fn health_name(health: ServingStatus) -> &'static str {
 }
 
 fn value(broker: &Broker, seen: &Seen) -> Value {
-    let roles = seen.roles.iter().zip(&seen.tokens).map(|(role, tokens)| {
-        let mut role = as_json::role(role);
-        role["tools_tokens"] = (*tokens).into();
+    let roles = seen.roles.iter().zip(&seen.tools_bytes).map(|(role, bytes)| {
+        let mut role = json!(role);
+        role["tools_bytes"] = (*bytes).into();
         role
     });
     let roles: Vec<Value> = roles.collect();
@@ -195,9 +185,9 @@ fn value(broker: &Broker, seen: &Seen) -> Value {
         "broker": {"url": broker.url, "health": health_name(seen.health)},
         "access": seen.access.as_ref().map(Access::value),
         "workspace": broker.workspace().as_str(),
-        "nodes": seen.nodes.iter().map(as_json::node).collect::<Vec<_>>(),
+        "nodes": seen.nodes,
         "roles": roles,
-        "loops": seen.loops.iter().map(as_json::of_loop).collect::<Vec<_>>(),
+        "loops": seen.loops,
         "hooks": seen.hooks,
         "outbox": seen.outbox.value(),
         "mirror": seen.mailboxes,
@@ -232,8 +222,8 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
         write(format_args!("  none; `tasuki up` or `tasuki node` starts one\n"));
     }
     write(format_args!("\n{}\n", "roles".bold()));
-    for (role, tokens) in seen.roles.iter().zip(&seen.tokens) {
-        write(format_args!("{}", role_line(role, *tokens)));
+    for (role, bytes) in seen.roles.iter().zip(&seen.tools_bytes) {
+        write(format_args!("{}", role_line(role, *bytes)));
     }
     if seen.roles.is_empty() {
         write(format_args!("  none\n"));
@@ -261,7 +251,7 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
     out
 }
 
-fn role_line(role: &wire::Role, tokens: usize) -> String {
+fn role_line(role: &wire::Role, tools_bytes: usize) -> String {
     let there = presence(role.is_present, role.last_seen_ms);
     let waits = match role.waits.as_slice() {
         [] => String::new(),
@@ -270,7 +260,7 @@ fn role_line(role: &wire::Role, tokens: usize) -> String {
     // Whoever no node hosts is shown none.
     let tools = match role.node.as_str() {
         "" => String::new(),
-        _ => format!("  {}", format!("tools {tokens} tokens").dimmed()),
+        _ => format!("  {}", format!("tools {:.1} KiB", tools_bytes as f64 / 1024.0).dimmed()),
     };
     let (name, client) = (line(&role.role), line(&role.client));
     format!("  {}  {there}{waits}  {}{tools}\n", name.bold(), client.dimmed())
@@ -307,10 +297,10 @@ mod tests {
     fn a_role_says_what_the_broker_knows_of_it() {
         let shown = |node: &str| {
             let role = wire::Role { role: "B".into(), node: node.into(), ..wire::Role::default() };
-            anstream::adapter::strip_str(&role_line(&role, 70)).to_string()
+            anstream::adapter::strip_str(&role_line(&role, 2_560)).to_string()
         };
         let unheard = "  B  not heard of since the broker started  ";
-        assert_eq!(shown("desk"), format!("{unheard}  tools 70 tokens\n"));
+        assert_eq!(shown("desk"), format!("{unheard}  tools 2.5 KiB\n"));
         assert_eq!(shown(""), format!("{unheard}\n"));
     }
 
@@ -334,7 +324,7 @@ mod tests {
         });
         assert_eq!(
             shown(failing),
-            "  post  0 made, 2 failed, 1 waiting, 2 dead letters (`tasuki hooks list`)\n    \
+            "  post  0 made, 2 failed, 1 waiting, 2 dead letters (`tasuki mail-hook list`)\n    \
              hears of no events: no answer\n    missed events 3 to 9\n    failed last 2026-11-22 00:00:00Z: answered 500: x\n"
         );
     }

@@ -44,28 +44,36 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki mail private remove desk-1",
         "tasuki mail private rotate",
         "tasuki mail private off",
-        "tasuki swarm board 00af --once",
-        "tasuki swarm issues --status in-progress --contains x --limit 3 --json",
-        "tasuki swarm tasks 00af --stage in-review --as lead",
-        "tasuki swarm tasks issue_1700000000000_00af --status blocked --claimed-by w1",
-        "tasuki swarm show 00af/3",
-        "tasuki swarm show delivery_1700000000000_00b2",
-        "tasuki swarm new Subject --doc spec.md=spec.md --description - --as lead",
-        "tasuki swarm plan 00af --file tasks.toml --as lead",
-        "tasuki swarm task 00af Subject --difficulty easy --points 3 --blocked-by task-1",
-        "tasuki swarm claim --next 00af --as w1",
-        "tasuki swarm lock src/a.rs docs/ --repository host/us/it --task 00af/3 --for 5m",
-        "tasuki swarm submit 00af/3 --summary @f --file src/a.rs --result passed --token 4",
-        "tasuki swarm review 00af/3 --approve --score 5 --feedback Good --as lead",
-        "tasuki swarm review delivery_1700000000000_00b2 --approve --despite flaky --by me \
+        "tasuki board 00af --once",
+        "tasuki issue list --status in-progress --contains x --limit 3 --json",
+        "tasuki task list 00af --stage in-review --as lead",
+        "tasuki task list issue_1700000000000_00af --status blocked --claimed-by w1",
+        "tasuki task show 00af/3",
+        "tasuki delivery show delivery_1700000000000_00b2",
+        "tasuki issue create Subject --doc spec.md=spec.md --description - --as lead",
+        "tasuki task plan 00af --file tasks.toml --as lead",
+        "tasuki task create 00af Subject --difficulty easy --points 3 --blocked-by task-1",
+        "tasuki task claim --next 00af --as w1",
+        "tasuki lock acquire src/a.rs docs/ --repository host/us/it --task 00af/3 --for 5m",
+        "tasuki task submit 00af/3 --summary @f --file src/a.rs --result passed --token 4",
+        "tasuki task review 00af/3 --approve --score 5 --feedback Good --as lead",
+        "tasuki delivery review delivery_1700000000000_00b2 --approve --despite flaky --by me \
          --feedback f --failed-step 2",
-        "tasuki swarm deliver 00af --summary s --passed --steps issue-1-test-steps.md --step x",
-        "tasuki swarm close 00af --reason done",
-        "tasuki swarm renew 00af/3 --for 2h",
-        "tasuki swarm unlock l_1700000000000_00b3 --reason gone --as lead",
-        "tasuki swarm history 00af --from 3 --follow",
-        "tasuki swarm doc read spec.md --of 00af --version 2 --save x",
-        "tasuki swarm settings lock 5m task-claim 2h --by me",
+        "tasuki delivery create 00af --summary s --passed --steps issue-1-test-steps.md --step x",
+        "tasuki issue close 00af --reason done",
+        "tasuki task renew 00af/3 --for 2h --token 4",
+        "tasuki delivery renew delivery_1700000000000_00b2 --for 2h --as qa",
+        "tasuki lock renew l_1700000000000_00b3 --token 7",
+        "tasuki lock list src/a.rs --holder w1",
+        "tasuki issue extend 00af --for 2h",
+        "tasuki issue set-docs 00af --no-shared-docs --as lead",
+        "tasuki delivery claim delivery_1700000000000_00b2 --as qa",
+        "tasuki delivery list --status open --json",
+        "tasuki worker list w1",
+        "tasuki lock release l_1700000000000_00b3 --reason gone --as lead",
+        "tasuki issue history 00af --from 3 --follow",
+        "tasuki doc read spec.md --of 00af --version 2 --save x",
+        "tasuki settings lock 5m task-claim 2h --by me",
         "tasuki watch --from 1 --json",
         "tasuki status",
         "tasuki import filebox . ../other --role dev_agent=dev --role qa=q --dry-run --json",
@@ -78,10 +86,14 @@ fn the_command_lines_of_the_documentation_parse() {
          --approve --feedback good --by-hand read --person alice --reason flaky --json",
         "tasuki accept delivery_1795364870531_0003 --no-run --reject --feedback bad",
         "tasuki accept --task issue_1795364870531_0000/task-1 --broker http://127.0.0.1:1",
-        "tasuki hooks list --json",
-        "tasuki hooks retry 00ff01 00ff02",
-        "tasuki hooks retry --hook notify",
-        "tasuki hooks drop --all",
+        "tasuki lock-hook install --git --as A --fail-closed --within 2s",
+        "tasuki lock-hook pre-commit --as A",
+        "tasuki lock-hook edit --client claude",
+        "tasuki broker-token rotate --overlap 1h",
+        "tasuki mail-hook list --json",
+        "tasuki mail-hook retry 00ff01 00ff02",
+        "tasuki mail-hook retry --hook notify",
+        "tasuki mail-hook drop --all",
         "tasuki completions zsh",
         "tasuki prompt A",
         "tasuki prompt qa --goal g --json",
@@ -92,7 +104,10 @@ fn the_command_lines_of_the_documentation_parse() {
 
 #[test]
 fn command_lines_that_make_no_sense_are_refused() {
-    use ErrorKind::{ArgumentConflict, InvalidValue, MissingRequiredArgument, ValueValidation};
+    use ErrorKind::{
+        ArgumentConflict, InvalidSubcommand, InvalidValue, MissingRequiredArgument,
+        UnknownArgument, ValueValidation,
+    };
     for (line, kind) in [
         ("tasuki loop status ../x", ValueValidation),
         ("tasuki loop handover --role A --summary s", MissingRequiredArgument),
@@ -108,16 +123,26 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("tasuki import filebox . --role x", ValueValidation),
         ("tasuki export", MissingRequiredArgument),
         ("tasuki export --format mbox --box trash", ValueValidation),
-        ("tasuki hooks drop", MissingRequiredArgument),
-        ("tasuki swarm show 00a", ValueValidation),
-        ("tasuki swarm claim", MissingRequiredArgument),
-        ("tasuki swarm claim 00af/1 --next 00af", ArgumentConflict),
-        ("tasuki swarm review 00af/1 --feedback f", MissingRequiredArgument),
-        ("tasuki swarm review 00af/1 --approve --reject --feedback f", ArgumentConflict),
-        ("tasuki swarm review 00af/1 --approve --score 3 --feedback f", InvalidValue),
-        ("tasuki swarm tasks 00af --stage ready --status open", ArgumentConflict),
-        ("tasuki swarm doc read ../x", ValueValidation),
-        ("tasuki hooks retry 00ff --all", ArgumentConflict),
+        ("tasuki mail-hook drop", MissingRequiredArgument),
+        ("tasuki issue show 00a", ValueValidation),
+        ("tasuki swarm board", InvalidSubcommand),
+        ("tasuki task show delivery_1700000000000_00b2", ValueValidation),
+        ("tasuki delivery claim 00af/1", ValueValidation),
+        ("tasuki lock renew delivery_1700000000000_00b2", ValueValidation),
+        ("tasuki issue extend 00af --token 4", UnknownArgument),
+        ("tasuki task review 00af/1 --reject --feedback f --script-failed", UnknownArgument),
+        (
+            "tasuki delivery review delivery_1700000000000_00b2 --approve --score 5 --feedback f",
+            UnknownArgument,
+        ),
+        ("tasuki task claim", MissingRequiredArgument),
+        ("tasuki task claim 00af/1 --next 00af", ArgumentConflict),
+        ("tasuki task review 00af/1 --feedback f", MissingRequiredArgument),
+        ("tasuki task review 00af/1 --approve --reject --feedback f", ArgumentConflict),
+        ("tasuki task review 00af/1 --approve --score 3 --feedback f", InvalidValue),
+        ("tasuki task list 00af --stage ready --status open", ArgumentConflict),
+        ("tasuki doc read ../x", ValueValidation),
+        ("tasuki mail-hook retry 00ff --all", ArgumentConflict),
     ] {
         assert_eq!(parse(line).err(), Some(kind), "{line}");
     }
@@ -135,8 +160,8 @@ fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
         ("loop start", "keeps its history"),
         ("import filebox", "only what is missing is sent"),
         ("export", "Nothing is marked as seen"),
-        ("swarm claim", "exits with 7 when there is none."),
-        ("swarm review", "were gone through and passed"),
+        ("task claim", "exits with 7 when there is none."),
+        ("delivery review", "were run and passed"),
         ("loop reclaim", "The old holder is refused from then on."),
     ] {
         let mut command = Cli::command();
@@ -173,22 +198,31 @@ fn help_names_every_exit_code() {
 
 #[test]
 fn shells_complete_the_commands_about_issues() {
-    let swarm = Cli::command();
-    let swarm = swarm.find_subcommand("swarm").unwrap();
-    let names: Vec<&str> = swarm.get_subcommands().map(clap::Command::get_name).collect();
-    assert!(names.contains(&"board") && 20 < names.len(), "{names:?}");
+    let cli = Cli::command();
+    let nouns: Vec<(&str, Vec<&str>)> = ["issue", "task", "delivery", "lock", "doc", "worker"]
+        .into_iter()
+        .map(|noun| {
+            let verbs = cli.find_subcommand(noun).unwrap().get_subcommands();
+            (noun, verbs.map(clap::Command::get_name).collect())
+        })
+        .collect();
+    let count: usize = nouns.iter().map(|(_, verbs)| verbs.len()).sum();
+    assert!(20 < count && nouns[1].1.contains(&"claim"), "{nouns:?}");
     for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish]
     {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "tasuki", &mut script);
         let script = String::from_utf8(script).unwrap();
         let is_fish = shell == clap_complete::Shell::Fish;
-        let about = if is_fish { "__fish_tasuki_using_subcommand swarm" } else { "swarm" };
-        let about: Vec<&str> = script.lines().filter(|line| line.contains(about)).collect();
-        for name in &names {
-            let is_there = about.iter().any(|line| line.contains(name))
-                || script.lines().any(|line| line.starts_with(&format!("'{name}:")));
-            assert!(is_there, "{shell}: {name}");
+        for (noun, verbs) in &nouns {
+            let using = format!("__fish_tasuki_using_subcommand {noun}");
+            let about = if is_fish { using.as_str() } else { *noun };
+            let about: Vec<&str> = script.lines().filter(|line| line.contains(about)).collect();
+            for name in verbs {
+                let is_there = about.iter().any(|line| line.contains(name))
+                    || script.lines().any(|line| line.starts_with(&format!("'{name}:")));
+                assert!(is_there, "{shell}: {noun} {name}");
+            }
         }
         // What may be typed for a stage is completed as well.
         assert!(script.contains("in-review"), "{shell}");

@@ -22,11 +22,11 @@ use super::{
     text::{block, line, word},
 };
 use crate::{
-    config::{Config, FILE, Key, Surroundings},
+    config::{Config, Environment, FILE, Key},
     filebox::{self, Settings},
 };
 
-/// Let the settings of a directory count, exactly as they are.
+/// Trust the settings of a directory, exactly as they are.
 ///
 /// A tasuki.toml that came with a directory may name a workspace, roles, toolsets, groups, a lease
 /// and a hold; a .filebox may name roles. Anything else in them (where data is kept, who listens,
@@ -49,7 +49,7 @@ pub struct Args {
     list: bool,
 }
 
-pub(crate) fn run(args: &Args, around: &Surroundings, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, around: &Environment, output: &mut Output) -> Result<(), Failure> {
     if args.list {
         return list(around, output);
     }
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, around: &Surroundings, output: &mut Output) -> Re
     if args.revoke { revoke(&directory, around, output) } else { trust(&directory, around, output) }
 }
 
-fn trust(directory: &Path, around: &Surroundings, output: &mut Output) -> Result<(), Failure> {
+fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<(), Failure> {
     let mut contents = Vec::new();
     for name in [FILE, filebox::FILE] {
         contents.extend(read(directory, name)?.map(|content| (name, content)));
@@ -171,7 +171,7 @@ fn trust(directory: &Path, around: &Surroundings, output: &mut Output) -> Result
     )
 }
 
-fn revoke(directory: &Path, around: &Surroundings, output: &mut Output) -> Result<(), Failure> {
+fn revoke(directory: &Path, around: &Environment, output: &mut Output) -> Result<(), Failure> {
     let was_trusted = around.trusted.revoke(directory).map_err(|why| unkept(&why))?;
     let shown = line(&directory.to_string_lossy());
     output.answer(
@@ -183,7 +183,7 @@ fn revoke(directory: &Path, around: &Surroundings, output: &mut Output) -> Resul
     )
 }
 
-fn list(around: &Surroundings, output: &mut Output) -> Result<(), Failure> {
+fn list(around: &Environment, output: &mut Output) -> Result<(), Failure> {
     let all = around.trusted.list().map_err(|why| unkept(&why))?;
     let all: Vec<(bool, Trusted)> =
         all.into_iter().map(|it| (is_unchanged(&it, around), it)).collect();
@@ -212,7 +212,7 @@ fn list(around: &Surroundings, output: &mut Output) -> Result<(), Failure> {
     )
 }
 
-fn is_unchanged(it: &Trusted, around: &Surroundings) -> bool {
+fn is_unchanged(it: &Trusted, around: &Environment) -> bool {
     let are_files_unchanged = it.files.keys().all(|name| {
         let read = read_settings(&it.directory.join(name));
         let content = read.map(|(content, _)| content).unwrap_or_default();
@@ -232,7 +232,7 @@ struct Setting {
 fn settings(
     directory: &Path,
     content: &[u8],
-    around: &Surroundings,
+    around: &Environment,
 ) -> Result<Vec<Setting>, Failure> {
     let path = directory.join(FILE);
     let text = String::from_utf8_lossy(content);
@@ -267,7 +267,7 @@ fn agents(path: &Path, content: &[u8]) -> Result<BTreeMap<RoleId, PathBuf>, Fail
 }
 
 /// What a trusted file stands in the place of.
-fn own_file(around: &Surroundings) -> Option<PathBuf> {
+fn own_file(around: &Environment) -> Option<PathBuf> {
     let data = around.env.get(Key::Data.env()).filter(|text| !text.is_empty()).map(Path::new);
     kept_places(data).map(|place| place.join(FILE)).find(|path| path.is_file())
 }

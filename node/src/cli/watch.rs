@@ -1,15 +1,17 @@
 //! `tasuki watch`: what happens, live.
 
+use serde_json::json;
+
 use super::{
     Failure, Output, Target,
     broker::Broker,
     events,
     following::{Following, Told},
-    json, stopped,
+    stopped,
 };
 use crate::config::Config;
 
-/// Show what happens, live, one line each.
+/// Show events of the workspace, live, one line each.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Begin with this sequence of the workspace's journal [default: what is yet to come]
@@ -31,7 +33,7 @@ async fn follow(broker: &Broker, from: u64, output: &mut Output) -> Result<(), F
     let mut feed = Following::new(broker, from).await?;
     loop {
         if let Told::Item(item) = feed.next(&mut |note| output.note(note)).await? {
-            output.answer(|| json::item(&item), || events::lines(&item))?;
+            output.answer(|| json!(item), || events::lines(&item))?;
         }
     }
 }

@@ -89,86 +89,99 @@ impl Key {
 
     const fn row(self) -> (&'static str, &'static str, &'static str, &'static str) {
         match self {
-            Self::Data => ("data", "TASUKI_DATA", "", "directory of everything that is kept"),
-            Self::Workspace => {
-                ("workspace", "TASUKI_WORKSPACE", "default", "unit of isolation and of order")
-            }
+            Self::Data => ("data", "TASUKI_DATA", "", "directory for all stored data"),
+            Self::Workspace => (
+                "workspace",
+                "TASUKI_WORKSPACE",
+                "default",
+                "namespace for roles, loops and mail; one per project",
+            ),
             Self::Listen => {
-                ("listen", "TASUKI_LISTEN", "127.0.0.1:7421", "where the node serves MCP")
+                ("listen", "TASUKI_LISTEN", "127.0.0.1:7421", "address where the node serves MCP")
             }
             Self::BrokerListen => (
                 "broker_listen",
                 "TASUKI_BROKER_LISTEN",
                 "127.0.0.1:7420",
-                "where the broker inside `tasuki up` serves gRPC",
+                "address where the broker of `tasuki up` serves gRPC",
             ),
             Self::Broker => (
                 "broker",
                 "TASUKI_BROKER",
                 "",
-                "URL of the broker; none: the running node's, else http://127.0.0.1:7420",
+                "URL of the broker; default: the running node's, else http://127.0.0.1:7420",
             ),
             Self::Roles => (
                 "roles",
                 "TASUKI_ROLES",
                 "A B",
-                "roles of the node in order, each NAME or NAME=SET,SET…; the first begins; none given: the agents of a `.filebox`",
+                "roles of the node in turn order, each NAME or NAME=SET,SET…; the first role begins; if unset, the agents of a `.filebox`",
             ),
             Self::Shared => (
                 "shared",
                 "TASUKI_SHARED",
                 "",
-                "roles that several agents may play at once; one at a time plays any other",
+                "roles that several agents may play at the same time; any other role has one agent at a time",
             ),
             Self::Lease => (
                 "lease",
                 "TASUKI_LEASE",
                 "15m",
-                "how long after its holder's last sign of life a turn stays its own",
+                "how long a turn is kept after the holder's last sign of life",
             ),
             Self::Hold => (
                 "hold",
                 "TASUKI_HOLD",
                 "",
-                "how long one waiting call is held open; none: by the table of clients",
+                "maximum time to hold one waiting call; default: depends on the client",
             ),
-            Self::LogFormat => ("log_format", "TASUKI_LOG_FORMAT", "text", "text or json"),
+            Self::LogFormat => (
+                "log_format",
+                "TASUKI_LOG_FORMAT",
+                "text",
+                "log format on standard error: text or json",
+            ),
             Self::Secure => (
                 "mcp_secure",
                 "TASUKI_MCP_SECURE",
                 "no",
-                "yes: encrypt and ask for tokens on a loopback address too",
+                "yes: require TLS and tokens on loopback addresses too",
             ),
             Self::Advertise => (
                 "mcp_advertise",
                 "TASUKI_MCP_ADVERTISE",
                 "",
-                "name or address under which other machines reach this one",
+                "host name or address that other machines use to reach this one",
             ),
             Self::TlsCert => (
                 "mcp_tls_cert",
                 "TASUKI_MCP_TLS_CERT",
                 "",
-                "certificate of an authority in PEM; none: one that is made here",
+                "PEM file with a certificate issued by an authority; default: a self-signed certificate",
             ),
-            Self::TlsKey => ("mcp_tls_key", "TASUKI_MCP_TLS_KEY", "", "its private key in PEM"),
+            Self::TlsKey => (
+                "mcp_tls_key",
+                "TASUKI_MCP_TLS_KEY",
+                "",
+                "PEM file with the private key of mcp_tls_cert",
+            ),
             Self::Mirror => (
                 "mirror",
                 "TASUKI_MIRROR",
                 "no",
-                "yes: keep the mailboxes of the node's roles as files in docs/mailbox of a project",
+                "yes: mirror the mailboxes of the node's roles to files in docs/mailbox of a project",
             ),
             Self::MirrorRoot => (
                 "mirror_root",
                 "TASUKI_MIRROR_ROOT",
                 "",
-                "that project; none: those of the agents in `.filebox`, else the directory of the node",
+                "project directory for mirror; default: those of the agents in `.filebox`, else the node's directory",
             ),
             Self::HookFail => (
                 "hook_fail",
                 "TASUKI_HOOK_FAIL",
                 "open",
-                "open: commits and edits go on while nobody can say what is locked; closed: they are refused",
+                "if locks cannot be checked: open allows commits and edits, closed refuses them",
             ),
         }
     }

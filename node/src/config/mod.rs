@@ -166,7 +166,7 @@ pub struct Config {
 
 /// What surrounds the program. Tests make their own.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct Environment {
     /// The `TASUKI_*` variables.
     pub env: BTreeMap<String, String>,
     pub directory: PathBuf,
@@ -176,7 +176,7 @@ pub struct Surroundings {
     pub trusted: TrustStore,
 }
 
-impl Surroundings {
+impl Environment {
     /// Those of this process.
     pub fn of_process() -> Self {
         let env = std::env::vars_os()
@@ -193,7 +193,7 @@ impl Surroundings {
     }
 }
 
-impl Surroundings {
+impl Environment {
     /// The variables that look like settings and are none.
     pub fn strangers(&self) -> Vec<&str> {
         let is_known = |name: &str| {
@@ -215,7 +215,7 @@ impl Config {
     pub fn load(
         flags: Layer,
         file: Option<&Path>,
-        around: &Surroundings,
+        around: &Environment,
     ) -> Result<Self, Vec<Problem>> {
         let (config, problems) = Self::look(flags, file, around);
         if problems.is_empty() { Ok(config) } else { Err(problems) }
@@ -223,7 +223,7 @@ impl Config {
 
     /// The same for whoever wants to see what else was said: where there is a problem, the next
     /// source's value stands in.
-    pub fn look(flags: Layer, file: Option<&Path>, around: &Surroundings) -> (Self, Vec<Problem>) {
+    pub fn look(flags: Layer, file: Option<&Path>, around: &Environment) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let env: Layer = Key::ALL
             .iter()
@@ -280,7 +280,7 @@ impl Config {
     }
 
     /// What is wrong in a file, if it is taken as it is.
-    pub fn problems_of(path: &Path, content: &str, around: &Surroundings) -> Vec<Problem> {
+    pub fn problems_of(path: &Path, content: &str, around: &Environment) -> Vec<Problem> {
         let found = Found {
             path: path.to_owned(),
             content: content.to_owned(),
@@ -326,14 +326,14 @@ impl Config {
     }
 
     /// Why such a data directory cannot be used.
-    fn check_data_here(&self, around: &Surroundings) -> Option<Problem> {
+    fn check_data_here(&self, around: &Environment) -> Option<Problem> {
         let why = around.trusted.check_data(&around.directory, self.data_here()?).err()?;
         let message = format!("`data` cannot be used: {why}");
         Some(Problem { at: self.data.source.clone(), message })
     }
 
     /// Notes such a data directory as this user's, where there is no data in it yet, and makes it.
-    pub fn claim_data(&self, around: &Surroundings) {
+    pub fn claim_data(&self, around: &Environment) {
         let Some(data) = self.data_here() else { return };
         if let Err(why) = around.trusted.claim_data(&around.directory.join(data)) {
             tracing::warn!(
@@ -491,7 +491,7 @@ impl Pick<'_> {
 }
 
 /// The agents of the nearest `.filebox`, as roles. It is looked for only where nobody gave any.
-fn filebox_layer(around: &Surroundings, problems: &mut Vec<Problem>) -> Option<Layer> {
+fn filebox_layer(around: &Environment, problems: &mut Vec<Problem>) -> Option<Layer> {
     match filebox::Settings::find(&around.directory, around.home.as_deref()) {
         Ok(found) => {
             let found = found?;
@@ -509,7 +509,7 @@ fn filebox_layer(around: &Surroundings, problems: &mut Vec<Problem>) -> Option<L
 /// The file that holds, and what is in it.
 fn find_file(
     named: Option<&Path>,
-    around: &Surroundings,
+    around: &Environment,
     data: Option<&Path>,
 ) -> Result<Option<Found>, Problem> {
     let variable = around.env.get(CONFIG_VARIABLE).filter(|text| !text.is_empty());
@@ -526,7 +526,7 @@ fn find_file(
 /// What the operator's own file says of accepting, where another file holds.
 fn accepts_beside(
     data: Option<&Path>,
-    around: &Surroundings,
+    around: &Environment,
     problems: &mut Vec<Problem>,
 ) -> Vec<file::Accept> {
     let found = broker::beside(&around.directory, data, &around.trusted).ok().flatten();

@@ -9,10 +9,10 @@ use crate::{accept::policy::Kind, hooks::spec::Action};
 
 mod came_along;
 
-fn around(directory: &Path, env: &[(&str, &str)]) -> Surroundings {
+fn around(directory: &Path, env: &[(&str, &str)]) -> Environment {
     let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let trusted = TrustStore::within(directory);
-    Surroundings { env, directory: directory.to_owned(), home: None, trusted }
+    Environment { env, directory: directory.to_owned(), home: None, trusted }
 }
 
 /// Trusts the file in a directory as it is.
@@ -252,7 +252,7 @@ fn roles_that_nobody_gave_are_the_agents_of_filebox() {
     let (place, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let deep = place.path().join("src");
     fs::create_dir(&deep).unwrap();
-    let around = Surroundings { home: Some(home.path().to_owned()), ..around(&deep, &[]) };
+    let around = Environment { home: Some(home.path().to_owned()), ..around(&deep, &[]) };
     let roles = |flags: Layer| {
         let config = Config::load(flags, None, &around).unwrap();
         let names = config.roles.value.iter().map(|role| role.name.to_string());
@@ -408,6 +408,8 @@ fn hooks_of_a_file_that_anybody_could_have_put_there_do_not_count() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
+        // Nobody else gets at it, and it could have been written before.
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let anybody = fs::Permissions::from_mode(0o666);
         fs::set_permissions(place.path().join(FILE), anybody).unwrap();
         let found = Config::load(data, None, &around(place.path(), &[])).unwrap();
@@ -530,6 +532,7 @@ fn what_may_be_run_again_is_the_operators_to_say_wherever_the_command_is_called(
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(kept.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let anybody = fs::Permissions::from_mode(0o666);
         fs::set_permissions(kept.path().join(FILE), anybody).unwrap();
         let config = load();

@@ -70,6 +70,7 @@ fn what_changes_no_file_is_let_through() {
     }
 }
 
+/// Holds RP3.
 #[test]
 fn what_cannot_be_read_is_said_to_be_odd() {
     check("", "odd: what the agent said is no JSON: EOF while parsing a value at line 1 column 0");

@@ -13,10 +13,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use futures::StreamExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::{HookName, RoleId},
     wire,
@@ -32,7 +33,7 @@ use super::{
     store::{Call, Places, Taken, WAITING_MAX},
 };
 use crate::link::{
-    known::{self, Last, told_again},
+    feed_resume::{self, Last, told_again},
     retry::{Backoff, chance},
 };
 
@@ -49,7 +50,7 @@ pub(super) struct Marks(Arc<Mutex<BTreeMap<HookName, Taken>>>);
 
 impl Marks {
     pub(super) fn get(&self) -> MutexGuard<'_, BTreeMap<HookName, Taken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -239,18 +240,18 @@ impl Follower {
         };
         let last = Last { sequence: from.sequence, at_ms: from.at_ms };
         match told_again(&mut items, last).await {
-            known::Again::Known(is) => {
+            feed_resume::Again::Known(is) => {
                 if from.at_ms == 0 {
                     self.know(from, is.at_ms).await?;
                 }
                 Ok(items)
             }
-            known::Again::Other => Err(Again::Other),
-            known::Again::Ended(Some(ended)) => Err(ended.into()),
-            known::Again::Ended(None) => {
+            feed_resume::Again::Other => Err(Again::Other),
+            feed_resume::Again::Ended(Some(ended)) => Err(ended.into()),
+            feed_resume::Again::Ended(None) => {
                 Err(Ended::Broken("the broker ended it".to_owned()).into())
             }
-            known::Again::Silence => Err(self.doubt(from).await),
+            feed_resume::Again::Silence => Err(self.doubt(from).await),
         }
     }
 

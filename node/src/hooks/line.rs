@@ -3,12 +3,9 @@
 //! - **Q7** Calls of one hook are made in order, one at a time: one that fails holds those after it
 //!   up until it is a dead letter. Hooks do not hold each other up.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, Semaphore},
     time,
@@ -62,7 +59,7 @@ impl Common {
     }
 
     pub(super) fn deaf(&self) -> MutexGuard<'_, Option<String>> {
-        self.deaf.lock().unwrap_or_else(PoisonError::into_inner)
+        self.deaf.lock()
     }
 
     /// Work on the disk, off the threads that everything else runs on.
@@ -123,7 +120,7 @@ impl Line {
     }
 
     pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tally.lock()
     }
 
     /// Makes calls until the node stops.

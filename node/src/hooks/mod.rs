@@ -11,7 +11,7 @@
 //! the same id.
 //!
 //! Mail is never held up: all of this reads what the broker has already told others, and what
-//! fails here is told by `tasuki status`, `tasuki hooks` and the log.
+//! fails here is told by `tasuki status`, `tasuki mail-hook` and the log.
 //!
 //! - [`spec`]: what an operator wants. [`event`]: what happened, and who wants it. [`document`]:
 //!   what is told of it. Pure. [`attempt`]: when a call is made again. Pure.

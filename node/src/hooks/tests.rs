@@ -256,6 +256,7 @@ async fn a_hook_begins_with_what_is_to_come_and_goes_on_where_it_was() {
     assert!(ear.heard.try_recv().is_err(), "nothing twice");
 }
 
+/// Holds Q2.
 #[tokio::test]
 async fn what_was_not_noted_before_a_crash_is_called_again_with_the_same_id() {
     let (world, mut ear) = (World::new(), Ear::new().await);
@@ -288,6 +289,7 @@ async fn a_call_under_way_when_the_node_stops_is_made_again() {
     hooks.shutdown().await;
 }
 
+/// Holds Q7.
 #[tokio::test]
 async fn a_hook_whose_calls_pile_up_holds_nobody_up_and_misses_nothing() {
     let (world, mut slow, mut quick) = (World::new(), Ear::new().await, Ear::new().await);

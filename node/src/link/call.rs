@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use tasuki_proto::{reason::Reason, wire};
+use futures::{FutureExt as _, future::BoxFuture};
+use tasuki_proto::{
+    id::IdempotencyKey,
+    reason::Reason,
+    rpc::{self, Rpc},
+    wire,
+};
 use tokio::{
     sync::OwnedSemaphorePermit,
     time::{self, Instant},
@@ -12,6 +18,7 @@ use tonic::{Response, Status};
 use super::{
     Link,
     channel::{ATTEMPT_MS_MAX, Channel},
+    keys::{self, Key},
     retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance},
     state::{turned_away, unanswered, unasked, unreachable},
 };
@@ -28,6 +35,39 @@ pub(super) struct GivenUp {
 impl Link {
     pub(super) async fn room(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         self.calls.acquire().await
+    }
+
+    /// Asks something; lost without harm.
+    pub(super) async fn query<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
+        self.ask(from_this_node(request)).await
+    }
+
+    /// Has something done, under `key` however often it is said; `None`: it is said once. A broker
+    /// that is away is not waited for.
+    pub(super) async fn command<R: Rpc>(
+        &self,
+        mut request: R,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<R::Response, Refusal> {
+        let (_room, key) = self.ready_to_command(key).await?;
+        if let Some(field) = request.envelope().key {
+            *field = Some(key.wire());
+        }
+        self.send(Attempts::default(), from_this_node(request)).await
+    }
+
+    /// Room for a command and its key, which is in use until the answer is there.
+    pub(super) async fn ready_to_command(
+        &self,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<(OwnedSemaphorePermit, CommandKey), Refusal> {
+        let room = self.room().await?;
+        self.shared.ready().await?;
+        let key = match key {
+            Some(key) => CommandKey::Named(keys::wire(key)),
+            None => CommandKey::Own(self.shared.keys.next().await?),
+        };
+        Ok((room, key))
     }
 
     pub(super) async fn ask<T, F>(
@@ -144,6 +184,37 @@ impl Link {
             return Refusal { message, ..refusal };
         }
         turned_away(refusal)
+    }
+}
+
+/// What names a command.
+#[derive(Debug)]
+pub(super) enum CommandKey {
+    /// Its sender does, each time the command is said.
+    Named(wire::IdempotencyKey),
+    /// This node does.
+    Own(Key),
+}
+
+impl CommandKey {
+    pub(super) fn wire(&self) -> wire::IdempotencyKey {
+        match self {
+            Self::Named(key) => key.clone(),
+            Self::Own(key) => key.wire(),
+        }
+    }
+}
+
+/// Sends a request as the node that `caller` names.
+pub(super) fn from_this_node<R: Rpc>(
+    request: R,
+) -> impl Fn(Channel, wire::Caller) -> BoxFuture<'static, Result<Response<R::Response>, Status>> {
+    move |channel, caller| {
+        let mut request = request.clone();
+        if let Some(field) = request.envelope().caller {
+            *field = Some(caller);
+        }
+        rpc::send(channel, request).boxed()
     }
 }
 

@@ -4,20 +4,17 @@ use std::{net::IpAddr, time::Duration};
 
 use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
-    wire::{
-        directory_client::DirectoryClient, feed_client::FeedClient, mailbox_client::MailboxClient,
-        swarm_client::SwarmClient, turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
-    },
+    wire::{feed_client::FeedClient, mailbox_client::MailboxClient, waits_client::WaitsClient},
 };
 use tonic::{codegen::http::Uri, service::interceptor::InterceptedService, transport::Endpoint};
 
 use super::{
-    line::{Connector, Lines},
-    papers::Papers,
+    client_auth::ClientAuth,
+    connection::{Connector, Lines},
 };
 
 /// What every client calls through.
-pub(super) type Channel = InterceptedService<tonic::transport::Channel, Papers>;
+pub(super) type Channel = InterceptedService<tonic::transport::Channel, ClientAuth>;
 
 /// Between two pings on the connection, in milliseconds: how soon a broker that vanished without
 /// a word is missed.
@@ -39,7 +36,7 @@ pub struct BadAddress {
 }
 
 /// Connects once somebody calls.
-pub(super) fn open(endpoint: &Endpoint, papers: Papers, lines: Lines) -> Channel {
+pub(super) fn open(endpoint: &Endpoint, papers: ClientAuth, lines: Lines) -> Channel {
     let channel = endpoint.connect_with_connector_lazy(Connector::new(lines, papers.clone()));
     InterceptedService::new(channel, papers)
 }
@@ -76,20 +73,8 @@ fn is_loopback(address: &Uri) -> bool {
     bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(is_loopback)
 }
 
-pub(super) fn turn_loop(channel: Channel) -> TurnLoopClient<Channel> {
-    TurnLoopClient::new(channel)
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX)
-}
-
 pub(super) fn mailbox(channel: Channel) -> MailboxClient<Channel> {
     MailboxClient::new(channel)
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX)
-}
-
-pub(super) fn swarm(channel: Channel) -> SwarmClient<Channel> {
-    SwarmClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
@@ -98,10 +83,6 @@ pub(super) fn waits(channel: Channel) -> WaitsClient<Channel> {
     WaitsClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
-}
-
-pub(super) fn directory(channel: Channel) -> DirectoryClient<Channel> {
-    DirectoryClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
 }
 
 pub(super) fn feed(channel: Channel) -> FeedClient<Channel> {

@@ -1,7 +1,7 @@
 //! What the broker tells of changes, while anybody here follows them.
 //!
 //! After a broken connection the feed goes on after the last record it told, if the journal is the
-//! one it was [`known`](super::known).
+//! one it was [known](super::feed_resume).
 //!
 //! **L4** Whoever follows is told of what changed, or that something was missed; a broken
 //! connection, a broker that restarted and one that forgot are no exceptions.
@@ -18,7 +18,7 @@ use tonic::{Status, Streaming};
 use super::{
     LinkState, Shared,
     channel::{self, ATTEMPT_MS_MAX, Channel},
-    known::{Again, Last, told_again},
+    feed_resume::{Again, Last, told_again},
     retry::{Backoff, chance},
 };
 

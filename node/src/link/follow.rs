@@ -5,16 +5,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tasuki_proto::{id::RoleId, reason::Reason, wire};
+use tasuki_proto::{id::RoleId, reason::Reason, rpc, wire};
 use tokio::time;
 use tonic::{Response, Status};
 use tonic_types::StatusExt as _;
 
-use super::{
-    Link,
-    channel::{self, ATTEMPT_MS_MAX},
-    retry::Failure,
-};
+use super::{Link, channel::ATTEMPT_MS_MAX, retry::Failure};
 use crate::{
     hooks::{
         document::Read,
@@ -37,8 +33,7 @@ impl Source for Link {
             limit: 1,
             ..Default::default()
         };
-        let mut client = channel::mailbox(self.shared.channel.clone());
-        let answer = answered(client.list_box(request)).await?;
+        let answer = answered(rpc::send(self.shared.channel.clone(), request)).await?;
         answer.map(|list| list.sequence).map_err(|refusal| Unanswered(refusal.message))
     }
 
@@ -60,8 +55,7 @@ impl Source for Link {
             last,
             mark: wire::MailMark::None.into(),
         };
-        let mut client = channel::mailbox(self.shared.channel.clone());
-        answered(client.read_thread(request)).await
+        answered(rpc::send(self.shared.channel.clone(), request)).await
     }
 
     async fn open(&self, read: Read) -> Read {

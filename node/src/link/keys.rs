@@ -4,11 +4,9 @@
 //! **L2** The newest key is less than [`SPAN_MAX`] above the oldest in use: one command that has
 //! to be sent again and again holds the others up before they push it out of the window.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::{ClientId, IdempotencyKey},
     limits::KEY_WINDOW,
@@ -118,7 +116,7 @@ impl Shared {
     }
 
     fn in_use(&self) -> MutexGuard<'_, InUse> {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_use.lock()
     }
 }
 

@@ -17,19 +17,13 @@ mod sending;
 use std::time::Duration;
 
 use tasuki_proto::{id::RoleId, mail::MessageId, wire};
-use tonic::{Response, Status};
 
 pub use self::carry::settle;
 pub(super) use self::{
     attachments::TRANSFERS_MAX, carry::Carriers, keys::MailKeys, private::Found,
     receipts::MailReceipts, seen::Memory, sending::Sending,
 };
-use super::{
-    Link,
-    call::is_away,
-    channel::{self, Channel},
-    retry::Attempts,
-};
+use super::{Link, call::is_away};
 use crate::role::{Refusal, Seen, mail::MailFilter};
 
 impl Link {
@@ -40,12 +34,8 @@ impl Link {
         request: wire::ListBoxRequest,
     ) -> Result<Seen<wire::ListBoxResponse>, Refusal> {
         let request = wire::ListBoxRequest { role: role.to_string(), ..request };
-        let asked = self.ask(|channel, caller| {
-            let request = wire::ListBoxRequest { caller: Some(caller), ..request.clone() };
-            async move { channel::mailbox(channel).list_box(request).await }
-        });
         let memory = &self.shared.mail;
-        match asked.await {
+        match self.query(request.clone()).await {
             Ok(seen) => {
                 let seen = self.opened_box(seen).await;
                 memory.remember_box(&request, &seen);
@@ -65,12 +55,8 @@ impl Link {
     ) -> Result<Seen<wire::ReadThreadResponse>, Refusal> {
         let mark = wire::MailMark::None.into();
         let request = wire::ReadThreadRequest { role: role.to_string(), mark, ..request };
-        let asked = self.ask(|channel, caller| {
-            let request = wire::ReadThreadRequest { caller: Some(caller), ..request.clone() };
-            async move { channel::mailbox(channel).read_thread(request).await }
-        });
         let memory = &self.shared.mail;
-        match asked.await {
+        match self.query(request.clone()).await {
             Ok(seen) => {
                 let seen = self.opened_thread(seen).await;
                 memory.remember_thread(&request, &seen);
@@ -84,12 +70,8 @@ impl Link {
 
     /// Every mailbox there is; while the broker is out of reach, as they were last seen.
     pub async fn mailboxes(&self) -> Result<Seen<wire::ListMailboxesResponse>, Refusal> {
-        let asked = self.ask(|channel, caller| {
-            let request = wire::ListMailboxesRequest { caller: Some(caller) };
-            async move { channel::mailbox(channel).list_mailboxes(request).await }
-        });
         let memory = &self.shared.mail;
-        match asked.await {
+        match self.query(wire::ListMailboxesRequest::default()).await {
             Ok(seen) => {
                 memory.remember_mailboxes(&seen);
                 Ok(Seen::now(seen))
@@ -120,47 +102,29 @@ impl Link {
         if self.searches_itself().await? {
             return self.search_sealed(role, request).await;
         }
-        let call = |channel, caller| {
-            let request = wire::SearchMailRequest { caller: Some(caller), ..request.clone() };
-            async move { channel::mailbox(channel).search_mail(request).await }
-        };
-        self.ask(call).await
+        self.query(request).await
     }
 
     pub async fn dead_letters(
         &self,
         role: &RoleId,
     ) -> Result<wire::ListDeadLettersResponse, Refusal> {
-        let call = |channel, caller| {
-            let request = wire::ListDeadLettersRequest {
-                caller: Some(caller),
-                role: role.to_string(),
-                ..wire::ListDeadLettersRequest::default()
-            };
-            async move { channel::mailbox(channel).list_dead_letters(request).await }
-        };
-        Ok(self.opened_dead_letters(self.ask(call).await?).await)
+        let role = role.to_string();
+        let request = wire::ListDeadLettersRequest { role, ..Default::default() };
+        Ok(self.opened_dead_letters(self.query(request).await?).await)
     }
 
     pub async fn open_mailbox(&self, role: &RoleId) -> Result<wire::OpenMailboxResponse, Refusal> {
-        let call = |channel, caller, key| {
-            let (caller, key) = (Some(caller), Some(key));
-            let request = wire::OpenMailboxRequest { caller, key, role: role.to_string() };
-            async move { channel::mailbox(channel).open_mailbox(request).await }
-        };
-        self.command(call).await
+        let role = role.to_string();
+        self.command(wire::OpenMailboxRequest { role, ..Default::default() }, None).await
     }
 
     pub async fn close_mailbox(
         &self,
         role: &RoleId,
     ) -> Result<wire::CloseMailboxResponse, Refusal> {
-        let call = |channel, caller, key| {
-            let (caller, key) = (Some(caller), Some(key));
-            let request = wire::CloseMailboxRequest { caller, key, role: role.to_string() };
-            async move { channel::mailbox(channel).close_mailbox(request).await }
-        };
-        self.command(call).await
+        let role = role.to_string();
+        self.command(wire::CloseMailboxRequest { role, ..Default::default() }, None).await
     }
 
     /// Has waits of `role` show a dead letter again.
@@ -169,16 +133,8 @@ impl Link {
         role: &RoleId,
         message: &str,
     ) -> Result<wire::HandAgainResponse, Refusal> {
-        let call = |channel, caller, key| {
-            let request = wire::HandAgainRequest {
-                caller: Some(caller),
-                key: Some(key),
-                role: role.to_string(),
-                message: message.to_owned(),
-            };
-            async move { channel::mailbox(channel).hand_again(request).await }
-        };
-        self.command(call).await
+        let (role, message) = (role.to_string(), message.to_owned());
+        self.command(wire::HandAgainRequest { role, message, ..Default::default() }, None).await
     }
 
     /// Reports in the background how far a thread got at `role`.
@@ -191,20 +147,5 @@ impl Link {
         if self.shared.state.borrow().is_connected() {
             self.mail_receipts.settled(role).await;
         }
-    }
-
-    /// A command that is said once, and does not wait for a broker that is away.
-    async fn command<T, F>(
-        &self,
-        call: impl Fn(Channel, wire::Caller, wire::IdempotencyKey) -> F,
-    ) -> Result<T, Refusal>
-    where
-        F: Future<Output = Result<Response<T>, Status>>,
-    {
-        let _room = self.room().await?;
-        self.shared.ready().await?;
-        // In use until the answer is there.
-        let key = self.shared.keys.next().await?;
-        self.send(Attempts::default(), |channel, caller| call(channel, caller, key.wire())).await
     }
 }

@@ -15,7 +15,7 @@ use tasuki_proto::{
 use tokio::sync::oneshot;
 use tonic::Status;
 
-use super::{Link, channel, stopping};
+use super::{Link, stopping};
 use crate::{
     mirror::source::{Ended, Items, Source},
     role::{Refusal, mail::Sent},
@@ -36,11 +36,7 @@ impl Source for Link {
     }
 
     async fn roles(&self) -> Result<BTreeSet<String>, Refusal> {
-        let call = |channel, caller| {
-            let request = wire::ListMailboxesRequest { caller: Some(caller) };
-            async move { channel::mailbox(channel).list_mailboxes(request).await }
-        };
-        let all = self.ask(call).await?;
+        let all = self.query(wire::ListMailboxesRequest::default()).await?;
         Ok(all.mailboxes.into_iter().map(|it| it.role).collect())
     }
 
@@ -50,18 +46,14 @@ impl Source for Link {
         kind: BoxKind,
         after: &str,
     ) -> Result<wire::ListBoxResponse, Refusal> {
-        let call = |channel, caller| {
-            let request = wire::ListBoxRequest {
-                caller: Some(caller),
-                role: role.to_string(),
-                r#box: kind.to_wire().into(),
-                limit: BOX_PAGE_MAX,
-                after: after.to_owned(),
-                ..wire::ListBoxRequest::default()
-            };
-            async move { channel::mailbox(channel).list_box(request).await }
+        let request = wire::ListBoxRequest {
+            role: role.to_string(),
+            r#box: kind.to_wire().into(),
+            limit: BOX_PAGE_MAX,
+            after: after.to_owned(),
+            ..Default::default()
         };
-        self.ask(call).await
+        self.query(request).await
     }
 
     async fn read(
@@ -70,18 +62,14 @@ impl Source for Link {
         id: MessageId,
         from: u32,
     ) -> Result<wire::ReadThreadResponse, Refusal> {
-        let call = |channel, caller| {
-            let request = wire::ReadThreadRequest {
-                caller: Some(caller),
-                role: role.to_string(),
-                message: id.to_string(),
-                from,
-                mark: wire::MailMark::None.into(),
-                ..wire::ReadThreadRequest::default()
-            };
-            async move { channel::mailbox(channel).read_thread(request).await }
+        let request = wire::ReadThreadRequest {
+            role: role.to_string(),
+            message: id.to_string(),
+            from,
+            mark: wire::MailMark::None.into(),
+            ..Default::default()
         };
-        Ok(self.opened_thread(self.ask(call).await?).await)
+        Ok(self.opened_thread(self.query(request).await?).await)
     }
 
     async fn saw(&self, role: &RoleId, id: MessageId, through: u32) {

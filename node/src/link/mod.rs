@@ -6,33 +6,34 @@
 //!
 //! - [`retry`]: when to try again, and what may be said in the end. Pure.
 //! - [`keys`]: idempotency keys that cannot expire while in use.
-//! - `channel`: the HTTP/2 connection. `line`: the TCP connection below. `papers`: what is shown
-//!   on them, and to whom.
-//! - `moves`: what makes the link look whether the connection still stands.
+//! - `channel`: the HTTP/2 connection. `connection`: the TCP connection below.
+//!   `client_auth`: what is shown on them, and to whom.
+//! - `network_monitor`: what makes the link look whether the connection still stands.
 //! - `session`: registration and heartbeats.
-//! - `call`: commands and reads, of `turns`, of `mail` and of `swarm`. `waits`: parked questions.
-//!   `receipts`: how far a turn got.
-//! - `seen`: what loops looked like, for when nobody can be asked.
-//! - [`known`]: whether a feed goes on where it was.
+//! - `call`: commands and reads. `any`: those of any type. They are of `turns`, of `mail` and of
+//!   `swarm`. `waits`: parked questions. `receipts`: how far a turn got.
+//! - `cache`: what loops looked like, for when nobody can be asked.
+//! - [`feed_resume`]: whether a feed goes on where it was.
 //! - `feed`: what changed, for whoever follows. `follow`: the same for hooks, with the words.
 //! - `mirror`: what mailboxes on disk are kept with. `records`: what both follow.
 
+pub mod feed_resume;
 pub mod keys;
-pub mod known;
 pub mod retry;
 
+mod any;
+mod cache;
 mod call;
 mod channel;
+mod client_auth;
+mod connection;
 mod feed;
 mod follow;
-mod line;
 mod mail;
 mod mirror;
-mod moves;
-mod papers;
+mod network_monitor;
 mod receipts;
 mod records;
-mod seen;
 mod session;
 mod state;
 mod swarm;
@@ -54,27 +55,27 @@ use tasuki_proto::{
     id::{Epoch, NodeId, RoleId, Toolset, WorkspaceId},
     limits::HEARTBEAT_MS,
     reason::Reason,
-    wire::{self, directory_client::DirectoryClient},
+    wire,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(crate) use self::swarm::is_command;
 pub use self::{
+    any::{AnyRequest, AnyResponse},
     channel::BadAddress,
+    client_auth::ClientAuthError,
     mail::settle,
-    papers::PapersError,
     receipts::Mark,
     state::{LinkState, Phase},
 };
 use self::{
+    cache::Memory,
     channel::Channel,
+    client_auth::ClientAuth,
+    connection::Lines,
     keys::Keys,
-    line::Lines,
     mail::{Carriers, MailKeys, MailReceipts, Sending, TRANSFERS_MAX},
-    papers::Papers,
     receipts::Receipts,
-    seen::Memory,
     waits::Waits,
 };
 use crate::{
@@ -120,7 +121,7 @@ pub enum StartError {
     #[error(transparent)]
     Address(#[from] BadAddress),
     #[error(transparent)]
-    Papers(#[from] PapersError),
+    ClientAuth(#[from] ClientAuthError),
     #[error("the letters that wait in {path} cannot be read")]
     Outbox { path: PathBuf, source: io::Error },
 }
@@ -148,7 +149,7 @@ struct Shared {
     instance: String,
     channel: Channel,
     lines: Lines,
-    papers: Papers,
+    papers: ClientAuth,
     keys: Keys,
     state: watch::Sender<LinkState>,
     /// The latest epoch that the broker called stale.
@@ -160,7 +161,7 @@ struct Shared {
     /// Between two signs of life, in milliseconds, as the broker last said.
     heartbeat_ms: AtomicU64,
     /// Something was granted that lasts hardly longer: the broker may want to hear more often by now.
-    hurried: Notify,
+    heartbeat_early: Notify,
     /// How often the connection came under doubt other than by a call that failed.
     looks: watch::Sender<u64>,
     news: News,
@@ -179,7 +180,7 @@ impl Link {
     /// Begins to connect, in the background and for as long as it takes.
     pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, StartError> {
         let endpoint = channel::endpoint(&settings.broker)?;
-        let papers = Papers::find(identity.data(), &settings.broker)?;
+        let papers = ClientAuth::find(identity.data(), &settings.broker)?;
         let sealer = Sealer::new(identity.data(), &settings.workspace);
         let outbox = Outbox::open(identity.data())
             .map_err(|source| StartError::Outbox { path: identity.data().to_owned(), source })?;
@@ -198,7 +199,7 @@ impl Link {
             suspect: Notify::new(),
             wanted: Notify::new(),
             heartbeat_ms: AtomicU64::new(HEARTBEAT_MS),
-            hurried: Notify::new(),
+            heartbeat_early: Notify::new(),
             looks: watch::Sender::new(0),
             news: News::default(),
             memory: Memory::default(),
@@ -211,9 +212,9 @@ impl Link {
         let waits = Waits::start(&shared);
         let receipts = Receipts::start(&shared);
         shared.spawn(feed::run(shared.clone()));
-        shared
-            .session
-            .spawn(shared.ended.clone().run_until_cancelled_owned(moves::run(shared.clone())));
+        shared.session.spawn(
+            shared.ended.clone().run_until_cancelled_owned(network_monitor::run(shared.clone())),
+        );
         shared.session.spawn(session::run(shared.clone()));
         let mail_receipts = MailReceipts::start(&shared);
         let calls = Limiter::new("calls of this node", CALLS_MAX);
@@ -236,7 +237,7 @@ impl Link {
             link.shared
                 .closing
                 .clone()
-                .run_until_cancelled_owned(seen::run(link.clone()))
+                .run_until_cancelled_owned(cache::run(link.clone()))
                 .map(drop),
         );
         Ok(link)
@@ -284,10 +285,6 @@ impl Shared {
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let ended = self.ended.clone();
         self.tasks.spawn(async move { ended.run_until_cancelled_owned(work).await });
-    }
-
-    fn directory(&self) -> DirectoryClient<Channel> {
-        channel::directory(self.channel.clone())
     }
 
     fn epoch(&self) -> Epoch {
@@ -343,7 +340,7 @@ impl Shared {
 
     fn look(&self) {
         self.state.send_if_modified(|state| {
-            state.hope(clock::now());
+            state.reset_backoff(clock::now());
             false
         });
         self.doubt();
@@ -354,7 +351,7 @@ impl Shared {
         let heartbeat = Duration::from_millis(self.heartbeat_ms.load(Ordering::Relaxed));
         // The next sign may come too late for it, and with its answer how often to give one.
         if lease < 2 * heartbeat {
-            self.hurried.notify_one();
+            self.heartbeat_early.notify_one();
         }
     }
 

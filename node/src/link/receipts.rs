@@ -3,22 +3,20 @@
 //! A report that is lost is a receipt that nobody claims; so the queue drops its oldest when it
 //! is full, and a report that fails once too often is let go.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
+    rpc::Rpc,
     wire::{self, mark_turn_request},
 };
 use tokio::{sync::Notify, time};
-use tonic::{Response, Status};
 
 use super::{
     Shared,
-    channel::{self, ATTEMPT_MS_MAX},
+    call::from_this_node,
+    channel::ATTEMPT_MS_MAX,
     retry::{Backoff, Failure, chance},
 };
 
@@ -64,7 +62,7 @@ impl Receipts {
 
 impl Queue {
     fn marks(&self) -> MutexGuard<'_, VecDeque<Mark>> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.marks.lock()
     }
 
     fn pop(&self) -> Option<Mark> {
@@ -89,33 +87,24 @@ async fn run(shared: Arc<Shared>, queue: Arc<Queue>) {
 }
 
 async fn send(shared: &Shared, mark: &Mark) {
-    let call = |caller| {
-        let mut client = channel::turn_loop(shared.channel.clone());
-        let request = wire::MarkTurnRequest {
-            caller: Some(caller),
-            r#loop: mark.loop_id.to_string(),
-            role: mark.role.to_string(),
-            turn: mark.turn.get(),
-            mark: mark.mark.into(),
-        };
-        async move { client.mark_turn(request).await }
+    let request = wire::MarkTurnRequest {
+        caller: None,
+        r#loop: mark.loop_id.to_string(),
+        role: mark.role.to_string(),
+        turn: mark.turn.get(),
+        mark: mark.mark.into(),
     };
-    report(shared, mark, call).await;
+    report(shared, request).await;
 }
 
 /// Tells the broker how far something got, however often that has to be said; given up when it is
 /// refused, or the node stops.
-pub(super) async fn report<T, F>(
-    shared: &Shared,
-    what: &impl std::fmt::Debug,
-    call: impl Fn(wire::Caller) -> F,
-) where
-    F: Future<Output = Result<Response<T>, Status>>,
-{
+pub(super) async fn report<R: Rpc + std::fmt::Debug>(shared: &Shared, receipt: R) {
+    let send = from_this_node(receipt.clone());
     let mut backoff = Backoff::default();
     loop {
         let epoch = shared.epoch();
-        let call = call(shared.caller());
+        let call = send(shared.channel.clone(), shared.caller());
         let failure = match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), call).await {
             Ok(Ok(_)) => return,
             Ok(Err(status)) => Failure::of(&status),
@@ -123,7 +112,7 @@ pub(super) async fn report<T, F>(
         };
         match failure {
             Failure::Refused(refusal) | Failure::TurnedAway(refusal) => {
-                tracing::debug!(?what, %refusal, "a receipt was refused");
+                tracing::debug!(?receipt, %refusal, "a receipt was refused");
                 return;
             }
             Failure::StaleEpoch(_) => shared.report_stale(epoch),

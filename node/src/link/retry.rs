@@ -221,6 +221,14 @@ impl Failure {
     }
 }
 
+/// Whether no answer came to a call, which may have been carried out all the same: neither the
+/// broker nor anything else that would know has judged it. A connection that could not be made
+/// counts as well: so a kept one says that it broke.
+pub fn is_lost(status: &Status) -> bool {
+    Reason::of(status).is_none()
+        && matches!(Failure::of_stranger(status), Failure::Lost(_) | Failure::NotTaken(_))
+}
+
 fn is_connect_error(status: &Status) -> bool {
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {
@@ -394,6 +402,7 @@ mod tests {
         said.join(", ")
     }
 
+    /// Holds L1.
     #[test]
     fn what_follows_which_failures() {
         let lost = || Failure::Lost("m".to_owned());
@@ -479,11 +488,18 @@ mod tests {
             (Code::Unimplemented, false),
             (Code::Unauthenticated, false),
         ] {
-            let failure = Failure::of(&Status::new(code, "m"));
+            let status = Status::new(code, "m");
+            let failure = Failure::of(&status);
             assert_eq!(matches!(failure, Failure::Lost(_)), lost, "{failure:?}");
+            assert_eq!(is_lost(&status), lost, "{code:?}");
+        }
+        for reason in Reason::ALL {
+            assert!(!is_lost(&reason.status("m")), "the broker said {reason}");
         }
         let connect = ConnectError(Box::new(std::io::Error::other("Connection refused")));
-        let failure = Failure::of(&Status::from_error(Box::new(connect)));
+        let status = Status::from_error(Box::new(connect));
+        assert!(is_lost(&status), "a kept connection broke");
+        let failure = Failure::of(&status);
         let expected =
             Refusal { reason: Reason::Unavailable, message: "Connection refused".to_owned() };
         assert_eq!(failure, Failure::NotTaken(expected));

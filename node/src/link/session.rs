@@ -14,17 +14,18 @@ use tasuki_proto::{
     id::Epoch,
     limits::{HEARTBEAT_MS, NODE_SILENT_MS_MAX},
     reason::Reason,
-    wire::{self, directory_client::DirectoryClient},
+    rpc::{self, Rpc},
+    wire,
 };
 use tokio::{
     sync::watch,
     time::{self, Instant},
 };
-use tonic::{Response, Status};
+use tonic::Response;
 
 use super::{
     Shared,
-    channel::{ATTEMPT_MS_MAX, Channel},
+    channel::ATTEMPT_MS_MAX,
     retry::{Backoff, Failure, chance},
     state::{Phase, turned_away},
 };
@@ -50,11 +51,9 @@ const WANTED_MS_MIN: u64 = 250;
 /// Runs until the link is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
     let ended = shared.ended.clone();
-    let directory = shared.directory();
     let (stale, looks) = (shared.stale.subscribe(), shared.looks.subscribe());
     let mut session = Session {
         shared,
-        directory,
         stale,
         looks,
         heartbeat: Duration::from_millis(HEARTBEAT_MS),
@@ -67,7 +66,6 @@ pub(super) async fn run(shared: Arc<Shared>) {
 
 struct Session {
     shared: Arc<Shared>,
-    directory: DirectoryClient<Channel>,
     /// The latest epoch that the broker called stale.
     stale: watch::Receiver<u64>,
     /// Changes when the connection comes under doubt other than by a call that failed.
@@ -131,8 +129,7 @@ impl Session {
         };
         let mut backoff = Backoff::default();
         loop {
-            let (mut directory, request) = (self.directory.clone(), request.clone());
-            let why = match self.ask(async move { directory.register(request).await }).await {
+            let why = match self.ask(request.clone()).await {
                 Ok(registered) => return Ok(registered),
                 Err(Failure::TurnedAway(refusal)) => return Err(No::TurnedAway(refusal)),
                 Err(Failure::Refused(refusal)) => {
@@ -174,8 +171,7 @@ impl Session {
                 caller: Some(self.shared.caller()),
                 roles: self.shared.presences(clock::now()),
             };
-            let mut directory = self.directory.clone();
-            let why = match self.ask(async move { directory.heartbeat(request).await }).await {
+            let why = match self.ask(request).await {
                 Ok(told) => {
                     self.is_told(told.heartbeat_ms);
                     backoff.reset();
@@ -220,7 +216,7 @@ impl Session {
         tokio::select! {
             () = time::sleep(self.heartbeat) => {}
             _ = self.stale.changed() => {}
-            () = shared.hurried.notified() => {}
+            () = shared.heartbeat_early.notified() => {}
             _ = self.looks.changed() => self.is_in_doubt = true,
             () = shared.suspect.notified() => self.is_in_doubt = true,
             () = shared.lines.lost() => {
@@ -257,11 +253,8 @@ impl Session {
 
     /// One call, cut off when the broker does not answer. When the connection is in doubt that is
     /// soon, and the next call gets a new one.
-    async fn ask<T>(
-        &mut self,
-        call: impl Future<Output = Result<Response<T>, Status>>,
-    ) -> Result<T, Failure> {
-        let mut call = pin!(call);
+    async fn ask<R: Rpc>(&mut self, request: R) -> Result<R::Response, Failure> {
+        let mut call = pin!(rpc::send(self.shared.channel.clone(), request));
         let look = Duration::from_millis(LOOK_MS_MAX);
         let mut is_in_doubt = std::mem::take(&mut self.is_in_doubt);
         let patience = if is_in_doubt { look } else { Duration::from_millis(ATTEMPT_MS_MAX) };
@@ -293,8 +286,7 @@ impl Session {
             return None;
         }
         let request = wire::ListNodesRequest { caller: Some(self.shared.stranger()) };
-        let mut directory = self.directory.clone();
-        let listed = self.ask(async move { directory.list_nodes(request).await }).await.ok()?;
+        let listed = self.ask(request).await.ok()?;
         let settings = &self.shared.settings;
         let newer = listed.nodes.into_iter().find(|node| {
             node.node == settings.node.as_str() && self.epoch.get() < node.epoch && node.is_present

@@ -68,7 +68,7 @@ impl LinkState {
     }
 
     /// What was found out before counts no longer: the network or the machine is another.
-    pub(super) const fn hope(&mut self, now: Moment) {
+    pub(super) const fn reset_backoff(&mut self, now: Moment) {
         self.out_since = now;
     }
 
@@ -218,7 +218,7 @@ mod tests {
         }
         assert_eq!(said, [3_000, 2_900, 1_000, 0, 3_000, 3_000, 1, 0, 3_000]);
         state.enter(down(), Epoch::NONE, 0, at(70_000));
-        state.hope(at(71_000));
+        state.reset_backoff(at(71_000));
         assert_eq!(state.patience(at(72_000)).as_millis(), 2_000);
     }
 }

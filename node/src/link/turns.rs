@@ -8,10 +8,10 @@ use tasuki_proto::{
     wire,
 };
 
-use super::{Link, call::is_away, channel, keys, receipts::Mark, retry::Attempts};
+use super::{Link, call::is_away, receipts::Mark};
 use crate::{
     outbox::Summary,
-    role::{Glance, HandOver, Overview, Refusal, Seen, Settling, news::News},
+    role::{HandOver, NodeStatus, Overview, Refusal, Seen, Settling, news::News},
 };
 
 impl Link {
@@ -22,20 +22,7 @@ impl Link {
         role: &RoleId,
         handover: &HandOver,
     ) -> Result<wire::HandOverResponse, Refusal> {
-        let _room = self.room().await?;
-        self.shared.ready().await?;
-        // In use until the answer is there.
-        let ours;
-        let key = match &handover.key {
-            Some(key) => keys::wire(key),
-            None => {
-                ours = self.shared.keys.next().await?;
-                ours.wire()
-            }
-        };
         let request = wire::HandOverRequest {
-            caller: None,
-            key: Some(key),
             r#loop: handover.loop_id.to_string(),
             role: role.to_string(),
             summary: handover.summary.clone(),
@@ -43,13 +30,9 @@ impl Link {
             is_task_complete: handover.is_task_complete,
             to: handover.to.as_ref().map(RoleId::to_string).unwrap_or_default(),
             turn: handover.turn.unwrap_or(Turn::NONE).get(),
+            ..Default::default()
         };
-        let call = |channel, caller| {
-            let mut client = channel::turn_loop(channel);
-            let request = wire::HandOverRequest { caller: Some(caller), ..request.clone() };
-            async move { client.hand_over(request).await }
-        };
-        self.send(Attempts::default(), call).await
+        self.command(request, handover.key.as_ref()).await
     }
 
     /// All loops; while the broker is out of reach, as they were last seen.
@@ -68,13 +51,9 @@ impl Link {
     async fn every_loop(&self) -> Result<wire::ListLoopsResponse, Refusal> {
         let mut all = wire::ListLoopsResponse::default();
         loop {
-            let page = self.ask(|channel, caller| {
-                let mut client = channel::turn_loop(channel);
-                let (caller, after) = (Some(caller), all.next.clone());
-                let request = wire::ListLoopsRequest { caller, after, ..Default::default() };
-                async move { client.list_loops(request).await }
-            });
-            let page = page.await?;
+            let after = all.next.clone();
+            let request = wire::ListLoopsRequest { after, ..Default::default() };
+            let page = self.query(request).await?;
             all.loops.extend(page.loops);
             all.next = page.next;
             if all.next.is_empty() {
@@ -88,14 +67,9 @@ impl Link {
         &self,
         loop_id: &LoopId,
     ) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
-        let asked = self.ask(|channel, caller| {
-            let mut client = channel::turn_loop(channel);
-            let r#loop = loop_id.to_string();
-            let request = wire::GetLoopRequest { caller: Some(caller), r#loop };
-            async move { client.get_loop(request).await }
-        });
+        let request = wire::GetLoopRequest { r#loop: loop_id.to_string(), ..Default::default() };
         let memory = &self.shared.memory;
-        match asked.await {
+        match self.query(request).await {
             Ok(seen) => {
                 memory.remember(loop_id, &seen);
                 Ok(Seen::now(seen))
@@ -130,8 +104,8 @@ impl Overview for Link {
         self.loop_status(loop_id).await
     }
 
-    fn at_a_glance(&self) -> Glance {
-        Glance {
+    fn at_a_glance(&self) -> NodeStatus {
+        NodeStatus {
             broker: self.shared.settings.broker.clone(),
             link: self.shared.state.borrow().clone(),
             outbox: self.outbox_counts(),

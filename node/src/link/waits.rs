@@ -16,12 +16,13 @@ use std::{
     collections::BTreeSet,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tasuki_proto::{
     id::{Epoch, LoopId, RoleId},
     limits::{HOLD_MS_MAX, WAITS_PER_STREAM_MAX},
@@ -41,7 +42,7 @@ use self::{
 };
 use super::{
     LinkState, Phase, Shared, channel,
-    line::Witness,
+    connection::Witness,
     retry::{Backoff, Failure, UNREACHED_MS_MAX, chance},
     state::turned_away,
     stopping,
@@ -106,7 +107,7 @@ struct CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(wait) = self.wait {
-            self.dropped.waits.lock().unwrap_or_else(PoisonError::into_inner).push(wait);
+            self.dropped.waits.lock().push(wait);
             self.dropped.notify.notify_one();
         }
     }
@@ -167,7 +168,7 @@ impl Waits {
     /// Nobody acts on what the role was offered, so it goes to the next. Told behind the cancels of
     /// the waits that were dropped before.
     pub(super) fn decline(&self, role: RoleId) {
-        self.dropped.declined.lock().unwrap_or_else(PoisonError::into_inner).insert(role);
+        self.dropped.declined.lock().insert(role);
         self.dropped.notify.notify_one();
     }
 
@@ -315,9 +316,8 @@ impl Multiplexer {
     fn cancel_dropped(&mut self) {
         let Dropped { waits, declined, .. } = &*self.dropped;
         // In this order: a wait was dropped before its offer was declined.
-        let declined =
-            std::mem::take(&mut *declined.lock().unwrap_or_else(PoisonError::into_inner));
-        let waits = std::mem::take(&mut *waits.lock().unwrap_or_else(PoisonError::into_inner));
+        let declined = std::mem::take(&mut *declined.lock());
+        let waits = std::mem::take(&mut *waits.lock());
         for wait in waits {
             if self.table.remove(wait).is_some() && self.stream.is_some() {
                 let ask = Some(park_request::Ask::Cancel(park_request::Cancel {}));

@@ -21,20 +21,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     address::Address,
-    awake,
     caught::caught,
     hold::Transport,
     host::{Host, Scope},
     instances::Open,
-    malformed,
-    notices::{self, Client, Doors, Notices},
+    liveness, malformed,
+    notices::{self, Client, Notices, SubscriptionRegistry},
     prompts, resources,
     tasks::Asker,
     tools::{self, Call},
     transport::{
         bearer::Bearer,
-        handed::Probe,
-        served::{Lifeline, Served, Stay, UnderWay},
+        service::{ConnectionGuard, McpService, ServerStats, StreamGuard},
+        write_ack::WriteAck,
     },
 };
 use crate::{
@@ -66,7 +65,7 @@ enum Link {
     /// As long as one connection, which is a sign of the agent's life.
     Connection {
         address: Address,
-        line: Lifeline,
+        line: ConnectionGuard,
         /// Of the request that opened it.
         by: Option<Bearer>,
         present: Arc<OnceLock<Connected>>,
@@ -91,7 +90,7 @@ impl Agents {
     }
 }
 
-impl Served for Agents {
+impl McpService for Agents {
     type Handler = Agent;
 
     fn of_requests(&self) -> Agent {
@@ -100,13 +99,13 @@ impl Served for Agents {
 
     fn of_connection(&self, opening: &http::request::Parts) -> Agent {
         let address = Address::of(opening);
-        let line = opening.extensions.get::<Lifeline>().cloned().unwrap_or_default();
+        let line = opening.extensions.get::<ConnectionGuard>().cloned().unwrap_or_default();
         let open = Arc::new(self.open(&address, line.what));
         let by = Bearer::of(opening).cloned();
         self.agent(Link::Connection { address, line, by, present: Arc::default(), _open: open })
     }
 
-    fn stream(&self, opening: &http::request::Parts) -> Option<Stay> {
+    fn stream(&self, opening: &http::request::Parts) -> Option<StreamGuard> {
         Some(Box::new(self.open(&Address::of(opening), Ended::Stream)))
     }
 
@@ -119,9 +118,9 @@ impl Served for Agents {
         }
     }
 
-    fn under_way(&self) -> UnderWay {
+    fn under_way(&self) -> ServerStats {
         let roles = self.host.roles.iter();
-        UnderWay {
+        ServerStats {
             glance: self.host.overview.as_deref().map(Overview::at_a_glance),
             calls: self.host.calls_in_flight(),
             waits: roles.map(|(role, actions)| (role.clone(), actions.open_waits())).collect(),
@@ -195,7 +194,7 @@ impl Agent {
             Link::Requests => {
                 let parts = context.extensions.get::<http::request::Parts>()?;
                 let session = parts.headers.get(SESSION_HEADER)?.to_str().ok()?;
-                Some((parts.extensions.get::<Doors>()?, session))
+                Some((parts.extensions.get::<SubscriptionRegistry>()?, session))
             }
         };
         let (host, scope, news) = (&*self.host, &self.scope, overview.news());
@@ -252,7 +251,7 @@ impl Agent {
         context: &'a RequestContext<RoleServer>,
     ) -> Option<&'a CancellationToken> {
         match &self.link {
-            Link::Requests => context.extensions.get::<Lifeline>().map(|line| &line.gone),
+            Link::Requests => context.extensions.get::<ConnectionGuard>().map(|line| &line.gone),
             Link::Connection { line, .. } => Some(&line.gone),
         }
     }
@@ -287,7 +286,7 @@ impl Agent {
         };
         let (gone, actions, who) = (line.gone.clone(), Arc::clone(actions), address.who());
         tokio::spawn(async move {
-            let asking = awake::ask(peer, |is_answered| actions.answers(is_answered, &who));
+            let asking = liveness::ask(peer, |is_answered| actions.answers(is_answered, &who));
             gone.run_until_cancelled(asking).await;
         });
     }
@@ -308,12 +307,12 @@ fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
     context.meta.client_capabilities().is_some_and(|it| it.supports_tasks())
 }
 
-fn probe(context: &RequestContext<RoleServer>) -> Option<Probe> {
+fn probe(context: &RequestContext<RoleServer>) -> Option<WriteAck> {
     let parts = context.extensions.get::<http::request::Parts>();
     context
         .extensions
-        .get::<Probe>()
-        .or_else(|| parts.and_then(|parts| parts.extensions.get::<Probe>()))
+        .get::<WriteAck>()
+        .or_else(|| parts.and_then(|parts| parts.extensions.get::<WriteAck>()))
         .cloned()
 }
 
@@ -347,19 +346,23 @@ impl ServerHandler for Agent {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        self.is_heard(Some(&request.client_info));
-        self.is_asked(context.peer.clone());
-        let mut answer = self.negotiate_initialize(&request)?;
-        context.peer.set_peer_info(request);
-        // Versions that begin so know nothing of extensions that are declared with each request.
-        answer.capabilities.extensions = None;
-        if context.extensions.get::<SessionRestoreMarker>().is_some()
-            && let Ok(overview) = self.overview()
-            && let Some(client) = self.client(overview, &context)
-        {
-            self.notices.restored(client).await;
-        }
-        Ok(answer)
+        let initialized = async {
+            self.is_heard(Some(&request.client_info));
+            self.is_asked(context.peer.clone());
+            let mut answer = self.negotiate_initialize(&request)?;
+            context.peer.set_peer_info(request);
+            // Versions that begin so know nothing of extensions that are declared with each
+            // request.
+            answer.capabilities.extensions = None;
+            if context.extensions.get::<SessionRestoreMarker>().is_some()
+                && let Ok(overview) = self.overview()
+                && let Some(client) = self.client(overview, &context)
+            {
+                self.notices.restored(client).await;
+            }
+            Ok::<_, ErrorData>(answer)
+        };
+        caught("initialize", initialized).await?
     }
 
     async fn discover(
@@ -442,13 +445,16 @@ impl ServerHandler for Agent {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let overview = self.overview()?;
-        let loop_id = resources::named(&request.uri)?;
-        let Some(client) = self.client(overview, &context) else {
-            return Err(ErrorData::invalid_request("there is no session to be told on", None));
+        let subscribed = async {
+            let overview = self.overview()?;
+            let loop_id = resources::named(&request.uri)?;
+            let Some(client) = self.client(overview, &context) else {
+                return Err(ErrorData::invalid_request("there is no session to be told on", None));
+            };
+            let subscribed = self.notices.subscribe(loop_id, client).await;
+            subscribed.map_err(|why| ErrorData::invalid_request(why, None))
         };
-        let subscribed = self.notices.subscribe(loop_id, client).await;
-        subscribed.map_err(|why| ErrorData::invalid_request(why, None))
+        caught("resources/subscribe", subscribed).await?
     }
 
     async fn unsubscribe(
@@ -456,11 +462,14 @@ impl ServerHandler for Agent {
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let loop_id = resources::named(&request.uri)?;
-        if let Some(client) = self.client(self.overview()?, &context) {
-            self.notices.unsubscribe(&loop_id, client).await;
-        }
-        Ok(())
+        let unsubscribed = async {
+            let loop_id = resources::named(&request.uri)?;
+            if let Some(client) = self.client(self.overview()?, &context) {
+                self.notices.unsubscribe(&loop_id, client).await;
+            }
+            Ok::<_, ErrorData>(())
+        };
+        caught("resources/unsubscribe", unsubscribed).await?
     }
 
     fn accepted_subscription_filter(
@@ -473,24 +482,26 @@ impl ServerHandler for Agent {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        // An open stream is a sign of the agent's life.
-        let context = subscription.request_context();
-        let who = self.address(context).who();
-        let _present = self.scope.only(&self.host).map(|actions| {
-            self.host.looked(&**actions, &who, context.client_info().as_ref());
-            actions.connected(&who)
-        });
-        match self.host.overview.as_deref() {
-            Some(overview) => {
-                let news = overview.news();
-                self.notices.listen(&self.host, &self.scope, news, &subscription).await;
+        let listened = async {
+            // An open stream is a sign of the agent's life.
+            let context = subscription.request_context();
+            let who = self.address(context).who();
+            let _present = self.scope.only(&self.host).map(|actions| {
+                self.host.looked(&**actions, &who, context.client_info().as_ref());
+                actions.connected(&who)
+            });
+            match self.host.overview.as_deref() {
+                Some(overview) => {
+                    let news = overview.news();
+                    self.notices.listen(&self.host, &self.scope, news, &subscription).await;
+                }
+                None => tokio::select! {
+                    () = subscription.cancelled() => {}
+                    () = self.host.stopping.cancelled() => {}
+                },
             }
-            None => tokio::select! {
-                () = subscription.cancelled() => {}
-                () = self.host.stopping.cancelled() => {}
-            },
-        }
-        Ok(())
+        };
+        caught("subscriptions/listen", listened).await
     }
 
     async fn call_tool(
@@ -564,7 +575,9 @@ impl ServerHandler for Agent {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.host.tasks.update(&request.task_id, &self.asker(&context, None))
+        let updated =
+            async { self.host.tasks.update(&request.task_id, &self.asker(&context, None)) };
+        caught("tasks/update", updated).await?
     }
 
     async fn cancel_task(
@@ -572,6 +585,8 @@ impl ServerHandler for Agent {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.host.tasks.cancel(&request.task_id, &self.asker(&context, None))
+        let cancelled =
+            async { self.host.tasks.cancel(&request.task_id, &self.asker(&context, None)) };
+        caught("tasks/cancel", cancelled).await?
     }
 }

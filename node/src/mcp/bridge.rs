@@ -66,7 +66,7 @@ pub enum Error {
     Refused { url: String, message: String },
     #[error("the agent's side broke")]
     Agent(#[source] io::Error),
-    #[error("the system gives no random bytes")]
+    #[error("the system's random source failed")]
     Random(#[from] getrandom::Error),
 }
 

@@ -9,8 +9,8 @@ use futures::FutureExt as _;
 use rmcp::ErrorData;
 
 /// What whoever asked is told: how far it got, nobody knows.
-const FAILED: &str = "the node failed at this, which is a fault in it; its log says where. It may \
-                      or may not have been done: see how things stand before you call again";
+const FAILED: &str = "internal error in the node; see its log. The call may or may not have taken \
+                      effect. Check the state before you call again";
 
 /// What `work` comes to; a panic in it is an error like another, of the request `method`.
 ///
@@ -42,7 +42,7 @@ mod tests {
         };
         let why = caught("tools/call", fails).await.unwrap_err();
         assert_eq!(why.code, ErrorCode::INTERNAL_ERROR);
-        assert!(why.message.contains("may not have been done"), "{}", why.message);
+        assert!(why.message.contains("may not have taken effect"), "{}", why.message);
         assert!(!why.message.contains("words of the request"), "{}", why.message);
         assert_eq!(caught("tools/call", async { 1 }).await.unwrap(), 1);
     }

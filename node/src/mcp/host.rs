@@ -248,8 +248,8 @@ impl Scope {
                 Err(Refusal {
                     reason: Reason::RoleForbidden,
                     message: format!(
-                        "`{field}` names {named}, but this connection is for role {role}. \
-                         Leave `{field}` out or give {role:?}.",
+                        "`{field}` is {named}, but this connection is for role {role}. Omit \
+                         `{field}` or set it to {role:?}.",
                         named = echo(named),
                         role = role.as_str()
                     ),
@@ -258,21 +258,20 @@ impl Scope {
             (Self::All, None) => host.only().map(Arc::clone).ok_or_else(|| Refusal {
                 reason: Reason::RoleRequired,
                 message: format!(
-                    "`{field}` is missing, and this node hosts several roles: {}. \
-                     Say which one you are.",
+                    "`{field}` is missing, and this node hosts several roles: {}. Set it to your \
+                     role.",
                     host.names()
                 ),
             }),
             (Self::All, Some(named)) => {
                 let role: RoleId = named.parse().map_err(|error: InvalidId| Refusal {
                     reason: Reason::InvalidArgument,
-                    message: format!("`{field}` is not a role's name: {} {error}.", echo(named)),
+                    message: format!("`{field}` is not a role name: {} {error}.", echo(named)),
                 })?;
                 host.roles.get(&role).map(Arc::clone).ok_or_else(|| Refusal {
                     reason: Reason::UnknownRole,
                     message: format!(
-                        "`{field}` names {role}, which this node does not host. \
-                         It hosts: {}.",
+                        "`{field}` is {role}, which this node does not host. It hosts: {}.",
                         host.names()
                     ),
                 })

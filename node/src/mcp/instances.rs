@@ -3,15 +3,16 @@
 //! Kept in memory: a node that was started again gives a role to the first agent that acts. The
 //! broker sees to it that a role has one node.
 //!
-//! - **N1** A wait of an agent that lost its role ends at once.
-//! - **N2** An agent that does not play a role learns that before anything of its call happens.
+//! - **IN1** A wait of an agent that lost its role ends at once.
+//! - **IN2** An agent that does not play a role learns that before anything of its call happens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{id::RoleId, reason::Reason};
 use tokio_util::sync::CancellationToken;
 
@@ -129,7 +130,7 @@ impl Instances {
     }
 
     fn role(&self, role: &RoleId) -> Option<MutexGuard<'_, Role>> {
-        Some(self.roles.get(role)?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.roles.get(role)?.lock())
     }
 }
 
@@ -190,8 +191,8 @@ fn refusal(role: &RoleId, who: &Instance, in_use: &InUse) -> Refusal {
     Refusal {
         reason: Reason::RoleInUse,
         message: format!(
-            "Another agent plays {role}: {by}, which {since}. Nothing happened. Stop here and \
-             tell your user: to let you play {role} instead, they run `{}`; then call again.",
+            "Another agent plays {role}: {by}, which {since}. No change was made. Stop and tell \
+             your user: to let you play {role} instead, run `{}`. Then call again.",
             command(role, who)
         ),
     }
@@ -229,17 +230,17 @@ mod tests {
             "codex-mcp-client 0.169.0",
             None,
             "Another agent plays B: codex-mcp-client 0.169.0 (instance codex-1), which is \
-             connected. Nothing happened. Stop here and tell your user: to let you play B \
-             instead, they run `tasuki take-over --role B --as claude-1`; then call again.",
+             connected. No change was made. Stop and tell your user: to let you play B \
+             instead, run `tasuki take-over --role B --as claude-1`. Then call again.",
         );
         check(
             "",
             "codex-1",
             "",
             Some(180),
-            "Another agent plays B: instance codex-1, which was last heard of 3 min ago. Nothing \
-             happened. Stop here and tell your user: to let you play B instead, they run \
-             `tasuki take-over --role B --as ''`; then call again.",
+            "Another agent plays B: instance codex-1, which was last heard of 3 min ago. No \
+             change was made. Stop and tell your user: to let you play B instead, run \
+             `tasuki take-over --role B --as ''`. Then call again.",
         );
         check(
             "x",
@@ -247,8 +248,8 @@ mod tests {
             "zed 1",
             Some(119),
             "Another agent plays B: zed 1 (the instance without an id), which was last heard of \
-             119 s ago. Nothing happened. Stop here and tell your user: to let you play B \
-             instead, they run `tasuki take-over --role B --as x`; then call again.",
+             119 s ago. No change was made. Stop and tell your user: to let you play B \
+             instead, run `tasuki take-over --role B --as x`. Then call again.",
         );
     }
 }

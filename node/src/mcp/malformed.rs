@@ -41,7 +41,7 @@ pub(super) fn refuse(request: CustomRequest, is_legacy: bool) -> ErrorData {
         ),
         Some(_) | None => format!("`params` are not what {method} takes"),
     };
-    ErrorData::invalid_params(format!("{message}. Nothing happened."), None)
+    ErrorData::invalid_params(format!("{message}. No change was made."), None)
 }
 
 const fn kind(value: &Value) -> &'static str {

@@ -26,19 +26,19 @@ pub mod dial;
 
 mod address;
 mod agent;
-mod awake;
 mod caught;
 mod hold;
 mod host;
 mod instances;
 mod intent;
 pub(crate) mod letter;
+mod liveness;
 mod malformed;
 mod notices;
+mod outbox_admin;
 mod prompts;
 mod question;
 mod resources;
-mod settle;
 mod shown;
 mod status;
 mod take_over;
@@ -52,12 +52,12 @@ pub(crate) use tools::has_tools;
 
 pub use prompts::{prompt, turn_order};
 pub use tasks::TaskKey;
-pub use tools::{read_vocabulary, tokens};
+pub use tools::tools_bytes;
 pub use transport::{
     accept::CONNECTIONS_MAX,
     guarded::Guard,
-    served::{Served, UnderWay},
     server::{Settings, serve, serve_with},
+    service::{McpService, ServerStats},
     stdio::UPGRADE,
 };
 

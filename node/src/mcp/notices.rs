@@ -11,14 +11,12 @@
 //!
 //! What changed is not in a notification: the client reads it, with all that belongs to reading.
 
-mod doors;
+mod subscriptions;
 mod wanted;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::{
     Peer, RoleServer,
     model::{ResourceUpdatedNotificationParam, SubscriptionFilter},
@@ -32,11 +30,11 @@ use tokio::{
 use tokio_util::sync::DropGuard;
 
 use self::{
-    doors::Door,
+    subscriptions::Door,
     wanted::{Notice, TooMany, Wanted},
 };
 pub(super) use self::{
-    doors::{Doors, SUBSCRIBED},
+    subscriptions::{SUBSCRIBED, SubscriptionRegistry},
     wanted::SUBSCRIPTIONS_MAX,
 };
 use super::{
@@ -102,7 +100,7 @@ struct Wishes {
 
 impl Wishes {
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wanted.lock()
     }
 }
 
@@ -211,7 +209,7 @@ pub(super) struct Client<'a> {
     pub news: &'a News,
     pub peer: &'a Peer<RoleServer>,
     /// Of a session: all of them, and which it is.
-    pub session: Option<(&'a Doors, &'a str)>,
+    pub session: Option<(&'a SubscriptionRegistry, &'a str)>,
 }
 
 impl Notices {
@@ -268,7 +266,7 @@ impl Notices {
     /// Begins to tell, once.
     fn begin(&self, it: &Client<'_>) {
         self.wishes.changed.notify_one();
-        let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut telling = self.telling.lock();
         if telling.is_some() {
             return;
         }
@@ -282,7 +280,7 @@ impl Notices {
 
     /// A filter is about to be acknowledged; [`Notices::listen`] follows.
     pub(super) fn accepted(&self, news: &News) {
-        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut early = self.early.lock();
         if early.count == 0 {
             early.edition = news.newest();
         }
@@ -298,7 +296,7 @@ impl Notices {
         subscription: &SubscriptionContext,
     ) {
         let told = {
-            let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut early = self.early.lock();
             early.count = early.count.saturating_sub(1);
             early.edition
         };

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     shown::Shown,
     tools::{arrived, awaited, told},
-    transport::handed::{Mark, Probe},
+    transport::write_ack::{Mark, WriteAck},
 };
 use crate::role::{Actions, Refusal, mail::MailFilter, swarm::Awaited};
 
@@ -164,7 +164,7 @@ impl Asking {
     }
 
     /// The answer as a result; what it gives is handed once it is written.
-    pub(super) fn given(&self, answer: &Answer, probe: Option<&Probe>) -> CallToolResult {
+    pub(super) fn given(&self, answer: &Answer, probe: Option<&WriteAck>) -> CallToolResult {
         if let Some(probe) = probe
             && let Some(mark) = self.mark(answer)
         {
@@ -208,14 +208,14 @@ impl Asking {
             About::Turn(_) => &Words {
                 progress: "waiting for the turn",
                 waiting: "Waiting for the turn.",
-                superseded: "A newer await_my_turn of this role took the place of this one. There \
-                             is nothing to do.",
+                superseded: "A newer await_my_turn of this role superseded this call. No action is \
+                             needed.",
             },
             About::Mail { .. } => &Words {
                 progress: "waiting for mail",
                 waiting: "Waiting for mail.",
-                superseded: "A newer filebox_wait_for_message of this role took the place of this \
-                             one. There is nothing to do.",
+                superseded: "A newer filebox_wait_for_message of this role superseded this call. \
+                             No action is needed.",
             },
             About::Swarm { awaited, .. } => swarm_words(awaited),
         }
@@ -243,7 +243,7 @@ const fn swarm_words(awaited: &Awaited) -> &'static Words {
                 superseded: concat!(
                     "A newer ",
                     $tool,
-                    " of this role took the place of this one. There is nothing to do."
+                    " of this role superseded this call. No action is needed."
                 ),
             }
         };
@@ -251,7 +251,7 @@ const fn swarm_words(awaited: &Awaited) -> &'static Words {
     match awaited {
         Awaited::Issues { .. } => words!("issues", "waitIssues"),
         Awaited::Tasks(_) => words!("a task", "waitIssueTasks"),
-        Awaited::Items(_) => words!("something to answer", "waitIssueTaskEvents"),
+        Awaited::Items(_) => words!("the next event", "waitIssueTaskEvents"),
         Awaited::Review(_) => words!("the review", "submitIssueTask"),
         Awaited::Reply(_) => words!("the reply", "askIssueTask"),
         Awaited::Deliveries { .. } => words!("a delivery", "waitDeliveries"),

@@ -20,7 +20,7 @@ use tasuki_proto::{
     wire::{self, EntryKind},
 };
 
-use super::tools::{Status, others::Others};
+use super::tools::{Status, sanitizer::Sanitizer};
 use crate::role::{Overview, Refusal, Seen};
 
 /// What the address of every loop begins with.
@@ -43,7 +43,7 @@ pub(super) fn loop_of(uri: &str) -> Option<LoopId> {
 /// The loop at `uri`, there or not.
 pub(super) fn named(uri: &str) -> Result<LoopId, ErrorData> {
     loop_of(uri).ok_or_else(|| {
-        let message = format!("there is no resource {}; a loop's is {PREFIX}NAME", echo(uri));
+        let message = format!("resource not found: {}; loops are {PREFIX}NAME", echo(uri));
         ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
     })
 }
@@ -55,7 +55,7 @@ pub(super) async fn list(
     cursor: Option<&str>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let Ok(after) = cursor.map(str::parse::<LoopId>).transpose() else {
-        return Err(ErrorData::invalid_params("this is no cursor of this list", None));
+        return Err(ErrorData::invalid_params("invalid cursor", None));
     };
     let loops = overview.loops().await.map_err(|refusal| failed(&refusal, None))?.what.loops;
     let takes_part = |of: &&wire::Loop| {
@@ -74,14 +74,14 @@ pub(super) async fn list(
 fn resource(loop_id: &LoopId) -> Resource {
     Resource::new(uri(loop_id), format!("loop {loop_id}"))
         .with_title(format!("Loop {loop_id}"))
-        .with_description("Whose turn it is, and what was handed over last.")
+        .with_description("Current turn and last handover.")
         .with_mime_type(JSON)
 }
 
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let template = ResourceTemplate::new(format!("{PREFIX}{{id}}"), "loop")
         .with_title("Loop")
-        .with_description("Whose turn it is in a loop, and what was handed over last.")
+        .with_description("Current turn and last handover of a loop.")
         .with_mime_type(JSON);
     ListResourceTemplatesResult::with_all_items(vec![template])
 }
@@ -147,7 +147,7 @@ impl<'a> Shown<'a> {
         let words = told.words.as_ref().or(told.latest.as_ref());
         let previous = words.filter(|it| is_my_turn == Some(true) && has_words(it)).map(|it| {
             let from = if it.from.is_empty() { &it.person } else { &it.from };
-            let mut others = Others::default();
+            let mut others = Sanitizer::default();
             Previous {
                 from: others.line(from),
                 summary: others.text(&it.summary),
@@ -224,7 +224,7 @@ mod tests {
         }
         assert_eq!(nobodys["stripped"], 12);
         for shown in [own, nobodys] {
-            assert!(shown["note"].as_str().expect("a text").contains("material to judge"));
+            assert!(shown["note"].as_str().expect("a text").contains("untrusted data"));
         }
     }
 

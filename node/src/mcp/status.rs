@@ -20,8 +20,8 @@ use super::{
     tools,
     transport::{
         bearer::{Bearer, only_its_user},
-        served::{Served, UnderWay},
         server::Server,
+        service::{McpService, ServerStats},
     },
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     link::Phase,
     mirror,
     outbox::Counts,
-    role::{Glance, Seen},
+    role::{NodeStatus, Seen},
 };
 
 /// Loops shown: more than anybody reads.
@@ -89,9 +89,9 @@ struct Broker {
     loops: Vec<Value>,
 }
 
-impl From<Glance> for Broker {
-    fn from(glance: Glance) -> Self {
-        let Glance { broker, link, outbox: _, loops } = glance;
+impl From<NodeStatus> for Broker {
+    fn from(glance: NodeStatus) -> Self {
+        let NodeStatus { broker, link, outbox: _, loops } = glance;
         let (state, why) = match link.phase {
             Phase::Connecting => ("connecting", link.last_error),
             Phase::Connected => ("connected", None),
@@ -118,14 +118,14 @@ struct Role {
     waits: usize,
 }
 
-pub(super) async fn show<S: Served>(
+pub(super) async fn show<S: McpService>(
     State(server): State<Arc<Server<S>>>,
     by: Option<Extension<Bearer>>,
 ) -> Response {
     if let Err(refusal) = only_its_user(by.as_deref()) {
         return *refusal;
     }
-    let UnderWay { glance, calls, waits, hooks, mirror } = server.served_to_all().under_way();
+    let ServerStats { glance, calls, waits, hooks, mirror } = server.served_to_all().under_way();
     let roles = waits.into_iter().map(|(role, waits)| Role { role: role.to_string(), waits });
     Json(Status {
         name: "tasuki",
@@ -157,7 +157,7 @@ mod tests {
     fn loops_are_shown_from_memory_only_while_the_broker_is_out_of_reach() {
         let of = wire::Loop { r#loop: "main".into(), holder: "B".into(), ..Default::default() };
         let loops = wire::ListLoopsResponse { loops: vec![of], next: String::new() };
-        let mut glance = Glance {
+        let mut glance = NodeStatus {
             broker: "https://b:1".into(),
             link: LinkState::down("the cable is out", 7),
             outbox: Counts::default(),

@@ -101,7 +101,7 @@ fn its_role<'a>(
     only_its_user(request.extensions().get())?;
     let actions = role.parse::<RoleId>().ok().and_then(|role| host.roles.get(&role));
     actions.ok_or_else(|| {
-        let message = format!("the role is not one of this node's, which are: {}", host.names());
+        let message = format!("this node does not host the role; it hosts: {}", host.names());
         Box::new(refuse(StatusCode::NOT_FOUND, "unknown_role", message))
     })
 }
@@ -117,8 +117,8 @@ fn unnamed(host: &Host, role: &RoleId) -> Response {
         Err(Shared) => return nothing_to_take(role),
     };
     let message = format!(
-        "nothing says which agent gets {role}; nothing was changed. Call again with ?as=ID, or with \
-         ?{NO_ID} for the agent without an id; `agents` has those that are known"
+        "the agent that gets {role} is not specified; no change was made. Call again with ?as=ID, \
+         or with ?{NO_ID} for the agent without an id; `agents` lists the known ones"
     );
     let body = json!({ "error": "invalid_argument", "message": message, "agents": agents });
     (StatusCode::BAD_REQUEST, Json(body)).into_response()

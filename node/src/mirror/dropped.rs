@@ -257,6 +257,7 @@ mod tests {
         }
     }
 
+    /// Holds Z5.
     #[test]
     fn of_a_whole_document_just_the_newest_entry_is_sent() {
         let whole =
@@ -289,6 +290,7 @@ mod tests {
         }
     }
 
+    /// Holds Z4.
     #[test]
     fn the_same_file_is_the_same_letter() {
         let text = "# BR: t\n\n**Receiver:** dev\n\n===== MESSAGE THREAD =====\n\nx";

@@ -3,12 +3,10 @@
 //! **Z6** A change is told of, or its keeper lists all: a feed that could not go on where it was
 //! has every keeper list its boxes.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::StreamExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::RoleId,
     wire::{self, event::Kind},
@@ -16,21 +14,21 @@ use tasuki_proto::{
 use tokio::time;
 
 use super::{
+    dirty_set::DirtySet,
     source::{Ended, Items, Source},
-    todo::Todo,
 };
 use crate::link::{
-    known::{Again, Last, told_again},
+    feed_resume::{Again, Last, told_again},
     retry::{Backoff, chance},
 };
 
 /// What each role's keeper is told with.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Told(Arc<Mutex<BTreeMap<RoleId, Arc<Todo>>>>);
+pub(super) struct Told(Arc<Mutex<BTreeMap<RoleId, Arc<DirtySet>>>>);
 
 impl Told {
-    pub(super) fn get(&self) -> MutexGuard<'_, BTreeMap<RoleId, Arc<Todo>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn get(&self) -> MutexGuard<'_, BTreeMap<RoleId, Arc<DirtySet>>> {
+        self.0.lock()
     }
 
     fn all_mail(&self) {

@@ -280,6 +280,7 @@ mod tests {
         assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
     }
 
+    /// Holds Z3.
     #[test]
     fn a_project_that_is_swapped_for_a_link_leads_nowhere() {
         let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -298,6 +299,7 @@ mod tests {
         assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
     }
 
+    /// Holds Z9.
     #[test]
     fn an_outbox_is_kept_before_it_is_there() {
         let place = tempfile::tempdir().unwrap();
@@ -317,6 +319,7 @@ mod tests {
         assert_eq!(fs::read_dir(&mailbox).unwrap().count(), 4);
     }
 
+    /// Holds Z7.
     #[test]
     fn a_folder_is_one_nodes() {
         let place = tempfile::tempdir().unwrap();

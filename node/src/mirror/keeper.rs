@@ -18,13 +18,13 @@ use tasuki_proto::mail::{BoxKind, MessageId};
 use tokio::time::{self, Instant};
 
 use super::{
+    dirty_set::Pending,
     disk::{Done, Stamp},
     home::{Boxes, Home},
     index::Before,
     letters, name,
     scan::{self, Seen},
     shared::{Shared, Trouble, note, on_disk, refresh},
-    todo::Pending,
     watch,
 };
 use crate::{

@@ -20,6 +20,7 @@
 //! `disk`: single changes. `index`: what was written where. `scan`: what is there. `shared`: what
 //! all work of one role has in common.
 
+mod dirty_set;
 mod disk;
 mod dropped;
 mod follow;
@@ -35,19 +36,14 @@ mod scan;
 mod shared;
 pub mod source;
 mod thread;
-mod todo;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::id::{RoleId, WorkspaceId};
 use tokio::{sync::watch::Receiver, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -112,7 +108,7 @@ impl fmt::Debug for Mirror {
 
 impl Inner {
     fn keepers(&self) -> MutexGuard<'_, BTreeMap<RoleId, Running>> {
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keepers.lock()
     }
 }
 
@@ -124,7 +120,7 @@ impl Mirror {
         let groups = Arc::new(settings.groups.clone());
         let inner = Arc::new(Inner { keepers, stop, running, groups });
         let work = tokio::spawn(run(inner.clone(), settings));
-        *inner.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        *inner.running.lock() = Some(work);
         Self(inner)
     }
 
@@ -151,7 +147,7 @@ impl Mirror {
     /// Begins nothing new; what was begun with a file is ended.
     pub async fn shutdown(&self) {
         self.0.stop.cancel();
-        let work = self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let work = self.0.running.lock().take();
         if let Some(work) = work
             && let Err(error) = work.await
         {

@@ -1,11 +1,8 @@
 //! What a keeper has in common with work on single threads, and with whoever asks how it does.
 
-use std::{
-    io,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{io, path::PathBuf, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::RoleId,
     mail::{BoxKind, MessageId},
@@ -16,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Groups,
+    dirty_set::DirtySet,
     disk::Disk,
     home::{Boxes, Home},
     index::Index,
@@ -23,7 +21,6 @@ use super::{
     report::Standing,
     source::Source,
     thread::{Job, Outcome, Want},
-    todo::Todo,
 };
 use crate::{beside, filebox::Document, role::Refusal};
 
@@ -67,7 +64,7 @@ pub(super) struct Shared {
     pub(super) role: RoleId,
     pub(super) home: Home,
     pub(super) source: Arc<dyn Source>,
-    pub(super) todo: Arc<Todo>,
+    pub(super) todo: Arc<DirtySet>,
     pub(super) disk: Disk,
     pub(super) stop: CancellationToken,
     pub(super) standing: Mutex<Standing>,
@@ -84,7 +81,7 @@ impl Shared {
         stop: CancellationToken,
         disk: Disk,
     ) -> Self {
-        let todo = Arc::new(Todo::default());
+        let todo = Arc::new(DirtySet::default());
         todo.all_mail();
         todo.all_files();
         let (standing, groups) = Default::default();
@@ -93,11 +90,11 @@ impl Shared {
     }
 
     pub(super) fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock()
     }
 
     pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.standing.lock()
     }
 
     /// Asks the broker, unless the mirror stops.

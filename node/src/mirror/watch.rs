@@ -5,10 +5,13 @@ use std::{path::Path, sync::Arc};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tasuki_proto::mail::BoxKind;
 
-use super::{home::Boxes, todo::Todo};
+use super::{dirty_set::DirtySet, home::Boxes};
 
 /// Lasts until it is dropped. `Err`: the system does not tell, for this reason.
-pub(super) fn watch(boxes: &Arc<Boxes>, todo: &Arc<Todo>) -> Result<RecommendedWatcher, String> {
+pub(super) fn watch(
+    boxes: &Arc<Boxes>,
+    todo: &Arc<DirtySet>,
+) -> Result<RecommendedWatcher, String> {
     let (of, told) = (boxes.clone(), todo.clone());
     let handler = move |event: notify::Result<Event>| match event {
         Ok(event) => tell(&of, &told, &event),
@@ -27,7 +30,7 @@ pub(super) fn watch(boxes: &Arc<Boxes>, todo: &Arc<Todo>) -> Result<RecommendedW
     Ok(watcher)
 }
 
-fn tell(boxes: &Boxes, todo: &Todo, event: &Event) {
+fn tell(boxes: &Boxes, todo: &DirtySet, event: &Event) {
     if event.need_rescan() {
         return todo.all_files();
     }

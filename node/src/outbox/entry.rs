@@ -34,7 +34,7 @@ pub struct Entry {
     pub number: u64,
     pub workspace: WorkspaceId,
     pub role: RoleId,
-    /// **O2** One key for as long as the broker may have seen it under that key.
+    /// O2: one key for as long as the broker may have seen it under that key.
     pub key: IdempotencyKey,
     /// Whether the broker may have seen it.
     pub may_have_reached: bool,

@@ -20,9 +20,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::{IdempotencyKey, RoleId, WorkspaceId},
     limits::LETTERS_KNOWN_MAX,
@@ -146,7 +147,7 @@ impl Untold {
 
 impl Drop for Untold {
     fn drop(&mut self) {
-        let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut telling = self.telling.lock();
         for it in &self.entries {
             telling.remove(&it.number);
         }
@@ -231,7 +232,7 @@ impl Outbox {
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.0.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.index.lock()
     }
 
     fn change(&self, change: impl FnOnce(&mut Index)) {
@@ -436,7 +437,7 @@ impl Outbox {
     /// another answer under way tells already.
     pub fn untold(&self, role: &RoleId, max: usize) -> Untold {
         let index = self.index();
-        let mut telling = self.0.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut telling = self.0.telling.lock();
         let is_untold = |it: &&Summary| {
             it.role == *role
                 && it.failed.as_ref().is_some_and(|failed| !failed.is_told)
@@ -495,8 +496,7 @@ impl NotKept {
             Self::TooLarge(_) => (Reason::TooLarge, "Shorten it."),
             Self::Io(_) => (Reason::Unavailable, "Call again when the broker is back."),
         };
-        let message =
-            format!("The broker is out of reach, and {self}. Nothing of it was taken. {then}");
+        let message = format!("The broker is unreachable, and {self}. No change was made. {then}");
         Refusal { reason, message }
     }
 }

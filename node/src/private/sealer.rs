@@ -9,10 +9,11 @@ mod refusing;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::{RoleId, WorkspaceId},
     limits::{RECEIVERS_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
@@ -111,7 +112,7 @@ impl Sealer {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
     /// How mail stands by now.

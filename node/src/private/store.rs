@@ -19,7 +19,7 @@ pub enum StoreError {
     Secret(#[from] SecretFileError),
     #[error("{file} in {data} cannot be used: {source}")]
     Io { file: &'static str, data: String, source: io::Error },
-    #[error("the system gives no random bytes: {0}")]
+    #[error("the system's random source failed: {0}")]
     Random(#[from] getrandom::Error),
     #[error("{0} keys are kept already, which is the limit")]
     Full(usize),

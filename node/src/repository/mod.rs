@@ -21,10 +21,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::SystemTime,
 };
 
+use parking_lot::Mutex;
 use tasuki_proto::{limits::REPOSITORY_BYTES_MAX, wire};
 
 pub use self::{
@@ -126,7 +127,7 @@ pub enum No {
     Forbidden { directory: String, root: String },
     #[error("{path} cannot be looked at: {why}")]
     Io { path: String, why: io::Error },
-    #[error("which repository {root} is cannot be told: {why}")]
+    #[error("cannot identify the repository {root}: {why}")]
     Git { root: String, why: NoAnswer },
 }
 
@@ -220,7 +221,7 @@ impl Repositories {
             let (then, identity) = all.get(&place.common)?;
             (*then == stamp).then(|| identity.clone())
         };
-        let remembered = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let remembered = || self.0.lock();
         if let Some(identity) = known(&remembered()) {
             return Ok(identity);
         }

@@ -323,6 +323,7 @@ mod tests {
         assert_eq!(names.len(), all.len(), "{names:?}");
     }
 
+    /// Holds RP2.
     #[test]
     fn what_means_another_thing_elsewhere_is_no_name() {
         for (address, remote) in [

@@ -329,6 +329,7 @@ fn files_have_one_name_however_they_are_called() {
     assert_eq!(names, ["src/deep/x", "app/[[]id]"]);
 }
 
+/// Holds RP1.
 #[test]
 #[ignore = "needs git"]
 fn nothing_that_a_repository_names_is_run() {

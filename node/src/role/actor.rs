@@ -62,7 +62,7 @@ pub enum Msg {
 }
 
 /// Begins something beside the actor.
-pub struct Work(pub Box<dyn FnOnce(&Surroundings) + Send>);
+pub struct Work(pub Box<dyn FnOnce(&RoleContext) + Send>);
 
 impl fmt::Debug for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,7 +72,7 @@ impl fmt::Debug for Work {
 
 /// What an actor needs, and needs again when it starts anew.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct RoleContext {
     pub role: RoleId,
     pub presence: Presence,
     pub link: Link,
@@ -83,7 +83,7 @@ pub struct RoleActor;
 
 #[derive(Debug)]
 pub struct Running {
-    around: Surroundings,
+    around: RoleContext,
     state: State,
     /// Tells a wait that it was superseded.
     superseded: BTreeMap<WaitNumber, oneshot::Sender<()>>,
@@ -92,12 +92,12 @@ pub struct Running {
 impl Actor for RoleActor {
     type Msg = Msg;
     type State = Running;
-    type Arguments = Surroundings;
+    type Arguments = RoleContext;
 
     async fn pre_start(
         &self,
         _myself: ActorRef<Msg>,
-        around: Surroundings,
+        around: RoleContext,
     ) -> Result<Running, ActorProcessingErr> {
         Ok(Running { around, state: State::default(), superseded: BTreeMap::new() })
     }
@@ -110,7 +110,7 @@ impl Actor for RoleActor {
     ) -> Result<(), ActorProcessingErr> {
         match msg {
             Msg::AwaitTurn { loop_id, hold, reply, permit } => {
-                let Surroundings { role, link, .. } = running.around.clone();
+                let RoleContext { role, link, .. } = running.around.clone();
                 let superseded = superseded_turn(&loop_id);
                 let question = Question::Turn(loop_id.clone());
                 let ask = async move { link.await_turn(&role, &loop_id, hold).await };
@@ -121,7 +121,7 @@ impl Actor for RoleActor {
                 }
             }
             Msg::AwaitMail { filter, hold, reply, permit } => {
-                let Surroundings { role, link, .. } = running.around.clone();
+                let RoleContext { role, link, .. } = running.around.clone();
                 let question = Question::Mail(filter.clone());
                 let ask = async move { link.await_mail(&role, &filter, hold).await };
                 if hold.is_zero() {
@@ -131,7 +131,7 @@ impl Actor for RoleActor {
                 }
             }
             Msg::AwaitSwarm { awaited, hold, reply, permit } => {
-                let Surroundings { role, link, .. } = running.around.clone();
+                let RoleContext { role, link, .. } = running.around.clone();
                 let question = Question::Swarm(awaited.clone());
                 let ask = async move { link.await_swarm(&role, &awaited, hold).await };
                 if hold.is_zero() {
@@ -169,7 +169,7 @@ impl Running {
         let (supersede, superseded) = oneshot::channel();
         self.superseded.insert(wait, supersede);
         let open = self.around.presence.wait();
-        let Surroundings { role, link, .. } = self.around.clone();
+        let RoleContext { role, link, .. } = self.around.clone();
         self.around.link.spawn(async move {
             // In this order, so that a wait superseded before it began does not begin, and so
             // supersede the newer one at the broker.

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     Actions, Connected, HandOver, Refusal, Seen,
-    actor::{Msg, Reply, Surroundings, Work, looking},
+    actor::{Msg, Reply, RoleContext, Work, looking},
     mail::Mail,
     player::Instance,
     presence::Presence,
@@ -118,7 +118,7 @@ impl Handle {
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
         let permit = self.calls.acquire().await?;
-        let begin = |around: &Surroundings, reply: Reply<T>| {
+        let begin = |around: &RoleContext, reply: Reply<T>| {
             let ask = ask(around.link.clone(), around.role.clone());
             around.link.spawn(looking(ask, reply, permit));
         };
@@ -135,7 +135,7 @@ impl Handle {
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
         let permit = self.calls.acquire().await?;
-        let begin = |around: &Surroundings, reply: Reply<T>| {
+        let begin = |around: &RoleContext, reply: Reply<T>| {
             let command = command(around.link.clone(), around.role.clone());
             around.link.spawn(async move {
                 let answer = command.await;
@@ -225,7 +225,7 @@ impl Actions for Handle {
     }
 }
 
-fn beside(begin: impl FnOnce(&Surroundings) + Send + 'static) -> Msg {
+fn beside(begin: impl FnOnce(&RoleContext) + Send + 'static) -> Msg {
     Msg::Beside(Work(Box::new(begin)))
 }
 

@@ -64,7 +64,7 @@ impl<T> Seen<T> {
 
 /// What a node knows without asking its broker.
 #[derive(Debug, Clone)]
-pub struct Glance {
+pub struct NodeStatus {
     pub broker: String,
     pub link: LinkState,
     pub outbox: Counts,
@@ -159,7 +159,7 @@ pub trait Overview: std::fmt::Debug + Send + Sync + 'static {
     async fn look(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal>;
 
     /// Where the connection to the broker stands; what it last said of the loops, asking nobody.
-    fn at_a_glance(&self) -> Glance;
+    fn at_a_glance(&self) -> NodeStatus;
 
     /// What waits in the node's outbox, or was refused late, of all roles.
     fn outbox(&self) -> Vec<Summary>;

@@ -315,6 +315,7 @@ mod tests {
         }
     }
 
+    /// Holds N1.
     #[tokio::test]
     async fn followers_are_counted_and_what_was_missed_is_told() {
         let news = News::default();

@@ -3,13 +3,11 @@
 //! It lives beside the role's actor, not in it: a connection stays open when the actor starts
 //! anew.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use super::{player::Instance, state::Signs};
 use crate::clock::{self, Moment};
+use parking_lot::{Mutex, MutexGuard};
 
 /// One role's signs of life.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +50,7 @@ impl Presence {
     }
 
     fn signs(&self) -> MutexGuard<'_, Signs> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a role's actor keeps. Pure: time comes in as an argument.
 //!
-//! **R1** At most one wait per question is open; a newer one supersedes the older.
-//! **R2** A receipt is not reported twice in a row, nor a weaker one after a stronger of its turn.
+//! **RS1** At most one wait per question is open; a newer one supersedes the older.
+//! **RS2** A receipt is not reported twice in a row, nor a weaker one after a stronger of its turn.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -47,7 +47,7 @@ impl State {
         self.latest += 1;
         let wait = WaitNumber(self.latest);
         let superseded = self.waits.insert(question.clone(), wait);
-        assert!(superseded.is_none_or(|older| older < wait), "R1: {superseded:?} and {wait:?}");
+        assert!(superseded.is_none_or(|older| older < wait), "RS1: {superseded:?} and {wait:?}");
         (wait, superseded)
     }
 
@@ -231,6 +231,7 @@ mod tests {
         }
     }
 
+    /// Holds P3.
     #[test]
     fn another_agent_keeps_nothing_alive_while_one_plays_the_role() {
         use Step::{Answer, Call, Close, Give, Open, Sleep, Wait};
@@ -293,6 +294,7 @@ mod tests {
         }
     }
 
+    /// Holds RS2.
     #[test]
     fn receipts_of_a_turn_go_forward_and_are_told_once() {
         use Receipt::{Handed, Seen};

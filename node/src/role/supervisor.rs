@@ -6,7 +6,7 @@
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{oneshot, watch};
 
-use super::actor::{Msg, RoleActor, Surroundings};
+use super::actor::{Msg, RoleActor, RoleContext};
 
 /// For each role in the order given, its actor, whichever it is at the time.
 pub type Actors = Vec<watch::Receiver<ActorRef<Msg>>>;
@@ -16,7 +16,7 @@ pub struct Supervisor;
 
 #[derive(Debug)]
 struct Slot {
-    around: Surroundings,
+    around: RoleContext,
     actor: watch::Sender<ActorRef<Msg>>,
 }
 
@@ -27,7 +27,7 @@ impl Actor for Supervisor {
     /// Nobody tells a supervisor anything; it hears of its actors' ends.
     type Msg = ();
     type State = Slots;
-    type Arguments = (Vec<Surroundings>, oneshot::Sender<Actors>);
+    type Arguments = (Vec<RoleContext>, oneshot::Sender<Actors>);
 
     async fn pre_start(
         &self,
@@ -72,7 +72,7 @@ impl Actor for Supervisor {
 
 async fn spawn(
     supervisor: &ActorRef<()>,
-    around: &Surroundings,
+    around: &RoleContext,
 ) -> Result<ActorRef<Msg>, ActorProcessingErr> {
     let cell = supervisor.get_cell();
     let (actor, _running) = Actor::spawn_linked(None, RoleActor, around.clone(), cell).await?;
@@ -94,8 +94,8 @@ mod tests {
     use crate::{
         clock,
         identity::Identity,
-        link::{self, Link},
-        role::{Actions as _, handle::Handle, presence::Presence, swarm::Call as _},
+        link::{self, AnyRequest, Link},
+        role::{Actions as _, handle::Handle, presence::Presence},
     };
 
     /// A role behind its handle, without a broker.
@@ -127,7 +127,7 @@ mod tests {
             let role: RoleId = "A".parse().expect("an id");
             let presence = Presence::default();
             let around =
-                Surroundings { role: role.clone(), presence: presence.clone(), link: link.clone() };
+                RoleContext { role: role.clone(), presence: presence.clone(), link: link.clone() };
             let (started, actors) = oneshot::channel();
             let (supervisor, supervision) =
                 Supervisor::spawn(None, Supervisor, (vec![around], started))
@@ -188,7 +188,7 @@ mod tests {
     async fn a_read_that_was_given_up_takes_no_room() {
         let hosted = Hosted::new().await;
         let read = || {
-            let request = wire::GetIssueRequest::default().into_request();
+            let request = AnyRequest::new(wire::GetIssueRequest::default());
             hosted.handle.swarm().swarm(request, None)
         };
         let mut reads: Vec<_> = (0..1_000).map(|_| read()).collect();

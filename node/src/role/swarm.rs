@@ -2,8 +2,8 @@
 //! and the broker side.
 //!
 //! Requests are the broker's own; `caller`, `key` and `role` of them are filled in by whoever
-//! carries them out. There are many, so they go through one door, [`Swarm::swarm`], as one type;
-//! [`call`] is how one of them is asked, and answered as what it is.
+//! carries them out. There are many, so they pass [`Swarm::swarm`] as one type; [`call`] sends one
+//! of them and returns the response of its type.
 
 use std::time::Duration;
 
@@ -11,85 +11,13 @@ use async_trait::async_trait;
 use tasuki_proto::{
     id::IdempotencyKey,
     reason::Reason,
+    rpc::Rpc,
     swarm::{DeliveryId, IssueId, SubmissionId, TaskMessageId},
     wire::{self, swarm_question::Ask},
 };
 
 use super::Refusal;
-
-/// One call of the broker's service, as it is asked and as it is answered.
-pub trait Call: Send {
-    type Answer: Send;
-
-    fn into_request(self) -> Request;
-
-    /// `None`: it is the answer to another call.
-    fn answer(response: Response) -> Option<Self::Answer>;
-}
-
-macro_rules! calls {
-    ($($name:ident $request:ident $answer:ident;)*) => {
-        /// Something to ask or to do.
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum Request { $($name(Box<wire::$request>),)* }
-
-        /// What was answered to the [`Request`] of the same name.
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum Response { $($name(Box<wire::$answer>),)* }
-
-        $(impl Call for wire::$request {
-            type Answer = wire::$answer;
-
-            fn into_request(self) -> Request {
-                Request::$name(Box::new(self))
-            }
-
-            fn answer(response: Response) -> Option<Self::Answer> {
-                if let Response::$name(it) = response { Some(*it) } else { None }
-            }
-        })*
-    };
-}
-
-calls! {
-    CreateIssue CreateIssueRequest IssueResponse;
-    UpdateIssueDocPaths UpdateIssueDocPathsRequest IssueResponse;
-    CloseIssue CloseIssueRequest IssueResponse;
-    ReopenIssue ReopenIssueRequest IssueResponse;
-    ExtendIssue ExtendIssueRequest IssueResponse;
-    GetIssue GetIssueRequest IssueResponse;
-    ListIssues ListIssuesRequest ListIssuesResponse;
-    CreateTasks CreateTasksRequest CreateTasksResponse;
-    ClaimTask ClaimTaskRequest TaskResponse;
-    RenewClaim RenewClaimRequest TaskResponse;
-    SubmitTask SubmitTaskRequest SubmitTaskResponse;
-    MintNextStep MintNextStepRequest MintNextStepResponse;
-    ReviewTask ReviewTaskRequest TaskResponse;
-    ResetTask ResetTaskRequest TaskResponse;
-    GetTask GetTaskRequest TaskResponse;
-    ListTasks ListTasksRequest ListTasksResponse;
-    PostMessage PostMessageRequest MessageResponse;
-    ReplyMessage ReplyMessageRequest MessageResponse;
-    MarkItems MarkItemsRequest MarkItemsResponse;
-    SubmitDelivery SubmitDeliveryRequest DeliveryResponse;
-    ClaimDelivery ClaimDeliveryRequest DeliveryResponse;
-    RenewDelivery RenewDeliveryRequest DeliveryResponse;
-    ReviewDelivery ReviewDeliveryRequest DeliveryResponse;
-    GetDelivery GetDeliveryRequest DeliveryResponse;
-    ListDeliveries ListDeliveriesRequest ListDeliveriesResponse;
-    RegisterWorker RegisterWorkerRequest Worker;
-    ListWorkers ListWorkersRequest ListWorkersResponse;
-    WriteDoc WriteDocRequest Doc;
-    ReadDoc ReadDocRequest Doc;
-    ListDocs ListDocsRequest ListDocsResponse;
-    LockFiles LockFilesRequest LockResponse;
-    RenewLock RenewLockRequest LockResponse;
-    Unlock UnlockRequest UnlockResponse;
-    ForceUnlock ForceUnlockRequest UnlockResponse;
-    ListLocks ListLocksRequest ListLocksResponse;
-    GetSettings GetSettingsRequest SwarmSettings;
-    GetHistory GetHistoryRequest GetHistoryResponse;
-}
+use crate::link::{AnyRequest, AnyResponse};
 
 /// What a role can wait for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,9 +81,9 @@ pub trait Swarm: std::fmt::Debug + Send + Sync + 'static {
     /// its intent each time its sender says it; `None`: it is said once.
     async fn swarm(
         &self,
-        request: Request,
+        request: AnyRequest,
         key: Option<IdempotencyKey>,
-    ) -> Result<Response, Refusal>;
+    ) -> Result<AnyResponse, Refusal>;
 
     /// Waits for what `awaited` says until `hold` is over. Dropping the future removes the wait;
     /// nothing is lost. A newer call for the same supersedes an older one; one with a `hold` of
@@ -175,13 +103,13 @@ pub trait Swarm: std::fmt::Debug + Send + Sync + 'static {
 }
 
 /// Asks one call.
-pub async fn call<C: Call>(
+pub async fn call<R: Rpc>(
     swarm: &dyn Swarm,
-    request: C,
+    request: R,
     key: Option<IdempotencyKey>,
-) -> Result<C::Answer, Refusal> {
-    let response = swarm.swarm(request.into_request(), key).await?;
-    C::answer(response).ok_or_else(|| Refusal {
+) -> Result<R::Response, Refusal> {
+    let response = swarm.swarm(AnyRequest::new(request), key).await?;
+    response.downcast().map(|response| *response).map_err(|_| Refusal {
         reason: Reason::OutcomeUnknown,
         message: "The answer belongs to another call. Look how it stands before you go on."
             .to_owned(),

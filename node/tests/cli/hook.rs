@@ -1,4 +1,4 @@
-//! `tasuki hook …` against a real broker, with a real Git.
+//! `tasuki lock-hook …` against a real broker, with a real Git.
 
 use std::{
     fs,
@@ -111,7 +111,7 @@ impl Office {
     }
 
     async fn hook(&self, arguments: &[&str]) -> Said {
-        Said::of(&soon(self.tasuki(&[&["hook"], arguments].concat()).output()).await.unwrap())
+        Said::of(&soon(self.tasuki(&[&["lock-hook"], arguments].concat()).output()).await.unwrap())
     }
 
     /// Git's hook, with all the time that a busy machine may take.
@@ -127,8 +127,8 @@ impl Office {
 
     /// What an agent is told that says this before an edit.
     async fn asks(&self, arguments: &[&str], said: &str) -> Said {
-        let mut command =
-            self.tasuki(&[&["hook", "edit", "--within", "60s", "--client"], arguments].concat());
+        let mut command = self
+            .tasuki(&[&["lock-hook", "edit", "--within", "60s", "--client"], arguments].concat());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(said.as_bytes()).await.unwrap();
@@ -285,6 +285,7 @@ async fn what_is_merged_was_committed_before() {
     office.unlock(&lock).await;
 }
 
+/// Holds HK2.
 #[tokio::test]
 #[ignore = "needs git"]
 async fn a_hook_that_was_there_goes_first_and_comes_back() {
@@ -338,6 +339,7 @@ async fn a_hook_that_was_there_goes_first_and_comes_back() {
     assert!(said.is_no(&["/led is a link, and links are not followed here"]), "{said:?}");
 }
 
+/// Holds HK1.
 #[tokio::test]
 #[ignore = "needs git"]
 async fn while_the_broker_is_away_it_is_as_was_chosen() {
@@ -475,9 +477,10 @@ async fn a_hook_asks_about_the_workspace_of_the_node_beside_which_it_was_install
     office.up = Process::up(&data, "--workspace project").await;
     office.hook_json(&["install", "--claude", "--as", "A"]).await;
     let text = fs::read_to_string(office.at(".claude/settings.local.json")).unwrap();
-    assert!(text.contains(" hook edit --client claude --workspace project --as A"), "{text}");
+    assert!(text.contains(" lock-hook edit --client claude --workspace project --as A"), "{text}");
 }
 
+/// Holds HK2.
 #[tokio::test]
 async fn hooks_of_agents_come_and_go_without_a_trace() {
     let office = Office::open().await;
@@ -496,7 +499,7 @@ async fn hooks_of_agents_come_and_go_without_a_trace() {
     for (at, (client, file)) in files.iter().enumerate() {
         assert_eq!(told["hooks"][at]["change"], "created", "{told}");
         let text = fs::read_to_string(office.at(file)).unwrap();
-        assert!(text.contains(&format!(" hook edit --client {client} --as A")), "{text}");
+        assert!(text.contains(&format!(" lock-hook edit --client {client} --as A")), "{text}");
     }
     let again = office.hook_json(&install(&["--as", "A"])).await;
     assert!(again["hooks"].as_array().unwrap().iter().all(|it| it["change"] == "unchanged"));

@@ -1,4 +1,5 @@
-//! `tasuki swarm …` against a real broker: what people do with it, from an issue to its end.
+//! `tasuki issue`, `task`, `delivery` and what belongs to them against a real broker: what people
+//! do with it, from an issue to its end.
 
 #[path = "swarm_named.rs"]
 mod named;
@@ -57,7 +58,7 @@ impl Shop {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = tasuki(&self.up.data);
-        command.arg("swarm").args(args).arg("--data").arg(&self.up.data);
+        command.args(args).arg("--data").arg(&self.up.data);
         command.env("COLUMNS", "80").env("LINES", "24");
         command
     }
@@ -93,7 +94,7 @@ impl Shop {
     }
 
     async fn issue(&self, subject: &str) -> String {
-        let told = self.json(0, &["new", subject, "--as", "lead"]).await;
+        let told = self.json(0, &["issue", "create", subject, "--as", "lead"]).await;
         told[0]["issue"]["issue_id"].as_str().unwrap().to_owned()
     }
 
@@ -102,7 +103,17 @@ impl Shop {
         let issue = self.issue("Work").await;
         for number in 0..tasks {
             let subject = format!("Do {number}");
-            self.says(&["task", &issue, &subject, "--difficulty", "easy", "--as", "lead"]).await;
+            self.says(&[
+                "task",
+                "create",
+                &issue,
+                &subject,
+                "--difficulty",
+                "easy",
+                "--as",
+                "lead",
+            ])
+            .await;
         }
         issue
     }
@@ -165,7 +176,7 @@ struct Following {
 
 impl Following {
     fn begin(shop: &Shop, issue: &str) -> Self {
-        let mut command = shop.command(&["history", issue, "--follow", "--json"]);
+        let mut command = shop.command(&["issue", "history", issue, "--follow", "--json"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
@@ -208,16 +219,16 @@ blocked_by = ["parser"]
 async fn an_issue_is_planned_done_reviewed_delivered_accepted_and_closed() {
     let shop = Shop::hosting("--role lead --role qa").await;
     let spec = shop.file("spec.md", "# The format\n\n\tone line each\n");
-    let new = ["new", "Read the format", "--description", "All of it.", "--as", "lead"];
+    let new = ["issue", "create", "Read the format", "--description", "All of it.", "--as", "lead"];
     let said = shop.says(&[&new[..], &["--doc", &format!("spec.md={spec}")]].concat()).await;
     assert_eq!(said, "ISSUE is open: Read the format.\n");
-    let listed = shop.json(0, &["issues"]).await;
+    let listed = shop.json(0, &["issue", "list"]).await;
     let issue = listed[0]["issue_id"].as_str().unwrap().to_owned();
     let short = issue.rsplit('_').next().unwrap();
 
     let plan = shop.file("tasks.toml", PLAN);
     assert_eq!(
-        shop.says(&["plan", short, "--file", &plan, "--as", "lead"]).await,
+        shop.says(&["task", "plan", short, "--file", &plan, "--as", "lead"]).await,
         "2 tasks were added to ISSUE.
 TASK STAGE LEVEL PTS WHO LEFT SUBJECT
 task-1 ready easy 3 Parse the format
@@ -225,7 +236,7 @@ task-2 waiting easy 1 after task-1 Show it in the list
 "
     );
     assert_eq!(
-        shop.says(&["show", &format!("{short}/2")]).await,
+        shop.says(&["task", "show", &format!("{short}/2")]).await,
         "Show it in the list
   task ISSUE/task-2
   stage waiting
@@ -235,55 +246,65 @@ task-2 waiting easy 1 after task-1 Show it in the list
   changed WHEN
 "
     );
-    let claimed = shop.says(&["claim", &format!("{short}/1"), "--as", "w1", "--new-role"]).await;
+    let claimed =
+        shop.says(&["task", "claim", &format!("{short}/1"), "--as", "w1", "--new-role"]).await;
     assert_eq!(
         claimed,
         "w1 has task-1 of ISSUE until WHEN (LEN left): Parse the format. Its token is 1.\n"
     );
-    let lock =
-        ["lock", "src/parse.rs", "tests/**", "--repository", "host.example/us/it", "--as", "w1"];
+    let lock = [
+        "lock",
+        "acquire",
+        "src/parse.rs",
+        "tests/**",
+        "--repository",
+        "host.example/us/it",
+        "--as",
+        "w1",
+    ];
     let locked = shop.says(&[&lock[..], &["--task", &format!("{short}/1")]].concat()).await;
     assert_eq!(locked, "w1 has 2 files locked as LOCK until WHEN (LEN left). Its token is 2.\n");
     assert_eq!(
-        shop.says(&["locks"]).await,
+        shop.says(&["lock", "list"]).await,
         "LOCK HOLDER LEFT FILES
 LOCK w1 LEN src/parse.rs, tests/** in host.example/us/it, for ISSUE/task-1
 "
     );
     assert_eq!(
-        shop.says(&["workers"]).await,
+        shop.says(&["worker", "list"]).await,
         "WORKER NODE POINTS HAS
 w1 no node 0 ISSUE/task-1 (LEN left)
 "
     );
-    let submit = ["submit", &format!("{short}/1"), "--as", "w1", "--summary", "Read."];
+    let submit = ["task", "submit", &format!("{short}/1"), "--as", "w1", "--summary", "Read."];
     let said =
         shop.says(&[&submit[..], &["--file", "src/parse.rs", "--result", "passed"]].concat()).await;
     assert_eq!(said, "SUB of task-1 waits for its review.\n");
-    let review = ["review", &format!("{short}/1"), "--as", "lead", "--feedback", "Good work."];
+    let review =
+        ["task", "review", &format!("{short}/1"), "--as", "lead", "--feedback", "Good work."];
     assert_eq!(
         shop.says(&[&review[..], &["--approve", "--score", "5"]].concat()).await,
         "task-1 is approved.
 Next for w1: task-2, kept until WHEN (LEN left); the worker has 3 points.
 "
     );
-    assert_eq!(shop.says(&["locks"]).await, "Nothing is locked there.\n", "its task ended");
+    assert_eq!(shop.says(&["lock", "list"]).await, "Nothing is locked there.\n", "its task ended");
     let again = shop.json(0, &[&review[..], &["--approve", "--score", "5"]].concat()).await;
     assert_eq!(again[0]["repeated"], true);
     assert_eq!(
-        shop.says(&["claim", "--next", short, "--as", "w1"]).await,
+        shop.says(&["task", "claim", "--next", short, "--as", "w1"]).await,
         "w1 has task-2 of ISSUE until WHEN (LEN left): Show it in the list. Its token is 4.\n"
     );
-    let submit = ["submit", &format!("{short}/2"), "--as", "w1", "--file", "src/list.rs"];
+    let submit = ["task", "submit", &format!("{short}/2"), "--as", "w1", "--file", "src/list.rs"];
     shop.says(&[&submit[..], &["--summary", "First try."]].concat()).await;
-    let review = ["review", &format!("{short}/2"), "--as", "lead"];
+    let review = ["task", "review", &format!("{short}/2"), "--as", "lead"];
     let finding = ["--finding", "style/minor@src/list.rs:3-9=Sorted?"];
     let reject = ["--reject", "--feedback", "Not sorted."];
     assert_eq!(
         shop.says(&[&review[..], &reject, &finding].concat()).await,
         "task-2 is rejected; w1 goes on with it.\n"
     );
-    let whole = shop.says(&["show", &format!("{short}/2")]).await;
+    let whole = shop.says(&["task", "show", &format!("{short}/2")]).await;
     assert!(
         whole.contains("feedback\n    Not sorted.\n  minor style src/list.rs:3-9\n"),
         "{whole}"
@@ -295,25 +316,27 @@ Next for w1: task-2, kept until WHEN (LEN left); the worker has 3 points.
         "task-2 is approved.\nNext for w1: no task is kept for it; the worker has 4 points.\n"
     );
 
-    let deliver = ["deliver", short, "--as", "lead", "--summary", "It reads.", "--passed"];
+    let deliver =
+        ["delivery", "create", short, "--as", "lead", "--summary", "It reads.", "--passed"];
     let steps = ["--steps", "issue-1-test-steps.md", "--step", "make corpus"];
     let said = shop.says(&[&deliver[..], &steps].concat()).await;
     assert_eq!(said, "DELIVERY of ISSUE waits for an acceptor.\n");
-    let delivery = shop.json(0, &["deliveries", "--status", "open"]).await.remove(0);
+    let delivery = shop.json(0, &["delivery", "list", "--status", "open"]).await.remove(0);
     let delivery = delivery["delivery_id"].as_str().unwrap();
-    let whole = shop.json(0, &["show", delivery]).await.remove(0);
+    let whole = shop.json(0, &["delivery", "show", delivery]).await.remove(0);
     assert_eq!(whole["artifacts"]["changed_files"], json!(["src/list.rs", "src/parse.rs"]));
     assert_eq!(
-        shop.says(&["claim", delivery, "--as", "qa"]).await,
+        shop.says(&["delivery", "claim", delivery, "--as", "qa"]).await,
         "qa has DELIVERY until WHEN (LEN left). Its token is 5.\n"
     );
-    let close = ["close", short, "--as", "lead"];
+    let close = ["issue", "close", short, "--as", "lead"];
     assert_eq!(
         shop.refusal(1, &close).await,
         "error: no delivery of issue ISSUE was approved since it was opened; deliver it, or close \
          it with a summary that says why it ends without one (not_accepted)\n"
     );
-    let verdict = ["review", delivery, "--approve", "--feedback", "Works here.", "--as", "qa"];
+    let verdict =
+        ["delivery", "review", delivery, "--approve", "--feedback", "Works here.", "--as", "qa"];
     assert_eq!(
         shop.refusal(1, &[&verdict[..], &["--failed-step", "1"]].concat()).await,
         "error: step 1 of the delivery's test_evidence.doc_commands failed with exit code 1, so \
@@ -323,10 +346,10 @@ Next for w1: task-2, kept until WHEN (LEN left); the worker has 3 points.
     assert_eq!(shop.says(&verdict).await, "DELIVERY is approved.\n");
     assert_eq!(shop.says(&close).await, "ISSUE is closed: Read the format.\n");
     assert_eq!(
-        shop.says(&["issues"]).await,
+        shop.says(&["issue", "list"]).await,
         "ISSUE STATUS DONE CHANGED SUBJECT\nISSUE done 2 of 2 WHEN Read the format\n"
     );
-    let history = shop.json(0, &["history", short]).await;
+    let history = shop.json(0, &["issue", "history", short]).await;
     let kinds: Vec<&str> = history.iter().map(|it| it["type"].as_str().unwrap()).collect();
     for kind in ["issue_created", "issue_task_claimed", "submission_created", "issue_closed"] {
         assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
@@ -340,14 +363,14 @@ async fn a_question_blocks_a_task_until_it_is_answered() {
     let shop = Shop::open().await;
     let issue = shop.issue_with(1).await;
     let task = format!("{issue}/1");
-    shop.says(&["claim", &task, "--as", "w1"]).await;
-    let asked = shop.says(&["ask", &task, "Which of them?", "--as", "w1"]).await;
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
+    let asked = shop.says(&["task", "ask", &task, "Which of them?", "--as", "w1"]).await;
     assert_eq!(asked, "MSG, a question about task-1, is told to the lead.\n");
-    let list = shop.says(&["tasks", &issue, "--stage", "asking"]).await;
+    let list = shop.says(&["task", "list", &issue, "--stage", "asking"]).await;
     assert!(list.contains("task-1 asking easy 1 w1 LEN Do 0\n"), "{list}");
-    let answered = shop.says(&["answer", &task, "Both.", "--as", "lead"]).await;
+    let answered = shop.says(&["task", "answer", &task, "Both.", "--as", "lead"]).await;
     assert_eq!(answered, "MSG, a question about task-1, is answered.\n");
-    let whole = shop.says(&["show", &task]).await;
+    let whole = shop.says(&["task", "show", &task]).await;
     assert!(
         whole.ends_with(
             "MSG question from w1: replied WHEN\n    Which of them?\n  reply of lead WHEN\n    \
@@ -355,11 +378,11 @@ async fn a_question_blocks_a_task_until_it_is_answered() {
         ),
         "{whole}"
     );
-    assert_eq!(shop.json(0, &["show", &task]).await[0]["stage"], "working");
+    assert_eq!(shop.json(0, &["task", "show", &task]).await[0]["stage"], "working");
     assert_eq!(
-        shop.refusal(1, &["answer", &task, "Again.", "--as", "lead"]).await,
+        shop.refusal(1, &["task", "answer", &task, "Again.", "--as", "lead"]).await,
         "error: no open message found for task 'task-1': no question waits for a reply. `tasuki \
-         swarm show ISSUE/TASK` shows what was asked. (unknown_message)\n"
+         task show ISSUE/TASK` shows what was asked. (unknown_message)\n"
     );
 }
 
@@ -370,10 +393,10 @@ async fn what_lapses_or_is_reset_is_open_again_and_its_tokens_are_stale() {
     let (one, two) = (format!("{issue}/1"), format!("{issue}/2"));
     let mut history = Following::begin(&shop, &issue);
     shop.says(&["settings", "task-claim", "1s"]).await;
-    shop.says(&["claim", &one, "--as", "w1"]).await;
+    shop.says(&["task", "claim", &one, "--as", "w1"]).await;
     let lapsed = history.until("issue_task_expired").await;
     assert_eq!((lapsed["task_id"].as_str(), lapsed["role"].as_str()), (Some("task-1"), Some("w1")));
-    let late = ["submit", &one, "--summary", "Late.", "--token", "1"];
+    let late = ["task", "submit", &one, "--summary", "Late.", "--token", "1"];
     assert_eq!(
         shop.refusal(1, &[&late[..], &["--as", "w1"]].concat()).await,
         "error: the claim of w1 on task-1 lapsed; nothing was written. Claim it again before \
@@ -381,39 +404,39 @@ async fn what_lapses_or_is_reset_is_open_again_and_its_tokens_are_stale() {
     );
 
     shop.says(&["settings", "task-claim", "1h"]).await;
-    shop.says(&["claim", &one, "--as", "w2"]).await;
-    shop.says(&["submit", &one, "--summary", "Done.", "--as", "w2"]).await;
+    shop.says(&["task", "claim", &one, "--as", "w2"]).await;
+    shop.says(&["task", "submit", &one, "--summary", "Done.", "--as", "w2"]).await;
     let approve = ["--approve", "--score", "5", "--feedback", "Good.", "--as", "lead"];
-    let done = shop.json(0, &[&["review", one.as_str()], &approve[..]].concat()).await;
+    let done = shop.json(0, &[&["task", "review", one.as_str()], &approve[..]].concat()).await;
     assert_eq!(done[0]["task"]["submission"]["next_step"]["task_id"], "task-2");
-    let step = shop.json(0, &["show", &one, "--as", "w2"]).await.remove(0);
+    let step = shop.json(0, &["task", "show", &one, "--as", "w2"]).await.remove(0);
     let step = step["submission"]["next_step"]["token"].as_str().unwrap().to_owned();
     assert_eq!(
-        shop.refusal(1, &["claim", &two, "--next-step", &step, "--as", "w1"]).await,
-        "error: invalid next_step_token: it was given to another worker. `tasuki swarm claim` without \
+        shop.refusal(1, &["task", "claim", &two, "--next-step", &step, "--as", "w1"]).await,
+        "error: invalid next_step_token: it was given to another worker. `tasuki task claim` without \
          --next-step takes what is kept for the role, or for nobody. (invalid_next_step_token)\n"
     );
-    let reset = ["reset", &two, "--reason", "Not that one.", "--as", "lead"];
+    let reset = ["task", "reset", &two, "--reason", "Not that one.", "--as", "lead"];
     assert_eq!(shop.says(&reset).await, "task-2 of ISSUE is open.\n");
     let told = history.until("issue_task_reset").await;
     assert_eq!(told["detail"], "Not that one.");
     assert_eq!(
-        shop.refusal(1, &["claim", &two, "--next-step", &step, "--as", "w2"]).await,
-        "error: invalid next_step_token: nothing is kept with it any more. `tasuki swarm claim` \
+        shop.refusal(1, &["task", "claim", &two, "--next-step", &step, "--as", "w2"]).await,
+        "error: invalid next_step_token: nothing is kept with it any more. `tasuki task claim` \
          without --next-step takes what is kept for the role, or for nobody. \
          (invalid_next_step_token)\n"
     );
 
-    shop.says(&["claim", &two, "--as", "w1"]).await;
+    shop.says(&["task", "claim", &two, "--as", "w1"]).await;
     shop.says(&reset).await;
     history.until("issue_task_reset").await;
-    let late = ["submit", &two, "--summary", "Late.", "--as", "w1"];
+    let late = ["task", "submit", &two, "--summary", "Late.", "--as", "w1"];
     assert!(shop.refusal(1, &late).await.contains("the claim of w1 on task-2 was reset"));
-    let cancel = ["cancel", &two, "--reason", "Not needed.", "--as", "lead"];
+    let cancel = ["task", "cancel", &two, "--reason", "Not needed.", "--as", "lead"];
     assert_eq!(shop.says(&cancel).await, "task-2 of ISSUE is canceled.\n");
-    assert_eq!(shop.json(0, &["show", &two]).await[0]["stage"], "canceled");
+    assert_eq!(shop.json(0, &["task", "show", &two]).await[0]["stage"], "canceled");
     // What is counted adds up.
-    let whole = shop.says(&["show", &issue]).await;
+    let whole = shop.says(&["issue", "show", &issue]).await;
     let tasks = whole.lines().find_map(|line| line.trim().strip_prefix("tasks")).unwrap();
     let numbers: Vec<u64> = tasks.split([' ', ':']).filter_map(|it| it.parse().ok()).collect();
     let (total, parts) = numbers.split_first().unwrap();
@@ -426,7 +449,8 @@ async fn of_two_who_want_the_same_one_gets_it() {
     let shop = Shop::open().await;
     let issue = shop.issue_with(1).await;
     let task = format!("{issue}/1");
-    let (as_w1, as_w2) = (["claim", &task, "--as", "w1"], ["claim", &task, "--as", "w2"]);
+    let (as_w1, as_w2) =
+        (["task", "claim", &task, "--as", "w1"], ["task", "claim", &task, "--as", "w2"]);
     let (first, second) = tokio::join!(shop.run(&as_w1), shop.run(&as_w2));
     let (won, lost) = if first.code == 0 { (first, second) } else { (second, first) };
     assert_eq!((won.code, lost.code), (0, 1), "{won:?} {lost:?}");
@@ -438,14 +462,14 @@ async fn of_two_who_want_the_same_one_gets_it() {
              another one (task_already_claimed)\n"
         )
     );
-    let none = shop.run(&["claim", "--next", &issue, "--as", "qa"]).await;
+    let none = shop.run(&["task", "claim", "--next", &issue, "--as", "qa"]).await;
     assert_eq!(
         (none.code, steady(&none.out)),
         (7, "No task of ISSUE can be claimed now.\n".into())
     );
 
     let lock = |files: &'static [&'static str], who: &'static str| {
-        [&["lock", "--repository", "host.example/us/r", "--as", who], files].concat()
+        [&["lock", "acquire", "--repository", "host.example/us/r", "--as", who], files].concat()
     };
     shop.says(&lock(&["a.rs"], "w1")).await;
     shop.says(&lock(&["z/"], "w2")).await;
@@ -455,31 +479,36 @@ async fn of_two_who_want_the_same_one_gets_it() {
         "{refused}"
     );
     assert!(refused.ends_with(" LEN more); nothing was locked (file_is_locked)\n"), "{refused}");
-    let held = shop.json(0, &["locks", "--holder", "w1"]).await;
-    assert_eq!(held[0]["patterns"], json!(["a.rs"]), "its own earlier lock stays: {held:?}");
+    let held = shop.json(0, &["lock", "list", "--holder", "w1"]).await;
+    assert_eq!(
+        held[0]["files"]["patterns"],
+        json!(["a.rs"]),
+        "its own earlier lock stays: {held:?}"
+    );
     assert_eq!(held.len(), 1);
-    let there = shop.json(0, &["locks", "z/other.rs", "--repository", "host.example/us/r"]).await;
+    let there =
+        shop.json(0, &["lock", "list", "z/other.rs", "--repository", "host.example/us/r"]).await;
     assert_eq!(there[0]["holder"], "w2");
     let id = there[0]["lease_id"].as_str().unwrap();
     let why = "w2 is gone";
     assert_eq!(
-        shop.refusal(1, &["unlock", id, "--as", "w1"]).await,
+        shop.refusal(1, &["lock", "release", id, "--as", "w1"]).await,
         "error: lease 'LOCK' is not owned by w1: it is w2's; nothing changed (not_holder)\n"
     );
     assert_eq!(
-        shop.says(&["unlock", id, "--reason", why, "--as", "lead"]).await,
+        shop.says(&["lock", "release", id, "--reason", why, "--as", "lead"]).await,
         "LOCK, which w2 had, is unlocked.\n"
     );
 
-    shop.says(&["submit", &task, "--summary", "Done.", "--as", winner]).await;
+    shop.says(&["task", "submit", &task, "--summary", "Done.", "--as", winner]).await;
     let good = ["--approve", "--score", "5", "--feedback", "Good.", "--as", "lead"];
     let bad = ["--reject", "--feedback", "Bad.", "--as", "qa"];
-    let review = ["review", task.as_str()];
+    let review = ["task", "review", task.as_str()];
     let (good, bad) = ([&review[..], &good].concat(), [&review[..], &bad].concat());
     let (good, bad) = tokio::join!(shop.run(&good), shop.run(&bad));
     let (won, lost) = if good.code == 0 { (good, bad) } else { (bad, good) };
     assert_eq!((won.code, lost.code), (0, 1), "{won:?} {lost:?}");
-    let judged = shop.json(0, &["show", &task]).await.remove(0);
+    let judged = shop.json(0, &["task", "show", &task]).await.remove(0);
     let state = judged["submission"]["status"].as_str().unwrap();
     let is_late =
         lost.err.contains("(already_reviewed)") || lost.err.contains("(no_open_submission)");

@@ -1,4 +1,4 @@
-//! What is named on a command line of `tasuki swarm`: roles that nobody knows, commits by other
+//! What is named on a command line about issues and tasks: roles that nobody knows, commits by other
 //! names than their hash, what is to be read first.
 
 use std::{fs, path::Path};
@@ -17,27 +17,41 @@ async fn a_role_that_nobody_knows_is_refused_with_those_that_are_known_whatever_
     let file = &shop.file("text", "");
     let delivery = "delivery_1700000000000_00af";
     let elsewhere = ["a.rs", "--repository", "host.example/us/it"];
-    let before = shop.json(0, &["history", &issue]).await;
+    let before = shop.json(0, &["issue", "history", &issue]).await;
     for act in [
-        &["new", "Work"][..],
-        &["paths", &issue, "--no-shared-docs"],
-        &["plan", &issue, "--file", file],
-        &["task", &issue, "More", "--difficulty", "easy"],
-        &["review", task, "--reject", "--feedback", "No."],
-        &["answer", task, "Yes."],
-        &["reset", task, "--reason", "stuck"],
-        &["cancel", task, "--reason", "not needed"],
-        &["deliver", &issue, "--summary", "Done.", "--passed", "--steps", "a.md", "--step", "make"],
-        &["close", &issue],
-        &["reopen", &issue, "--reason", "more"],
-        &["claim", task],
-        &["claim", "--next", &issue],
-        &["claim", delivery],
-        &["renew", task],
-        &["submit", task, "--summary", "Done."],
-        &["ask", task, "Which?"],
-        &[&["lock"][..], &elsewhere].concat(),
-        &["unlock", "l_1700000000000_00af"],
+        &["issue", "create", "Work"][..],
+        &["issue", "set-docs", &issue, "--no-shared-docs"],
+        &["task", "plan", &issue, "--file", file],
+        &["task", "create", &issue, "More", "--difficulty", "easy"],
+        &["task", "review", task, "--reject", "--feedback", "No."],
+        &["task", "answer", task, "Yes."],
+        &["task", "reset", task, "--reason", "stuck"],
+        &["task", "cancel", task, "--reason", "not needed"],
+        &[
+            "delivery",
+            "create",
+            &issue,
+            "--summary",
+            "Done.",
+            "--passed",
+            "--steps",
+            "a.md",
+            "--step",
+            "make",
+        ],
+        &["issue", "close", &issue],
+        &["issue", "reopen", &issue, "--reason", "more"],
+        &["task", "claim", task],
+        &["task", "claim", "--next", &issue],
+        &["delivery", "claim", delivery],
+        &["task", "renew", task],
+        &["delivery", "renew", delivery],
+        &["lock", "renew", "l_1700000000000_00af"],
+        &["issue", "extend", &issue],
+        &["task", "submit", task, "--summary", "Done."],
+        &["task", "ask", task, "Which?"],
+        &[&["lock", "acquire"][..], &elsewhere].concat(),
+        &["lock", "release", "l_1700000000000_00af"],
         &["doc", "write", "plan", file],
     ] {
         assert_eq!(
@@ -49,24 +63,27 @@ async fn a_role_that_nobody_knows_is_refused_with_those_that_are_known_whatever_
             "{act:?}"
         );
     }
-    assert_eq!(shop.json(0, &["history", &issue]).await, before);
-    assert!(shop.json(0, &["locks"]).await.is_empty());
+    assert_eq!(shop.json(0, &["issue", "history", &issue]).await, before);
+    assert!(shop.json(0, &["lock", "list"]).await.is_empty());
 
     // A role that only types goes on with what it has begun.
     let as_new = async |act: &[&str], role: &str| {
         shop.json(0, &[act, &["--as", role, "--new-role"]].concat()).await.remove(0)
     };
-    as_new(&["new", "Work"], "leader").await;
-    shop.says(&["new", "More work", "--as", "leader"]).await;
-    as_new(&["claim", task], "worker").await;
-    shop.says(&["submit", task, "--summary", "Done.", "--as", "worker"]).await;
-    let lock = as_new(&[&["lock"][..], &elsewhere].concat(), "editor").await;
-    shop.says(&["unlock", lock["lock"]["lease_id"].as_str().unwrap(), "--as", "editor"]).await;
+    as_new(&["issue", "create", "Work"], "leader").await;
+    shop.says(&["issue", "create", "More work", "--as", "leader"]).await;
+    as_new(&["task", "claim", task], "worker").await;
+    shop.says(&["task", "submit", task, "--summary", "Done.", "--as", "worker"]).await;
+    let lock = as_new(&[&["lock", "acquire"][..], &elsewhere].concat(), "editor").await;
+    shop.says(&["lock", "release", lock["lock"]["lease_id"].as_str().unwrap(), "--as", "editor"])
+        .await;
     let approve = ["--approve", "--score", "5", "--feedback", "Good.", "--as", "lead"];
-    shop.says(&[&["review", task][..], &approve].concat()).await;
-    shop.says(&["cancel", &format!("{issue}/2"), "--reason", "enough", "--as", "lead"]).await;
+    shop.says(&[&["task", "review", task][..], &approve].concat()).await;
+    shop.says(&["task", "cancel", &format!("{issue}/2"), "--reason", "enough", "--as", "lead"])
+        .await;
     let deliver = [
-        "deliver",
+        "delivery",
+        "create",
         &issue,
         "--summary",
         "Done.",
@@ -76,20 +93,30 @@ async fn a_role_that_nobody_knows_is_refused_with_those_that_are_known_whatever_
     ];
     shop.says(&[&deliver[..], &["--step", "make", "--file", "a.rs", "--as", "lead"]].concat())
         .await;
-    let delivery = shop.json(0, &["deliveries"]).await.remove(0);
+    let delivery = shop.json(0, &["delivery", "list"]).await.remove(0);
     let delivery = delivery["delivery_id"].as_str().unwrap();
-    as_new(&["claim", delivery], "judge").await;
-    shop.says(&["renew", delivery, "--as", "judge"]).await;
+    as_new(&["delivery", "claim", delivery], "judge").await;
+    shop.says(&["delivery", "renew", delivery, "--as", "judge"]).await;
 }
 
 #[tokio::test]
 async fn what_is_to_be_read_first_is_said_anew() {
     let shop = Shop::open().await;
-    let new = ["new", "Work", "--shared-doc", "style.md", "--project-doc", "a.md", "--as", "lead"];
+    let new = [
+        "issue",
+        "create",
+        "Work",
+        "--shared-doc",
+        "style.md",
+        "--project-doc",
+        "a.md",
+        "--as",
+        "lead",
+    ];
     let issue = shop.json(0, &new).await.remove(0);
     let issue = issue["issue"]["issue_id"].as_str().unwrap().to_owned();
     let paths = async |more: &[&str]| {
-        let args = [&["paths", &issue, "--as", "lead"], more].concat();
+        let args = [&["issue", "set-docs", &issue, "--as", "lead"], more].concat();
         let of = shop.json(0, &args).await.remove(0);
         json!([of["issue"]["shared_doc_paths"], of["issue"]["project_doc_paths"]])
     };
@@ -97,9 +124,10 @@ async fn what_is_to_be_read_first_is_said_anew() {
     assert_eq!(paths(&two).await, json!([["style.md"], ["b.md", "c.md"]]));
     assert_eq!(paths(&["--no-shared-docs"]).await, json!([[], ["b.md", "c.md"]]));
     assert_eq!(paths(&["--shared-doc", "x.md", "--no-project-docs"]).await, json!([["x.md"], []]));
-    let said = shop.says(&["paths", &issue, "--project-doc", "d.md", "--as", "lead"]).await;
-    assert_eq!(said, "ISSUE names what is to be read first: Work.\n");
-    let none = shop.run(&["paths", &issue, "--as", "lead"]).await;
+    let said =
+        shop.says(&["issue", "set-docs", &issue, "--project-doc", "d.md", "--as", "lead"]).await;
+    assert_eq!(said, "ISSUE has new documents to read first: Work.\n");
+    let none = shop.run(&["issue", "set-docs", &issue, "--as", "lead"]).await;
     assert_eq!(none.code, 2, "{none:?}");
 }
 
@@ -126,7 +154,7 @@ async fn files_to_be_read_first_are_called_from_the_root_and_are_such_as_can_be_
         ("**/*.md", "docs/**/*.md"),
         ("e\u{301}.md", "docs/é.md"),
     ] {
-        let args = ["paths", &issue, "--project-doc", given, "--as", "lead", "--json"];
+        let args = ["issue", "set-docs", &issue, "--project-doc", given, "--as", "lead", "--json"];
         let said = at(&below, shop.command(&args)).await;
         assert_eq!(said.code, 0, "{given}: {said:?}");
         let said: serde_json::Value = serde_json::from_str(&said.out).unwrap();
@@ -134,33 +162,35 @@ async fn files_to_be_read_first_are_called_from_the_root_and_are_such_as_can_be_
     }
     let outside = shop.path("x.md");
     for given in ["", "../../x.md", outside.to_str().unwrap(), "*/../a", "{a,b}.md", "a\\b.md"] {
-        let args = ["lock", given, "--as", "lead"];
+        let args = ["lock", "acquire", given, "--as", "lead"];
         let lock = at(&below, shop.command(&args)).await;
         let words = lock.err.strip_suffix(". Nothing was locked or looked at. (usage)\n").unwrap();
         // Only what locks files can be told of another repository.
         let words = words.replace(", or say with `--repository` which other one they are in", "");
-        for act in [&["paths", &issue][..], &["new", "Work"]] {
+        for act in [&["issue", "set-docs", &issue][..], &["issue", "create", "Work"]] {
             let args = [act, &["--project-doc", given, "--as", "lead"]].concat();
             let said = at(&below, shop.command(&args)).await;
             assert_eq!((said.code, said.err), (2, format!("{words}. Nothing was sent. (usage)\n")));
         }
     }
     for name in ["", "../x", "a/b.md"] {
-        let said = shop.run(&["paths", &issue, "--shared-doc", name, "--as", "lead"]).await;
+        let said =
+            shop.run(&["issue", "set-docs", &issue, "--shared-doc", name, "--as", "lead"]).await;
         assert!(said.code == 2 && said.err.contains("a document's name has"), "{said:?}");
     }
-    assert_eq!(shop.json(0, &["issues"]).await.len(), 1);
+    assert_eq!(shop.json(0, &["issue", "list"]).await.len(), 1);
 }
 
 #[tokio::test]
 async fn what_would_be_over_at_once_is_not_held() {
     let shop = Shop::open().await;
-    let lock = ["lock", "a.rs", "--repository", "host.example/us/it", "--as", "w1", "--for"];
+    let lock =
+        ["lock", "acquire", "a.rs", "--repository", "host.example/us/it", "--as", "w1", "--for"];
     for time in ["0", "0s"] {
         let said = shop.run(&[&lock[..], &[time]].concat()).await;
         assert!(said.code == 2 && said.err.contains("not over at once"), "{said:?}");
     }
-    assert!(shop.json(0, &["locks"]).await.is_empty());
+    assert!(shop.json(0, &["lock", "list"]).await.is_empty());
 }
 
 pub(super) fn git(at: &Path, args: &[&str]) -> String {
@@ -212,13 +242,13 @@ async fn a_commit_is_submitted_and_delivered_by_its_full_hash() {
     let tree = shop.path("tree");
     git(&here, &["worktree", "add", "-q", "--detach", tree.to_str().unwrap(), &first]);
 
-    shop.says(&["claim", &task, "--as", "w1"]).await;
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
     let submit = |commit: &str| {
-        let args = ["submit", &task, "--summary", commit, "--commit", commit, "--as", "w1"];
+        let args = ["task", "submit", &task, "--summary", commit, "--commit", commit, "--as", "w1"];
         shop.command(&args)
     };
     let named = async || {
-        let of = shop.json(0, &["show", &task]).await.remove(0);
+        let of = shop.json(0, &["task", "show", &task]).await.remove(0);
         of["submission"]["words"]["rerun"]["commit"].as_str().unwrap().to_owned()
     };
     for (place, name, hash) in [
@@ -239,7 +269,7 @@ async fn a_commit_is_submitted_and_delivered_by_its_full_hash() {
         [(&nowhere, "HEAD"), (&here, "no-branch"), (&here, "HEAD:x"), (&here, "--all")]
     {
         let commit = format!("--commit={name}");
-        let args = ["submit", &task, "--summary", "No.", &commit, "--as", "w1"];
+        let args = ["task", "submit", &task, "--summary", "No.", &commit, "--as", "w1"];
         let said = at(place, shop.command(&args)).await;
         assert_eq!(said.code, 2, "{name}: {said:?}");
         let begins = format!("error: --commit {name:?} cannot be looked up: ");
@@ -250,13 +280,15 @@ async fn a_commit_is_submitted_and_delivered_by_its_full_hash() {
     assert_eq!(named().await, second);
 
     let approve = ["--approve", "--score", "5", "--feedback", "Good.", "--as", "lead"];
-    shop.says(&[&["review", &task], &approve[..]].concat()).await;
-    let deliver = ["deliver", &issue, "--summary", "All.", "--passed", "--as", "lead", "--json"];
+    shop.says(&[&["task", "review", &task], &approve[..]].concat()).await;
+    let deliver =
+        ["delivery", "create", &issue, "--summary", "All.", "--passed", "--as", "lead", "--json"];
     let more = ["--steps", "docs/issue-1-test-steps.md", "--step", "make", "--file", "a.rs"];
     let rerun = ["--commit", "main", "--command", "make"];
     let said = at(&here, shop.command(&[&deliver[..], &more, &rerun].concat())).await;
     assert_eq!((said.code, said.err), (0, format!("main is commit {second}.\n")), "{}", said.out);
-    let delivery = shop.json(0, &["deliveries"]).await.remove(0);
-    let delivery = shop.json(0, &["show", delivery["delivery_id"].as_str().unwrap()]).await;
+    let delivery = shop.json(0, &["delivery", "list"]).await.remove(0);
+    let delivery =
+        shop.json(0, &["delivery", "show", delivery["delivery_id"].as_str().unwrap()]).await;
     assert_eq!(delivery[0]["test_evidence"]["rerun"]["commit"], second);
 }

@@ -1,4 +1,4 @@
-//! What `tasuki swarm …` shows: its lists, to programs and to people, what others wrote, and why
+//! What commands about issues and tasks show: their lists, to programs and to people, what others wrote, and why
 //! something cannot be done.
 
 use std::fs;
@@ -9,18 +9,8 @@ use tasuki_proto::wire::{self, swarm_client::SwarmClient};
 use super::{PLAN, Shop};
 use crate::process::soon;
 
-/// What a value is made of: the names of its fields, and the kind of each value.
-fn shape(of: &Value) -> Value {
-    match of {
-        Value::Null => Value::Null,
-        Value::Bool(_) => json!(true),
-        Value::Number(_) => json!(0),
-        Value::String(_) => json!(""),
-        Value::Array(all) => Value::Array(all.first().map(shape).into_iter().collect()),
-        Value::Object(fields) => {
-            fields.iter().map(|(name, value)| (name.clone(), shape(value))).collect()
-        }
-    }
+fn fields(of: &Value) -> Vec<&str> {
+    of.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
 }
 
 #[tokio::test]
@@ -28,94 +18,54 @@ async fn programs_get_every_list_in_lines_of_one_shape() {
     let shop = Shop::open().await;
     let issue = shop.issue_with(2).await;
     let task = format!("{issue}/1");
-    shop.says(&["claim", &task, "--as", "w1"]).await;
-    let lock = ["lock", "a", "--repository", "host.example/us/r", "--task", &task, "--as", "w1"];
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
+    let lock = [
+        "lock",
+        "acquire",
+        "a",
+        "--repository",
+        "host.example/us/r",
+        "--task",
+        &task,
+        "--as",
+        "w1",
+    ];
     shop.says(&lock).await;
-    let submission = json!({
-        "submission_id": "", "worker": "", "status": "", "submitted_ms": 0, "reviewed_ms": 0,
-        "reviewed_by": "", "completion_score": 0, "next_step": null,
-    });
-    let task_shape = json!({
-        "issue_id": "", "task_id": "", "subject": "", "difficulty": "", "points": 0, "status": "",
-        "stage": "", "blocked_by": [], "claimed_by": "", "lease_expires_ms": 0, "claim_token": 0,
-        "reserved_for": "", "reserved_until_ms": 0, "reserved_token": "", "submission": submission,
-        "created_ms": 0, "updated_ms": 0,
-    });
-    let issue_shape = json!({
-        "issue_id": "", "subject": "", "lead": "", "status": "", "shared_doc_paths": [],
-        "project_doc_paths": [], "docs": [], "lease_expires_ms": 0, "created_ms": 0,
-        "updated_ms": 0, "description": "", "summary": "", "is_unaccepted": true,
-        "imported": "", "imported_parts_left": 0,
-        "tasks": {"open": 0, "in_progress": 0, "blocked": 0, "done": 0, "canceled": 0},
-    });
-    let worker = json!({
-        "worker": "", "joined_ms": 0, "updated_ms": 0, "node": "", "quiet_ms": 0, "points": [], "reserved": [],
-        "claims": [{
-            "issue_id": "", "task_id": "", "lease_expires_ms": 0, "claim_token": 0, "stage": "",
-        }],
-    });
-    let lock = json!({
-        "lease_id": "", "holder": "", "repository": "", "patterns": [""], "is_case_folded": true,
-        "issue_id": "", "task_id": "", "acquired_ms": 0, "renewed_ms": 0, "expires_ms": 0,
-        "lock_token": 0,
-    });
-    let doc = json!({
-        "issue_id": "", "task_id": "", "name": "", "version": 0, "size": 0, "written_ms": 0,
-        "written_by": "",
-    });
-    let happened = json!({
-        "number": 0, "type": "", "task_id": "", "role": "", "person": "", "node": "", "token": "",
-        "kind": "", "detail": "", "refs": "", "about": "", "at_ms": 0,
-        "is_imported": true, "elsewhere_ms": 0, "elsewhere_actor": "",
-    });
-    let delivery = json!({
-        "delivery_id": "", "issue_id": "", "status": "", "delivered_by": "", "claimed_by": "",
-        "reviewed_by": "", "delivered_ms": 0, "claimed_ms": 0, "reviewed_ms": 0, "updated_ms": 0,
-        "lease_expires_ms": 0, "claim_token": 0, "overridden": null,
-        "ended_because": "",
-    });
-    let is = async |args: &[&str], expected: &Value| {
+    let are = async |args: &[&str], message: Value| {
         let lines = shop.json(0, args).await;
-        assert_eq!(shape(&lines[0]), *expected, "{args:?}");
+        assert_eq!(fields(&lines[0]), fields(&message), "{args:?}");
     };
-    is(&["workers"], &worker).await;
-    is(&["locks"], &lock).await;
-    shop.says(&["submit", &task, "--summary", "Done.", "--as", "w1"]).await;
-    is(&["issues"], &issue_shape).await;
-    is(&["tasks", &issue], &task_shape).await;
-    let settings = json!({
-        "issue_ttl_ms": 0, "task_claim_ms": 0, "delivery_claim_ms": 0, "reservation_ms": 0,
-        "lock_ms": 0, "heartbeat_ms": 0, "item_again_ms": 0, "max_task_count": 0,
-    });
-    is(&["settings"], &settings).await;
-    is(&["history", &issue], &happened).await;
+    are(&["worker", "list"], json!(wire::Worker::default())).await;
+    are(&["lock", "list"], json!(wire::Lock::default())).await;
+    shop.says(&["task", "submit", &task, "--summary", "Done.", "--as", "w1"]).await;
+    are(&["issue", "list"], json!(wire::Issue::default())).await;
+    are(&["task", "list", &issue], json!(wire::Task::default())).await;
+    are(&["settings"], json!(wire::SwarmSettings::default())).await;
+    are(&["issue", "history", &issue], json!(wire::HistoryEntry::default())).await;
     let spec = shop.file("spec", "x");
     shop.says(&["doc", "write", "spec.md", &spec, "--of", &issue, "--as", "lead"]).await;
-    is(&["doc", "list", &issue], &doc).await;
+    are(&["doc", "list", &issue], json!(wire::Doc::default())).await;
     let board = shop.json(0, &["board"]).await.remove(0);
-    let with_doc = json!([""]);
-    assert_eq!(shape(&board["issues"][0]["docs"]), with_doc);
-    assert_eq!(shape(&board["tasks"][0]), task_shape, "what is submitted comes first");
+    assert_eq!(board["issues"][0]["docs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(board["tasks"][0]["stage"], "submitted", "what is submitted comes first");
     assert_eq!(board["tasks_total"], 2);
 
     let approve = ["--approve", "--score", "1", "--feedback", "Good.", "--as", "lead"];
-    let done = shop.json(0, &[&["review", task.as_str()], &approve[..]].concat()).await.remove(0);
+    let done =
+        shop.json(0, &[&["task", "review", task.as_str()], &approve[..]].concat()).await.remove(0);
     let whole = &done["task"];
     assert_eq!(
-        shape(&whole["submission"]["next_step"]),
-        json!({
-            "token": "", "task_id": "", "difficulty": "", "reserved_until_ms": 0,
-            "worker_total_points": 0, "consecutive_low_scores": 0,
-        })
+        fields(&whole["submission"]["next_step"]),
+        fields(&json!(wire::NextStep::default()))
     );
     assert_eq!(whole["submission"]["review"]["feedback"], "Good.");
     let two = format!("{issue}/2");
-    shop.says(&["claim", &two, "--as", "w1"]).await;
-    shop.says(&["submit", &two, "--summary", "Done.", "--as", "w1"]).await;
-    shop.says(&[&["review", two.as_str()], &approve[..]].concat()).await;
-    let deliver = ["deliver", &issue, "--summary", "s", "--passed", "--as", "lead"];
+    shop.says(&["task", "claim", &two, "--as", "w1"]).await;
+    shop.says(&["task", "submit", &two, "--summary", "Done.", "--as", "w1"]).await;
+    shop.says(&[&["task", "review", two.as_str()], &approve[..]].concat()).await;
+    let deliver = ["delivery", "create", &issue, "--summary", "s", "--passed", "--as", "lead"];
     shop.says(&[&deliver[..], &["--steps", "issue-1-test-steps.md"]].concat()).await;
-    is(&["deliveries"], &delivery).await;
+    are(&["delivery", "list"], json!(wire::Delivery::default())).await;
 }
 
 #[tokio::test]
@@ -125,11 +75,11 @@ async fn what_others_wrote_cannot_act_on_the_terminal() {
     let subject = "sub\u{202e}ject\u{200b} \u{2066}x";
     let text = shop.file("text", hostile);
     let at = format!("@{text}");
-    let new = ["new", subject, "--description", &at, "--as", "lead"];
+    let new = ["issue", "create", subject, "--description", &at, "--as", "lead"];
     let issue = shop.json(0, &new).await[0]["issue"]["issue_id"].as_str().unwrap().to_owned();
-    shop.says(&["task", &issue, subject, "--goal", &at, "--as", "lead"]).await;
+    shop.says(&["task", "create", &issue, subject, "--goal", &at, "--as", "lead"]).await;
     let task = format!("{issue}/1");
-    shop.says(&["claim", &task, "--as", "w1"]).await;
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
     let broker = format!("http://{}", shop.up.broker.unwrap());
     let lock = |counter, repository: &str, pattern: &str| wire::LockFilesRequest {
         key: Some(wire::IdempotencyKey { client_id: "other".to_owned(), counter }),
@@ -148,19 +98,19 @@ async fn what_others_wrote_cannot_act_on_the_terminal() {
         assert!(refused.message().contains("never shown"), "{refused}");
     }
     swarm.lock_files(lock(3, "r", "src/new\nline")).await.unwrap();
-    shop.says(&["ask", &task, &at, "--refs", hostile, "--as", "w1"]).await;
-    shop.says(&["answer", &task, &at, "--as", "lead"]).await;
-    let submit = ["submit", &task, "--summary", &at, "--file", "a.rs", "--as", "w1"];
+    shop.says(&["task", "ask", &task, &at, "--refs", hostile, "--as", "w1"]).await;
+    shop.says(&["task", "answer", &task, &at, "--as", "lead"]).await;
+    let submit = ["task", "submit", &task, "--summary", &at, "--file", "a.rs", "--as", "w1"];
     shop.says(&submit).await;
-    shop.says(&["reset", &task, "--reason", &at, "--as", "lead"]).await;
+    shop.says(&["task", "reset", &task, "--reason", &at, "--as", "lead"]).await;
     shop.says(&["doc", "write", "d.md", &text, "--as", "lead"]).await;
     for args in [
-        &["issues"][..],
-        &["show", &issue],
-        &["tasks", &issue],
-        &["show", &task],
-        &["history", &issue],
-        &["locks"],
+        &["issue", "list"][..],
+        &["issue", "show", &issue],
+        &["task", "list", &issue],
+        &["task", "show", &task],
+        &["issue", "history", &issue],
+        &["lock", "list"],
         &["doc", "read", "d.md"],
         &["board"],
     ] {
@@ -175,11 +125,11 @@ async fn what_others_wrote_cannot_act_on_the_terminal() {
             assert_eq!(harmful, None, "{args:?} {more:?}: {:?}", said.out);
         }
     }
-    let shown = shop.says(&["show", &issue]).await;
+    let shown = shop.says(&["issue", "show", &issue]).await;
     assert!(shown.starts_with("subject x\n"), "{shown}");
     assert!(shown.ends_with("description\n    red alert evil!\n"), "{shown}");
     // Programs get it as it was written.
-    assert_eq!(shop.json(0, &["show", &issue]).await[0]["description"], hostile);
+    assert_eq!(shop.json(0, &["issue", "show", &issue]).await[0]["description"], hostile);
 }
 
 #[tokio::test]
@@ -191,18 +141,19 @@ async fn more_tasks_than_a_page_are_shown_in_order_once() {
             .map(|it| format!("[[tasks]]\nsubject = \"Do {it}\"\ndifficulty = \"easy\"\n"))
             .collect();
         let plan = shop.file("tasks.toml", &plan);
-        shop.says(&["plan", &issue, "--file", &plan, "--as", "lead"]).await;
+        shop.says(&["task", "plan", &issue, "--file", &plan, "--as", "lead"]).await;
     }
-    let tasks = shop.json(0, &["tasks", &issue]).await;
+    let tasks = shop.json(0, &["task", "list", &issue]).await;
     let ids: Vec<&str> = tasks.iter().map(|it| it["task_id"].as_str().unwrap()).collect();
     let expected: Vec<String> = (1..=251).map(|it| format!("task-{it}")).collect();
     assert_eq!(ids, expected);
-    let some = shop.says(&["tasks", &issue, "--limit", "205"]).await;
+    let some = shop.says(&["task", "list", &issue, "--limit", "205"]).await;
     assert!(some.ends_with("\n205 of 251 tasks are shown.\n"), "{some}");
     assert_eq!(some.lines().count(), 1 + 205 + 1);
     let board = shop.says(&["board", "--once"]).await;
     assert_eq!(board.lines().count(), 23, "{board}");
-    assert!(board.contains("TASKS 251 0 in progress · 0 blocked · 251 open · 0 done\n"), "{board}");
+    let note = "TASKS 251 0 in progress · 0 waiting for an answer · 251 open · 0 done\n";
+    assert!(board.contains(note), "{board}");
     assert!(board.contains(" … and "), "{board}");
 }
 
@@ -217,25 +168,27 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
     for (code, args, why) in [
         (
             1,
-            &["show", "fffffff"][..],
-            "None of the 1 newest issues has an id that ends with _fffffff; `tasuki swarm issues` \
+            &["issue", "show", "fffffff"][..],
+            "None of the 1 newest issues has an id that ends with _fffffff; `tasuki issue list` \
              shows them. Nothing changed. (unknown_issue)",
         ),
         (
             1,
-            &["show", &format!("{short}/7")],
-            "task 'task-7' not found in issue 'ISSUE'. `tasuki swarm tasks ISSUE` shows those there \
+            &["task", "show", &format!("{short}/7")],
+            "task 'task-7' not found in issue 'ISSUE'. `tasuki task list ISSUE` shows those there \
              are. (unknown_task)",
         ),
         (
             2,
-            &["claim", short, "--as", "w1"],
-            "An issue has no claim; its tasks have: give \
-             ISSUE/TASK, or --next ISSUE. Nothing was claimed. (usage)",
+            &["task", "claim", short, "--as", "w1"],
+            &format!(
+                "invalid value '{short}' for '[ISSUE/TASK]': a task is like ISSUE/task-3 or \
+                 ISSUE/3; no / was found in it\n\nFor more information, try '--help'."
+            ),
         ),
         (
             1,
-            &["plan", short, "--file", &circle, "--as", "lead"],
+            &["task", "plan", short, "--file", &circle, "--as", "lead"],
             &format!(
                 "{place}: tasks would wait for each other in a circle: parser → list → \
                       parser. No task was made. (blocked_in_a_circle)"
@@ -243,18 +196,17 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
         ),
         (
             2,
-            &["review", &task, "--approve", "--feedback", "f", "--as", "lead"],
-            "Approving takes --score 1, 2 or 5: what the worker earns counts by it. Nothing was \
-             reviewed. (usage)",
+            &["task", "review", &task, "--approve", "--feedback", "f", "--as", "lead"],
+            "Approving needs --score 1, 2 or 5. Nothing was reviewed. (usage)",
         ),
         (
             1,
-            &["review", &task, "--reject", "--feedback", "f", "--as", "lead"],
-            "no open submission for task 'task-1': nothing waits for a verdict. `tasuki swarm show \
+            &["task", "review", &task, "--reject", "--feedback", "f", "--as", "lead"],
+            "no open submission for task 'task-1': nothing waits for a verdict. `tasuki task show \
              ISSUE/TASK` shows how it stands. (no_open_submission)",
         ),
-        (2, &["lock", "../a", "--repository", "host.example/us/r", "--as", "w1"], ""),
-        (2, &["locks", "a", "--repository", "none"], ""),
+        (2, &["lock", "acquire", "../a", "--repository", "host.example/us/r", "--as", "w1"], ""),
+        (2, &["lock", "list", "a", "--repository", "none"], ""),
         (
             2,
             &["settings", "lock", "soon"],
@@ -271,20 +223,18 @@ async fn what_cannot_be_done_says_why_and_what_still_holds() {
             assert_eq!(said, format!("error: {why}\n"), "{args:?}");
         }
     }
-    shop.says(&["claim", &task, "--as", "w1"]).await;
-    shop.says(&["submit", &task, "--summary", "Done.", "--as", "w1"]).await;
-    let own = ["review", &task, "--approve", "--score", "5", "--feedback", "f", "--as", "w1"];
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
+    shop.says(&["task", "submit", &task, "--summary", "Done.", "--as", "w1"]).await;
+    let own =
+        ["task", "review", &task, "--approve", "--score", "5", "--feedback", "f", "--as", "w1"];
     assert_eq!(
         shop.refusal(1, &own).await,
         "error: w1 did this work and cannot judge it; another role has to (own_work)\n"
     );
     let refused = shop.json(1, &own).await.remove(0);
     assert_eq!(refused["error"]["code"], "own_work");
-    let nobody = shop.refusal(2, &["claim", &task]).await;
-    assert!(
-        nobody.starts_with("error: Nothing says as which role to act: give --role"),
-        "{nobody}"
-    );
+    let nobody = shop.refusal(2, &["task", "claim", &task]).await;
+    assert!(nobody.starts_with("error: Specify --role. Available: "), "{nobody}");
 }
 
 #[tokio::test]
@@ -292,18 +242,18 @@ async fn what_is_mistyped_is_told_to_programs_as_any_other_refusal() {
     let shop = Shop::open().await;
     for (args, why) in [
         (
-            &["claim"][..],
+            &["task", "claim"][..],
             "the following required arguments were not provided: \
-             <ISSUE/TASK|DELIVERY|--next <ISSUE>>.",
+             <ISSUE/TASK|--next <ISSUE>>.",
         ),
         (&["bord"], "unrecognized subcommand 'bord'; tip: a similar subcommand exists: 'board'."),
         (
-            &["lock", "a", "--for", "25h", "--as", "w1"],
+            &["lock", "acquire", "a", "--for", "25h", "--as", "w1"],
             "invalid value '25h' for '--for <DURATION>': is \"25h\"; nothing is held for longer \
              than 24h at a time.",
         ),
         (
-            &["task", "00af", "x", "--points", "-1", "--as", "lead"],
+            &["task", "create", "00af", "x", "--points", "-1", "--as", "lead"],
             "invalid value '-1' for '--points <NUMBER>': -1 is not in 0..=4294967295.",
         ),
     ] {
@@ -315,29 +265,32 @@ async fn what_is_mistyped_is_told_to_programs_as_any_other_refusal() {
         assert!(said.code == 2 && said.out.is_empty(), "{said:?}");
         assert!(said.err.contains("For more information, try '--help'"), "{said:?}");
     }
-    let help = shop.run(&["claim", "--help", "--json"]).await;
-    assert!(help.code == 0 && help.out.starts_with("Take charge of a task"), "{help:?}");
+    let help = shop.run(&["task", "claim", "--help", "--json"]).await;
+    assert!(help.code == 0 && help.out.starts_with("Claim a task"), "{help:?}");
 }
 
 #[tokio::test]
 async fn an_empty_workspace_says_how_to_begin() {
     let shop = Shop::open().await;
     for (args, said) in [
-        (&["issues"][..], "There is no issue; `tasuki swarm new SUBJECT` opens one.\n"),
-        (&["issues", "--contains", "x"], "No issue is so.\n"),
-        (&["workers"], "There is no worker; whoever claims a task is one.\n"),
-        (&["workers", "w1"], "There is no such worker; whoever claims a task is one.\n"),
-        (&["deliveries"], "There is no delivery; `tasuki swarm deliver` makes one.\n"),
-        (&["deliveries", "--status", "open"], "No delivery is so.\n"),
-        (&["locks"], "Nothing is locked there.\n"),
-        (&["doc", "list"], "There is no document.\n"),
+        (&["issue", "list"][..], "No issues. Create one with `tasuki issue create SUBJECT`.\n"),
+        (&["issue", "list", "--contains", "x"], "No matching issues.\n"),
+        (&["worker", "list"], "No workers. A role becomes a worker when it claims a task.\n"),
+        (
+            &["worker", "list", "w1"],
+            "No such worker. A role becomes a worker when it claims a task.\n",
+        ),
+        (&["delivery", "list"], "No deliveries. Create one with `tasuki delivery create`.\n"),
+        (&["delivery", "list", "--status", "open"], "No matching deliveries.\n"),
+        (&["lock", "list"], "Nothing is locked there.\n"),
+        (&["doc", "list"], "No documents.\n"),
     ] {
         assert_eq!(shop.says(args).await, said, "{args:?}");
         assert!(shop.json(0, args).await.is_empty(), "{args:?}");
     }
     assert_eq!(
-        shop.refusal(1, &["show", "00af"]).await,
-        "error: There is no issue; `tasuki swarm new SUBJECT` opens one. Nothing changed. \
+        shop.refusal(1, &["issue", "show", "00af"]).await,
+        "error: There is no issue; `tasuki issue create SUBJECT` creates one. Nothing changed. \
          (unknown_issue)\n"
     );
     let mut command = shop.command(&["board", "--once"]);
@@ -353,12 +306,12 @@ async fn files_are_called_from_the_directory_one_is_in() {
     shop.file("src/a.rs", "");
     // Without Git a directory is one of its own, so one is named by which the files are called.
     let root = shop.path("").display().to_string();
-    shop.says(&["lock", "src/", "--repository", &root, "--as", "w1"]).await;
-    let there = shop.json(0, &["locks", "src/a.rs", "--repository", &root]).await;
+    shop.says(&["lock", "acquire", "src/", "--repository", &root, "--as", "w1"]).await;
+    let there = shop.json(0, &["lock", "list", "src/a.rs", "--repository", &root]).await;
     assert_eq!((there.len(), there[0]["holder"].as_str()), (1, Some("w1")), "{there:?}");
-    let all = shop.json(0, &["locks", "--repository", &root]).await;
+    let all = shop.json(0, &["lock", "list", "--repository", &root]).await;
     assert_eq!(all, there);
-    let none = shop.says(&["locks", "docs/a.md", "--repository", &root]).await;
+    let none = shop.says(&["lock", "list", "docs/a.md", "--repository", &root]).await;
     assert_eq!(none, "Nothing is locked there.\n");
 }
 

@@ -1,4 +1,4 @@
-//! `--wait` of `tasuki swarm submit`, `ask` and `deliver`: what comes of it, in time, too late or
+//! `--wait` of `tasuki task submit`, `task ask` and `delivery create`: what comes of it, in time, too late or
 //! never, whoever is away meanwhile.
 
 use std::process::Stdio;
@@ -67,9 +67,9 @@ async fn a_submission_is_waited_for_until_its_verdict() {
     let shop = Shop::open().await;
     let issue = shop.issue_with(1).await;
     let task = format!("{issue}/1");
-    let review = |how: &'static [&'static str]| [&["review", &task], how].concat();
-    shop.says(&["claim", &task, "--as", "w1"]).await;
-    let submit = ["submit", &task, "--summary", "Done.", "--as", "w1"];
+    let review = |how: &'static [&'static str]| [&["task", "review", &task], how].concat();
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
+    let submit = ["task", "submit", &task, "--summary", "Done.", "--as", "w1"];
     let late = shop.run(&[&submit[..], &["--wait", "--timeout", "0s"]].concat()).await;
     assert_eq!(
         (late.code, steady(&late.out)),
@@ -93,7 +93,7 @@ async fn a_submission_is_waited_for_until_its_verdict() {
          major correctness\n    It panics.\n"
     );
 
-    let other = ["submit", &task, "--summary", "Mended.", "--as", "w1", "--json"];
+    let other = ["task", "submit", &task, "--summary", "Mended.", "--as", "w1", "--json"];
     let mut waiting = Waiting::begin(&shop, &other);
     let told = waiting.json().await;
     shop.says(&review(&APPROVE)).await;
@@ -103,7 +103,7 @@ async fn a_submission_is_waited_for_until_its_verdict() {
     assert_eq!(judged["submission"]["status"], "approved");
     assert_eq!(waiting.end().await, (String::new(), 0));
     // Whoever asks late is told at once.
-    let late = shop.run(&[&other[..6], &["--wait"]].concat()).await;
+    let late = shop.run(&[&other[..7], &["--wait"]].concat()).await;
     assert_eq!(late.code, 0, "{late:?}");
     let begins = "SUB of task-1 is approved. That had been done before.\nSUB is approved.\n";
     assert!(steady(&late.out).starts_with(begins), "{late:?}");
@@ -114,13 +114,13 @@ async fn a_wait_outlives_its_broker_and_its_own_end_takes_nothing_back() {
     let mut shop = Shop::open().await;
     let issue = shop.issue_with(1).await;
     let task = format!("{issue}/1");
-    shop.says(&["claim", &task, "--as", "w1"]).await;
-    let submit = ["submit", &task, "--summary", "Done.", "--as", "w1"];
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
+    let submit = ["task", "submit", &task, "--summary", "Done.", "--as", "w1"];
     let mut waiting = Waiting::begin(&shop, &submit);
     waiting.line().await;
     waiting.interrupt();
     assert_eq!(waiting.end().await, (String::new(), 7));
-    assert_eq!(shop.json(0, &["show", &task]).await[0]["submission"]["status"], "open");
+    assert_eq!(shop.json(0, &["task", "show", &task]).await[0]["submission"]["status"], "open");
 
     let mut waiting = Waiting::begin(&shop, &submit);
     waiting.line().await;
@@ -128,7 +128,7 @@ async fn a_wait_outlives_its_broker_and_its_own_end_takes_nothing_back() {
     let note = waiting.note().await;
     assert!(note.starts_with("No broker answers at ") && note.ends_with("It is asked again."));
     shop.up.start().await;
-    shop.says(&[&["review", &task], &APPROVE[..]].concat()).await;
+    shop.says(&[&["task", "review", &task], &APPROVE[..]].concat()).await;
     let (said, code) = waiting.end().await;
     assert_eq!(code, 0, "{said}");
     assert!(said.starts_with("SUB is approved.\n"), "{said}");
@@ -139,24 +139,27 @@ async fn an_answer_is_waited_for_and_what_never_comes_says_why() {
     let shop = Shop::open().await;
     let issue = shop.issue_with(1).await;
     let task = format!("{issue}/1");
-    shop.says(&["claim", &task, "--as", "w1"]).await;
-    let note = ["ask", &task, "Half of it.", "--kind", "progress", "--as", "w1", "--wait"];
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
+    let note = ["task", "ask", &task, "Half of it.", "--kind", "progress", "--as", "w1", "--wait"];
     assert_eq!(
         shop.refusal(2, &note).await,
         "error: --wait is for a question or a blocker: nobody has to answer what is \"progress\". \
          Nothing was said. (usage)\n"
     );
-    assert_eq!(shop.json(0, &["show", &task]).await[0]["messages"].as_array().unwrap().len(), 0);
-    let mut waiting = Waiting::begin(&shop, &["ask", &task, "Which?", "--as", "w1"]);
+    assert_eq!(
+        shop.json(0, &["task", "show", &task]).await[0]["messages"].as_array().unwrap().len(),
+        0
+    );
+    let mut waiting = Waiting::begin(&shop, &["task", "ask", &task, "Which?", "--as", "w1"]);
     assert_eq!(waiting.line().await, "MSG, a question about task-1, is told to the lead.");
     let both = "Both \u{1b}[31mof\u{202e} them.";
-    shop.says(&["answer", &task, both, "--as", "lead"]).await;
+    shop.says(&["task", "answer", &task, both, "--as", "lead"]).await;
     let (said, code) = waiting.end().await;
     assert_eq!((said.as_str(), code), ("MSG is answered by lead.\n    Both of them.\n", 0));
 
-    let mut waiting = Waiting::begin(&shop, &["ask", &task, "And now?", "--as", "w1"]);
+    let mut waiting = Waiting::begin(&shop, &["task", "ask", &task, "And now?", "--as", "w1"]);
     waiting.line().await;
-    shop.says(&["reset", &task, "--reason", "w2 does it", "--as", "lead"]).await;
+    shop.says(&["task", "reset", &task, "--reason", "w2 does it", "--as", "lead"]).await;
     let (said, code) = waiting.end().await;
     assert!(said.starts_with("MSG ended without an answer: "), "{said}");
     assert_eq!(code, 7);
@@ -167,10 +170,11 @@ async fn a_delivery_is_waited_for_until_its_verdict() {
     let shop = Shop::open().await;
     let issue = shop.issue_with(1).await;
     let task = format!("{issue}/1");
-    shop.says(&["claim", &task, "--as", "w1"]).await;
-    shop.says(&["submit", &task, "--summary", "Done.", "--file", "a.rs", "--as", "w1"]).await;
-    shop.says(&[&["review", &task], &APPROVE[..]].concat()).await;
-    let deliver = ["deliver", &issue, "--passed", "--as", "lead", "--summary"];
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
+    shop.says(&["task", "submit", &task, "--summary", "Done.", "--file", "a.rs", "--as", "w1"])
+        .await;
+    shop.says(&[&["task", "review", &task], &APPROVE[..]].concat()).await;
+    let deliver = ["delivery", "create", &issue, "--passed", "--as", "lead", "--summary"];
     let steps = ["--steps", "docs/issue-1-test-steps.md", "--step", "make"];
     for (how, code, says) in
         [("--reject", 9, "DELIVERY is rejected.\n"), ("--approve", 0, "DELIVERY is approved.\n")]
@@ -178,10 +182,10 @@ async fn a_delivery_is_waited_for_until_its_verdict() {
         let mut waiting =
             Waiting::begin(&shop, &[&deliver[..], &[says.trim_end()], &steps].concat());
         assert_eq!(waiting.line().await, "DELIVERY of ISSUE waits for an acceptor.");
-        let open = shop.json(0, &["deliveries", "--status", "open"]).await;
+        let open = shop.json(0, &["delivery", "list", "--status", "open"]).await;
         let id = open[0]["delivery_id"].as_str().unwrap();
-        shop.says(&["claim", id, "--as", "qa"]).await;
-        shop.says(&["review", id, how, "--feedback", "Seen.", "--as", "qa"]).await;
+        shop.says(&["delivery", "claim", id, "--as", "qa"]).await;
+        shop.says(&["delivery", "review", id, how, "--feedback", "Seen.", "--as", "qa"]).await;
         let (said, ended) = waiting.end().await;
         assert!(said.starts_with(says) && said.ends_with("feedback\n    Seen.\n"), "{said}");
         assert_eq!(ended, code);

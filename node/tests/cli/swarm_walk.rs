@@ -1,4 +1,4 @@
-//! The walk through `tasuki swarm` in `docs/swarm.md`, typed as it stands there.
+//! The walk through issues and tasks in `docs/issues.md`, typed as it stands there.
 
 use std::{fs, path::Path};
 
@@ -20,7 +20,7 @@ fn commands(section: &str) -> Vec<String> {
 #[tokio::test]
 #[ignore = "needs git"]
 async fn every_command_of_the_walk_through_works_as_it_stands_there() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/swarm.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/issues.md");
     let page = fs::read_to_string(page).unwrap();
     let section = page.split("\n## Commands\n").nth(1).unwrap();
     let tasks = section.split("```toml walk\n").nth(1).unwrap().split("```").next().unwrap();
@@ -36,12 +36,12 @@ async fn every_command_of_the_walk_through_works_as_it_stands_there() {
     assert!(20 < commands.len(), "{commands:?}");
     let mut claimed = Vec::new();
     for command in commands {
-        let id = async |list: &str, field: &str| {
-            let of = shop.json(0, &[list]).await;
+        let id = async |noun: &str, field: &str| {
+            let of = shop.json(0, &[noun, "list"]).await;
             of.first().map_or(String::new(), |it| it[field].as_str().unwrap().to_owned())
         };
         let (issue, delivery) =
-            (id("issues", "issue_id").await, id("deliveries", "delivery_id").await);
+            (id("issue", "issue_id").await, id("delivery", "delivery_id").await);
         let short = issue.rsplit('_').next().unwrap();
         let typed = command.replace(DELIVERY, &delivery).replace(ISSUE, short);
         let tasuki = typed.replacen("tasuki ", "\"$0\" ", 1);
@@ -58,14 +58,15 @@ async fn every_command_of_the_walk_through_works_as_it_stands_there() {
         }
         let next = match typed.contains("claim --next") {
             true => {
-                shop.json(0, &["tasks", short, "--claimed-by", "w1", "--stage", "working"]).await
+                shop.json(0, &["task", "list", short, "--claimed-by", "w1", "--stage", "working"])
+                    .await
             }
             false => continue,
         };
         claimed.push(next[0]["task_id"].as_str().unwrap().to_owned());
     }
     assert_eq!(claimed, ["task-1", "task-2"]);
-    let issues = shop.json(0, &["issues"]).await;
+    let issues = shop.json(0, &["issue", "list"]).await;
     assert_eq!(issues[0]["status"], "done");
     assert_eq!(issues[0]["is_unaccepted"], false);
 }

@@ -5,7 +5,7 @@ use std::{path::Path, process::Stdio, time::Duration};
 use serde_json::{Value, json};
 use tokio::{process::Command, time::timeout};
 
-use crate::{process::Process, suite::installed};
+use crate::conformance::{process::Process, suite::installed};
 
 /// For one command on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, process::Stdio};
 
 use tasuki_node::paths::NodeFile;
 
-use crate::home::{Home, said};
+use crate::connect::home::{Home, said};
 
 const CODEX: &str = ".codex/config.toml";
 
@@ -89,7 +89,7 @@ fn a_running_node_says_where_it_is_and_which_role_it_has() {
     assert!(url.starts_with("http://127.0.0.1:9/mcp/A?as=codex-") && url.ends_with("&hold=20"));
 
     let mut command = home.command("connect codex --role B");
-    let unsaid = crate::home::said(&command.env("TASUKI_NODE", "").output().unwrap());
+    let unsaid = crate::connect::home::said(&command.env("TASUKI_NODE", "").output().unwrap());
     assert_eq!(unsaid.code, 1, "a variable without a value says nothing: {unsaid:?}");
 
     let said = home.run("connect codex --role B");

@@ -4,7 +4,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use crate::home::{CLIENTS, Home};
+use crate::connect::home::{CLIENTS, Home};
 
 const LINES: [&str; 4] = [
     "connect CLIENT --role A",

@@ -8,7 +8,7 @@ use tasuki_node::{
     paths::NodeFile,
 };
 
-use crate::home::{CLIENTS, Home};
+use crate::connect::home::{CLIENTS, Home};
 
 const FINGERPRINT: &str = "AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:\
                            AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA:AA";

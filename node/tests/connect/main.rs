@@ -7,8 +7,5 @@ mod goldens;
 mod guarded;
 mod home;
 mod others;
-#[path = "../edges/process.rs"]
-#[allow(dead_code, reason = "shared with the tests at the edges, which use more of it")]
-mod process;
 mod refusals;
 mod tools;

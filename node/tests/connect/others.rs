@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::home::Home;
+use crate::connect::home::Home;
 
 /// A client, its file, and what somebody keeps in it.
 const KEPT: [(&str, &str, &str); 9] = [
@@ -59,6 +59,7 @@ const KEPT: [(&str, &str, &str); 9] = [
     ("junie", ".junie/mcp/mcp.json", "{\n  \"mcpServers\": {}\n}\n"),
 ];
 
+/// Holds K1, K2, K3 and K4.
 #[test]
 fn a_file_is_given_back_as_it_was() {
     for (client, path, before) in KEPT {

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
-use crate::home::{Home, Said, said};
+use crate::connect::home::{Home, Said, said};
 
 /// Runs what must be refused, and looks that no file changed.
 fn refuse(home: &Home, line: &str, code: i32, why: &str) {
@@ -72,7 +72,7 @@ fn a_link_that_came_with_a_project_is_not_followed() {
     symlink(elsewhere.join("settings"), home.project().join(".mcp.json")).unwrap();
     let folder = "is a link, and links are not followed here; put a directory in its place";
     refuse(&home, "connect cursor --role A --scope project", 5, folder);
-    refuse(&home, "hook install --claude", 5, folder);
+    refuse(&home, "lock-hook install --claude", 5, folder);
     let file = ".mcp.json is a link, and links are not followed";
     refuse(&home, "connect claude-code --role A --scope project", 5, file);
     // A user's own settings may be kept anywhere.
@@ -84,7 +84,7 @@ fn a_link_that_came_with_a_project_is_not_followed() {
 #[test]
 fn a_hook_of_a_role_that_is_not_configured_is_told_of() {
     let home = Home::new();
-    let typed = |role: &str| home.run(&format!("hook install --claude --as {role}"));
+    let typed = |role: &str| home.run(&format!("lock-hook install --claude --as {role}"));
     let warning = "which is no role of this node";
     let said = typed("ghost");
     assert!(said.code == 0 && !said.err.contains(warning), "nobody says which there are: {said:?}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{home::Home, process::Process};
+use crate::{connect::home::Home, process::Process};
 
 const CLINE: &str = ".cline/data/settings/cline_mcp_settings.json";
 

@@ -41,6 +41,7 @@ struct Game {
     trouble: watch::Receiver<Trouble>,
 }
 
+/// Holds A4.
 #[tokio::test]
 async fn sessions_and_stateless_calls_outlive_nodes_and_broker() {
     two_nodes(Transport::Session, Transport::Stateless, 1).await;

@@ -80,7 +80,7 @@ async fn what_a_full_disk_does_not_take_is_refused_and_what_it_took_is_sent() {
     assert!(2 < taken, "{refused}");
     assert_eq!(refused["structuredContent"]["error"]["code"], "unavailable", "{refused}");
     let words = text(&refused);
-    assert!(words.contains("Nothing of it was taken"), "{words}");
+    assert!(words.contains("No change was made"), "{words}");
     assert!(words.contains("No space left"), "{words}");
     assert_eq!(queued(&node).await, taken as u64);
     // Also for whoever looks after a crash.

@@ -84,7 +84,7 @@ async fn agents_of_this_machine_need_not_be_told_anything() {
     assert_eq!(from_there.status().await["holder"], "A");
     for (line, token, why) in [
         (&line[..], "", "`tasuki agent-token`"),
-        (&line.replace("--role A", "--role B"), &role, "not for the role"),
+        (&line.replace("--role A", "--role B"), &role, "not valid for the role"),
         (&line[..], "x", "is not a token"),
         (&line.replace(&fingerprint[..2], "__"), &role, "--fingerprint"),
         (line.split(" --fingerprint").next().unwrap(), &role, "vouches for"),

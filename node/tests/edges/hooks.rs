@@ -103,6 +103,7 @@ async fn reported(node: &Process, is_so: impl Fn(&Value) -> bool) -> Value {
     soon(asking).await
 }
 
+/// Holds Q1.
 #[tokio::test]
 async fn the_node_of_the_receiver_runs_the_command_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
@@ -252,21 +253,21 @@ async fn what_fails_is_shown_called_again_and_forgotten() {
     let report = reported(&up, |it| it["dead_letters"] == 3).await;
     let why = &report["last_failure"]["why"];
     assert_eq!(*why, "exit code 1; stderr: no such bell");
-    let list = &up.json("hooks list").await[0]["hooks"][0];
+    let list = &up.json("mail-hook list").await[0]["hooks"][0];
     let dead = list["dead_letters"].as_array().unwrap();
     assert_eq!((&list["hook"], &dead[0]["why"]), (&json!("fails"), why));
     fs::write(dir.path().join("bell"), "").unwrap();
     let id = |index: usize| dead[index]["id"].as_str().unwrap().to_owned();
-    let first = up.json(&format!("hooks retry {}", &id(0)[..8])).await;
+    let first = up.json(&format!("mail-hook retry {}", &id(0)[..8])).await;
     assert_eq!(first[0]["ids"], json!([id(0)]));
     reported(&up, |it| it["made"] == 1 && it["dead_letters"] == 2).await;
-    assert_eq!(up.json(&format!("hooks drop {}", id(1))).await[0]["ids"], json!([id(1)]));
+    assert_eq!(up.json(&format!("mail-hook drop {}", id(1))).await[0]["ids"], json!([id(1)]));
     // What is left is taken up by the next start.
     assert_eq!(up.stop().await.code(), Some(0), "{}", up.log());
-    assert_eq!(up.json("hooks retry --all").await[0]["ids"], json!([id(2)]));
+    assert_eq!(up.json("mail-hook retry --all").await[0]["ids"], json!([id(2)]));
     up.start().await;
     reported(&up, |it| it["made"] == 1 && it["dead_letters"] == 0).await;
-    let unknown = up.run("hooks drop 00000000").await;
+    let unknown = up.run("mail-hook drop 00000000").await;
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
     assert!(up.log().contains("exit code 1"), "{}", up.log());
     for words in ["words $(id)", "no such bell"] {
@@ -322,6 +323,7 @@ async fn a_configuration_that_lies_about_is_no_command_to_run_something() {
     assert!(said.contains("`hooks` is not taken from a file that happens to be"), "{said}");
     // Whoever calls no hook goes on.
     let mut command = tasuki(&data);
-    let output = soon(command.args(["hooks", "list", "--data"]).arg(&data).output()).await.unwrap();
+    let output =
+        soon(command.args(["mail-hook", "list", "--data"]).arg(&data).output()).await.unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }

@@ -336,7 +336,7 @@ async fn mail_that_nobody_saw_is_shown_again_and_at_last_put_aside() {
     assert_eq!(shown(1).await, [later["message_id"].clone()]);
     let dead = ask(&b, "filebox_list_dead_letters", json!({})).await;
     assert_eq!(dead["messages"][0]["message_id"], urgent["message_id"], "{dead}");
-    assert_eq!(dead["messages"][0]["reason"], "handed 10 times and never seen");
+    assert_eq!(dead["messages"][0]["reason"], "returned 10 times and never seen");
     let again = json!({ "message_id": urgent["message_id"] });
     ask(&b, "filebox_hand_again", again).await;
     assert_eq!(shown(1).await, [urgent["message_id"].clone()]);
@@ -463,7 +463,7 @@ async fn agents_attach_files_of_their_project_and_save_them_into_it() {
     for name in ["A", "B", "D"] {
         let register = json!({ "agent_name": name, "directory": at("project-b") });
         let refused = soon(a.call("filebox_register_agent", register)).await;
-        assert!(text(&refused).contains("outside of the project"), "{refused}");
+        assert!(text(&refused).contains("outside the project"), "{refused}");
         assert!(text(&refused).contains("mirror_root"), "{refused}");
     }
     let (code, _) = refusal(&a, SEND, self::letter("D", "x")).await;

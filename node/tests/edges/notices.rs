@@ -122,7 +122,7 @@ async fn a_prompt_is_that_of_the_tools_and_the_place_that_the_node_gives() {
         it.json(&format!("prompt {role}")).await[0]["prompt"].as_str().unwrap().to_owned()
     };
     let (qa, dev) = (prompt("qa").await, prompt("dev").await);
-    assert!(qa.contains("You begin: the first turn is yours."), "{qa}");
+    assert!(qa.contains("You begin: you have the first turn."), "{qa}");
     assert!(!dev.contains("await_my_turn") && dev.contains("filebox_"), "{dev}");
     assert!(prompt("dev=loop").await.contains("await_my_turn"));
     let refused = it.run("prompt Z").await;
@@ -167,7 +167,7 @@ async fn a_prompt_is_printed_without_any_node_and_status_says_what_tools_cost() 
         }
     })
     .await;
-    let tokens = |at: usize| status["roles"][at]["tools_tokens"].as_u64().unwrap();
-    assert!((1..=3_500).contains(&tokens(0)), "{status}");
-    assert!((1..tokens(0)).contains(&tokens(1)), "{status}");
+    let bytes = |at: usize| status["roles"][at]["tools_bytes"].as_u64().unwrap();
+    assert!((1..=12 * 1024).contains(&bytes(0)), "{status}");
+    assert!((1..bytes(0)).contains(&bytes(1)), "{status}");
 }

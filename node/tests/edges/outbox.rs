@@ -1,5 +1,6 @@
 //! Mail while the broker is away: real programs, killed at any time.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::{
@@ -55,6 +56,7 @@ async fn subjects(client: &Client, place: &str) -> Vec<String> {
     threads.iter().map(|it| it["subject"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Holds O1.
 #[tokio::test]
 async fn what_was_called_queued_arrives_once_and_in_order_whoever_was_killed() {
     let place = tempfile::tempdir().unwrap();
@@ -97,7 +99,7 @@ async fn what_was_called_queued_arrives_once_and_in_order_whoever_was_killed() {
     let failed = &told["structuredContent"]["failed"][0];
     assert_eq!((&failed["queued"], &failed["reason"]), (&json!(3), &json!("unknown_role")));
     let said = told["content"].to_string();
-    assert!(said.contains("BR to ghost") && said.contains("send it anew"), "{told}");
+    assert!(said.contains("BR to ghost") && said.contains("Send it again"), "{told}");
     until(async || outbox(&of_a).await[0]["failed"]["is_told"] == true).await;
     let again = soon(a.call("filebox_read_message", nothing)).await;
     assert!(again["structuredContent"].get("failed").is_none(), "{again}");
@@ -222,4 +224,38 @@ async fn a_persons_letter_waits_in_the_node_here_while_the_broker_is_away() {
     until(async || outbox(&of_a).await.is_empty()).await;
     back(&b).await;
     assert_eq!(subjects(&b, "inbox").await, ["zero", "one", "two", "three"]);
+}
+
+/// Its answer waits in the node, which is not yet through with it when the broker is back.
+#[tokio::test]
+async fn a_person_moves_nothing_past_a_letter_that_waits() {
+    let place = tempfile::tempdir().unwrap();
+    let mut broker = Process::broker(&place.path().join("broker"), "").await;
+    let address = broker.broker.unwrap();
+    let of_a = Process::node(&place.path().join("a"), address, "--role A").await;
+    let of_b = Process::node(&place.path().join("b"), address, "--role B").await;
+    let (a, b) = (session(&of_a, "A").await, session(&of_b, "B").await);
+    back(&a).await;
+    back(&b).await;
+    let asked = of_b.json("mail send --role B --to A --subject question words").await.remove(0);
+    let id = asked["message_id"].as_str().unwrap();
+    of_a.json(&format!("mail read --role A {id}")).await;
+    broker.kill().await;
+    ask(&a, SEND, letter("B", "one")).await;
+    let node = i32::try_from(of_a.pid()).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(node, Signal::STOP).unwrap();
+    broker.start().await;
+    for verb in ["resolve", "reject"] {
+        let output = of_a.run(&format!("mail {verb} --role A {id}")).await;
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("Mail of A waits in the outbox of the node here"), "{said}");
+        assert!(said.contains("Nothing was moved. Run it again once `tasuki outbox`"), "{said}");
+    }
+    kill_process(node, Signal::CONT).unwrap();
+    until(async || outbox(&of_a).await.is_empty()).await;
+    let moved = of_a.json(&format!("mail resolve --role A {id}")).await.remove(0);
+    assert_eq!(moved["moved"][0]["refusal"], Value::Null, "{moved}");
+    back(&b).await;
+    assert_eq!(subjects(&b, "inbox").await, ["one"]);
 }

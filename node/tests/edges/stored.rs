@@ -223,7 +223,7 @@ async fn a_full_outbox_refuses_in_words_and_keeps_what_it_has() {
     assert_eq!(ask(&a, letter("the last")).await["queued"], most);
     let (code, words) = refused(&a, letter("one more")).await;
     assert_eq!(code, "overloaded");
-    assert!(words.contains("Nothing of it was taken") && words.contains("4096"), "{words}");
+    assert!(words.contains("No change was made") && words.contains("4096"), "{words}");
     let numbers: BTreeSet<u64> =
         outbox(&node).await.iter().map(|it| it["number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=most).collect());
@@ -244,7 +244,7 @@ async fn an_outbox_that_is_full_of_bytes_refuses_in_words_and_keeps_what_it_has(
     letter["content"] = long.into();
     let (code, words) = refused(&a, letter.clone()).await;
     assert_eq!(code, "overloaded");
-    assert!(words.contains("Nothing of it was taken") && words.contains("bytes"), "{words}");
+    assert!(words.contains("No change was made") && words.contains("bytes"), "{words}");
     assert_eq!(queued(&node).await, fit);
     node.json("outbox drop 7").await;
     ask(&a, letter).await;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::{
-    mailbox::{Place, file},
+    filebox::mailbox::{Place, file},
     process::soon,
 };
 

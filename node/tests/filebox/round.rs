@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::mailbox::{Place, file, tree};
+use crate::filebox::mailbox::{Place, file, tree};
 
 /// Files that FileBox could have written, in both layouts; the last quotes a whole other file.
 fn fill(place: &Place) {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tasuki_broker::files;
 
-use crate::world::{Home, Host, until};
+use crate::join::world::{Home, Host, until};
 
 /// Writes NAME.pem and NAME.key for `names`, signed by the authority.
 fn signed(

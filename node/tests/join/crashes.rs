@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Stdio};
 
 use serde_json::Value;
 
-use crate::{
+use crate::join::{
     relay::Relay,
     world::{Home, Host, soon},
 };
@@ -36,6 +36,7 @@ async fn cut(laptop: &Home, line: &str, relay: &Relay, pieces: usize) -> bool {
     status.is_some_and(|status| status.success())
 }
 
+/// Holds U2.
 #[tokio::test]
 async fn a_join_that_was_killed_at_any_piece_is_ended_by_the_same_line() {
     let place = tempfile::tempdir().unwrap();
@@ -103,12 +104,12 @@ async fn a_rotation_that_was_killed_at_any_piece_leaves_a_token_that_is_good() {
     while !is_done {
         assert!(pieces < PIECES_MAX, "it never ends");
         let before = token(&laptop);
-        is_done = cut(&laptop, "tasuki token rotate --overlap 1s", &relay, pieces).await;
+        is_done = cut(&laptop, "tasuki broker-token rotate --overlap 1s", &relay, pieces).await;
         // Whichever of the two is good is found, with no more than the files that are there. The
         // old one ends when the broker says so, not by the time this test takes.
         laptop.says("tasuki status").await;
         was_spare += usize::from(laptop.file("joined.json.rotating").exists());
-        laptop.says("tasuki token rotate").await;
+        laptop.says("tasuki broker-token rotate").await;
         laptop.says("tasuki status").await;
         assert_ne!(token(&laptop), before, "after {pieces} pieces");
         assert!(!laptop.file("joined.json.rotating").exists(), "after {pieces} pieces");
@@ -125,14 +126,14 @@ async fn a_rotation_whose_answer_was_lost_is_found_out_after_the_old_secret_ende
     let laptop = Home::new(place.path(), "laptop");
     laptop.says(&host.invite("--role dev").await).await;
     let old = laptop.read("joined.json");
-    laptop.says("tasuki token rotate").await;
+    laptop.says("tasuki broker-token rotate").await;
     let new = laptop.read("joined.json");
     laptop.says("tasuki status").await;
     // As a crash after the broker's answer leaves it; the new secret was used, so the old ended.
     let write = |name: &str, text: &str| {
         tasuki_broker::files::replace(&laptop.file(name), text.as_bytes()).unwrap();
     };
-    for command in ["tasuki status", "tasuki loop status", "tasuki token rotate"] {
+    for command in ["tasuki status", "tasuki loop status", "tasuki broker-token rotate"] {
         let before =
             if command.ends_with("rotate") { laptop.read("joined.json") } else { new.clone() };
         write("joined.json.rotating", before["token"].as_str().unwrap());

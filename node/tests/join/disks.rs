@@ -1,6 +1,6 @@
 //! Disks that are full or cannot be written to, on the laptop.
 
-use crate::world::{Home, Host};
+use crate::join::world::{Home, Host};
 
 /// One page for each file, and one for the file that replaces it.
 const TIGHT: &str = "size=4k";
@@ -22,7 +22,7 @@ async fn a_disk_that_fills_up_while_joining_is_no_loss() {
         "set -e\n{disk}\n\
          {}\n{join} && exit 10 || test $? = 5\n{}\n\
          {join} && exit 11 || test $? = 5\n{}\n\
-         {join}\n{tasuki} status\n{tasuki} token show",
+         {join}\n{tasuki} status\n{tasuki} broker-token show",
         remount("ro"),
         remount("rw"),
         remount("size=1m"),
@@ -35,7 +35,7 @@ async fn a_disk_that_fills_up_while_joining_is_no_loss() {
         .collect();
     let mut command = tokio::process::Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script]).current_dir(&laptop.path).env_clear();
-    let output = crate::world::soon(command.envs(environment).output()).await.unwrap();
+    let output = crate::join::world::soon(command.envs(environment).output()).await.unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{:?}: {said}", output.status);
     assert!(said.contains("Nothing was sent") && said.contains("Read-only file system"), "{said}");

@@ -2,7 +2,7 @@
 
 use tokio::net::TcpListener;
 
-use crate::world::{Home, Host, done, id_of, until};
+use crate::join::world::{Home, Host, done, id_of, until};
 
 #[tokio::test]
 async fn a_second_use_is_refused_and_the_host_is_told() {
@@ -130,11 +130,13 @@ async fn a_broker_that_was_set_up_anew_is_not_the_one_that_was_joined() {
     let laptop = Home::new(place.path(), "laptop");
     laptop.says(&host.invite("--role dev").await).await;
     host.broker.kill().await;
-    let (exit, _, message) = laptop.refused("tasuki token rotate").await;
+    let (exit, _, message) = laptop.refused("tasuki broker-token rotate").await;
     assert!(exit == 3 && message.ends_with("The token is unchanged."), "{message}");
     std::fs::remove_dir_all(host.home.data()).unwrap();
     host.restart().await;
-    for line in ["tasuki status", "tasuki loop status", "tasuki watch", "tasuki token rotate"] {
+    for line in
+        ["tasuki status", "tasuki loop status", "tasuki watch", "tasuki broker-token rotate"]
+    {
         let (exit, code, message) = laptop.refused(line).await;
         assert_eq!((exit, code.as_str()), (6, "untrusted"), "{line}: {message}");
     }
@@ -150,7 +152,8 @@ async fn a_broker_for_its_own_machine_says_that_there_is_nothing_to_join() {
     assert_eq!((exit, code.as_str()), (69, "unavailable"), "{message}");
     let line = "tasuki-broker serve --listen 127.0.0.1:0";
     let log = home.path.join("log");
-    let mut broker = crate::world::Served::start(home.command(line), &log, "(broker gRPC)").await;
+    let mut broker =
+        crate::join::world::Served::start(home.command(line), &log, "(broker gRPC)").await;
     let (exit, code, message) = home.refused("tasuki-broker invite --role dev").await;
     assert_eq!((exit, code.as_str()), (2, "usage"), "{message}");
     assert!(message.contains("tasuki-broker serve --listen 0.0.0.0:7420"), "{message}");

@@ -2,7 +2,7 @@
 
 use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
-use crate::world::{Home, Host, Served, done};
+use crate::join::world::{Home, Host, Served, done};
 
 /// All files below a folder, and what they may be read by.
 fn modes(folder: &Path, found: &mut Vec<(String, u32)>) {
@@ -27,7 +27,10 @@ async fn a_careless_umask_opens_no_secret() {
     let laptop = Home::new(place.path(), "laptop");
     let line = host.invite("--role dev").await;
     done(&line, &laptop.after("umask 000", &line).output().await.unwrap());
-    done("rotate", &laptop.after("umask 000", "tasuki token rotate").output().await.unwrap());
+    done(
+        "rotate",
+        &laptop.after("umask 000", "tasuki broker-token rotate").output().await.unwrap(),
+    );
     let mut found = Vec::new();
     modes(&laptop.data(), &mut found);
     found.sort();
@@ -86,7 +89,9 @@ async fn no_log_list_or_list_of_processes_shows_a_secret() {
     let mut command = laptop.command("tasuki node");
     command.env("RUST_LOG", "trace");
     let node = Served::start(command, &laptop.path.join("node.log"), "(MCP)").await;
-    for line in ["tasuki token rotate", "tasuki token show --json", "tasuki status --json"] {
+    for line in
+        ["tasuki broker-token rotate", "tasuki broker-token show --json", "tasuki status --json"]
+    {
         run(&laptop, line).await;
     }
     secrets.push(of(&laptop, "joined.json"));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{Home, Host, until};
+use crate::join::world::{Home, Host, until};
 
 /// As the README has it: nothing but these lines is typed.
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn what_was_joined_is_told_and_what_contradicts_it_too() {
     );
     let status = laptop.says("tasuki status").await;
     assert!(status.contains("ask for an invitation and join again"), "{status}");
-    let shown = laptop.says("tasuki token show").await;
+    let shown = laptop.says("tasuki broker-token show").await;
     assert!(shown.contains("dev, qa in workspace default"), "{shown}");
 
     let here = laptop.path.join("tasuki.toml");

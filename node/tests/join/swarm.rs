@@ -8,7 +8,7 @@ use tokio::{
     process::{Child, ChildStdin, ChildStdout},
 };
 
-use crate::world::{Home, Host, Served, soon};
+use crate::join::world::{Home, Host, Served, soon};
 
 /// An agent's `tasuki mcp`, until dropped.
 struct Agent {

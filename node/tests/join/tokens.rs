@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use crate::world::{Home, Host, done, until};
+use crate::join::world::{Home, Host, done, until};
 
 /// Rotations under load.
 const ROTATIONS: usize = 5;
@@ -44,7 +44,7 @@ async fn a_token_is_rotated_under_load_and_nothing_fails() {
         })
         .collect();
     for _ in 0..ROTATIONS {
-        laptop.says("tasuki token rotate").await;
+        laptop.says("tasuki broker-token rotate").await;
         let before = asked.load(Ordering::Relaxed);
         until(async || before + ASKING < asked.load(Ordering::Relaxed)).await;
     }
@@ -70,7 +70,7 @@ async fn a_node_goes_on_with_a_rotated_token_when_the_broker_was_away() {
     };
     until(is_there).await;
     for _ in 0..2 {
-        laptop.says("tasuki token rotate").await;
+        laptop.says("tasuki broker-token rotate").await;
         laptop.says("tasuki loop status").await;
     }
     host.restart().await;
@@ -96,19 +96,19 @@ async fn an_administrator_rotates_and_the_node_reads_it_from_standard_input() {
     let (host, laptop) = joined(place.path()).await;
     let line = format!("tasuki-broker token rotate {} --overlap 1h", id(&laptop));
     let token = host.home.says(&line).await;
-    done("set", &laptop.told("tasuki token set", &token).await);
+    done("set", &laptop.told("tasuki broker-token set", &token).await);
     assert_eq!(laptop.read("joined.json")["token"], token.trim());
     laptop.says("tasuki status").await;
 
     let other = host.home.json("tasuki-broker token new --role x --label program").await;
     let token = other["token"].as_str().unwrap();
-    done("set", &laptop.told("tasuki token set", token).await);
-    assert_eq!(laptop.json("tasuki token show").await["roles"], serde_json::json!(["x"]));
+    done("set", &laptop.told("tasuki broker-token set", token).await);
+    assert_eq!(laptop.json("tasuki broker-token show").await["roles"], serde_json::json!(["x"]));
 
     // One that the broker does not know is not kept, whatever it looks like.
     let (kept, stranger) = (laptop.read("joined.json"), token.replace("tasuki_", "tasuki_00"));
     for (input, code) in [(stranger.as_str(), 1), ("hunter2", 2), ("", 2)] {
-        let output = laptop.told("tasuki token set", input).await;
+        let output = laptop.told("tasuki broker-token set", input).await;
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!said.contains("hunter2"), "{said}");
@@ -127,7 +127,7 @@ async fn a_token_is_set_where_nothing_was_joined() {
     let fingerprint = admin["fingerprint"].as_str().unwrap();
     let laptop = Home::new(place.path(), "laptop");
     let url = &host.broker.url;
-    let set = format!("tasuki token set --broker {url} --fingerprint {fingerprint}");
+    let set = format!("tasuki broker-token set --broker {url} --fingerprint {fingerprint}");
     done(&set, &laptop.told(&set, token).await);
     laptop.says(&format!("tasuki status --broker {url}")).await;
     // By a variable, for programs that are given their secrets so.
@@ -169,7 +169,7 @@ async fn a_revoked_token_is_of_no_more_use_and_its_node_says_so() {
     let it = listed.iter().find(|it| it["token_id"] == id.as_str()).unwrap();
     assert!(it["revoked_ms"].as_u64().is_some(), "{it}");
 
-    let (exit, code, _) = laptop.refused("tasuki token rotate").await;
+    let (exit, code, _) = laptop.refused("tasuki broker-token rotate").await;
     assert_eq!((exit, code.as_str()), (1, "unauthenticated"));
     assert!(!laptop.file("joined.json.rotating").exists());
 }

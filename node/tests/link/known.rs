@@ -157,6 +157,7 @@ async fn waits_and_commands_go_over_tls_and_outlive_its_connections() {
     assert!(waiting.await.expect("ran").expect("answered").can_start);
 }
 
+/// Holds L5.
 #[tokio::test]
 async fn a_call_that_found_no_connection_is_not_called_lost() {
     // It takes connections and never says a word, so no TLS is agreed on.

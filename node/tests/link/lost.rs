@@ -173,6 +173,7 @@ async fn a_wait_that_the_broker_may_have_been_asked_is_asked_again_however_long_
     assert!(waiting.await.expect("ran").expect("answered").can_start);
 }
 
+/// Holds L1.
 #[tokio::test]
 async fn what_may_have_been_asked_is_not_called_unsent() {
     let line = Line::new().await;

@@ -414,6 +414,7 @@ async fn calls_under_way_are_bounded() {
     calls.drain(..).for_each(|call| call.abort());
 }
 
+/// Holds L3.
 #[tokio::test]
 async fn waits_are_bounded() {
     let fake = Fake::new();
@@ -462,6 +463,7 @@ async fn a_broker_that_is_not_there_is_named_soon_and_found_when_it_comes() {
     role.hand_over(to("B")).await.expect("carried out");
 }
 
+/// Holds L3.
 #[tokio::test]
 async fn a_node_that_stops_answers_its_waits() {
     let bench = start(Fake::new()).await;
@@ -479,6 +481,7 @@ async fn a_node_that_stops_answers_its_waits() {
     Node::start(settings(&fake, data.path())).await.expect("the directory is free");
 }
 
+/// Holds L1.
 #[tokio::test]
 async fn a_command_that_outlasts_the_node_is_not_called_undone() {
     let bench = start(Fake::new()).await;

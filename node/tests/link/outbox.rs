@@ -70,6 +70,7 @@ async fn restarted((fake, data): (Fake, tempfile::TempDir)) -> Bench {
     Bench { fake, node, data }
 }
 
+/// Holds O3.
 #[tokio::test]
 async fn letters_outlive_the_node_and_arrive_once_and_in_order() {
     let mut bench = start(Fake::new()).await;
@@ -94,6 +95,7 @@ async fn letters_outlive_the_node_and_arrive_once_and_in_order() {
     assert_eq!(outbox::read(bench.data.path()).expect("readable").entries, []);
 }
 
+/// Holds L7 and O3.
 #[tokio::test]
 async fn nothing_newer_of_a_role_goes_past_what_waits() {
     let mut bench = start(Fake::new()).await;
@@ -115,6 +117,7 @@ async fn nothing_newer_of_a_role_goes_past_what_waits() {
     bench.is_empty_but(0).await;
 }
 
+/// Holds O2.
 #[tokio::test]
 async fn a_letter_whose_outcome_is_unknown_waits_under_the_key_it_had() {
     let mut bench = start(Fake::new()).await;

@@ -17,6 +17,8 @@ mod delay;
 #[path = "../mcp/http.rs"]
 #[allow(dead_code, reason = "shared with the tests of the MCP server, which use more of it")]
 mod http;
+#[path = "../join/main.rs"]
+mod join;
 mod latency;
 mod links;
 mod machine;

@@ -77,6 +77,7 @@ async fn an_agent_on_stdio_plays_its_turn() {
     world.shared.until("gone", |state| state.connected == 0).await;
 }
 
+/// Holds B1.
 #[tokio::test]
 async fn garbage_and_huge_lines_are_answered_and_the_conversation_goes_on() {
     let world = World::new().await;
@@ -93,6 +94,7 @@ async fn garbage_and_huge_lines_are_answered_and_the_conversation_goes_on() {
     assert_eq!(all.hear().await["result"]["structuredContent"]["holder"], "A");
 }
 
+/// Holds B2.
 #[tokio::test]
 async fn an_agent_does_not_notice_that_the_node_restarts() {
     let shared = Loop::new();
@@ -117,6 +119,7 @@ async fn an_agent_does_not_notice_that_the_node_restarts() {
     assert_eq!(b.hear().await["id"], 3);
 }
 
+/// Holds B3.
 #[tokio::test]
 async fn a_node_that_stays_away_is_answered_for_and_found_where_it_comes_back() {
     let shared = Loop::new();

@@ -40,6 +40,7 @@ const ADDRESSES: [(&str, [u16; 3]); 23] = [
     ("POST /message", [400, 400, 400]),
 ];
 
+/// Holds G3.
 #[tokio::test]
 async fn every_address_wants_a_token_that_is_good_for_it() {
     let guarded = Guarded::new().await;
@@ -78,6 +79,7 @@ async fn every_address_wants_a_token_that_is_good_for_it() {
     }
 }
 
+/// Holds G1.
 #[tokio::test]
 async fn no_tool_does_anything_for_a_wrong_token() {
     let guarded = Guarded::new().await;
@@ -125,6 +127,7 @@ async fn an_address_of_all_roles_is_the_tokens_own() {
     }
 }
 
+/// Holds G4.
 #[tokio::test]
 async fn a_session_is_its_tokens_before_and_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -152,6 +155,7 @@ async fn a_session_is_its_tokens_before_and_after_a_restart() {
     }
 }
 
+/// Holds G4.
 #[tokio::test]
 async fn a_stream_takes_messages_with_its_own_token_alone() {
     let guarded = Guarded::new().await;
@@ -168,6 +172,7 @@ async fn a_stream_takes_messages_with_its_own_token_alone() {
     assert_eq!(stream.answer().await["result"]["protocolVersion"], "2024-11-05");
 }
 
+/// Holds TK2.
 #[tokio::test]
 async fn a_task_is_known_to_its_token_alone() {
     let key = TaskKey::open(tempfile::tempdir().unwrap().path(), &"w".parse().unwrap()).unwrap();

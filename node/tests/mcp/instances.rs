@@ -49,6 +49,7 @@ async fn on_stdio(world: &World, id: &str) -> Agent {
     agent
 }
 
+/// Holds IN2.
 #[tokio::test]
 async fn another_agent_may_look_but_neither_act_nor_wait() {
     let world = World::new().await;
@@ -61,8 +62,8 @@ async fn another_agent_may_look_but_neither_act_nor_wait() {
         assert_eq!(
             text(result),
             "Another agent plays B: codex-mcp-client 9.9 (instance x), which is connected. \
-             Nothing happened. Stop here and tell your user: to let you play B instead, they run \
-             `tasuki take-over --role B --as y`; then call again."
+             No change was made. Stop and tell your user: to let you play B instead, run \
+             `tasuki take-over --role B --as y`. Then call again."
         );
     };
     // A session at the role's address, and one at the address of all roles.
@@ -107,6 +108,7 @@ async fn agents_without_an_id_are_one() {
     assert!(text(&told).contains("test 9.9 (the instance without an id)"), "{told}");
 }
 
+/// Holds IN1.
 #[tokio::test]
 async fn a_role_that_was_taken_over_is_the_others() {
     let world = World::new().await;
@@ -121,7 +123,7 @@ async fn a_role_that_was_taken_over_is_the_others() {
     assert_eq!(told, json!({ "role": "B", "instance": "y", "from": from }));
     let ended = older.answer().await["result"]["structuredContent"].clone();
     assert_eq!((&ended["superseded"], &ended["can_start"]), (&json!(true), &json!(false)));
-    assert!(ended["hint"].as_str().unwrap().ends_with("do not call again."), "{ended}");
+    assert!(ended["hint"].as_str().unwrap().ends_with("Do not call again."), "{ended}");
     world.shared.until("its wait is gone", |state| state.waiting == 0).await;
     assert_eq!(code(&x.call("await_my_turn", json!({})).await), "role_in_use");
 

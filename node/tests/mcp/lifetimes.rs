@@ -28,6 +28,7 @@ async fn the_response_opens_at_once() {
     }
 }
 
+/// Holds C3.
 #[tokio::test]
 async fn a_turn_is_handed_when_its_answer_is_written() {
     let world = World::new().await;
@@ -43,6 +44,7 @@ async fn a_turn_is_handed_when_its_answer_is_written() {
     world.shared.until("handed again", |state| state.handed == [2, 2]).await;
 }
 
+/// Holds C3.
 #[tokio::test]
 async fn a_turn_is_not_handed_to_a_client_that_left() {
     let world = World::new().await;
@@ -97,7 +99,7 @@ async fn a_newer_wait_takes_over() {
     let _newer = b.post(&wait(2)).await;
     let told = older.answer().await["result"]["structuredContent"].clone();
     assert_eq!((&told["superseded"], &told["can_start"]), (&json!(true), &json!(false)));
-    assert!(told["hint"].as_str().unwrap().ends_with("do not call again."));
+    assert!(told["hint"].as_str().unwrap().ends_with("Do not call again."));
 }
 
 #[tokio::test]

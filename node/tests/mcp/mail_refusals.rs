@@ -136,7 +136,7 @@ async fn a_refusal_is_a_result_that_says_what_to_do() {
             "filebox_register_agent",
             json!({ "agent_name": "x", "directory": "/no/such" }),
             "invalid_argument",
-            "no directory",
+            "not a directory",
         ),
     ] {
         let result = client.call(tool, arguments.clone()).await;

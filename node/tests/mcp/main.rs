@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "in a test, that is how it fails")]
 
 mod bridge;
+#[path = "../conformance/main.rs"]
+mod conformance;
 mod flood;
 mod golden;
 mod guard;
@@ -20,6 +22,8 @@ mod prompts;
 mod refusals;
 mod resources;
 mod revoked;
+#[path = "../sdk.rs"]
+mod sdk;
 mod security;
 mod sessions;
 mod sse;

@@ -133,6 +133,7 @@ fn subscription(told: &Value) -> &Value {
 const UPDATED: &str = "resources/updated tasuki://loop/main";
 const LIST: &str = "resources/list_changed";
 
+/// Holds C5.
 #[tokio::test]
 async fn each_change_is_told_on_every_way() {
     let world = World::new().await;
@@ -184,6 +185,7 @@ async fn a_filter_is_cut_to_what_there_is() {
     assert_eq!(accepted["resourceSubscriptions"], json!(many[..64]));
 }
 
+/// Holds C2.
 #[tokio::test]
 async fn subscriptions_of_a_connection_are_bounded() {
     let world = World::new().await;
@@ -274,6 +276,7 @@ async fn what_changed_while_no_stream_was_open_is_told_on_the_next() {
     assert_eq!(told["params"]["uri"], MAIN);
 }
 
+/// Holds C5.
 #[tokio::test]
 async fn a_feed_that_missed_something_is_told_as_a_change_of_everything() {
     let world = World::new().await;

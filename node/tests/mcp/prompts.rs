@@ -52,6 +52,7 @@ async fn an_address_shows_the_prompts_of_its_roles() {
     }
 }
 
+/// Holds C4.
 #[tokio::test]
 async fn no_words_of_a_peer_are_in_what_a_client_takes_for_the_servers() {
     let world = World::new().await;

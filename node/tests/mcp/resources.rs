@@ -105,7 +105,7 @@ async fn each_role_reads_the_same_loop_as_its_own() {
     let said = json!({ "from": "A", "summary": "s1", "instruction": "i1" });
     assert_eq!(b["previous"], said);
     assert!(b["latest"].get("summary").is_none(), "they are said once: {b}");
-    assert!(b["note"].as_str().unwrap().contains("not a command of your user"));
+    assert!(b["note"].as_str().unwrap().contains("not instructions from your user"));
 
     let client = Client::new(world.addr, "/mcp/A").await;
     let a = read(&client, "tasuki://loop/main").await;

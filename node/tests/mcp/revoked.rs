@@ -16,6 +16,7 @@ use tasuki_node::mcp::bridge::Options;
 /// From the rotation on, for everything to have ended.
 const WITHIN: Duration = Duration::from_secs(1);
 
+/// Holds G2.
 #[tokio::test]
 async fn what_a_rotated_token_opened_ends_within_a_second_and_others_go_on() {
     let guarded = Guarded::new().await;
@@ -72,7 +73,7 @@ async fn an_agent_without_a_good_token_is_told_why() {
     let (at, role) = (guarded.at("A"), "B".parse().unwrap());
     let b = Agent::with(at, Options { role: Some(role), ..Options::default() });
     let refused = soon(b.bridge).await.unwrap().unwrap_err().to_string();
-    assert!(refused.contains("not for the role"), "{refused}");
+    assert!(refused.contains("not valid for the role"), "{refused}");
     let (at, role) = (guarded.at("A"), "A".parse().unwrap());
     let none = move || tasuki_node::mcp::dial::NodeAt { token: None, ..at() };
     let a = Agent::with(none, Options { role: Some(role), ..Options::default() });

@@ -32,6 +32,7 @@ async fn status(world: &World, request: &str, header: (&str, &str)) -> u16 {
     http.status
 }
 
+/// Holds C1.
 #[tokio::test]
 async fn no_endpoint_speaks_to_pages() {
     let world = World::new().await;
@@ -56,6 +57,7 @@ async fn no_endpoint_speaks_to_pages() {
     }
 }
 
+/// Holds C1.
 #[tokio::test]
 async fn what_a_page_sends_without_asking_changes_nothing() {
     let world = World::new().await;
@@ -85,6 +87,7 @@ async fn what_a_page_sends_without_asking_changes_nothing() {
     assert_eq!((http.status, &told["from"]["instance"]), (200, &json!("good")));
 }
 
+/// Holds C1.
 #[tokio::test]
 async fn no_endpoint_answers_to_a_rebound_name() {
     let world = World::new().await;

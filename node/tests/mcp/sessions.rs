@@ -123,6 +123,7 @@ async fn a_session_outlives_the_node() {
     assert_eq!(a.post(&call(1, "loop_status", json!({}))).await.status, 404);
 }
 
+/// Holds C2.
 #[tokio::test]
 async fn the_idlest_session_gives_way_and_comes_back() {
     let dir = tempfile::tempdir().unwrap();

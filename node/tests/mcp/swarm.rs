@@ -319,7 +319,7 @@ async fn what_is_too_large_is_refused_by_its_size() {
     assert!(code == "too_large" && said.contains("`content`"), "{said}");
     let other = json!({ "issue_id": "issue_1_0001", "task_id": "task-1", "worker_id": "B" });
     let (code, said) = refusal(&client.call("claimIssueTask", other).await).unwrap();
-    assert!(code == "unknown_worker" && said.contains("here you are A"), "{said}");
+    assert!(code == "unknown_worker" && said.contains("you are A here"), "{said}");
     let none = json!({ "issue_id": "tomorrow", "task_id": "task-1", "worker_id": "A" });
     let (code, said) = refusal(&client.call("claimIssueTask", none).await).unwrap();
     assert!(code == "unknown_issue" && said.contains("issue_id"), "{said}");
@@ -360,7 +360,7 @@ async fn what_a_tool_does_not_have_is_said_beside_its_answer() {
     let ignored = &told["structuredContent"]["ignored_arguments"];
     assert_eq!(*ignored, json!(["rerun", "wait_for_previous"]), "{told}");
     let said = told["content"][1]["text"].as_str().unwrap();
-    assert!(said.contains("no argument \"rerun\", \"wait_for_previous\":"), "{said}");
+    assert!(said.contains("no argument \"rerun\", \"wait_for_previous\"."), "{said}");
     let told = client.call("closeIssue", json!({ "issue_id": "issue_1_0001" })).await;
     assert!(told["structuredContent"].get("ignored_arguments").is_none(), "{told}");
     assert_eq!(told["content"].as_array().unwrap().len(), 1, "{told}");

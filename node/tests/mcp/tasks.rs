@@ -81,6 +81,7 @@ fn words(summary: &str) -> wire::Entry {
     }
 }
 
+/// Holds TK3.
 #[tokio::test]
 async fn a_wait_answers_with_a_task_and_the_task_with_the_turn() {
     let world = World::new().await;
@@ -178,6 +179,7 @@ async fn discovery_declares_the_extension() {
     assert_eq!(told["result"]["capabilities"]["extensions"], json!({ TASKS: {} }), "{told}");
 }
 
+/// Holds TK5.
 #[tokio::test]
 async fn of_a_roles_waits_the_newest_counts() {
     let world = World::new().await;
@@ -195,7 +197,7 @@ async fn of_a_roles_waits_the_newest_counts() {
     assert_eq!(ended["status"], "cancelled");
     assert_eq!(
         ended["statusMessage"],
-        "A newer await_my_turn of this role took the place of this one. There is nothing to do."
+        "A newer await_my_turn of this role superseded this call. No action is needed."
     );
     assert_eq!(b.stands(&second).await, "working");
     // So does a newer call that holds.
@@ -213,6 +215,7 @@ async fn of_a_roles_waits_the_newest_counts() {
     assert_eq!(b.get(&first).await, ended);
 }
 
+/// Holds TK4.
 #[tokio::test]
 async fn a_turn_that_went_by_unnoticed_does_not_end_the_wait() {
     let world = World::new().await;
@@ -255,6 +258,7 @@ async fn a_cancelled_task_waits_no_more() {
     assert_eq!(b.get(&id).await, done);
 }
 
+/// Holds TK2.
 #[tokio::test]
 async fn a_task_is_known_to_its_own_role_alone() {
     let (world, other) = (World::new().await, World::new().await);
@@ -304,7 +308,7 @@ async fn a_task_of_an_agent_that_lost_its_role_is_cancelled_for_good() {
     world.shared.until("its wait ends", |state| state.waiting == 0).await;
     let lost = old.get(&polled).await;
     assert_eq!(lost["status"], "cancelled");
-    let why = "Another agent plays this role by now. There is nothing to do.";
+    let why = "Another agent plays this role now. No action is needed.";
     assert_eq!(lost["statusMessage"], why);
     world.shared.give_to("B", words("a secret"));
     assert_eq!(old.get(&polled).await, lost, "not woken by the other's turn");
@@ -328,6 +332,7 @@ async fn a_task_of_an_agent_that_lost_its_role_is_cancelled_for_good() {
     world.shared.until("no wait is left", |state| state.waiting == 0).await;
 }
 
+/// Holds TK6.
 #[tokio::test]
 async fn a_task_outlives_its_node_and_a_broker_that_is_away() {
     let data = tempfile::tempdir().unwrap();

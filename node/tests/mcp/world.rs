@@ -14,11 +14,11 @@ use std::{
 use async_trait::async_trait;
 use tasuki_node::{
     clock::{Clock, Moment},
-    link::LinkState,
+    link::{AnyRequest, AnyResponse, LinkState},
     mcp::{Settings, serve},
     outbox::{Counts, Summary},
     role::{
-        Actions, Connected, Glance, HandOver, Overview, Refusal, Seen, Settling,
+        Actions, Connected, HandOver, NodeStatus, Overview, Refusal, Seen, Settling,
         mail::Mail,
         news::News,
         player::Instance,
@@ -190,13 +190,13 @@ impl Overview for View {
         })
     }
 
-    fn at_a_glance(&self) -> Glance {
+    fn at_a_glance(&self) -> NodeStatus {
         let loops = wire::ListLoopsResponse {
             loops: self.0.of("main").and_then(|of| of.r#loop).into_iter().collect(),
             next: String::new(),
         };
         let ago = Duration::from_secs(42);
-        Glance {
+        NodeStatus {
             broker: "https://broker:7420".to_owned(),
             link: LinkState::down("the cable is out", 1_000),
             outbox: Counts { queued: 2, failed: 1 },
@@ -395,9 +395,9 @@ impl Swarm for Away {
 
     async fn swarm(
         &self,
-        _request: swarm::Request,
+        _request: AnyRequest,
         _key: Option<IdempotencyKey>,
-    ) -> Result<swarm::Response, Refusal> {
+    ) -> Result<AnyResponse, Refusal> {
         Self::refuse()
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use crate::place::{LOOK_EVERY, Place, until};
+use crate::mirror::place::{LOOK_EVERY, Place, until};
 
 const DRAFT: &str = "# BR: Slow!\n\n**Receiver:** dev\n\n===== MESSAGE THREAD =====\n\nIt is.\n";
 

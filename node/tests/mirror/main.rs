@@ -4,7 +4,4 @@
 
 mod lives;
 mod place;
-#[path = "../edges/process.rs"]
-#[allow(dead_code, reason = "shared with the tests of the edges, which use more of it")]
-mod process;
 mod story;

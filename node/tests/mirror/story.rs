@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::place::{Place, until};
+use crate::mirror::place::{Place, until};
 
 const ONE: &str = "\
 # BR: Slow!

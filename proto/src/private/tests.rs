@@ -84,6 +84,7 @@ fn a_key_with_other_roles_or_another_name_is_not_what_its_node_said() {
     assert_eq!(signs_all, Unproven::Signature);
 }
 
+/// Holds Y1.
 #[test]
 fn who_is_no_owner_signs_no_roster() {
     let stranger = SigningKey::from_bytes(&[8; 32]);

@@ -14,10 +14,10 @@ use tonic::{Status, Streaming};
 
 use super::{
     super::{
-        entered::{Admitted, Door, Entered},
-        refuse::too_large,
+        session::{Admitted, Services, WorkspaceSession},
+        status::too_large,
     },
-    id, parse, refuse,
+    id, parse, status,
 };
 use crate::rules::mailbox;
 
@@ -26,16 +26,16 @@ pub(super) type Chunks =
 
 /// Keeps a file; true when this role had stored it already, or has a thread that it is attached to.
 pub(super) async fn put(
-    door: &Door,
+    services: &Services,
     admitted: Admitted,
     mut parts: Streaming<wire::PutAttachmentRequest>,
 ) -> Result<bool, Status> {
     let Some(Part::Head(head)) = parts.message().await?.and_then(|it| it.part) else {
-        return Err(refuse::invalid("head", &"is missing: the first message says what comes"));
+        return Err(status::invalid("head", &"is missing: the first message says what comes"));
     };
     let size = usize::try_from(head.size).unwrap_or(usize::MAX);
     let admitted = Admitted { bytes: size, ..admitted };
-    let entered = door.enter_as(&admitted, head.caller.as_ref())?;
+    let session = services.enter_as(&admitted, head.caller.as_ref())?;
     let role: RoleId = id("role", &head.role)?;
     let hash = parse::content_hash(&head.hash)?;
     if ATTACHMENT_BYTES_MAX < head.size {
@@ -44,7 +44,7 @@ pub(super) async fn put(
     }
     // Before any of it is taken in: where mail is private, files had better not be sent at all.
     let sender = role.clone();
-    let known = entered.look_as(&role, move |view| {
+    let known = session.look_as(&role, move |view| {
         view.workspace.privacy.check_files()?;
         Ok(view.workspace.mail.size_of_known(&sender, &hash))
     });
@@ -56,42 +56,42 @@ pub(super) async fn put(
     let mut content = BytesMut::new();
     while let Some(it) = parts.message().await? {
         let Some(Part::Chunk(chunk)) = it.part else {
-            return Err(refuse::invalid("chunk", &"is missing: after the head come bytes alone"));
+            return Err(status::invalid("chunk", &"is missing: after the head come bytes alone"));
         };
         if CHUNK_BYTES_MAX < chunk.len() {
             return Err(too_large("chunk", chunk.len(), CHUNK_BYTES_MAX));
         }
         if head.size < (content.len() + chunk.len()) as u64 {
-            return Err(refuse::invalid("size", &"is less than what came"));
+            return Err(status::invalid("size", &"is less than what came"));
         }
         content.extend_from_slice(&chunk);
     }
     if content.len() as u64 != head.size || *blake3::hash(&content).as_bytes() != hash {
         let why = "is not that of what came; nothing was stored";
-        return Err(refuse::invalid("hash", &why));
+        return Err(status::invalid("hash", &why));
     }
-    let keep = mailbox::Keep { role, hash, content: content.freeze() };
-    Ok(entered.keep(keep, words).await?.is_repeat)
+    let keep = mailbox::StoreAttachment { role, hash, content: content.freeze() };
+    Ok(session.keep(keep, words).await?.is_repeat)
 }
 
 /// A file's bytes, to a role that has a thread it is attached to.
 pub(super) async fn get(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: &wire::GetAttachmentRequest,
 ) -> Result<Chunks, Status> {
     let role: RoleId = id("role", &it.role)?;
     let hash = parse::content_hash(&it.hash)?;
     let asker = role.clone();
-    let looked = entered.look_at_named(&role, "message", &it.message, move |view, thread| {
+    let looked = session.look_at_named(&role, "message", &it.message, move |view, thread| {
         Ok((thread, view.workspace.mail.thread_facts(&asker, thread)?.entries))
     });
     let (_, (thread, entries)) = looked.await?;
-    let found = entered.reading(entries as usize, move |entered| {
+    let found = session.reading(entries as usize, move |session| {
         for number in 1..=entries {
-            let facts = entered.facts_of(thread, number)?;
+            let facts = session.facts_of(thread, number)?;
             if facts.attachments.iter().any(|it| it.hash == hash) {
-                let content = entered.bodies().file(&hash);
-                return content.map(Some).map_err(|e| refuse::reading(&e));
+                let content = session.bodies().file(&hash);
+                return content.map(Some).map_err(|e| status::reading(&e));
             }
         }
         Ok(None)

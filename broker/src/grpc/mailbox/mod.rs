@@ -25,15 +25,15 @@ use tonic::{Request, Response, Status, Streaming};
 pub(super) use self::parse::question;
 use super::{
     Service, auth,
-    entered::{Admitted, Entered},
     parse::{hold, id, optional},
-    refuse,
     scan::Part,
+    session::{Admitted, WorkspaceSession},
+    status,
 };
 use crate::{
     rules::{
         Command, Mark, Reply,
-        mailbox::{self, MoveOutcome, ThreadFacts},
+        mailbox::{self, MoveOutcome, ThreadSummary},
     },
     workspace::{Answer, Executed},
 };
@@ -44,12 +44,12 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::SendRequest>,
     ) -> Result<Response<wire::SendResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = parse::key_of_letter(&entered, &mut it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = parse::key_of_letter(&session, &mut it)?;
         let role = id("role", &it.role)?;
         let answered = match it.in_reply_to.as_str() {
             "" => None,
-            name => Some(entered.thread_named(&role, "in_reply_to", name).await?),
+            name => Some(session.thread_named(&role, "in_reply_to", name).await?),
         };
         let send = parse::send(it, role, answered.as_ref().map(|it| it.thread))?;
         let (to, kind) = (send.to.clone(), send.kind);
@@ -58,19 +58,19 @@ impl Mailbox for Service {
             mailbox::Place::Answer(_) => None,
         };
         let command = Command::Mail(mailbox::Command::Send(send));
-        let done = entered.execute(Some(key), command).await?;
+        let done = session.execute(Some(key), command).await?;
         let Reply::Sent { thread, entry, kind: place } = done.reply else {
             unreachable!("mail is sent or refused")
         };
         let (at, file_name) = match (done.recorded.filter(|_| !done.is_repeat), &begun, &answered) {
             // What was recorded just then need not be read back.
             (Some(at), Some(subject), _) => (at, subject.file_name(at, kind)),
-            (Some(at), None, Some(named)) => (at, entered.file_name(named)?),
+            (Some(at), None, Some(named)) => (at, session.file_name(named)?),
             (Some(_), None, None) => unreachable!("mail begins a thread or answers in one"),
-            (None, ..) => entered.stored(thread, entry)?,
+            (None, ..) => session.stored(thread, entry)?,
         };
         let receipts = if done.is_repeat {
-            entered.receipts(thread, entry).await?
+            session.receipts(thread, entry).await?
         } else {
             to.into_iter().map(mailbox::EntryReceipts::none).collect()
         };
@@ -89,15 +89,15 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::MoveRequest>,
     ) -> Result<Response<wire::MoveResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let role = id("role", &it.role)?;
         let to = parse::target(it.to())?;
         parse::names(&it.messages)?;
         let mut found = Vec::with_capacity(it.messages.len());
-        for named in entered.threads_named(&role, "messages", &it.messages).await? {
+        for named in session.threads_named(&role, "messages", &it.messages).await? {
             found.push(match named {
-                Ok(named) => Ok((entered.file_name(&named)?, named.thread)),
+                Ok(named) => Ok((session.file_name(&named)?, named.thread)),
                 Err(status) if Reason::of(&status).is_some_and(parse::is_of_name) => Err(status),
                 Err(status) => return Err(status),
             });
@@ -105,7 +105,7 @@ impl Mailbox for Service {
         let threads = found.iter().filter_map(|it| it.as_ref().ok().map(|(_, it)| *it)).collect();
         let moving = mailbox::Move { role, threads, to };
         let command = Command::Mail(mailbox::Command::Move(moving));
-        let Executed { reply, sequence, .. } = entered.execute(Some(key), command).await?;
+        let Executed { reply, sequence, .. } = session.execute(Some(key), command).await?;
         let Reply::Moved { moved, .. } = reply else { unreachable!("a move tells of each") };
         let told = it.messages.into_iter().zip(found).map(|(asked, found)| match found {
             Ok((file_name, thread)) => {
@@ -126,10 +126,10 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::ListBoxRequest>,
     ) -> Result<Response<wire::ListBoxResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         let role: RoleId = id("role", &it.role)?;
         let Some(kind) = BoxKind::of_wire(it.r#box()) else {
-            return Err(refuse::invalid("box", &"is missing; say inbox, outbox, done or cancel"));
+            return Err(status::invalid("box", &"is missing; say inbox, outbox, done or cancel"));
         };
         let after = parse::after(&it.after)?;
         let limit = match it.limit {
@@ -140,9 +140,9 @@ impl Mailbox for Service {
         let (mut page, mut behind) = (Vec::new(), after);
         let (total, sequence) = loop {
             let (asker, filter, most) = (role.clone(), filter.clone(), limit + 1 - page.len());
-            let seen = entered.look_as(&role, move |view| {
+            let seen = session.look_as(&role, move |view| {
                 let mail = &view.workspace.mail;
-                let fits = |facts: ThreadFacts| filter.fits(&facts).then_some(facts);
+                let fits = |facts: ThreadSummary| filter.fits(&facts).then_some(facts);
                 let found = mail.page(&asker, kind, behind);
                 let part = Part::of(found, most, |facts| (facts.place, 1), fits);
                 Ok((part, mail.count(&asker, kind) as u64, view.workspace.sequence))
@@ -154,7 +154,7 @@ impl Mailbox for Service {
                 break (total, sequence);
             }
         };
-        let read = entered.reading(page.len(), move |it| it.page_of(page, limit));
+        let read = session.reading(page.len(), move |it| it.page_of(page, limit));
         let (threads, next) = read.await?;
         let sequence = sequence.get();
         Ok(Response::new(wire::ListBoxResponse { threads, total, next, sequence }))
@@ -164,12 +164,12 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::ReadThreadRequest>,
     ) -> Result<Response<wire::ReadThreadResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         let role: RoleId = id("role", &it.role)?;
         let wanted = BoxKind::of_wire(it.r#box());
-        let mark = entered.mark_of(it.mark(), Mark::Seen)?;
+        let mark = session.mark_of(it.mark(), Mark::Seen)?;
         let (asker, from, newest) = (role.clone(), it.from, it.last);
-        let looked = entered.look_at_named(&role, "message", &it.message, move |view, thread| {
+        let looked = session.look_at_named(&role, "message", &it.message, move |view, thread| {
             let mail = &view.workspace.mail;
             let facts = mail.thread_facts(&asker, thread)?;
             let from = match newest {
@@ -190,7 +190,7 @@ impl Mailbox for Service {
             )));
         }
         let many = facts.entries.saturating_sub(from) as usize;
-        let read = entered.reading(many, move |it| {
+        let read = session.reading(many, move |it| {
             let (entries, next) = it.letters(&facts, from, Some(&receipts))?;
             Ok((it.thread(&facts)?, facts, entries, next))
         });
@@ -199,7 +199,7 @@ impl Mailbox for Service {
             && let Some(last) = entries.last()
             && facts.is_known_before(first.number, mark)
         {
-            entered.mark(&role, facts.id, last.number, mark).await?;
+            session.mark(&role, facts.id, last.number, mark).await?;
         }
         let (thread, sequence) = (Some(thread), sequence.get());
         Ok(Response::new(wire::ReadThreadResponse { thread, entries, next, sequence }))
@@ -209,17 +209,17 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::AwaitMailRequest>,
     ) -> Result<Response<wire::AwaitMailResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         let question = question(&it)?;
         let role = question.role().clone();
-        let mark = entered.mark_of(it.mark(), Mark::Handed)?;
-        let told = entered.wait_for(question, hold(it.hold_ms)).await?;
-        let answer = entered.mail_answer(&told)?;
+        let mark = session.mark_of(it.mark(), Mark::Handed)?;
+        let told = session.wait_for(question, hold(it.hold_ms)).await?;
+        let answer = session.mail_answer(&told)?;
         if let (Some(mark), Answer::Mail(mailbox::Answer { mail: Some(facts), .. })) =
             (mark, &told.answer)
             && let Some(last) = answer.entries.last()
         {
-            entered.mark(&role, facts.id, last.number, mark).await?;
+            session.mark(&role, facts.id, last.number, mark).await?;
         }
         Ok(Response::new(wire::AwaitMailResponse { answer: Some(answer) }))
     }
@@ -228,17 +228,17 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::MarkMailRequest>,
     ) -> Result<Response<wire::MarkMailResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         let mark = match it.mark() {
             wire::MailMark::Handed => Mark::Handed,
             wire::MailMark::Seen => Mark::Seen,
             wire::MailMark::Unspecified | wire::MailMark::None => {
-                return Err(refuse::invalid("mark", &"is missing; say handed or seen"));
+                return Err(status::invalid("mark", &"is missing; say handed or seen"));
             }
         };
         let thread: MessageId =
-            it.message_id.parse().map_err(|e| refuse::invalid("message_id", &e))?;
-        entered.mark(&id("role", &it.role)?, thread, it.through, mark).await?;
+            it.message_id.parse().map_err(|e| status::invalid("message_id", &e))?;
+        session.mark(&id("role", &it.role)?, thread, it.through, mark).await?;
         Ok(Response::new(wire::MarkMailResponse {}))
     }
 
@@ -246,16 +246,16 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::SearchMailRequest>,
     ) -> Result<Response<wire::SearchMailResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
-        Ok(Response::new(search::mail(entered, it).await?))
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
+        Ok(Response::new(search::mail(session, it).await?))
     }
 
     async fn list_mailboxes(
         &self,
         request: Request<wire::ListMailboxesRequest>,
     ) -> Result<Response<wire::ListMailboxesResponse>, Status> {
-        let (entered, _) = self.door.enter(request, |it| it.caller.take())?;
-        let mailboxes = entered.look(words::mailboxes).await?;
+        let (session, _) = self.services.enter(request, |it| it.caller.take())?;
+        let mailboxes = session.look(words::mailboxes).await?;
         Ok(Response::new(wire::ListMailboxesResponse { mailboxes }))
     }
 
@@ -263,12 +263,12 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::OpenMailboxRequest>,
     ) -> Result<Response<wire::OpenMailboxResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let role = id("role", &it.role)?;
-        entered.may_act_as(&role)?;
+        session.may_act_as(&role)?;
         let command = Command::Mail(mailbox::Command::Open(role));
-        let done = entered.execute(Some(key), command).await?;
+        let done = session.execute(Some(key), command).await?;
         Ok(Response::new(wire::OpenMailboxResponse { repeated: done.is_repeat }))
     }
 
@@ -276,12 +276,12 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::CloseMailboxRequest>,
     ) -> Result<Response<wire::CloseMailboxResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let role = id("role", &it.role)?;
-        entered.may_act_as(&role)?;
+        session.may_act_as(&role)?;
         let command = Command::Mail(mailbox::Command::Close(role));
-        let done = entered.execute(Some(key), command).await?;
+        let done = session.execute(Some(key), command).await?;
         Ok(Response::new(wire::CloseMailboxResponse { repeated: done.is_repeat }))
     }
 
@@ -289,7 +289,7 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::ListDeadLettersRequest>,
     ) -> Result<Response<wire::ListDeadLettersResponse>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
         let role: RoleId = id("role", &it.role)?;
         let after = parse::after(&it.after)?;
         let limit = match it.limit {
@@ -297,13 +297,13 @@ impl Mailbox for Service {
             limit => limit.min(BOX_PAGE_MAX),
         } as usize;
         let asker = role.clone();
-        let seen = entered.look_as(&role, move |view| {
+        let seen = session.look_as(&role, move |view| {
             let mail = &view.workspace.mail;
             let page = mail.dead_letters(&asker, after).take(limit + 1).collect::<Vec<_>>();
             Ok((page, mail.dead_count(&asker) as u64, view.workspace.sequence))
         });
         let (page, total, sequence) = seen.await?;
-        let read = entered.reading(page.len(), move |it| it.page_of(page, limit));
+        let read = session.reading(page.len(), move |it| it.page_of(page, limit));
         let (threads, next) = read.await?;
         let sequence = sequence.get();
         Ok(Response::new(wire::ListDeadLettersResponse { threads, next, total, sequence }))
@@ -313,12 +313,12 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::HandAgainRequest>,
     ) -> Result<Response<wire::HandAgainResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let role = id("role", &it.role)?;
-        let thread = entered.thread_named(&role, "message", &it.message).await?.thread;
+        let thread = session.thread_named(&role, "message", &it.message).await?.thread;
         let command = Command::Mail(mailbox::Command::HandAgain { role, thread });
-        entered.execute(Some(key), command).await?;
+        session.execute(Some(key), command).await?;
         Ok(Response::new(wire::HandAgainResponse { message_id: thread.to_string() }))
     }
 
@@ -326,21 +326,21 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::ImportThreadRequest>,
     ) -> Result<Response<wire::ImportThreadResponse>, Status> {
-        let (entered, mut it) = self.door.enter(request, |it| it.caller.take())?;
-        let key = entered.key(it.key.take(), &it)?;
+        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
+        let key = session.key(it.key.take(), &it)?;
         let import = parse::import(it)?;
         for role in import.roles() {
-            entered.may_act_as(role)?;
+            session.may_act_as(role)?;
         }
         let command = Command::Mail(mailbox::Command::Import(import));
         let Executed { reply, is_repeat, sequence, .. } =
-            entered.execute(Some(key), command).await?;
+            session.execute(Some(key), command).await?;
         let Reply::Imported { thread, entries } = reply else {
             unreachable!("a thread is taken over or refused")
         };
         Ok(Response::new(wire::ImportThreadResponse {
             message_id: thread.to_string(),
-            file_name: entered.title(thread)?.file_name,
+            file_name: session.title(thread)?.file_name,
             entries,
             repeated: is_repeat,
             sequence: sequence.get(),
@@ -352,7 +352,7 @@ impl Mailbox for Service {
         request: Request<Streaming<wire::PutAttachmentRequest>>,
     ) -> Result<Response<wire::PutAttachmentResponse>, Status> {
         let admitted = Admitted::stream(&request)?;
-        let repeated = files::put(&self.door, admitted, request.into_inner()).await?;
+        let repeated = files::put(&self.services, admitted, request.into_inner()).await?;
         Ok(Response::new(wire::PutAttachmentResponse { repeated }))
     }
 
@@ -362,12 +362,12 @@ impl Mailbox for Service {
         &self,
         request: Request<wire::GetAttachmentRequest>,
     ) -> Result<Response<files::Chunks>, Status> {
-        let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
-        Ok(Response::new(files::get(&entered, &it).await?))
+        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
+        Ok(Response::new(files::get(&session, &it).await?))
     }
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// What a read or a wait marks: a node tells by itself what its agent got, and who may only
     /// read tells nothing (as `MarkMail`).
     fn mark_of(&self, asked: wire::MailMark, natural: Mark) -> Result<Option<Mark>, Status> {

@@ -11,7 +11,7 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-use super::{super::entered::Entered, refuse};
+use super::{super::session::WorkspaceSession, status};
 use crate::{
     rules::{Rejection, mailbox::Mailboxes},
     workspace::View,
@@ -28,7 +28,7 @@ pub(super) struct Named {
     file_name: Option<String>,
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// The one thread of the role that `name` names.
     pub(super) async fn thread_named(
         &self,
@@ -138,7 +138,7 @@ impl Entered {
 }
 
 fn parse(field: &str, name: &str) -> Result<MessageName, Status> {
-    name.parse().map_err(|e| refuse::invalid(field, &e))
+    name.parse().map_err(|e| status::invalid(field, &e))
 }
 
 /// Threads that it may be.

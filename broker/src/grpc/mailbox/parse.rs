@@ -16,16 +16,16 @@ use tonic::Status;
 
 use super::{
     super::{
-        entered::{Entered, Key},
         parse::{text, time},
-        refuse::too_large,
+        session::{Key, WorkspaceSession},
+        status::too_large,
     },
-    id, optional, refuse,
+    id, optional, status,
 };
 use crate::{
     rules::mailbox::{
         Attachment, ContentHash, Earlier, Filter, Import, ImportedEntry, Place, Send, Subject,
-        ThreadFacts,
+        ThreadSummary,
     },
     workspace::Question,
 };
@@ -41,12 +41,15 @@ const SAME_BYTES: usize = 16;
 
 /// The key of a letter. Sealed again, it is the same letter, though its bytes are others; so it is
 /// when its sender was started anew and knows less of the letters before it.
-pub(super) fn key_of_letter(entered: &Entered, it: &mut wire::SendRequest) -> Result<Key, Status> {
+pub(super) fn key_of_letter(
+    session: &WorkspaceSession,
+    it: &mut wire::SendRequest,
+) -> Result<Key, Status> {
     let key = it.key.take();
     let earlier = std::mem::take(&mut it.earlier);
     let marked = it.sealed.as_mut().filter(|it| it.same.len() == SAME_BYTES);
     let envelope = marked.map(|it| std::mem::take(&mut it.envelope));
-    let key = entered.key(key, it);
+    let key = session.key(key, it);
     it.earlier = earlier;
     if let (Some(sealed), Some(envelope)) = (&mut it.sealed, envelope) {
         sealed.envelope = envelope;
@@ -64,22 +67,22 @@ pub(super) fn send(
         wire::EarlierAnswers::Arrived => Earlier::Arrived,
         wire::EarlierAnswers::UnderWay => Earlier::UnderWay,
     };
-    let kind: MessageType = it.r#type.parse().map_err(|e| refuse::invalid("type", &e))?;
+    let kind: MessageType = it.r#type.parse().map_err(|e| status::invalid("type", &e))?;
     let to = roles("to", &it.to, RECEIVERS_MAX)?;
     let wire::Sealed { envelope: sealed, same } = it.sealed.unwrap_or_default();
     let has_words = !it.subject.is_empty() || !it.text.is_empty();
     if !sealed.is_empty() && has_words {
-        return Err(refuse::invalid("sealed", &"comes instead of subject and text, not beside"));
+        return Err(status::invalid("sealed", &"comes instead of subject and text, not beside"));
     }
     if !same.is_empty() && (sealed.is_empty() || same.len() != SAME_BYTES) {
         let why = format!("is not the mark of an envelope, of {SAME_BYTES} bytes");
-        return Err(refuse::invalid("sealed.same", &why));
+        return Err(status::invalid("sealed.same", &why));
     }
     if SEALED_BYTES_MAX < sealed.len() {
         return Err(too_large("sealed", sealed.len(), SEALED_BYTES_MAX));
     }
     if UTC_OFFSET_S_MAX < it.utc_offset_s.unsigned_abs() {
-        return Err(refuse::invalid("utc_offset_s", &"is more than a day"));
+        return Err(status::invalid("utc_offset_s", &"is more than a day"));
     }
     let text = text("text", it.text)?;
     let place = match answered {
@@ -87,25 +90,25 @@ pub(super) fn send(
         None => Place::Begin(Subject {
             thread: match it.message_id.as_str() {
                 "" => MessageId::from_bits(uuid::Uuid::new_v4().as_u128()),
-                given => given.parse().map_err(|e| refuse::invalid("message_id", &e))?,
+                given => given.parse().map_err(|e| status::invalid("message_id", &e))?,
             },
             subject: subject(it.subject)?,
             utc_offset_s: it.utc_offset_s,
         }),
     };
     if sealed.is_empty() && text.trim().is_empty() {
-        return Err(refuse::invalid("text", &"is empty; say something"));
+        return Err(status::invalid("text", &"is empty; say something"));
     }
     if CLIENT_REF_BYTES_MAX < it.client_ref.len() || !is_line(&it.client_ref) {
         let why = format!("is not a printable text of {CLIENT_REF_BYTES_MAX} bytes");
-        return Err(refuse::invalid("client_ref", &why));
+        return Err(status::invalid("client_ref", &why));
     }
     if MAIL_EXPIRES_MS_MAX < it.expires_in_ms {
-        return Err(refuse::invalid("expires_in_ms", &"is more than a year"));
+        return Err(status::invalid("expires_in_ms", &"is more than a year"));
     }
     if ATTACHMENTS_MAX < it.attachments.len() {
         let why = format!("are {}; {ATTACHMENTS_MAX} are possible", it.attachments.len());
-        return Err(refuse::invalid("attachments", &why));
+        return Err(status::invalid("attachments", &why));
     }
     Ok(Send {
         role,
@@ -124,10 +127,10 @@ pub(super) fn send(
 }
 
 pub(super) fn import(it: wire::ImportThreadRequest) -> Result<Import, Status> {
-    let thread = it.message_id.parse().map_err(|e| refuse::invalid("message_id", &e))?;
+    let thread = it.message_id.parse().map_err(|e| status::invalid("message_id", &e))?;
     if it.entries.is_empty() || IMPORT_ENTRIES_MAX < it.entries.len() {
         let why = format!("are {}; 1 to {IMPORT_ENTRIES_MAX} are possible", it.entries.len());
-        return Err(refuse::invalid("entries", &why));
+        return Err(status::invalid("entries", &why));
     }
     let file_name = match it.file_name {
         name if name.is_empty() => None,
@@ -136,13 +139,13 @@ pub(super) fn import(it: wire::ImportThreadRequest) -> Result<Import, Status> {
                 return Err(too_large("file_name", name.len(), FILE_NAME_BYTES_MAX));
             }
             if !is_line(&name) {
-                return Err(refuse::invalid("file_name", &"has characters that are never shown"));
+                return Err(status::invalid("file_name", &"has characters that are never shown"));
             }
             match name.parse() {
                 Ok(MessageName::File { short, .. }) if short == MessageId::short(thread) => {}
                 Ok(_) | Err(_) => {
                     let why = "does not end with the first eight digits of the message's id";
-                    return Err(refuse::invalid("file_name", &why));
+                    return Err(status::invalid("file_name", &why));
                 }
             }
             Some(name)
@@ -151,7 +154,7 @@ pub(super) fn import(it: wire::ImportThreadRequest) -> Result<Import, Status> {
     let entries = it.entries.into_iter().map(|it| {
         if KIND_BYTES_MAX < it.r#type.len() || !is_line(&it.r#type) {
             let why = format!("is not a printable text of {KIND_BYTES_MAX} bytes");
-            return Err(refuse::invalid("type", &why));
+            return Err(status::invalid("type", &why));
         }
         Ok(ImportedEntry {
             sender: id("sender", &it.sender)?,
@@ -163,7 +166,7 @@ pub(super) fn import(it: wire::ImportThreadRequest) -> Result<Import, Status> {
     });
     let copies = it.copies.into_iter().map(|it| {
         let kind = BoxKind::of_wire(it.r#box());
-        let kind = kind.ok_or_else(|| refuse::invalid("copies.box", &"is missing"))?;
+        let kind = kind.ok_or_else(|| status::invalid("copies.box", &"is missing"))?;
         Ok((id("copies.role", &it.role)?, kind))
     });
     Ok(Import {
@@ -189,7 +192,7 @@ pub(super) struct ListFilter {
 }
 
 impl ListFilter {
-    pub(super) fn fits(&self, facts: &ThreadFacts) -> bool {
+    pub(super) fn fits(&self, facts: &ThreadSummary) -> bool {
         let kind_fits = self.kinds.is_empty()
             || self.kinds.iter().any(|kind| kind.as_str() == facts.latest_kind);
         kind_fits && self.sender.as_ref().is_none_or(|sender| *sender == facts.latest_sender)
@@ -197,7 +200,7 @@ impl ListFilter {
 }
 
 pub(super) fn list_filter(it: &wire::ListBoxRequest) -> Result<ListFilter, Status> {
-    let kinds = it.types.iter().map(|it| it.parse().map_err(|e| refuse::invalid("types", &e)));
+    let kinds = it.types.iter().map(|it| it.parse().map_err(|e| status::invalid("types", &e)));
     let kinds = kinds.collect::<Result<_, _>>()?;
     Ok(ListFilter { kinds, sender: optional("sender", &it.sender)? })
 }
@@ -208,7 +211,7 @@ pub(super) fn after(text: &str) -> Result<Option<u64>, Status> {
         return Ok(None);
     }
     let place = u64::from_str_radix(text, 16);
-    let place = place.map_err(|_| refuse::invalid("after", &"is not what a page gave as next"))?;
+    let place = place.map_err(|_| status::invalid("after", &"is not what a page gave as next"))?;
     Ok(Some(place))
 }
 
@@ -217,7 +220,7 @@ pub(super) fn target(to: wire::Box) -> Result<BoxKind, Status> {
     match BoxKind::of_wire(to) {
         Some(kind @ (BoxKind::Done | BoxKind::Cancel)) => Ok(kind),
         Some(BoxKind::Inbox | BoxKind::Outbox) | None => {
-            Err(refuse::invalid("to", &"is neither done nor cancel"))
+            Err(status::invalid("to", &"is neither done nor cancel"))
         }
     }
 }
@@ -225,7 +228,7 @@ pub(super) fn target(to: wire::Box) -> Result<BoxKind, Status> {
 pub(super) fn names(names: &[String]) -> Result<(), Status> {
     if names.is_empty() || MOVES_MAX < names.len() {
         let why = format!("are {}; 1 to {MOVES_MAX} are possible", names.len());
-        return Err(refuse::invalid("messages", &why));
+        return Err(status::invalid("messages", &why));
     }
     Ok(())
 }
@@ -243,7 +246,7 @@ pub(super) fn refusal(status: &Status) -> wire::MailRefusal {
 /// BLAKE3 in hexadecimal.
 pub(super) fn content_hash(text: &str) -> Result<ContentHash, Status> {
     let hash = blake3::Hash::from_hex(text);
-    let hash = hash.map_err(|_| refuse::invalid("hash", &"is not 64 hexadecimal digits"))?;
+    let hash = hash.map_err(|_| status::invalid("hash", &"is not 64 hexadecimal digits"))?;
     Ok(*hash.as_bytes())
 }
 
@@ -252,14 +255,14 @@ fn attachment(it: wire::Attachment) -> Result<Attachment, Status> {
     let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
     if name.is_empty() || is_path || !is_line(&name) {
         let why = "is not the name of a file, or has characters that are never shown";
-        return Err(refuse::invalid("attachments.name", &why));
+        return Err(status::invalid("attachments.name", &why));
     }
     let longest = name.len().max(it.media_type.len());
     if ATTACHMENT_NAME_BYTES_MAX < longest {
         return Err(too_large("attachments.name", longest, ATTACHMENT_NAME_BYTES_MAX));
     }
     if !is_line(&it.media_type) {
-        return Err(refuse::invalid("attachments.media_type", &"is not printable"));
+        return Err(status::invalid("attachments.media_type", &"is not printable"));
     }
     if ATTACHMENT_BYTES_MAX < it.size {
         let size = usize::try_from(it.size).unwrap_or(usize::MAX);
@@ -281,13 +284,13 @@ fn kind(text: &str) -> Result<Option<MessageType>, Status> {
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|e| refuse::invalid("type", &e))
+    text.parse().map(Some).map_err(|e| status::invalid("type", &e))
 }
 
 fn roles(field: &str, names: &[String], max: usize) -> Result<Vec<RoleId>, Status> {
     if names.is_empty() || max < names.len() {
         let why = format!("has {} names; 1 to {max} are possible", names.len());
-        return Err(refuse::invalid(field, &why));
+        return Err(status::invalid(field, &why));
     }
     let mut roles: Vec<RoleId> = Vec::with_capacity(names.len());
     for name in names {

@@ -15,13 +15,13 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::{entered::Entered, refuse},
+    super::{session::WorkspaceSession, status},
     id, optional,
     words::Page,
 };
 use crate::{
-    rules::mailbox::{ThreadFacts, ThreadNumber},
-    search::{Ask, Found, Hit, Narrow, Query, parse},
+    rules::mailbox::{ThreadNumber, ThreadSummary},
+    search::{Found, Hit, Narrow, Query, SearchRequest, parse},
     workspace::View,
 };
 
@@ -44,15 +44,15 @@ struct Before {
 /// A hit that the role may read.
 struct Readable {
     hit: Hit,
-    facts: ThreadFacts,
+    facts: ThreadSummary,
 }
 
 pub(super) async fn mail(
-    entered: Entered,
+    session: WorkspaceSession,
     it: wire::SearchMailRequest,
 ) -> Result<wire::SearchMailResponse, Status> {
     let role: RoleId = id("role", &it.role)?;
-    let query = parse(&it.query).map_err(|error| refuse::invalid("query", &error))?;
+    let query = parse(&it.query).map_err(|error| status::invalid("query", &error))?;
     let kind = BoxKind::of_wire(it.r#box());
     let at = |ms: u64| (ms != 0).then(|| Timestamp::from_millis(ms));
     let narrow = Narrow {
@@ -68,10 +68,10 @@ pub(super) async fn mail(
     } as usize;
     let (asker, asked) = (role.clone(), query.clone());
     let before =
-        entered.look_as(&role, move |view| Ok(before(view, &asker, &asked, narrow, kind))).await?;
+        session.look_as(&role, move |view| Ok(before(view, &asker, &asked, narrow, kind))).await?;
     // What is not yet there need not be waited for.
     let include = Sequence::from(it.include_sequence).min(before.sequence);
-    let ask = Ask {
+    let ask = SearchRequest {
         reader: role.clone(),
         query: query.clone(),
         narrow: before.narrow,
@@ -79,17 +79,17 @@ pub(super) async fn mail(
         now: before.now,
     };
     let (found, readable) = if let (Some(kind), true) = (kind, before.is_large) {
-        in_large_box(&entered, ask, include, kind).await?
+        in_large_box(&session, ask, include, kind).await?
     } else {
-        let found = entered.search(ask, include).await?;
-        let readable = readable(&entered, &role, found.hits.clone(), kind, limit).await?;
+        let found = session.search(ask, include).await?;
+        let readable = readable(&session, &role, found.hits.clone(), kind, limit).await?;
         (found, readable)
     };
     // Reading and marking a hundred long texts takes its time.
-    let shown = entered.aside(move |entered| {
+    let shown = session.aside(move |session| {
         let mut page = Page::default();
         for it in &readable {
-            if !page.add(shown(entered, &query, it)?) {
+            if !page.add(shown(session, &query, it)?) {
                 break;
             }
         }
@@ -147,18 +147,18 @@ fn before(
 
 /// The best hits in a box of which there is much, and how many were seen in it.
 async fn in_large_box(
-    entered: &Entered,
-    mut ask: Ask,
+    session: &WorkspaceSession,
+    mut ask: SearchRequest,
     include: Sequence,
     kind: BoxKind,
 ) -> Result<(Found, Vec<Readable>), Status> {
     let limit = ask.limit;
     for look_through in LOOKED_THROUGH {
         ask.limit = look_through;
-        let mut found = entered.search(ask.clone(), include).await?;
+        let mut found = session.search(ask.clone(), include).await?;
         let is_all = found.hits.len() < look_through;
         let (hits, role) = (found.hits.clone(), ask.reader.clone());
-        let inside = entered.look_as(&ask.reader, move |view| {
+        let inside = session.look_as(&ask.reader, move |view| {
             let mail = &view.workspace.mail;
             let is_inside = |hit: &Hit| mail.box_of(&role, hit.thread) == Some(kind);
             Ok(hits.into_iter().filter(is_inside).collect::<Vec<_>>())
@@ -166,7 +166,7 @@ async fn in_large_box(
         let inside = inside.await?;
         if is_all || limit <= inside.len() || look_through == LOOKED_THROUGH[1] {
             found.total = inside.len() as u64;
-            let readable = readable(entered, &ask.reader, inside, Some(kind), limit).await?;
+            let readable = readable(session, &ask.reader, inside, Some(kind), limit).await?;
             return Ok((found, readable));
         }
     }
@@ -175,14 +175,14 @@ async fn in_large_box(
 
 /// Those of the hits that the role has a copy of, in this box if one is asked for.
 async fn readable(
-    entered: &Entered,
+    session: &WorkspaceSession,
     role: &RoleId,
     hits: Vec<Hit>,
     kind: Option<BoxKind>,
     limit: usize,
 ) -> Result<Vec<Readable>, Status> {
     let asker = role.clone();
-    let looked = entered.look_as(role, move |view| {
+    let looked = session.look_as(role, move |view| {
         let mail = &view.workspace.mail;
         let readable = hits.into_iter().filter_map(|hit| {
             let found = mail.box_of(&asker, hit.thread)?;
@@ -198,12 +198,16 @@ async fn readable(
     looked.await
 }
 
-fn shown(entered: &Entered, query: &Query, it: &Readable) -> Result<wire::MailHit, Status> {
-    let letter = entered.letter(it.facts.id, it.hit.entry)?;
+fn shown(
+    session: &WorkspaceSession,
+    query: &Query,
+    it: &Readable,
+) -> Result<wire::MailHit, Status> {
+    let letter = session.letter(it.facts.id, it.hit.entry)?;
     let excerpt = query.excerpt(&letter.text);
     let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
     Ok(wire::MailHit {
-        thread: Some(entered.thread(&it.facts)?),
+        thread: Some(session.thread(&it.facts)?),
         entry: it.hit.entry,
         sender: letter.sender.to_string(),
         r#type: letter.kind,

@@ -14,15 +14,15 @@ use tonic::Status;
 
 use super::{
     super::{
-        entered::Entered,
-        refuse,
         render::{ms, text},
+        session::WorkspaceSession,
+        status,
     },
     Answer,
 };
 use crate::{
-    rules::mailbox::{EntryBody, EntryReceipts, MoveOutcome, Receipts, ThreadFacts, Title},
-    workspace::{Told, View},
+    rules::mailbox::{EntryBody, EntryReceipts, MoveOutcome, Receipts, ThreadSummary, Title},
+    workspace::{View, WaitOutcome},
 };
 
 /// Entries or threads of one answer, in bytes as they are sent: half of what a message may carry.
@@ -82,9 +82,12 @@ pub(super) fn mailboxes(view: &View<'_>) -> Vec<wire::MailboxState> {
     told.collect()
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// What a wait for mail ended with.
-    pub(in crate::grpc) fn mail_answer(&self, told: &Told) -> Result<wire::MailAnswer, Status> {
+    pub(in crate::grpc) fn mail_answer(
+        &self,
+        told: &WaitOutcome,
+    ) -> Result<wire::MailAnswer, Status> {
         use wire::mail_answer::Standing;
         let Answer::Mail(it) = &told.answer else {
             unreachable!("a question about mail is answered with some")
@@ -121,13 +124,13 @@ impl Entered {
         &self,
         work: impl FnOnce(&Self) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
-        let entered = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(&entered)).await;
+        let session = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&session)).await;
         done.map_err(|_| Reason::Unavailable.status("the answer was lost; ask again"))?
     }
 
     /// A thread as its role has it.
-    pub(super) fn thread(&self, it: &ThreadFacts) -> Result<wire::MailThread, Status> {
+    pub(super) fn thread(&self, it: &ThreadSummary) -> Result<wire::MailThread, Status> {
         let first = self.facts_of(it.id, 1)?;
         let latest = match it.entries {
             1 => first.clone(),
@@ -162,14 +165,14 @@ impl Entered {
     /// As many of the threads as fit, `limit` at most, and where the next page begins.
     pub(super) fn page_of(
         &self,
-        found: Vec<ThreadFacts>,
+        found: Vec<ThreadSummary>,
         limit: usize,
     ) -> Result<(Vec<wire::MailThread>, String), Status> {
         let mut page = Page::default();
         let mut last = None;
         for facts in &found {
             if page.items.len() == limit || !page.add(self.thread(facts)?) {
-                let next = last.map(|it: &ThreadFacts| format!("{:x}", it.place));
+                let next = last.map(|it: &ThreadSummary| format!("{:x}", it.place));
                 return Ok((page.items, next.unwrap_or_default()));
             }
             last = Some(facts);
@@ -181,7 +184,7 @@ impl Entered {
     /// given, and where the next page begins.
     pub(super) fn letters(
         &self,
-        facts: &ThreadFacts,
+        facts: &ThreadSummary,
         from: u32,
         receipts: Option<&Receipts>,
     ) -> Result<(Vec<wire::MailEntry>, u32), Status> {
@@ -231,12 +234,12 @@ impl Entered {
 
     /// Entry `number` with its words.
     pub(super) fn letter(&self, thread: MessageId, number: u32) -> Result<EntryBody, Status> {
-        self.bodies().letter(thread, number).map_err(|e| refuse::reading(&e))
+        self.bodies().letter(thread, number).map_err(|e| status::reading(&e))
     }
 
     /// The same without a text that is kept apart.
     pub(super) fn facts_of(&self, thread: MessageId, number: u32) -> Result<EntryBody, Status> {
-        self.bodies().letter_facts(thread, number).map_err(|e| refuse::reading(&e))
+        self.bodies().letter_facts(thread, number).map_err(|e| status::reading(&e))
     }
 }
 

@@ -11,10 +11,10 @@ use tonic::Status;
 use super::{
     super::parse::text,
     super::scan::{Page, Part, SKIPPED_MAX},
-    Entered, View, id, optional, parse, render, token,
+    View, WorkspaceSession, id, optional, parse, render, token,
 };
 use crate::rules::swarm::{
-    Ask, Attached, Delivery, DeliveryState, Reply, ReviewDelivery, Verdict,
+    Attached, CommandKind, Delivery, DeliveryState, Reply, ReviewDelivery, Verdict,
     words::{EvidenceWords, VerdictWords},
 };
 
@@ -22,70 +22,70 @@ use crate::rules::swarm::{
 const EVIDENCE_BYTES_MAX: usize = 1024 * 1024;
 
 pub(super) async fn submit(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::SubmitDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let issue = parse::named("issue_id", &it.issue_id)?;
     let words = Box::new(parse::delivery(it)?);
-    let ask = Ask::SubmitDelivery { issue, words };
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    let ask = CommandKind::SubmitDelivery { issue, words };
+    let done = session.ask(role.clone(), Some(key), ask).await?;
     let Some(Reply::Delivered(delivery)) = done.reply else {
         unreachable!("an issue is delivered or refused")
     };
-    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+    session.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn claim(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ClaimDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
-    let ask = Ask::ClaimDelivery { delivery, extend_ms: parse::lease(it.for_ms)? };
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+    let ask = CommandKind::ClaimDelivery { delivery, extend_ms: parse::lease(it.for_ms)? };
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn renew(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::RenewDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
-    let ask = Ask::RenewDelivery { delivery, token, extend_ms: parse::lease(it.for_ms)? };
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+    let ask = CommandKind::RenewDelivery { delivery, token, extend_ms: parse::lease(it.for_ms)? };
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn attach(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::AttachEvidenceRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let words = EvidenceWords {
         role: Some(role.clone()),
-        node: entered.node().cloned(),
+        node: session.node().cloned(),
         ..parse::evidence(it.evidence)?
     };
-    let ask = Ask::AttachEvidence { delivery, token, words };
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+    let ask = CommandKind::AttachEvidence { delivery, token, words };
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn review(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ReviewDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     let review = ReviewDelivery {
@@ -99,25 +99,25 @@ pub(super) async fn review(
         },
         overridden: parse::overridden(it.r#override)?,
     };
-    let done = entered.ask(role.clone(), Some(key), Ask::ReviewDelivery(review)).await?;
-    entered.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
+    let done = session.ask(role.clone(), Some(key), CommandKind::ReviewDelivery(review)).await?;
+    session.delivery_response(Some(role), delivery, done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn get(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::GetDeliveryRequest,
 ) -> Result<wire::DeliveryResponse, Status> {
     let asker = optional("role", &it.role)?;
     let delivery = parse::named("delivery_id", &it.delivery_id)?;
     if let Some(role) = &asker {
         // Its token is told.
-        entered.look_as(role, |_| Ok(())).await?;
+        session.look_as(role, |_| Ok(())).await?;
     }
-    entered.delivery_response(asker, delivery, false, Sequence::default()).await
+    session.delivery_response(asker, delivery, false, Sequence::default()).await
 }
 
 pub(super) async fn list(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::ListDeliveriesRequest,
 ) -> Result<wire::ListDeliveriesResponse, Status> {
     let asker: Option<RoleId> = optional("role", &it.role)?;
@@ -152,7 +152,7 @@ pub(super) async fn list(
                 now_ms: view.now.as_millis(),
             })
         };
-        return entered.look_for(asker.as_ref(), look).await;
+        return session.look_for(asker.as_ref(), look).await;
     }
     let part = move |view: &View<'_>, before: Option<DeliveryId>| {
         let fits = |it: &Delivery| {
@@ -167,17 +167,17 @@ pub(super) async fn list(
         let all = view.workspace.swarm.list_deliveries(state, before);
         Ok(Part::of(all, usize::MAX, |it| (it.id, 1), fits))
     };
-    let (ids, total) = entered.page(Page::new(false, limit, offset), part).await?;
+    let (ids, total) = session.page(Page::new(false, limit, offset), part).await?;
     let look = move |view: &View<'_>| {
         let all = view.workspace.swarm.deliveries();
         let page = ids.iter().filter_map(|id| all.get(id));
         let deliveries = page.map(|it| render::delivery(it, shown_to.as_ref())).collect();
         Ok(wire::ListDeliveriesResponse { deliveries, total, now_ms: view.now.as_millis() })
     };
-    entered.look_for(asker.as_ref(), look).await
+    session.look_for(asker.as_ref(), look).await
 }
 
-impl Entered {
+impl WorkspaceSession {
     async fn delivery_response(
         &self,
         asker: Option<RoleId>,

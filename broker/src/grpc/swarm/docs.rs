@@ -9,30 +9,30 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-use super::{super::refuse::invalid, super::render::text, Entered, View, id, parse};
+use super::{super::render::text, super::status::invalid, View, WorkspaceSession, id, parse};
 use crate::rules::{
     Rejection,
-    swarm::{self, Ask, Doc, DocPlace, Reply},
+    swarm::{self, CommandKind, Doc, DocPlace, Reply},
 };
 
 pub(super) async fn write(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::WriteDocRequest,
 ) -> Result<wire::Doc, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let place = parse::place(it.place)?;
     let name: DocName = parse::named("name", &it.name)?;
     let content = parse::content(it.content)?;
     let size = content.len() as u64;
     // With `claim` alone one writes about the task that one has claimed.
-    let as_claimant = !entered.has_right(Right::Send);
-    let ask = Ask::WriteDoc { place, name: name.clone(), content, as_claimant };
-    let done = entered.ask(role, Some(key), ask).await?;
+    let as_claimant = !session.has_right(Right::Send);
+    let ask = CommandKind::WriteDoc { place, name: name.clone(), content, as_claimant };
+    let done = session.ask(role, Some(key), ask).await?;
     let Some(Reply::Doc { version }) = done.reply else {
         unreachable!("a document is written or refused")
     };
-    let mut doc = entered.doc(place, &name).await?;
+    let mut doc = session.doc(place, &name).await?;
     if doc.version != version {
         // A newer one was written meanwhile.
         doc = wire::Doc { version, size, place: doc.place, name: doc.name, ..wire::Doc::default() };
@@ -40,16 +40,19 @@ pub(super) async fn write(
     Ok(wire::Doc { repeated: done.is_repeat, ..doc })
 }
 
-pub(super) async fn read(entered: &Entered, it: wire::ReadDocRequest) -> Result<wire::Doc, Status> {
+pub(super) async fn read(
+    session: &WorkspaceSession,
+    it: wire::ReadDocRequest,
+) -> Result<wire::Doc, Status> {
     let place = parse::place(it.place)?;
     let name: DocName = parse::named("name", &it.name)?;
-    let newest = entered.doc(place, &name).await?;
+    let newest = session.doc(place, &name).await?;
     let version = if it.version == 0 { newest.version } else { it.version };
     if newest.version < version || DOC_VERSIONS_MAX < version {
         let why = format!("{version} is not there; the newest is {}", newest.version);
         return Err(invalid("version", &why));
     }
-    let (content, at, by) = entered.doc_words(place, name, version)?;
+    let (content, at, by) = session.doc_words(place, name, version)?;
     if version == newest.version {
         return Ok(wire::Doc { content, ..newest });
     }
@@ -59,7 +62,7 @@ pub(super) async fn read(entered: &Entered, it: wire::ReadDocRequest) -> Result<
 }
 
 pub(super) async fn list(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::ListDocsRequest,
 ) -> Result<wire::ListDocsResponse, Status> {
     let place = parse::place(it.place)?;
@@ -68,10 +71,10 @@ pub(super) async fn list(
         let docs = docs.by_name.iter().map(|(name, doc)| shown(place, name, doc)).collect();
         Ok(wire::ListDocsResponse { docs })
     };
-    entered.look_for(None, look).await
+    session.look_for(None, look).await
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// The newest version of a document, without its words.
     async fn doc(&self, place: DocPlace, name: &DocName) -> Result<wire::Doc, Status> {
         let name = name.clone();

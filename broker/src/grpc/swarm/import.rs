@@ -13,16 +13,16 @@ use tonic::Status;
 use super::{
     super::{
         parse::{text, time},
-        refuse::invalid,
+        status::invalid,
     },
-    Actor, Entered, id, optional, parse,
+    Actor, WorkspaceSession, id, optional, parse,
 };
 use crate::{
     hash::Hash,
     rules::swarm::{
-        Ask, ImportEnd, ImportIssue, ImportedDelivery, ImportedDoc, ImportedIssue, ImportedMessage,
-        ImportedReply, ImportedReview, ImportedSubmission, ImportedTask, ImportedVerdict,
-        IssueState, MessageKind, Recalled, TaskState, Total, Verdict,
+        CommandKind, ImportEnd, ImportIssue, ImportedAuditEntry, ImportedDelivery, ImportedDoc,
+        ImportedIssue, ImportedMessage, ImportedReply, ImportedReview, ImportedSubmission,
+        ImportedTask, ImportedVerdict, IssueState, MessageKind, TaskState, Total, Verdict,
         words::{AuditKind, VerdictWords, Verification},
     },
 };
@@ -34,29 +34,29 @@ const PART_ITEMS_MAX: usize = 2000;
 const ACTOR_BYTES_MAX: usize = 256;
 
 pub(super) async fn issue(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ImportIssueRequest,
 ) -> Result<wire::ImportIssueResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let person = id("person", &it.person)?;
     let import = part(it)?;
     let (issue, parts) = (import.issue, import.parts);
-    let ask = Ask::ImportIssue(Box::new(import));
-    let done = entered.ask_as(Actor::Person(person), Some(key), ask).await?;
+    let ask = CommandKind::ImportIssue(Box::new(import));
+    let done = session.ask_as(Actor::Person(person), Some(key), ask).await?;
     let look = move |view: &super::View<'_>| {
         let import = view.workspace.swarm.issue(issue)?.import;
         Ok(import.map_or(parts, |it| it.done))
     };
-    let parts_done = entered.look_for(None, look).await?;
+    let parts_done = session.look_for(None, look).await?;
     let (repeated, sequence) = (done.is_repeat, done.sequence.get());
     Ok(wire::ImportIssueResponse { parts_done, repeated, sequence })
 }
 
 pub(super) async fn shared(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ImportSharedRequest,
 ) -> Result<wire::ImportSharedResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let person = id("person", &it.person)?;
     if DOCS_MAX < it.docs.len() || WORKERS_MAX < it.workers.len() {
         let why = format!("are at most {DOCS_MAX}, and workers at most {WORKERS_MAX}");
@@ -71,8 +71,8 @@ pub(super) async fn shared(
         it.workers.iter().map(|it| id("workers", it)).collect::<Result<Vec<RoleId>, _>>()?;
     workers.sort();
     workers.dedup();
-    let ask = Ask::ImportShared { docs, workers };
-    let done = entered.ask_as(Actor::Person(person), Some(key), ask).await?;
+    let ask = CommandKind::ImportShared { docs, workers };
+    let done = session.ask_as(Actor::Person(person), Some(key), ask).await?;
     let (repeated, sequence) = (done.is_repeat, done.sequence.get());
     Ok(wire::ImportSharedResponse { repeated, sequence })
 }
@@ -244,7 +244,7 @@ fn points(it: wire::ImportedPoints) -> Result<(RoleId, Total), Status> {
     Ok((id("worker", &it.worker)?, total))
 }
 
-fn event(it: wire::HistoryEntry) -> Result<Recalled, Status> {
+fn event(it: wire::HistoryEntry) -> Result<ImportedAuditEntry, Status> {
     if ACTOR_BYTES_MAX < it.elsewhere_actor.len() {
         return Err(invalid("elsewhere_actor", &format!("is over {ACTOR_BYTES_MAX} bytes")));
     }
@@ -255,7 +255,7 @@ fn event(it: wire::HistoryEntry) -> Result<Recalled, Status> {
         (Some(_), _, detail) => detail,
     };
     let about = it.about.as_str();
-    Ok(Recalled {
+    Ok(ImportedAuditEntry {
         kind: kind.unwrap_or(AuditKind::Imported),
         at: time("elsewhere_ms", it.elsewhere_ms)?,
         actor: it.elsewhere_actor,

@@ -12,20 +12,20 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::refuse::{invalid, too_large},
     super::scan::{Page, Part, SKIPPED_MAX},
-    Entered, View, id, optional, parse, render,
+    super::status::{invalid, too_large},
+    View, WorkspaceSession, id, optional, parse, render,
 };
 use crate::rules::swarm::{
-    Ask, CreateIssue, Issue, IssueState, ListFilter, Reply,
+    CommandKind, CreateIssue, Issue, IssueState, ListFilter, Reply,
     words::{AuditKind, DocPaths},
 };
 
 pub(super) async fn create(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::CreateIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     if TEXT_BYTES_MAX < it.description.len() {
         return Err(too_large("description", it.description.len(), TEXT_BYTES_MAX));
@@ -36,11 +36,11 @@ pub(super) async fn create(
         paths: parse::paths(it.shared_doc_paths, it.project_doc_paths)?,
         docs: docs(it.docs)?,
     };
-    let done = entered.ask(role, Some(key), Ask::CreateIssue(create)).await?;
+    let done = session.ask(role, Some(key), CommandKind::CreateIssue(create)).await?;
     let Some(Reply::Issue(issue)) = done.reply else {
         unreachable!("an issue is opened or refused")
     };
-    entered.issue_response(issue, done.is_repeat, done.sequence).await
+    session.issue_response(issue, done.is_repeat, done.sequence).await
 }
 
 fn docs(docs: Vec<wire::NewDoc>) -> Result<Vec<(DocName, String)>, Status> {
@@ -64,10 +64,10 @@ fn docs(docs: Vec<wire::NewDoc>) -> Result<Vec<(DocName, String)>, Status> {
 const SET_PATHS_TRIES: usize = 8;
 
 pub(super) async fn set_paths(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::UpdateIssueDocPathsRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let (role, issue): (RoleId, IssueId) =
         (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let (keeps_shared, keeps_project) = (it.keep_shared_docs, it.keep_project_docs);
@@ -86,15 +86,15 @@ pub(super) async fn set_paths(
         let mut replaces = None;
         if keeps_shared || keeps_project {
             let look = move |view: &View<'_>| Ok(view.workspace.swarm.issue(issue)?.paths_version);
-            let version = entered.look_for(None, look).await?;
-            let known = entered.doc_paths(issue, version)?;
+            let version = session.look_for(None, look).await?;
+            let known = session.doc_paths(issue, version)?;
             shared = if keeps_shared { known.shared } else { shared };
             project = if keeps_project { known.project } else { project };
             replaces = Some(version);
         }
         let paths = parse::paths(shared, project)?;
-        let ask = Ask::SetDocPaths { issue, paths, replaces };
-        let done = match entered.ask(role.clone(), Some(key.clone()), ask).await {
+        let ask = CommandKind::SetDocPaths { issue, paths, replaces };
+        let done = match session.ask(role.clone(), Some(key.clone()), ask).await {
             // Somebody set them in between: what they said is kept.
             Err(why)
                 if replaces.is_some()
@@ -105,53 +105,53 @@ pub(super) async fn set_paths(
             }
             done => done?,
         };
-        return entered.issue_response(issue, done.is_repeat, done.sequence).await;
+        return session.issue_response(issue, done.is_repeat, done.sequence).await;
     }
 }
 
 pub(super) async fn close(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::CloseIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let reason = parse::why("summary", it.summary)?;
-    let done = entered.ask(role, Some(key), Ask::CloseIssue { issue, reason }).await?;
-    entered.issue_response(issue, done.is_repeat, done.sequence).await
+    let done = session.ask(role, Some(key), CommandKind::CloseIssue { issue, reason }).await?;
+    session.issue_response(issue, done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn reopen(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ReopenIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let reason = parse::why("summary", it.summary)?;
-    let done = entered.ask(role, Some(key), Ask::ReopenIssue { issue, reason }).await?;
-    entered.issue_response(issue, done.is_repeat, done.sequence).await
+    let done = session.ask(role, Some(key), CommandKind::ReopenIssue { issue, reason }).await?;
+    session.issue_response(issue, done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn extend(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ExtendIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
-    let ask = Ask::ExtendIssue { issue, extend_ms: parse::lease(it.for_ms)? };
-    let done = entered.ask(role, Some(key), ask).await?;
-    entered.issue_response(issue, done.is_repeat, done.sequence).await
+    let ask = CommandKind::ExtendIssue { issue, extend_ms: parse::lease(it.for_ms)? };
+    let done = session.ask(role, Some(key), ask).await?;
+    session.issue_response(issue, done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn get(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::GetIssueRequest,
 ) -> Result<wire::IssueResponse, Status> {
     let issue = parse::named("issue_id", &it.issue_id)?;
-    entered.issue_response(issue, false, Sequence::default()).await
+    session.issue_response(issue, false, Sequence::default()).await
 }
 
 pub(super) async fn list(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::ListIssuesRequest,
 ) -> Result<wire::ListIssuesResponse, Status> {
     let (limit, offset) = (parse::limit(it.limit), it.offset as usize);
@@ -182,7 +182,7 @@ pub(super) async fn list(
                 now_ms: view.now.as_millis(),
             }
         };
-        return entered.look(look).await;
+        return session.look(look).await;
     }
     let part = move |view: &View<'_>, before: Option<IssueId>| {
         let issues = view.workspace.swarm.list_issues(state, before);
@@ -194,14 +194,14 @@ pub(super) async fn list(
         };
         Ok(Part::of(issues, usize::MAX, |it| (it.id, 1), fits))
     };
-    let (ids, total) = entered.page(Page::new(is_ascending, limit, offset), part).await?;
+    let (ids, total) = session.page(Page::new(is_ascending, limit, offset), part).await?;
     let look = move |view: &View<'_>| {
         let swarm = &view.workspace.swarm;
         let issues = ids.into_iter().filter_map(|id| swarm.issue(id).ok());
         let (issues, now_ms) = (issues.map(render::issue).collect(), view.now.as_millis());
         wire::ListIssuesResponse { issues, total, now_ms }
     };
-    entered.look(look).await
+    session.look(look).await
 }
 
 /// What subjects are looked through for; `None` for nothing.
@@ -219,7 +219,7 @@ pub(super) fn state(status: wire::IssueStatus) -> Option<IssueState> {
     }
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// An issue as it stands, with its words.
     async fn issue_response(
         &self,

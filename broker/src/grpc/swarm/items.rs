@@ -4,14 +4,14 @@ use tasuki_proto::{id::RoleId, limits::SWARM_PAGE_MAX, swarm::IssueId, wire};
 use tonic::Status;
 
 use super::{
-    super::refuse::invalid,
-    Entered, View, id, parse,
+    super::status::invalid,
+    View, WorkspaceSession, id, parse,
     render::{self, Submitted},
 };
-use crate::rules::swarm::{Ask, Item, ItemKind, MessageKind};
+use crate::rules::swarm::{CommandKind, Item, ItemKind, MessageKind};
 
 pub(super) async fn mark(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::MarkItemsRequest,
 ) -> Result<wire::MarkItemsResponse, Status> {
     let role: RoleId = id("role", &it.role)?;
@@ -20,11 +20,11 @@ pub(super) async fn mark(
         let why = format!("are {}; at most {SWARM_PAGE_MAX} are possible", it.numbers.len());
         return Err(invalid("numbers", &why));
     }
-    entered.ask(role, None, Ask::MarkItems { issue, items: it.numbers }).await?;
+    session.ask(role, None, CommandKind::MarkItems { issue, items: it.numbers }).await?;
     Ok(wire::MarkItemsResponse {})
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// An item with all that it is about.
     pub(super) async fn item(
         &self,

@@ -1,24 +1,24 @@
 //! Locks: exclusive charge of files.
 
-use tasuki_proto::{id::RoleId, limits::LOCK_STEPS_MAX, swarm::LockId, wire};
+use tasuki_proto::{id::RoleId, swarm::LockId, wire};
 use tonic::Status;
 
 use super::{
-    super::refuse::invalid,
     super::scan::{PART, Page, Part},
-    Done, Entered, View, id, optional, parse, render, tasks, token,
+    super::status::invalid,
+    Done, View, WorkspaceSession, id, optional, parse, render, tasks, token,
 };
 use crate::rules::swarm::{
-    Ask, LockFiles, Rejection, Reply,
-    lock::{Effort, Lock, LockKey},
+    CommandKind, LockFiles, Reply,
+    lock::{Effort, Lock, LockKey, Place},
 };
 
 pub(super) async fn lock(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::LockFilesRequest,
 ) -> Result<wire::LockResponse, Status> {
     let claim = token(&mut it.claim_token);
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let keys = parse::new_lock_keys(&it.files.unwrap_or_default())?;
     let task = match (it.issue_id.as_str(), it.task_id.as_str()) {
@@ -26,48 +26,48 @@ pub(super) async fn lock(
         (issue, task) => Some(tasks::of(issue, task)?),
     };
     let ttl_ms = parse::lease(it.for_ms)?;
-    let ask = Ask::LockFiles(LockFiles { keys, task, claim, ttl_ms });
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.lock_response(role, done).await
+    let ask = CommandKind::LockFiles(LockFiles { keys, task, claim, ttl_ms });
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.lock_response(role, done).await
 }
 
 pub(super) async fn renew(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::RenewLockRequest,
 ) -> Result<wire::LockResponse, Status> {
     let token = token(&mut it.lock_token);
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
-    let ask = Ask::RenewLock { lock, token, extend_ms: parse::lease(it.for_ms)? };
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.lock_response(role, done).await
+    let ask = CommandKind::RenewLock { lock, token, extend_ms: parse::lease(it.for_ms)? };
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.lock_response(role, done).await
 }
 
 pub(super) async fn unlock(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::UnlockRequest,
 ) -> Result<wire::UnlockResponse, Status> {
     let token = token(&mut it.lock_token);
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
-    let before = entered.lock_of(role.clone(), lock).await?;
-    let ask = Ask::Unlock { lock, token };
-    let done = entered.ask(role, Some(key), ask).await?;
+    let before = session.lock_of(role.clone(), lock).await?;
+    let ask = CommandKind::Unlock { lock, token };
+    let done = session.ask(role, Some(key), ask).await?;
     Ok(unlocked(lock, before, &done))
 }
 
 pub(super) async fn force(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ForceUnlockRequest,
 ) -> Result<wire::UnlockResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let lock = parse::named("lease_id", &it.lease_id)?;
-    let before = entered.lock_of(role.clone(), lock).await?;
-    let ask = Ask::ForceUnlock { lock, reason: super::super::parse::reason(it.reason)? };
-    let done = entered.ask(role, Some(key), ask).await?;
+    let before = session.lock_of(role.clone(), lock).await?;
+    let ask = CommandKind::ForceUnlock { lock, reason: super::super::parse::reason(it.reason)? };
+    let done = session.ask(role, Some(key), ask).await?;
     Ok(unlocked(lock, before, &done))
 }
 
@@ -80,7 +80,7 @@ fn unlocked(id: LockId, before: Option<wire::Lock>, done: &Done) -> wire::Unlock
 }
 
 pub(super) async fn list(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::ListLocksRequest,
 ) -> Result<wire::ListLocksResponse, Status> {
     let asker: Option<RoleId> = optional("role", &it.role)?;
@@ -100,38 +100,24 @@ pub(super) async fn list(
     let is_plain = !keys.is_empty() && !keys.iter().any(LockKey::has_wildcards);
     // One role's are listed in the order in which it locked.
     let is_ascending = keys.is_empty() && holder.is_some();
-    let part = move |view: &View<'_>, before: Option<LockId>| {
+    let part = move |view: &View<'_>, from: Option<Place>| {
         let locks = &view.workspace.swarm.locks;
-        // Below a directory there may be too many for one turn: they are met among all the others.
-        let few = (is_plain && before.is_none()).then(|| locks.on(&keys, PART)).flatten();
-        let is_indexed = few.is_some();
-        let all: Box<dyn Iterator<Item = &Lock>> = match few {
-            Some(few) => Box::new(few.into_iter()),
-            None => Box::new(locks.before(before)),
-        };
-        let effort = Effort::new(LOCK_STEPS_MAX);
-        let overlaps = |one: &LockKey, other: &LockKey| {
-            !effort.is_spent() && one.overlaps_within(other, &effort)
-        };
-        let fits = |it: &Lock| {
+        let counts = |it: &Lock| {
             let repository = it.keys.first().map(|key| key.repository());
             let is_there = files.repository.is_empty() || repository == Some(&files.repository);
-            let is_held = holder.as_ref().is_none_or(|holder| *holder == it.role);
-            let is_met = || {
-                keys.is_empty()
-                    || keys.iter().any(|key| it.keys.iter().any(|own| overlaps(own, key)))
-            };
-            (is_there && is_held && (is_indexed || is_met())).then_some(((), it.id))
+            is_there && holder.as_ref().is_none_or(|holder| *holder == it.role)
         };
-        let weight = |it: &Lock| if is_indexed { 0 } else { keys.len() * it.keys.len() };
-        let part = Part::of(all, usize::MAX, |it| (it.id, weight(it)), fits);
-        if effort.is_spent() {
-            return Err(crate::rules::Rejection::from(Rejection::TooManySteps));
-        }
-        // Those were all.
-        Ok(Part { next: part.next.filter(|_| !is_indexed), ..part })
+        // Below a directory there may be too many for one turn: they are met among all the others.
+        let few = (is_plain && from.is_none()).then(|| locks.on(&keys, PART)).flatten();
+        let (found, next) = match few {
+            Some(few) => {
+                (few.into_iter().filter_map(|it| counts(it).then_some(it.id)).collect(), None)
+            }
+            None => locks.look_through(from, &keys, PART, counts, &Effort::new(LISTED_STEPS_MAX)),
+        };
+        Ok(Part { found: found.into_iter().map(|id| ((), id)).collect(), next })
     };
-    let (ids, total) = entered.page(Page::new(is_ascending, limit, offset), part).await?;
+    let (ids, total) = session.page(Page::new(is_ascending, limit, offset), part).await?;
     let shown_to = asker.clone();
     let look = move |view: &View<'_>| {
         let locks = &view.workspace.swarm.locks;
@@ -139,17 +125,21 @@ pub(super) async fn list(
         let locks = page.map(|it| render::lock(it, shown_to.as_ref())).collect();
         Ok(wire::ListLocksResponse { locks, total, now_ms: view.now.as_millis() })
     };
-    entered.look_for(asker.as_ref(), look).await
+    session.look_for(asker.as_ref(), look).await
 }
 
 /// Files that one list of locks is about.
 const LISTED_PATTERNS_MAX: usize = 256;
 
+/// Steps that comparing takes in one turn of a list of locks, about a millisecond; the rest is
+/// compared in the next.
+const LISTED_STEPS_MAX: usize = 128 * 1024;
+
 fn is_listable(files: &wire::FileSet) -> bool {
     files.patterns.len() <= LISTED_PATTERNS_MAX
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// A lock as `asker` may see it, if it is there.
     async fn lock_of(&self, asker: RoleId, lock: LockId) -> Result<Option<wire::Lock>, Status> {
         let look = move |view: &View<'_>| {

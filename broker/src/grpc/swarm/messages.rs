@@ -8,19 +8,19 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::refuse::invalid,
-    Done, Entered, View, id, parse,
+    super::status::invalid,
+    Done, View, WorkspaceSession, id, parse,
     render::{self, Posted},
     tasks, token,
 };
-use crate::rules::swarm::{Ask, MessageKind, PostMessage, Reply, ReplyMessage};
+use crate::rules::swarm::{CommandKind, MessageKind, PostMessage, Reply, ReplyMessage};
 
 pub(super) async fn post(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::PostMessageRequest,
 ) -> Result<wire::MessageResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let kind = MessageKind::parse(&it.kind).ok_or_else(|| {
@@ -28,26 +28,26 @@ pub(super) async fn post(
         invalid("kind", &format!("is none there is; say one of {known}"))
     })?;
     let words = parse::message(it.content, it.refs)?;
-    let ask = Ask::PostMessage(PostMessage { issue, task, token, kind, words });
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.message_response(role, issue, done).await
+    let ask = CommandKind::PostMessage(PostMessage { issue, task, token, kind, words });
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.message_response(role, issue, done).await
 }
 
 pub(super) async fn reply(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ReplyMessageRequest,
 ) -> Result<wire::MessageResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let message = parse::maybe("message_id", &it.message_id)?;
     let words = parse::message(it.content, it.refs)?;
-    let ask = Ask::ReplyMessage(ReplyMessage { issue, task, message, words });
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.message_response(role, issue, done).await
+    let ask = CommandKind::ReplyMessage(ReplyMessage { issue, task, message, words });
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.message_response(role, issue, done).await
 }
 
-impl Entered {
+impl WorkspaceSession {
     async fn message_response(
         &self,
         asker: RoleId,

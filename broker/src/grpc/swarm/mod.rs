@@ -30,14 +30,14 @@ use tonic::{Request, Response, Status};
 pub(super) use self::{render::event, waits::question};
 use super::{
     Service,
-    entered::{Entered, Key},
     parse::{hold, id, optional},
-    refuse,
+    session::{Key, WorkspaceSession},
+    status,
 };
 use crate::{
     rules::{
         Command, Rejection, Reply,
-        swarm::{self, Ask},
+        swarm::{self, CommandKind},
         turn::Actor,
     },
     workspace::{Executed, View},
@@ -52,8 +52,8 @@ macro_rules! calls {
                 &self,
                 request: Request<wire::$asked>,
             ) -> Result<Response<wire::$answered>, Status> {
-                let (entered, it) = self.door.enter(request, |it| it.caller.take())?;
-                Ok(Response::new($answer(&entered, it).await?))
+                let (session, it) = self.services.enter(request, |it| it.caller.take())?;
+                Ok(Response::new($answer(&session, it).await?))
             })*
         }
     };
@@ -119,13 +119,13 @@ struct Done {
     sequence: Sequence,
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// Carries out what a role asks for.
-    async fn ask(&self, role: RoleId, key: Option<Key>, ask: Ask) -> Result<Done, Status> {
+    async fn ask(&self, role: RoleId, key: Option<Key>, ask: CommandKind) -> Result<Done, Status> {
         self.ask_as(Actor::Role(role), key, ask).await
     }
 
-    async fn ask_as(&self, by: Actor, key: Option<Key>, ask: Ask) -> Result<Done, Status> {
+    async fn ask_as(&self, by: Actor, key: Option<Key>, ask: CommandKind) -> Result<Done, Status> {
         let command = Command::Swarm(swarm::Command { by, ask });
         let Executed { reply, is_repeat, sequence, .. } = self.execute(key, command).await?;
         let reply = match reply {
@@ -154,7 +154,7 @@ impl Entered {
     ) -> Result<T, Status> {
         match asker {
             Some(role) => self.look_as(role, look).await,
-            None => self.look(look).await?.map_err(|rejection| refuse::rejected(&rejection)),
+            None => self.look(look).await?.map_err(|rejection| status::rejected(&rejection)),
         }
     }
 }

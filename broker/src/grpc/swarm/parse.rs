@@ -18,7 +18,7 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::refuse::{invalid, too_large},
+    super::status::{invalid, too_large},
     optional,
 };
 use crate::rules::swarm::{

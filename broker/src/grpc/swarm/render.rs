@@ -9,7 +9,7 @@ use tasuki_proto::{
 use super::super::render::{ms, text};
 use crate::rules::swarm::{
     Delivery, DeliveryState, Difficulty, Event, Issue, IssueState, Message, MessageState, Settings,
-    Standing, Submission, SubmissionState, Task, TaskState, Verdict, WhyUnlocked,
+    Submission, SubmissionState, Task, TaskStage, TaskState, Verdict, WhyUnlocked,
     lock::Lock,
     words::{
         Artifacts, AuditEntry, AuditKind, CommandResult, DeliveryWords, EvidenceWords, ReviewWords,
@@ -24,10 +24,9 @@ pub(super) fn issue(it: &Issue) -> wire::Issue {
         IssueState::Done => wire::IssueStatus::Done,
         IssueState::Canceled => wire::IssueStatus::Canceled,
     };
-    let counts = TaskState::ALL.iter().zip(it.counts().tasks);
-    let tasks = counts
-        .filter(|(_, count)| *count != 0)
-        .map(|(state, count)| (i32::from(task_status(*state)).unsigned_abs(), count as u64));
+    // By number of state.
+    let [open, in_progress, blocked, done, canceled] = it.counts().tasks.map(|count| count as u64);
+    let tasks = wire::TaskCounts { open, in_progress, blocked, done, canceled };
     wire::Issue {
         issue_id: it.id.to_string(),
         subject: it.subject.clone(),
@@ -37,7 +36,7 @@ pub(super) fn issue(it: &Issue) -> wire::Issue {
         lease_expires_ms: it.lease.map_or(0, |it| it.lapses.as_millis()),
         created_ms: it.created.as_millis(),
         updated_ms: it.updated.as_millis(),
-        tasks: tasks.collect(),
+        tasks: Some(tasks),
         is_unaccepted: it.state == IssueState::Done && !it.is_accepted,
         imported: it.import.map_or_else(Default::default, |it| it.content.to_bytes().into()),
         imported_parts_left: it.import.map_or(0, |it| it.parts - it.done),
@@ -55,17 +54,17 @@ fn task_status(state: TaskState) -> wire::TaskStatus {
     }
 }
 
-pub(super) fn stage(standing: Standing) -> wire::TaskStage {
+pub(super) fn stage(standing: TaskStage) -> wire::TaskStage {
     match standing {
-        Standing::Waiting => wire::TaskStage::Waiting,
-        Standing::Ready => wire::TaskStage::Ready,
-        Standing::Reserved => wire::TaskStage::Reserved,
-        Standing::InProgress => wire::TaskStage::Working,
-        Standing::Blocked => wire::TaskStage::Asking,
-        Standing::Submitted => wire::TaskStage::Submitted,
-        Standing::InReview => wire::TaskStage::InReview,
-        Standing::Done => wire::TaskStage::Done,
-        Standing::Canceled => wire::TaskStage::Canceled,
+        TaskStage::Waiting => wire::TaskStage::Waiting,
+        TaskStage::Ready => wire::TaskStage::Ready,
+        TaskStage::Reserved => wire::TaskStage::Reserved,
+        TaskStage::InProgress => wire::TaskStage::Working,
+        TaskStage::Blocked => wire::TaskStage::Asking,
+        TaskStage::Submitted => wire::TaskStage::Submitted,
+        TaskStage::InReview => wire::TaskStage::InReview,
+        TaskStage::Done => wire::TaskStage::Done,
+        TaskStage::Canceled => wire::TaskStage::Canceled,
     }
 }
 

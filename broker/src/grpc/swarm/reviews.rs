@@ -4,28 +4,28 @@ use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 use tonic::Status;
 
 use super::{
-    super::refuse::invalid,
-    Entered, id, parse,
+    super::status::invalid,
+    WorkspaceSession, id, parse,
     render::{self, Submitted},
     tasks, token,
 };
-use crate::rules::swarm::{Ask, MintNextStep, Reply, ReviewTask, SubmitTask, Verdict};
+use crate::rules::swarm::{CommandKind, MintNextStep, Reply, ReviewTask, SubmitTask, Verdict};
 
 pub(super) async fn submit(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::SubmitTaskRequest,
 ) -> Result<wire::SubmitTaskResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let words = parse::artifacts(it.words)?;
-    let ask = Ask::SubmitTask(SubmitTask { issue, task, token, words });
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    let ask = CommandKind::SubmitTask(SubmitTask { issue, task, token, words });
+    let done = session.ask(role.clone(), Some(key), ask).await?;
     let Some(Reply::Submitted(submission)) = done.reply else {
         unreachable!("a task is submitted or refused")
     };
-    let shown = entered.task(Some(role), (issue, task)).await?;
+    let shown = session.task(Some(role), (issue, task)).await?;
     Ok(wire::SubmitTaskResponse {
         submission_id: submission.to_string(),
         task: Some(shown.wire),
@@ -36,16 +36,16 @@ pub(super) async fn submit(
 }
 
 pub(super) async fn mint(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::MintNextStepRequest,
 ) -> Result<wire::MintNextStepResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let worker = id("worker", &it.worker)?;
     let score = parse::score(it.completion_score)?;
-    let ask = Ask::MintNextStep(MintNextStep { issue, task, worker, score });
-    let done = entered.ask(role, Some(key), ask).await?;
+    let ask = CommandKind::MintNextStep(MintNextStep { issue, task, worker, score });
+    let done = session.ask(role, Some(key), ask).await?;
     let Some(Reply::NextStep(step)) = done.reply else {
         unreachable!("a next step is chosen or refused")
     };
@@ -65,10 +65,10 @@ pub(super) async fn mint(
 }
 
 pub(super) async fn review(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ReviewTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
     let review = it.review.ok_or_else(|| invalid("review", &"is required"))?;
@@ -85,11 +85,11 @@ pub(super) async fn review(
         },
         words: parse::review(review)?,
     };
-    let done = entered.ask(role.clone(), Some(key), Ask::ReviewTask(review)).await?;
-    entered.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
+    let done = session.ask(role.clone(), Some(key), CommandKind::ReviewTask(review)).await?;
+    session.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// Adds what was submitted, and what its review said.
     pub(super) fn add_submission_words(
         &self,

@@ -10,13 +10,13 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::refuse::{invalid, too_large},
     super::scan::{Page, Part, SKIPPED_MAX},
-    Entered, View, id, issues, optional, parse,
+    super::status::{invalid, too_large},
+    View, WorkspaceSession, id, issues, optional, parse,
     render::{self, Posted, Submitted},
     token,
 };
-use crate::rules::swarm::{Ask, CreateTasks, ListFilter, Reply, Task, TaskState};
+use crate::rules::swarm::{CommandKind, CreateTasks, ListFilter, Reply, Task, TaskState};
 
 /// Words of a task's messages that are told with it, in bytes; older ones are left out.
 const MESSAGES_BYTES_MAX: usize = 1024 * 1024;
@@ -25,10 +25,10 @@ const MESSAGES_BYTES_MAX: usize = 1024 * 1024;
 const MESSAGES_MAX: usize = 100;
 
 pub(super) async fn create(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::CreateTasksRequest,
 ) -> Result<wire::CreateTasksResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let (role, issue): (_, IssueId) =
         (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
     let count = it.tasks.len();
@@ -41,8 +41,8 @@ pub(super) async fn create(
         return Err(too_large("tasks", bytes, SWARM_WORDS_BYTES_MAX));
     }
     let tasks = it.tasks.into_iter().map(parse::new_task).collect::<Result<_, _>>()?;
-    let ask = Ask::CreateTasks(CreateTasks { issue, tasks });
-    let done = entered.ask(role, Some(key), ask).await?;
+    let ask = CommandKind::CreateTasks(CreateTasks { issue, tasks });
+    let done = session.ask(role, Some(key), ask).await?;
     let Some(Reply::Tasks { first, count }) = done.reply else {
         unreachable!("tasks are made or refused")
     };
@@ -52,39 +52,39 @@ pub(super) async fn create(
         let tasks = made.map(|it| render::task(state, it, None)).collect();
         Ok((tasks, view.now.as_millis()))
     };
-    let (tasks, now_ms) = entered.look_for(None, look).await?;
+    let (tasks, now_ms) = session.look_for(None, look).await?;
     let (repeated, sequence) = (done.is_repeat, done.sequence.get());
     Ok(wire::CreateTasksResponse { tasks, repeated, sequence, now_ms })
 }
 
 pub(super) async fn claim(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ClaimTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let next_step = match it.next_step_token.as_str() {
         "" => None,
         shown => Some(parse::next_step(shown)?),
     };
-    let ask = Ask::ClaimTask { issue, task, next_step };
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
+    let ask = CommandKind::ClaimTask { issue, task, next_step };
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn renew(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::RenewClaimRequest,
 ) -> Result<wire::TaskResponse, Status> {
     let token = token(&mut it.claim_token);
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
-    let ask = Ask::RenewClaim { issue, task, token, extend_ms: parse::lease(it.for_ms)? };
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
+    let ask = CommandKind::RenewClaim { issue, task, token, extend_ms: parse::lease(it.for_ms)? };
+    let done = session.ask(role.clone(), Some(key), ask).await?;
     // Nodes ask again and again, and have its words: none are read for it.
-    let shown = entered.task(Some(role), (issue, task)).await?;
+    let shown = session.task(Some(role), (issue, task)).await?;
     Ok(wire::TaskResponse {
         task: Some(shown.wire),
         repeated: done.is_repeat,
@@ -94,46 +94,46 @@ pub(super) async fn renew(
 }
 
 pub(super) async fn reset(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::ResetTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let reason = parse::why("reason", it.reason)?;
-    let ask = Ask::ResetTask { issue, task, reason };
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
+    let ask = CommandKind::ResetTask { issue, task, reason };
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn cancel(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::CancelTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
     let (issue, task) = of(&it.issue_id, &it.task_id)?;
     let reason = parse::why("reason", it.reason)?;
-    let ask = Ask::CancelTask { issue, task, reason };
-    let done = entered.ask(role.clone(), Some(key), ask).await?;
-    entered.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
+    let ask = CommandKind::CancelTask { issue, task, reason };
+    let done = session.ask(role.clone(), Some(key), ask).await?;
+    session.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
 }
 
 pub(super) async fn get(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::GetTaskRequest,
 ) -> Result<wire::TaskResponse, Status> {
     let asker = optional("role", &it.role)?;
     let task = of(&it.issue_id, &it.task_id)?;
     if let Some(role) = &asker {
         // Its tokens are told.
-        entered.look_as(role, |_| Ok(())).await?;
+        session.look_as(role, |_| Ok(())).await?;
     }
-    entered.task_response(asker, task, false, Sequence::default()).await
+    session.task_response(asker, task, false, Sequence::default()).await
 }
 
 pub(super) async fn list(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::ListTasksRequest,
 ) -> Result<wire::ListTasksResponse, Status> {
     let asker: Option<RoleId> = optional("role", &it.role)?;
@@ -181,7 +181,7 @@ pub(super) async fn list(
         let (total, now_ms) = (total as u64, view.now.as_millis());
         Ok(Some(wire::ListTasksResponse { tasks, total, now_ms }))
     };
-    if let Some(page) = entered.look_for(asker.as_ref(), look).await? {
+    if let Some(page) = session.look_for(asker.as_ref(), look).await? {
         return Ok(page);
     }
     let part = move |view: &View<'_>, before: Option<TaskNumber>| {
@@ -193,7 +193,7 @@ pub(super) async fn list(
         let tasks = state.candidates(&filter, before);
         Ok(Part::of(tasks, usize::MAX, |it| (it.number, 1), fits))
     };
-    let (numbers, total) = entered.page(Page::new(is_ascending, limit, offset), part).await?;
+    let (numbers, total) = session.page(Page::new(is_ascending, limit, offset), part).await?;
     let shown_to = asker.clone();
     let look = move |view: &View<'_>| {
         let state = view.workspace.swarm.issue(issue)?;
@@ -201,7 +201,7 @@ pub(super) async fn list(
         let tasks = tasks.map(|it| render::task(state, it, shown_to.as_ref())).collect();
         Ok(wire::ListTasksResponse { tasks, total, now_ms: view.now.as_millis() })
     };
-    entered.look_for(asker.as_ref(), look).await
+    session.look_for(asker.as_ref(), look).await
 }
 
 /// A task of an issue, by their names.
@@ -245,7 +245,7 @@ pub(super) struct Shown {
     messages: Vec<(wire::TaskMessage, Posted)>,
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// A task as it stands, with all that was said about it.
     pub(super) async fn task_response(
         &self,

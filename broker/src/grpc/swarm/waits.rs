@@ -11,13 +11,15 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::refuse::{invalid, too_large},
-    Entered, View, hold, id, issues, parse, render,
+    super::status::{invalid, too_large},
+    View, WorkspaceSession, hold, id, issues, parse, render,
     render::Submitted,
 };
 use crate::{
-    rules::swarm::{Answer, IssueState, MessageState, Question, SubmissionState, words::AuditKind},
-    workspace::{self, Told},
+    rules::swarm::{
+        Answer, IssueState, LocksAnswer, MessageState, Question, SubmissionState, words::AuditKind,
+    },
+    workspace::{self, WaitOutcome},
 };
 
 /// Names of files that one wait is for, in bytes: a token has thousands of waits.
@@ -27,13 +29,13 @@ const WAIT_FILES_BYTES_MAX: usize = 8 * 1024;
 const AUDIT_LOOK_MAX: u64 = 64;
 
 pub(super) async fn wait(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::SwarmQuestion,
 ) -> Result<wire::SwarmAnswer, Status> {
     let question = question(&it)?;
     let role = question.role().clone();
-    let told = entered.wait_for(question, hold(it.hold_ms)).await?;
-    entered.swarm_answer(&role, &told).await
+    let told = session.wait_for(question, hold(it.hold_ms)).await?;
+    session.swarm_answer(&role, &told).await
 }
 
 pub(in crate::grpc) fn question(it: &wire::SwarmQuestion) -> Result<workspace::Question, Status> {
@@ -69,12 +71,12 @@ pub(in crate::grpc) fn question(it: &wire::SwarmQuestion) -> Result<workspace::Q
     Ok(workspace::Question::Swarm { what, role })
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// What a wait about issues, tasks, deliveries or locks ended with.
     pub(in crate::grpc) async fn swarm_answer(
         &self,
         role: &RoleId,
-        told: &Told,
+        told: &WaitOutcome,
     ) -> Result<wire::SwarmAnswer, Status> {
         let workspace::Answer::Swarm(it) = &told.answer else {
             unreachable!("a question about issues is answered with one")
@@ -157,8 +159,11 @@ impl Entered {
                 let (ended_because, delivery) = (shown.ended_because.clone(), Some(shown));
                 wire::SwarmAnswer { delivery, ended_because, ..Default::default() }
             }
-            Answer::Locks(conflict) => {
-                let id = conflict.as_ref().map(|it| it.lock);
+            Answer::Locks(it) => {
+                let id = match it {
+                    LocksAnswer::Locked(conflict) => Some(conflict.lock),
+                    LocksAnswer::Free | LocksAnswer::Unknown | LocksAnswer::Unlocked => None,
+                };
                 let asker = role.clone();
                 let look = move |view: &View<'_>| {
                     let found = id.and_then(|id| view.workspace.swarm.locks.get(id));
@@ -181,7 +186,7 @@ impl Entered {
     }
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// Why a submission came to nothing: what happened to its task or issue after it.
     fn why_ended(
         &self,

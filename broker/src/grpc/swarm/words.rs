@@ -7,7 +7,7 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-use super::{Entered, refuse, render};
+use super::{WorkspaceSession, render, status};
 use crate::rules::swarm::{
     DocPlace, Words,
     words::{
@@ -18,18 +18,18 @@ use crate::rules::swarm::{
 
 /// Words of the kind that was asked for: bytes of another kind are damage, and an error before.
 macro_rules! read {
-    ($entered:expr, $place:expr, $found:pat => $words:expr) => {
-        match $entered.words($place)? {
+    ($session:expr, $place:expr, $found:pat => $words:expr) => {
+        match $session.words($place)? {
             $found => Ok($words),
             _ => unreachable!("words are read as what they were asked for"),
         }
     };
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// The words that are kept where `place` is; what is said in it does not count.
     fn words(&self, place: Words) -> Result<Words, Status> {
-        self.bodies().words(place).map_err(|e| refuse::reading(&e))
+        self.bodies().words(place).map_err(|e| status::reading(&e))
     }
 
     pub(super) fn description(&self, issue: IssueId) -> Result<String, Status> {

@@ -5,29 +5,29 @@ use std::collections::BTreeMap;
 use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 use tonic::Status;
 
-use super::{super::scan::Part, Entered, View, id, optional, render};
-use crate::rules::swarm::{Ask, Issue, IssueState, ListFilter, TaskState};
+use super::{super::scan::Part, View, WorkspaceSession, id, optional, render};
+use crate::rules::swarm::{CommandKind, Issue, IssueState, ListFilter, TaskState};
 
 pub(super) async fn register(
-    entered: &Entered,
+    session: &WorkspaceSession,
     mut it: wire::RegisterWorkerRequest,
 ) -> Result<wire::Worker, Status> {
-    let key = entered.key(it.key.take(), &it)?;
+    let key = session.key(it.key.take(), &it)?;
     let role: RoleId = id("role", &it.role)?;
-    let done = entered.ask(role.clone(), Some(key), Ask::RegisterWorker).await?;
-    let worker = entered.workers(Some(&role), Some(&role)).await?.0.pop().unwrap_or_default();
+    let done = session.ask(role.clone(), Some(key), CommandKind::RegisterWorker).await?;
+    let worker = session.workers(Some(&role), Some(&role)).await?.0.pop().unwrap_or_default();
     Ok(wire::Worker { worker: role.to_string(), sequence: done.sequence.get(), ..worker })
 }
 
 pub(super) async fn list(
-    entered: &Entered,
+    session: &WorkspaceSession,
     it: wire::ListWorkersRequest,
 ) -> Result<wire::ListWorkersResponse, Status> {
     let asker: Option<RoleId> = optional("role", &it.role)?;
     let only: Option<RoleId> = optional("worker", &it.worker)?;
     // Who may not ask as this role is told so first.
-    entered.look_for(asker.as_ref(), |_| Ok(())).await?;
-    let (workers, now_ms) = entered.workers(only.as_ref(), asker.as_ref()).await?;
+    session.look_for(asker.as_ref(), |_| Ok(())).await?;
+    let (workers, now_ms) = session.workers(only.as_ref(), asker.as_ref()).await?;
     Ok(wire::ListWorkersResponse { workers, now_ms })
 }
 
@@ -39,7 +39,7 @@ enum Has {
     Reserved(wire::ReservedTask),
 }
 
-impl Entered {
+impl WorkspaceSession {
     /// Workers with what they have claimed and earned in issues that are open, and when that was.
     async fn workers(
         &self,

@@ -28,7 +28,7 @@ use crate::{
     hash::Hash,
     rules::{
         Body,
-        turn::{EntryBody, EntryFacts, EntryKind, Receipts},
+        turn::{EntryBody, EntryKind, EntryMeta, Receipts},
     },
 };
 
@@ -85,7 +85,7 @@ pub fn decode_entry(loop_id: &LoopId, number: u64, bytes: Bytes) -> Result<Entry
     })
 }
 
-fn encode_facts(it: &EntryFacts) -> stored::EntryFacts {
+fn encode_facts(it: &EntryMeta) -> stored::EntryFacts {
     stored::EntryFacts {
         number: it.number,
         kind: match it.kind {
@@ -108,8 +108,8 @@ fn encode_facts(it: &EntryFacts) -> stored::EntryFacts {
     }
 }
 
-fn decode_facts(loop_id: &LoopId, it: stored::EntryFacts) -> Result<EntryFacts, CodecError> {
-    Ok(EntryFacts {
+fn decode_facts(loop_id: &LoopId, it: stored::EntryFacts) -> Result<EntryMeta, CodecError> {
+    Ok(EntryMeta {
         loop_id: loop_id.clone(),
         number: it.number,
         kind: match it.kind {

@@ -128,6 +128,7 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// Holds A5.
 #[test]
 fn the_bytes_of_a_record_are_unchanged() {
     let stored = encode_record(&record(), &[3; 16]);
@@ -215,9 +216,9 @@ fn state() -> Workspace {
     state
 }
 
-fn facts() -> EntryFacts {
+fn facts() -> EntryMeta {
     let at = |ms| Some(Timestamp::from_millis(ms));
-    EntryFacts {
+    EntryMeta {
         loop_id: "main".parse().unwrap(),
         number: 1,
         kind: EntryKind::Reclaim,

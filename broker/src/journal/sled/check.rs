@@ -15,7 +15,7 @@ use tasuki_proto::{
 
 use super::{
     engine::from_sled,
-    index::{Form, Index, Run, SnapshotAt, Standing},
+    index::{Form, Index, RecordSpan, SnapshotAt, WorkspaceIndex},
     layout::{self, HEADS, PIECES, SNAPSHOTS},
     mark::HighWater,
     read::{self, Commits, StoredCommit, damaged},
@@ -38,14 +38,14 @@ pub(super) struct Checked {
 }
 
 /// A workspace while the commits go by.
-struct Passing {
+struct Scan {
     snapshot: Option<SnapshotAt>,
     oldest: u64,
     /// The commit that must hold the record `oldest`; 0 for any.
     oldest_commit: u64,
     /// The record seen last.
     seen: Option<(u64, Hash)>,
-    runs: VecDeque<Run>,
+    runs: VecDeque<RecordSpan>,
 }
 
 /// Verifies everything but the bodies. `visit` gets each record that is kept.
@@ -118,7 +118,7 @@ fn meta(db: &Db) -> Result<Meta, JournalError> {
     Ok(meta)
 }
 
-fn heads(db: &Db) -> Result<BTreeMap<WorkspaceId, Passing>, JournalError> {
+fn heads(db: &Db) -> Result<BTreeMap<WorkspaceId, Scan>, JournalError> {
     let mut heads = BTreeMap::new();
     for row in db.scan_prefix([HEADS]) {
         let (key, value) = row.map_err(|error| from_sled("the heads".as_ref(), error))?;
@@ -143,7 +143,7 @@ fn heads(db: &Db) -> Result<BTreeMap<WorkspaceId, Passing>, JournalError> {
             record_hash: hash(&place, &head.record_hash)?,
         });
         let (oldest, oldest_commit) = (head.oldest_sequence, head.oldest_commit);
-        let passed = Passing { snapshot, oldest, oldest_commit, seen: None, runs: VecDeque::new() };
+        let passed = Scan { snapshot, oldest, oldest_commit, seen: None, runs: VecDeque::new() };
         heads.insert(workspace, passed);
     }
     Ok(heads)
@@ -191,7 +191,7 @@ fn check_mark(mark: Option<&HighWater>, last: (u64, Hash)) -> Result<(), Journal
 
 /// Takes one commit's entries into the workspaces they belong to.
 fn pass(
-    passing: &mut BTreeMap<WorkspaceId, Passing>,
+    passing: &mut BTreeMap<WorkspaceId, Scan>,
     stored: &StoredCommit,
     commit: &Commit,
     visit: &mut impl FnMut(&WorkspaceId, u64, &[u8]),
@@ -204,7 +204,7 @@ fn pass(
         let workspace = WorkspaceId::of_journal(name).map_err(|error| {
             damaged(format!("commit {}", stored.number), format!("workspace {name:?} {error}"))
         })?;
-        let passed = passing.entry(workspace.clone()).or_insert_with(|| Passing {
+        let passed = passing.entry(workspace.clone()).or_insert_with(|| Scan {
             snapshot: None,
             oldest: 1,
             oldest_commit: 0,
@@ -218,7 +218,7 @@ fn pass(
             }
         }
         let small = |bytes: usize| u32::try_from(bytes).expect("its length was checked");
-        let run = Run {
+        let run = RecordSpan {
             commit: stored.number,
             first: entries[0].sequence,
             count: small(entries.len()),
@@ -240,7 +240,7 @@ fn encoded_len(entry: &Entry) -> usize {
 }
 
 fn pass_entry(
-    passed: &mut Passing,
+    passed: &mut Scan,
     workspace: &WorkspaceId,
     entry: &Entry,
     commit: u64,
@@ -276,7 +276,7 @@ fn pass_entry(
 /// Notes which snapshots nobody needs. Returns the number of the next.
 fn find_leftovers(
     db: &Db,
-    passing: &BTreeMap<WorkspaceId, Passing>,
+    passing: &BTreeMap<WorkspaceId, Scan>,
     index: &mut Index,
 ) -> Result<u64, JournalError> {
     let mut next = 1;
@@ -337,8 +337,8 @@ fn check_snapshot(db: &Db, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<(
 }
 
 /// Where a workspace stands once all commits went by.
-fn settle(workspace: &WorkspaceId, passed: Passing) -> Result<Standing, JournalError> {
-    let Passing { snapshot, oldest, oldest_commit, seen, runs } = passed;
+fn settle(workspace: &WorkspaceId, passed: Scan) -> Result<WorkspaceIndex, JournalError> {
+    let Scan { snapshot, oldest, oldest_commit, seen, runs } = passed;
     let (last, last_hash) = match (seen, &snapshot) {
         (Some((seen, hash)), Some(at)) if at.sequence <= seen => (seen, hash),
         (Some(seen), None) => seen,
@@ -353,7 +353,7 @@ fn settle(workspace: &WorkspaceId, passed: Passing) -> Result<Standing, JournalE
             return Err(damaged(place, what));
         }
     };
-    Ok(Standing { last, last_hash, snapshot, oldest, runs })
+    Ok(WorkspaceIndex { last, last_hash, snapshot, oldest, runs })
 }
 
 fn hash(place: &str, bytes: &[u8]) -> Result<Hash, JournalError> {

@@ -26,12 +26,12 @@ use tokio::sync::oneshot;
 
 use super::{
     Shared,
+    commit_builder::CommitBuilder,
     engine::{panic_text, storage},
     index::SnapshotAt,
     layout,
     mark::{HighWater, MarkFile},
     snapshot::{Row, Told, Written},
-    stage::Stage,
 };
 use crate::journal::{Append, JournalError, Listener, Outcome};
 
@@ -263,7 +263,7 @@ impl Committer {
         let mut told_of_pieces = Vec::new();
         let was_asked = !group.is_empty();
         let index = self.shared.index();
-        let mut stage = Stage::new(engine.db(), &index, self.shared.incarnation);
+        let mut stage = CommitBuilder::new(engine.db(), &index, self.shared.incarnation);
         for Write { owner, what } in group {
             let current = self.owners.get(&owner.workspace);
             if current.is_none_or(|current| current.as_ptr() != Arc::as_ptr(&owner)) {

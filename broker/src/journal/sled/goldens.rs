@@ -5,9 +5,9 @@ use prost::Message;
 use tasuki_proto::stored::{Commit, Entry, Head};
 
 use super::{
+    commit_builder::encode_meta,
     layout::{self, CommitHeader, Key},
     mark::{HighWater, encode},
-    stage::encode_meta,
 };
 use crate::journal::{BodyKey, Hash};
 

@@ -13,7 +13,7 @@ use crate::journal::Hash;
 
 /// Records of one workspace inside one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct RecordSpan {
     pub(super) commit: u64,
     /// The sequence of the first, and how many there are.
     pub(super) first: u64,
@@ -23,7 +23,7 @@ pub(super) struct Run {
     pub(super) length: u32,
 }
 
-impl Run {
+impl RecordSpan {
     /// The sequence after the last.
     pub(super) fn end(&self) -> u64 {
         self.first + u64::from(self.count)
@@ -61,17 +61,17 @@ impl SnapshotAt {
 
 /// Where one workspace's journal stands.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Standing {
+pub(super) struct WorkspaceIndex {
     /// The newest durable record; 0 without one.
     pub(super) last: u64,
     pub(super) last_hash: Hash,
     pub(super) snapshot: Option<SnapshotAt>,
     /// Records before this one may be gone.
     pub(super) oldest: u64,
-    pub(super) runs: VecDeque<Run>,
+    pub(super) runs: VecDeque<RecordSpan>,
 }
 
-impl Standing {
+impl WorkspaceIndex {
     /// The commit of the oldest record kept, if any is.
     pub(super) fn oldest_commit(&self) -> Option<u64> {
         self.runs.front().map(|run| run.commit)
@@ -89,7 +89,7 @@ impl Standing {
     }
 
     /// The run that holds `sequence`, and those after it.
-    pub(super) fn runs_from(&self, sequence: u64) -> impl Iterator<Item = &Run> {
+    pub(super) fn runs_from(&self, sequence: u64) -> impl Iterator<Item = &RecordSpan> {
         let at = self.runs.partition_point(|run| run.end() <= sequence);
         self.runs.range(at..)
     }
@@ -97,7 +97,7 @@ impl Standing {
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    workspaces: BTreeMap<WorkspaceId, Standing>,
+    workspaces: BTreeMap<WorkspaceId, WorkspaceIndex>,
     /// Each workspace that needs commits, by the oldest it needs.
     needed: BTreeSet<(u64, WorkspaceId)>,
     /// Of keys that are to go: snapshots that were replaced, or never finished.
@@ -111,12 +111,16 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn get(&self, workspace: &WorkspaceId) -> Option<&Standing> {
+    pub(super) fn get(&self, workspace: &WorkspaceId) -> Option<&WorkspaceIndex> {
         self.workspaces.get(workspace)
     }
 
     /// Changes a workspace's standing in place; one that is not there begins empty.
-    pub(super) fn update(&mut self, workspace: &WorkspaceId, change: impl FnOnce(&mut Standing)) {
+    pub(super) fn update(
+        &mut self,
+        workspace: &WorkspaceId,
+        change: impl FnOnce(&mut WorkspaceIndex),
+    ) {
         let mut standing = self.workspaces.remove(workspace).unwrap_or_default();
         let before = standing.oldest_commit();
         change(&mut standing);
@@ -132,7 +136,7 @@ impl Index {
         self.workspaces.insert(workspace.clone(), standing);
     }
 
-    pub(super) fn workspaces(&self) -> impl Iterator<Item = (&WorkspaceId, &Standing)> {
+    pub(super) fn workspaces(&self) -> impl Iterator<Item = (&WorkspaceId, &WorkspaceIndex)> {
         self.workspaces.iter()
     }
 

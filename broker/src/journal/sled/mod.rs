@@ -4,17 +4,18 @@
 //! - `layout`: keys, values, parts; `mark`, `lock`: the two files beside the database.
 //! - `engine`: sled opened and written so that it keeps its word; `open`: creating and opening.
 //! - `index`: what of the journal is in memory.
-//! - `stage`, `committer`: one commit, and the thread that writes them.
+//! - `commit_builder`, `committer`: one commit, and the thread that writes them.
 //! - `snapshot`: snapshots written and read piece by piece.
 //! - `read`, `check`, `verify`: reading back, what start-up verifies, and the deep check.
 //!
 //! **Invariants**
-//! - **D1** One thread writes, one batch per commit; what it acknowledged is on disk.
-//! - **D2** Commits are numbered without gaps and each carries the hash of the one before; so
+//! - **DB1** One thread writes, one batch per commit; what it acknowledged is on disk.
+//! - **DB2** Commits are numbered without gaps and each carries the hash of the one before; so
 //!   do the records of a workspace. The newest number stands outside the database too.
-//! - **D3** Damage is refused with its place. Nothing is skipped, cut off or guessed.
+//! - **DB3** Damage is refused with its place. Nothing is skipped, cut off or guessed.
 
 mod check;
+mod commit_builder;
 mod committer;
 mod engine;
 #[cfg(test)]
@@ -26,14 +27,13 @@ mod mark;
 mod open;
 mod read;
 mod snapshot;
-mod stage;
 mod verify;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
@@ -41,13 +41,14 @@ use std::{
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tasuki_proto::id::{Sequence, WorkspaceId};
 use tokio::sync::{oneshot, watch};
 
 use self::{
     committer::{Begun, Committer, Control, Owner, Request, What, Write},
     engine::{Engine, guarded, storage},
-    index::{Index, Run},
+    index::{Index, RecordSpan},
     lock::Lock,
     snapshot::PieceWriter,
 };
@@ -60,7 +61,7 @@ use super::{
     StoredRecord, Writer,
 };
 
-/// A workspace is named by [`Journal::pinning`] once its oldest record keeps more commits than
+/// A workspace is named by [`Journal::compaction_blockers`] once its oldest record keeps more commits than
 /// this from being dropped: about a minute of a busy broker, some 20 MB at start-up.
 pub const PIN_COMMITS_MAX: u64 = 20_000;
 
@@ -108,11 +109,11 @@ impl Shared {
     // A panic while one of these is held leaves nothing half changed that is read afterwards:
     // the committer latches its failure.
     fn index(&self) -> RwLockReadGuard<'_, Index> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
+        self.index.read()
     }
 
     fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
-        self.index.write().unwrap_or_else(PoisonError::into_inner)
+        self.index.write()
     }
 
     fn failure(&self) -> Option<JournalError> {
@@ -127,13 +128,13 @@ impl Shared {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
-        let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
+        let engine = self.engine.read();
         engine.clone().ok_or(JournalError::Closed)
     }
 
     /// Gives the directory back. Readers still at work keep the engine until they are done.
     fn close(&self) -> Result<(), JournalError> {
-        let engine = self.engine.write().unwrap_or_else(PoisonError::into_inner).take();
+        let engine = self.engine.write().take();
         let closed = match (self.failure(), engine.map(Arc::try_unwrap)) {
             // Letting go of sled would make it write once more.
             (Some(_), engine) => {
@@ -145,7 +146,7 @@ impl Shared {
             }
             (None, Some(Err(_)) | None) => Ok(()),
         };
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lock.lock().take();
         self.failure().map_or(closed, Err)
     }
 }
@@ -214,7 +215,7 @@ impl SledJournal {
         workspace: &WorkspaceId,
         from: u64,
         records_max: usize,
-    ) -> Result<Vec<Run>, JournalError> {
+    ) -> Result<Vec<RecordSpan>, JournalError> {
         let index = self.shared.index();
         let Some(standing) = index.get(workspace) else { return Ok(Vec::new()) };
         if from < standing.oldest {
@@ -296,7 +297,7 @@ impl Journal for SledJournal {
         self.shared.index().get(workspace).is_some()
     }
 
-    fn pinning(&self) -> Vec<WorkspaceId> {
+    fn compaction_blockers(&self) -> Vec<WorkspaceId> {
         let index = self.shared.index();
         let newest = index.last_commit.saturating_sub(PIN_COMMITS_MAX);
         index.needing_before(newest).cloned().collect()

@@ -14,12 +14,12 @@ use sled::Batch;
 use super::{
     Durability,
     check::{Checked, check},
+    commit_builder::encode_meta,
     engine::{Engine, folder, guarded, storage, sync_dir},
     layout,
     lock::Lock,
     mark::{self, HighWater, MarkFile},
     read::damaged,
-    stage::encode_meta,
 };
 use crate::{
     files,

@@ -14,7 +14,7 @@ use tasuki_proto::{
 
 use super::{
     engine::from_sled,
-    index::{Run, SnapshotAt},
+    index::{RecordSpan, SnapshotAt},
     layout::{self, COMMIT_HEADER_BYTES, COMMITS, CommitHeader, PART_BYTES_MAX},
 };
 use crate::journal::{BodyKey, Hash, JournalError, StoredRecord};
@@ -126,7 +126,7 @@ impl Parts<'_> {
     }
 
     /// The entries of a run; `None` when a part of its commit is gone.
-    fn run(&mut self, run: &Run) -> Result<Option<Vec<Entry>>, JournalError> {
+    fn run(&mut self, run: &RecordSpan) -> Result<Option<Vec<Entry>>, JournalError> {
         let from = COMMIT_HEADER_BYTES + run.offset as usize;
         let to = from + run.length as usize;
         let mut bytes = Vec::with_capacity(run.length as usize);
@@ -151,7 +151,7 @@ pub(super) fn records(
     workspace: &WorkspaceId,
     from: u64,
     records_max: usize,
-    runs: &[Run],
+    runs: &[RecordSpan],
 ) -> Result<Option<Vec<StoredRecord>>, JournalError> {
     let mut parts = Parts { db, rows: None, at: 0 };
     let mut records: Vec<StoredRecord> = Vec::new();

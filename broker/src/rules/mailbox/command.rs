@@ -29,7 +29,7 @@ pub enum Command {
         thread: MessageId,
     },
     Import(Import),
-    Keep(Keep),
+    StoreAttachment(StoreAttachment),
 }
 
 /// Begin a thread, or answer in one.
@@ -128,9 +128,9 @@ pub struct ImportedEntry {
     pub text: String,
 }
 
-/// Keep a file, so that it can be attached.
+/// StoreAttachment a file, so that it can be attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keep {
+pub struct StoreAttachment {
     pub role: RoleId,
     pub hash: ContentHash,
     pub content: Bytes,
@@ -151,7 +151,7 @@ impl Command {
             Self::Move(it) => Some(&it.role),
             Self::Mark(it) => Some(&it.role),
             Self::HandAgain { role, .. } => Some(role),
-            Self::Keep(it) => Some(&it.role),
+            Self::StoreAttachment(it) => Some(&it.role),
             Self::Open(_) | Self::Close(_) | Self::Import(_) => None,
         }
     }

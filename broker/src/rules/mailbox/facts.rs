@@ -10,7 +10,7 @@ use crate::rules::Mark;
 
 /// A thread as one role has it, without its words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThreadFacts {
+pub struct ThreadSummary {
     pub id: MessageId,
     pub kind: BoxKind,
     pub entries: u32,
@@ -33,7 +33,7 @@ pub struct ThreadFacts {
     pub place: u64,
 }
 
-impl ThreadFacts {
+impl ThreadSummary {
     /// Whether nothing that was neither seen nor handed before lies in front of entry `first`: what
     /// is shown from there on may be marked through its last one.
     pub const fn is_known_before(&self, first: u32, mark: Mark) -> bool {
@@ -49,7 +49,7 @@ impl ThreadFacts {
 /// What a role that waits for mail is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    pub mail: Option<ThreadFacts>,
+    pub mail: Option<ThreadSummary>,
     /// Threads with unseen entries, of any kind.
     pub unseen_threads: usize,
 }
@@ -93,7 +93,7 @@ impl Mailboxes {
     ///
     /// # Errors
     /// [`Rejection::UnknownMessage`].
-    pub fn thread_facts(&self, role: &RoleId, id: MessageId) -> Result<ThreadFacts, Rejection> {
+    pub fn thread_facts(&self, role: &RoleId, id: MessageId) -> Result<ThreadSummary, Rejection> {
         let (thread, copy) = self.find(role, id)?;
         Ok(self.facts(thread, copy))
     }
@@ -104,7 +104,7 @@ impl Mailboxes {
         role: &RoleId,
         kind: BoxKind,
         after: Option<u64>,
-    ) -> impl Iterator<Item = ThreadFacts> {
+    ) -> impl Iterator<Item = ThreadSummary> {
         let orders = self.mailbox(role).map(|mailbox| mailbox.of(kind));
         self.told(role, orders, after)
     }
@@ -129,7 +129,7 @@ impl Mailboxes {
         &self,
         role: &RoleId,
         after: Option<u64>,
-    ) -> impl Iterator<Item = ThreadFacts> {
+    ) -> impl Iterator<Item = ThreadSummary> {
         self.told(role, self.mailbox(role).map(|mailbox| &mailbox.dead), after)
     }
 
@@ -143,7 +143,7 @@ impl Mailboxes {
         role: &RoleId,
         orders: Option<&std::collections::BTreeSet<Order>>,
         after: Option<u64>,
-    ) -> impl Iterator<Item = ThreadFacts> {
+    ) -> impl Iterator<Item = ThreadSummary> {
         let first = after.map_or(std::ops::Bound::Unbounded, |after| {
             std::ops::Bound::Excluded(Order::of_place(after))
         });
@@ -185,12 +185,12 @@ impl Mailboxes {
         self.threads.get(thread).copy_of(self.number(role)?)
     }
 
-    fn facts(&self, thread: ThreadNumber, copy: usize) -> ThreadFacts {
+    fn facts(&self, thread: ThreadNumber, copy: usize) -> ThreadSummary {
         let it = self.threads.get(thread);
         let own = &it.copies[copy];
         let unseen = it.unseen(copy).count();
         let latest = it.heads.last().expect("X1: a thread has entries");
-        ThreadFacts {
+        ThreadSummary {
             id: it.id,
             kind: own.kind,
             entries: it.len(),

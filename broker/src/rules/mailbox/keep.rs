@@ -10,12 +10,16 @@ use std::collections::BTreeSet;
 use tasuki_proto::{id::RoleId, limits::ATTACHMENTS_BYTES_MAX};
 
 use super::{
-    AttachmentKept, ContentHash, Event, File, Keep, MAILBOXES_MAX, Mailboxes, ThreadNumber,
+    AttachmentKept, ContentHash, Event, File, MAILBOXES_MAX, Mailboxes, StoreAttachment,
+    ThreadNumber,
 };
 use crate::rules::{Body, Decision, Rejection, Reply};
 
 impl Mailboxes {
-    pub(in crate::rules) fn decide_keep(&self, it: &Keep) -> Result<Decision, Rejection> {
+    pub(in crate::rules) fn decide_keep(
+        &self,
+        it: &StoreAttachment,
+    ) -> Result<Decision, Rejection> {
         if self.size_of_known(&it.role, &it.hash).is_some() {
             return Ok(Decision::repeat(Reply::Done));
         }

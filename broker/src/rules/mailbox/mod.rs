@@ -2,7 +2,7 @@
 //!
 //! What a command does (`send`, `moves`, `marks`, `import`, `lapse`), what that changes
 //! (`apply`), what is told of it (`facts`, `receipts`), and how a million threads fit into memory
-//! (`thread`, `shelf`). The words are in bodies of their own; here is what decisions need.
+//! (`thread`, `thread_table`). The words are in bodies of their own; here is what decisions need.
 //!
 //! - **X1** A thread's entries are numbered from 1 without gaps, and none is ever changed.
 //! - **X2** A role has at most one copy of a thread, and it is in exactly one box.
@@ -25,8 +25,8 @@ mod moves;
 mod receipts;
 mod recent;
 mod send;
-mod shelf;
 mod thread;
+mod thread_table;
 
 #[cfg(test)]
 mod tests;
@@ -40,19 +40,19 @@ use tasuki_proto::{
 
 pub use self::{
     command::{
-        Attachment, Command, Earlier, Filter, Import, ImportedEntry, Keep, MarkThread, Move, Place,
-        Send, Subject,
+        Attachment, Command, Earlier, Filter, Import, ImportedEntry, MarkThread, Move, Place, Send,
+        StoreAttachment, Subject,
     },
     event::{
         AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event,
         ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
     },
-    facts::{Answer, MailboxCounts, ThreadFacts},
+    facts::{Answer, MailboxCounts, ThreadSummary},
     moves::{MoveOutcome, Moved},
     receipts::{EntryReceipts, Receipts},
     recent::{Letter, Recent},
-    shelf::Shelf,
     thread::{Copy, CopyState, Head, Mark, MarkKind, Thread, ThreadNumber},
+    thread_table::ThreadTable,
 };
 use super::{Rejection, directory::Directory, rejection::listed, turn::Loops};
 use crate::hash::Hash;
@@ -69,7 +69,7 @@ pub struct Mailboxes {
     mailboxes: Vec<Mailbox>,
     /// Derived.
     by_role: BTreeMap<RoleId, RoleNumber>,
-    threads: Shelf,
+    threads: ThreadTable,
     /// Entries that lapse, by when.
     expiries: BTreeSet<(Timestamp, ThreadNumber, u32)>,
     /// Counts what came into boxes.
@@ -219,7 +219,7 @@ impl Mailboxes {
     }
 
     /// Every thread, in the order in which they began.
-    pub fn threads(&self) -> &Shelf {
+    pub fn threads(&self) -> &ThreadTable {
         &self.threads
     }
 

@@ -34,9 +34,13 @@ fn file(content: &str) -> Attachment {
     Attachment { name, media_type, size: content.len() as u64, hash }
 }
 
-fn keep(who: &str, content: &str) -> Keep {
+fn keep(who: &str, content: &str) -> StoreAttachment {
     let hash = file(content).hash;
-    Keep { role: role(who), hash, content: bytes::Bytes::copy_from_slice(content.as_bytes()) }
+    StoreAttachment {
+        role: role(who),
+        hash,
+        content: bytes::Bytes::copy_from_slice(content.as_bytes()),
+    }
 }
 
 /// `A writes 1 to B,C: words`, `B answers 1 to A: words`, `B waits`, `B is handed 1 to 2`,
@@ -98,7 +102,7 @@ fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
         [who, "sees", number, "to", through] => mark(who, number, through, MarkOf::Seen),
         [who, "resolves", numbers] => moving(who, numbers, BoxKind::Done),
         [who, "rejects", numbers] => moving(who, numbers, BoxKind::Cancel),
-        [who, "stores", content] => Command::Keep(keep(who, content)),
+        [who, "stores", content] => Command::StoreAttachment(keep(who, content)),
         ["opens", who] => Command::Open(role(who)),
         ["closes", who] => Command::Close(role(who)),
         [number, "is", "taken", "over"] => {

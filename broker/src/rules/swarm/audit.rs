@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use tasuki_proto::{id::Timestamp, swarm::IssueId};
 
 use super::{
-    Event, Happened, OfIssue, Swarm, Verdict, WhyUnlocked,
-    words::{AuditEntry, AuditKind, Elsewhere, Words},
+    Event, IssueEvent, IssueEventKind, Swarm, Verdict, WhyUnlocked,
+    words::{AuditEntry, AuditKind, Origin, Words},
 };
 use crate::rules::{Caller, turn::Actor};
 
@@ -67,23 +67,23 @@ impl AuditEntry {
     }
 
     /// What happened, without who did it and when.
-    pub fn of(it: &OfIssue) -> Self {
+    pub fn of(it: &IssueEvent) -> Self {
         let mut entry = Self::blank(it.issue, it.audit);
         entry.tell(&it.what);
         entry
     }
 
-    fn tell(&mut self, what: &Happened) {
+    fn tell(&mut self, what: &IssueEventKind) {
         match what {
-            Happened::Created { subject, .. } => {
+            IssueEventKind::Created { subject, .. } => {
                 self.kind = AuditKind::IssueCreated;
                 self.detail.clone_from(subject);
             }
-            Happened::PathsSet { version, .. } => {
+            IssueEventKind::PathsSet { version, .. } => {
                 self.kind = AuditKind::IssueUpdated;
                 self.detail = format!("paths of documents, version {version}");
             }
-            Happened::Closed(it) => {
+            IssueEventKind::Closed(it) => {
                 self.kind = AuditKind::IssueClosed;
                 self.delivery = it.unjudged;
                 self.detail = match (it.is_accepted, it.unjudged) {
@@ -94,26 +94,26 @@ impl AuditEntry {
                     }
                 };
             }
-            Happened::Reopened { reason } => {
+            IssueEventKind::Reopened { reason } => {
                 self.kind = AuditKind::IssueReopened;
                 self.detail.clone_from(reason);
             }
-            Happened::Lapsed => self.kind = AuditKind::IssueExpired,
-            Happened::TaskCreated(it) => {
+            IssueEventKind::Lapsed => self.kind = AuditKind::IssueExpired,
+            IssueEventKind::TaskCreated(it) => {
                 self.kind = AuditKind::TaskCreated;
                 self.task = Some(it.task);
                 self.detail.clone_from(&it.subject);
             }
-            Happened::Claimed(it) => {
+            IssueEventKind::Claimed(it) => {
                 self.kind = AuditKind::TaskClaimed;
                 (self.task, self.next_step) = (Some(it.task), it.next_step);
                 self.worker = Some(it.worker.clone());
             }
-            Happened::ClaimLapsed { task, worker } => {
+            IssueEventKind::ClaimLapsed { task, worker } => {
                 self.kind = AuditKind::TaskExpired;
                 (self.task, self.worker) = (Some(*task), Some(worker.clone()));
             }
-            Happened::Submitted(it) => {
+            IssueEventKind::Submitted(it) => {
                 self.kind = AuditKind::SubmissionCreated;
                 (self.task, self.submission) = (Some(it.task), Some(it.submission));
                 self.worker = Some(it.worker.clone());
@@ -121,18 +121,18 @@ impl AuditEntry {
                     self.detail = format!("supersedes {older}");
                 }
             }
-            Happened::NextStepMinted(it) => {
+            IssueEventKind::NextStepMinted(it) => {
                 self.kind = AuditKind::TaskReserved;
                 self.task = it.reserved.as_ref().map(|it| it.task);
                 (self.submission, self.next_step) = (Some(it.submission), Some(it.next_step));
                 self.worker = Some(it.worker.clone());
                 self.detail = if it.reserved.is_some() { "claim_task" } else { "end" }.to_owned();
             }
-            Happened::ReservationLapsed { task, next_step } => {
+            IssueEventKind::ReservationLapsed { task, next_step } => {
                 self.kind = AuditKind::ReservationExpired;
                 (self.task, self.next_step) = (Some(*task), Some(*next_step));
             }
-            Happened::Reviewed(it) => {
+            IssueEventKind::Reviewed(it) => {
                 self.kind = match it.verdict {
                     Verdict::Approved => AuditKind::TaskResolved,
                     Verdict::Rejected => AuditKind::TaskReviewed,
@@ -141,12 +141,12 @@ impl AuditEntry {
                 self.next_step = it.next_step;
                 self.detail = format!("{}, completion_score {}", it.verdict, it.score.get());
             }
-            Happened::Reset { task, reason } => {
+            IssueEventKind::Reset { task, reason } => {
                 self.kind = AuditKind::TaskReset;
                 self.task = Some(*task);
                 self.detail.clone_from(reason);
             }
-            Happened::Canceled { task, reason, unblocked } => {
+            IssueEventKind::Canceled { task, reason, unblocked } => {
                 self.kind = AuditKind::TaskCanceled;
                 self.task = Some(*task);
                 self.detail.clone_from(reason);
@@ -155,40 +155,40 @@ impl AuditEntry {
                     self.detail += &format!(" (blocks no longer: {})", all.join(", "));
                 }
             }
-            Happened::MessagePosted(it) => {
+            IssueEventKind::MessagePosted(it) => {
                 self.kind = AuditKind::TaskMessage;
                 (self.task, self.message) = (Some(it.task), Some(it.message));
                 self.worker = Some(it.sender.clone());
                 self.detail = it.kind.to_string();
             }
-            Happened::Replied { task, message, .. } => {
+            IssueEventKind::Replied { task, message, .. } => {
                 self.kind = AuditKind::TaskReplied;
                 (self.task, self.message) = (Some(*task), Some(*message));
             }
-            Happened::DocWritten { task, doc } => {
+            IssueEventKind::DocWritten { task, doc } => {
                 self.kind = AuditKind::DocWritten;
                 self.task = *task;
                 self.detail = format!("{}, version {}", doc.name, doc.version);
             }
-            Happened::Delivered(it) => {
+            IssueEventKind::Delivered(it) => {
                 self.kind = AuditKind::DeliveryCreated;
                 self.delivery = Some(it.delivery);
             }
-            Happened::DeliveryClaimed { delivery, role, .. } => {
+            IssueEventKind::DeliveryClaimed { delivery, role, .. } => {
                 self.kind = AuditKind::DeliveryClaimed;
                 (self.delivery, self.worker) = (Some(*delivery), Some(role.clone()));
             }
-            Happened::DeliveryLapsed { delivery, role } => {
+            IssueEventKind::DeliveryLapsed { delivery, role } => {
                 self.kind = AuditKind::DeliveryExpired;
                 (self.delivery, self.worker) = (Some(*delivery), Some(role.clone()));
             }
-            Happened::EvidenceAttached { delivery, number, is_passed, .. } => {
+            IssueEventKind::EvidenceAttached { delivery, number, is_passed, .. } => {
                 self.kind = AuditKind::EvidenceAttached;
                 self.delivery = Some(*delivery);
                 let passed = if *is_passed { "passed" } else { "failed" };
                 self.detail = format!("evidence {number} {passed}");
             }
-            Happened::DeliveryReviewed(it) => {
+            IssueEventKind::DeliveryReviewed(it) => {
                 self.kind = AuditKind::DeliveryReviewed;
                 self.delivery = Some(it.delivery);
                 self.detail = match &it.overridden {
@@ -198,44 +198,44 @@ impl AuditEntry {
                     }
                 };
             }
-            Happened::Imported(it) => {
+            IssueEventKind::Imported(it) => {
                 self.kind = AuditKind::Imported;
                 self.detail = format!("part {} of {}", it.part, it.parts);
             }
-            Happened::TaskImported(it) => {
+            IssueEventKind::TaskImported(it) => {
                 self.kind = AuditKind::Imported;
                 self.task = Some(it.number);
                 self.detail = format!("a task, {}", it.state);
             }
-            Happened::SubmissionImported { task, submission: it } => {
+            IssueEventKind::SubmissionImported { task, submission: it } => {
                 self.kind = AuditKind::Imported;
                 (self.task, self.submission) = (Some(*task), Some(it.id));
                 self.worker = Some(it.worker.clone());
                 self.detail = format!("a submission, {}", it.state);
             }
-            Happened::MessageImported { task, message: it } => {
+            IssueEventKind::MessageImported { task, message: it } => {
                 self.kind = AuditKind::Imported;
                 (self.task, self.message) = (Some(*task), Some(it.id));
                 self.worker = Some(it.sender.clone());
                 self.detail = format!("a {}, {}", it.kind, it.state);
             }
-            Happened::DeliveryImported(it) => {
+            IssueEventKind::DeliveryImported(it) => {
                 self.kind = AuditKind::Imported;
                 self.delivery = Some(it.id);
                 self.detail = format!("a delivery, {}", it.state);
             }
-            Happened::PointsImported { worker, total } => {
+            IssueEventKind::PointsImported { worker, total } => {
                 self.kind = AuditKind::Imported;
                 self.worker = Some(worker.clone());
                 self.detail = format!("{} points, {} low", total.points, total.low_scores);
             }
-            Happened::Recalled(it) => {
+            IssueEventKind::ImportedAuditEntry(it) => {
                 self.kind = it.kind;
                 (self.task, self.submission) = (it.task, it.submission);
                 (self.message, self.delivery) = (it.message, it.delivery);
                 self.detail.clone_from(&it.detail);
                 let (at, actor, refs) = (it.at, it.actor.clone(), it.refs.clone());
-                self.recalled = Some(Box::new(Elsewhere { at, actor, refs }));
+                self.recalled = Some(Box::new(Origin { at, actor, refs }));
             }
         }
     }

@@ -6,8 +6,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Claim, DocPlace, Event, Happened, Issue, IssueState, Maker, OfIssue, Rejection, Swarm, Task,
-    TaskState, Words,
+    Claim, DocPlace, Event, IdAllocator, Issue, IssueEvent, IssueEventKind, IssueState, Rejection,
+    Swarm, Task, TaskState, Words,
 };
 use crate::rules::turn::Actor;
 
@@ -16,18 +16,18 @@ pub(super) const AGAIN: &str = "Claim it again before going on";
 const ANOTHER: &str = "Stop working on it, and take another one";
 
 /// What came of a command so far.
-pub(super) struct Draft<'a> {
+pub(super) struct DecisionBuilder<'a> {
     pub now: Timestamp,
     pub by: &'a Actor,
-    pub make: Maker,
+    pub make: IdAllocator,
     pub events: Vec<Event>,
     pub bodies: Vec<Words>,
     pub is_repeat: bool,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> DecisionBuilder<'a> {
     pub(super) fn new(now: Timestamp, by: &'a Actor, swarm: &Swarm) -> Self {
-        let make = Maker::new(now, swarm);
+        let make = IdAllocator::new(now, swarm);
         Self { now, by, make, events: Vec::new(), bodies: Vec::new(), is_repeat: false }
     }
 
@@ -36,8 +36,8 @@ impl<'a> Draft<'a> {
     }
 
     /// What happened to an issue; its number in the audit is given later.
-    pub(super) fn happened(&mut self, issue: IssueId, what: Happened) {
-        self.events.push(Event::Issue(OfIssue { issue, audit: 0, what }));
+    pub(super) fn happened(&mut self, issue: IssueId, what: IssueEventKind) {
+        self.events.push(Event::Issue(IssueEvent { issue, audit: 0, what }));
     }
 
     pub(super) fn keep(&mut self, words: Words) {

@@ -7,13 +7,13 @@ use tasuki_proto::{
 };
 
 use super::{
-    Claimed, Event, Happened, Held, Issue, LeaseRenewed, Rejection, Reply, Reservation, Swarm,
-    Task, TaskState, check::Draft,
+    Claimed, Event, Issue, IssueEventKind, LeaseRenewed, LeaseTarget, Rejection, Reply,
+    Reservation, Swarm, Task, TaskState, check::DecisionBuilder,
 };
 use crate::rules::rejection::listed;
 
 impl Swarm {
-    pub(super) fn decide_worker(&self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    pub(super) fn decide_worker(&self, draft: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
         let role = draft.role()?;
         if self.workers.contains_key(role) {
             draft.is_repeat = true;
@@ -28,7 +28,7 @@ impl Swarm {
 
     pub(super) fn decide_claim(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         issue: IssueId,
         number: TaskNumber,
         next_step: Option<NextStepId>,
@@ -68,13 +68,13 @@ impl Swarm {
         let next_step = live.map(|it| it.next_step);
         let worker = role.clone();
         let claimed = Claimed { task: number, worker, token, lapses, next_step };
-        draft.happened(issue, Happened::Claimed(claimed));
+        draft.happened(issue, IssueEventKind::Claimed(claimed));
         Ok(Reply::Granted { token, lapses })
     }
 
     pub(super) fn decide_renew_claim(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         issue: IssueId,
         number: TaskNumber,
         token: FencingToken,
@@ -86,7 +86,7 @@ impl Swarm {
         let extend_ms = extend_ms.unwrap_or_else(|| claim.lease.length(usual_ms));
         let lapses = draft.now.plus_millis(extend_ms).max(claim.lease.lapses);
         if lapses != claim.lease.lapses {
-            let held = Held::Claim(issue, number);
+            let held = LeaseTarget::Claim(issue, number);
             draft.push(Event::LeaseRenewed(LeaseRenewed { held, lapses, is_grace: false }));
         }
         Ok(Reply::Granted { token: claim.token, lapses })
@@ -94,7 +94,7 @@ impl Swarm {
 
     pub(super) fn decide_reset(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         issue: IssueId,
         number: TaskNumber,
         reason: &str,
@@ -107,7 +107,7 @@ impl Swarm {
             draft.is_repeat = true;
             return Ok(());
         }
-        draft.happened(issue, Happened::Reset { task: number, reason: reason.to_owned() });
+        draft.happened(issue, IssueEventKind::Reset { task: number, reason: reason.to_owned() });
         self.unlock_task(draft, issue, number);
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Swarm {
 impl Swarm {
     pub(super) fn decide_cancel(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: IssueId,
         number: TaskNumber,
         reason: &str,
@@ -137,7 +137,7 @@ impl Swarm {
         let is_waiting = |it: &TaskNumber| issue.tasks[it.index()].state.is_undone();
         let unblocked = task.blocks().iter().copied().filter(is_waiting).collect();
         let reason = reason.to_owned();
-        draft.happened(id, Happened::Canceled { task: number, reason, unblocked });
+        draft.happened(id, IssueEventKind::Canceled { task: number, reason, unblocked });
         self.unlock_task(draft, id, number);
         Ok(())
     }

@@ -21,11 +21,11 @@ use crate::rules::turn::Actor;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     pub by: Actor,
-    pub ask: Ask,
+    pub ask: CommandKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask {
+pub enum CommandKind {
     CreateIssue(CreateIssue),
     SetDocPaths {
         issue: IssueId,
@@ -304,12 +304,12 @@ pub struct LockFiles {
 impl Command {
     /// Whether a person answers for it beside the role that asks.
     pub fn overrides(&self) -> bool {
-        matches!(&self.ask, Ask::ReviewDelivery(it) if it.overridden.is_some())
+        matches!(&self.ask, CommandKind::ReviewDelivery(it) if it.overridden.is_some())
     }
 
     /// Whether it writes what is of no single task.
     pub fn is_for_all(&self) -> bool {
-        let Ask::WriteDoc { place, .. } = &self.ask else { return false };
+        let CommandKind::WriteDoc { place, .. } = &self.ask else { return false };
         matches!(place, DocPlace::Shared | DocPlace::Issue(_))
     }
 }

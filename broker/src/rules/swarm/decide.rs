@@ -6,7 +6,9 @@ use tasuki_proto::{
     swarm::IssueId,
 };
 
-use super::{Ask, Command, Event, Rejection, Reply, Settings, Swarm, check::Draft};
+use super::{
+    Command, CommandKind, Event, Rejection, Reply, Settings, Swarm, check::DecisionBuilder,
+};
 use crate::rules::{Body, Caller, Decision};
 
 impl Swarm {
@@ -20,9 +22,9 @@ impl Swarm {
         caller: &Caller,
         it: &Command,
     ) -> Result<Decision, Rejection> {
-        let mut draft = Draft::new(now, &it.by, self);
+        let mut draft = DecisionBuilder::new(now, &it.by, self);
         let reply = self.decide_ask(&mut draft, &it.ask)?;
-        let Draft { mut events, bodies, is_repeat, .. } = draft;
+        let DecisionBuilder { mut events, bodies, is_repeat, .. } = draft;
         let audit = self.number(now, caller, Some(&it.by), &mut events);
         let events = events.into_iter().map(Into::into).collect();
         let reply = reply.map_or(crate::rules::Reply::Done, Into::into);
@@ -30,77 +32,87 @@ impl Swarm {
         Ok(Decision { bodies, is_repeat, ..Decision::new(events, reply) })
     }
 
-    fn decide_ask(&self, draft: &mut Draft<'_>, ask: &Ask) -> Result<Option<Reply>, Rejection> {
+    fn decide_ask(
+        &self,
+        draft: &mut DecisionBuilder<'_>,
+        ask: &CommandKind,
+    ) -> Result<Option<Reply>, Rejection> {
         let reply = match ask {
-            Ask::CreateIssue(it) => self.decide_create_issue(draft, it)?,
-            Ask::SetDocPaths { issue, paths, replaces } => {
+            CommandKind::CreateIssue(it) => self.decide_create_issue(draft, it)?,
+            CommandKind::SetDocPaths { issue, paths, replaces } => {
                 self.decide_paths(draft, *issue, paths, *replaces)?
             }
-            Ask::CloseIssue { issue, reason } => self.decide_close(draft, *issue, reason)?,
-            Ask::ReopenIssue { issue, reason } => self.decide_reopen(draft, *issue, reason)?,
-            Ask::ExtendIssue { issue, extend_ms } => {
+            CommandKind::CloseIssue { issue, reason } => {
+                self.decide_close(draft, *issue, reason)?
+            }
+            CommandKind::ReopenIssue { issue, reason } => {
+                self.decide_reopen(draft, *issue, reason)?
+            }
+            CommandKind::ExtendIssue { issue, extend_ms } => {
                 self.decide_extend(draft, *issue, *extend_ms)?
             }
-            Ask::CreateTasks(it) => self.decide_create_tasks(draft, it)?,
-            Ask::ClaimTask { issue, task, next_step } => {
+            CommandKind::CreateTasks(it) => self.decide_create_tasks(draft, it)?,
+            CommandKind::ClaimTask { issue, task, next_step } => {
                 self.decide_claim(draft, *issue, *task, *next_step)?
             }
-            Ask::RenewClaim { issue, task, token, extend_ms } => {
+            CommandKind::RenewClaim { issue, task, token, extend_ms } => {
                 self.decide_renew_claim(draft, *issue, *task, *token, *extend_ms)?
             }
-            Ask::SubmitTask(it) => self.decide_submit(draft, it)?,
-            Ask::MintNextStep(it) => self.decide_mint(draft, it)?,
-            Ask::ReviewTask(it) => self.decide_review(draft, it)?,
-            Ask::PostMessage(it) => self.decide_message(draft, it)?,
-            Ask::ReplyMessage(it) => self.decide_reply(draft, it)?,
-            Ask::SubmitDelivery { issue, words } => self.decide_deliver(draft, *issue, words)?,
-            Ask::ClaimDelivery { delivery, extend_ms } => {
+            CommandKind::SubmitTask(it) => self.decide_submit(draft, it)?,
+            CommandKind::MintNextStep(it) => self.decide_mint(draft, it)?,
+            CommandKind::ReviewTask(it) => self.decide_review(draft, it)?,
+            CommandKind::PostMessage(it) => self.decide_message(draft, it)?,
+            CommandKind::ReplyMessage(it) => self.decide_reply(draft, it)?,
+            CommandKind::SubmitDelivery { issue, words } => {
+                self.decide_deliver(draft, *issue, words)?
+            }
+            CommandKind::ClaimDelivery { delivery, extend_ms } => {
                 self.decide_claim_delivery(draft, *delivery, *extend_ms)?
             }
-            Ask::RenewDelivery { delivery, token, extend_ms } => {
+            CommandKind::RenewDelivery { delivery, token, extend_ms } => {
                 self.decide_renew_delivery(draft, *delivery, *token, *extend_ms)?
             }
-            Ask::AttachEvidence { delivery, token, words } => {
+            CommandKind::AttachEvidence { delivery, token, words } => {
                 self.decide_evidence(draft, *delivery, *token, words)?
             }
-            Ask::ReviewDelivery(it) => self.decide_verdict(draft, it)?,
-            Ask::WriteDoc { place, name, content, as_claimant } => {
+            CommandKind::ReviewDelivery(it) => self.decide_verdict(draft, it)?,
+            CommandKind::WriteDoc { place, name, content, as_claimant } => {
                 self.decide_doc(draft, *place, (name, content), *as_claimant)?
             }
-            Ask::LockFiles(it) => self.decide_lock(draft, it)?,
-            Ask::RenewLock { lock, token, extend_ms } => {
+            CommandKind::LockFiles(it) => self.decide_lock(draft, it)?,
+            CommandKind::RenewLock { lock, token, extend_ms } => {
                 self.decide_renew_lock(draft, *lock, *token, *extend_ms)?
             }
-            Ask::Unlock { lock, token } => {
+            CommandKind::Unlock { lock, token } => {
                 self.decide_unlock(draft, *lock, *token)?;
                 return Ok(None);
             }
-            Ask::ForceUnlock { lock, reason } => {
+            CommandKind::ForceUnlock { lock, reason } => {
                 self.decide_force_unlock(draft, *lock, reason)?;
                 return Ok(None);
             }
-            Ask::ResetTask { issue, task, reason } => {
+            CommandKind::ResetTask { issue, task, reason } => {
                 self.decide_reset(draft, *issue, *task, reason)?;
                 return Ok(None);
             }
-            Ask::CancelTask { issue, task, reason } => {
+            CommandKind::CancelTask { issue, task, reason } => {
                 self.decide_cancel(draft, *issue, *task, reason)?;
                 return Ok(None);
             }
-            Ask::MarkItems { issue, items } => {
+            CommandKind::MarkItems { issue, items } => {
                 self.decide_items(draft, *issue, items)?;
                 return Ok(None);
             }
-            Ask::RegisterWorker => {
+            CommandKind::RegisterWorker => {
                 self.decide_worker(draft)?;
                 return Ok(None);
             }
-            Ask::ImportIssue(it) => self.decide_import(draft, it)?,
-            Ask::ImportShared { docs, workers } => {
+            CommandKind::ImportIssue(it) => self.decide_import(draft, it)?,
+            CommandKind::ImportShared { docs, workers } => {
                 self.decide_import_shared(draft, docs, workers)?;
                 return Ok(None);
             }
-            Ask::SetSettings(it) => {
+            CommandKind::SetSettings(it) => {
                 self.decide_settings(draft, it)?;
                 return Ok(None);
             }
@@ -110,7 +122,7 @@ impl Swarm {
 
     fn decide_items(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         issue: IssueId,
         items: &[u64],
     ) -> Result<(), Rejection> {
@@ -125,7 +137,11 @@ impl Swarm {
         Ok(())
     }
 
-    fn decide_settings(&self, draft: &mut Draft<'_>, it: &Settings) -> Result<(), Rejection> {
+    fn decide_settings(
+        &self,
+        draft: &mut DecisionBuilder<'_>,
+        it: &Settings,
+    ) -> Result<(), Rejection> {
         it.check()?;
         if *it == self.settings {
             draft.is_repeat = true;

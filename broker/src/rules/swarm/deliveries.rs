@@ -9,10 +9,10 @@ use tasuki_proto::{
 };
 
 use super::{
-    Delivered, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, Event, FileHash, Happened,
-    Held, Issue, LeaseRenewed, Override, Rejection, Reply, ReviewDelivery, Submission,
-    SubmissionState, Swarm, Task, TaskState, Verdict, Words,
-    check::{AGAIN, Draft, check_token},
+    Delivered, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, Event, FileHash, Issue,
+    IssueEventKind, LeaseRenewed, LeaseTarget, Override, Rejection, Reply, ReviewDelivery,
+    Submission, SubmissionState, Swarm, Task, TaskState, Verdict, Words,
+    check::{AGAIN, DecisionBuilder, check_token},
     issues::FIRST,
     words::{
         CommandResult, DeliveryWords, EvidenceWords, TestEvidence, VerdictWords, Verification,
@@ -29,7 +29,7 @@ const COMMIT_LETTERS_MAX: usize = 64;
 impl Swarm {
     pub(super) fn decide_deliver(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: IssueId,
         words: &DeliveryWords,
     ) -> Result<Reply, Rejection> {
@@ -74,13 +74,13 @@ impl Swarm {
             commit: words.commit.clone(),
         };
         draft.keep(Words::Delivery { issue: id, delivery, words: Box::new(words.clone()) });
-        draft.happened(id, Happened::Delivered(delivered));
+        draft.happened(id, IssueEventKind::Delivered(delivered));
         Ok(Reply::Delivered(delivery))
     }
 
     pub(super) fn decide_claim_delivery(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: DeliveryId,
         extend_ms: Option<u64>,
     ) -> Result<Reply, Rejection> {
@@ -101,14 +101,14 @@ impl Swarm {
         let claim_ms = extend_ms.unwrap_or(claim_ms).max(claim_ms);
         let (token, lapses) = (draft.make.token(), draft.now.plus_millis(claim_ms));
         let role = role.clone();
-        let claimed = Happened::DeliveryClaimed { delivery: id, role, token, lapses };
+        let claimed = IssueEventKind::DeliveryClaimed { delivery: id, role, token, lapses };
         draft.happened(it.issue, claimed);
         Ok(Reply::Granted { token, lapses })
     }
 
     pub(super) fn decide_renew_delivery(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: DeliveryId,
         token: FencingToken,
         extend_ms: Option<u64>,
@@ -120,7 +120,7 @@ impl Swarm {
         let extend_ms = extend_ms.unwrap_or_else(|| claim.lease.length(usual_ms));
         let lapses = draft.now.plus_millis(extend_ms).max(claim.lease.lapses);
         if lapses != claim.lease.lapses {
-            let held = Held::Delivery(id);
+            let held = LeaseTarget::Delivery(id);
             draft.push(Event::LeaseRenewed(LeaseRenewed { held, lapses, is_grace: false }));
         }
         Ok(Reply::Granted { token: claim.token, lapses })
@@ -128,7 +128,7 @@ impl Swarm {
 
     pub(super) fn decide_evidence(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: DeliveryId,
         token: FencingToken,
         words: &EvidenceWords,
@@ -161,14 +161,14 @@ impl Swarm {
         let is_passed = words.runs.iter().all(|run| run.result.has_ended_well());
         let (issue, delivery) = (it.issue, id);
         draft.keep(Words::Evidence { issue, delivery, number, words: words.clone() });
-        let attached = Happened::EvidenceAttached { delivery, number, is_passed, content };
+        let attached = IssueEventKind::EvidenceAttached { delivery, number, is_passed, content };
         draft.happened(issue, attached);
         Ok(Reply::Evidence { number })
     }
 
     pub(super) fn decide_verdict(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &ReviewDelivery,
     ) -> Result<Reply, Rejection> {
         let id = it.delivery;
@@ -189,7 +189,7 @@ impl Swarm {
             && delivery.failed(&it.words.verification).is_none()
         {
             let text = "feedback is empty and nothing of the evidence failed; say in feedback what \
-                        has to be put right. Nothing was judged";
+                        must be fixed. Nothing was judged";
             return Err(Rejection::Invalid(text.to_owned()));
         }
         if it.verdict == Verdict::Approved {
@@ -217,7 +217,7 @@ impl Swarm {
         draft.keep(Words::Verdict { issue, delivery: id, words });
         let (verdict, overridden) = (it.verdict, it.overridden.clone());
         let reviewed = DeliveryReviewed { delivery: id, verdict, content, overridden };
-        draft.happened(issue, Happened::DeliveryReviewed(reviewed));
+        draft.happened(issue, IssueEventKind::DeliveryReviewed(reviewed));
         Ok(Reply::Delivered(id))
     }
 }
@@ -299,7 +299,7 @@ impl Delivery {
     /// The claim of the asking role, if it is the live one and under its latest token.
     fn claim_of(
         &self,
-        draft: &Draft<'_>,
+        draft: &DecisionBuilder<'_>,
         token: FencingToken,
     ) -> Result<&DeliveryClaim, Rejection> {
         let (role, delivery) = (draft.role()?, self.id);

@@ -12,8 +12,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Happened, Rejection, Reply, Swarm,
-    check::Draft,
+    IssueEventKind, Rejection, Reply, Swarm,
+    check::DecisionBuilder,
     event::{DocWritten, Event},
     words::DocPlace,
 };
@@ -102,7 +102,7 @@ impl Swarm {
 
     pub(super) fn decide_doc(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         place: DocPlace,
         (name, content): (&DocName, &str),
         as_claimant: bool,
@@ -118,7 +118,7 @@ impl Swarm {
             DocPlace::Shared => draft.push(Event::SharedDocWritten(doc)),
             DocPlace::Issue(issue) => {
                 self.open_issue(issue)?;
-                draft.happened(issue, Happened::DocWritten { task: None, doc });
+                draft.happened(issue, IssueEventKind::DocWritten { task: None, doc });
             }
             DocPlace::Task(issue, task) => {
                 let (_, state) = self.open_task(issue, task)?;
@@ -128,7 +128,7 @@ impl Swarm {
                 if as_claimant || draft.by.role().is_some_and(has_lost) {
                     state.claim_of(draft.role()?, FencingToken::NONE)?;
                 }
-                draft.happened(issue, Happened::DocWritten { task: Some(task), doc });
+                draft.happened(issue, IssueEventKind::DocWritten { task: Some(task), doc });
             }
         }
         Ok(Reply::Doc { version })

@@ -8,7 +8,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Delivery, FileHash, Held, Imported, Message, Recalled, Settings, Submission, Task, Total,
+    Delivery, FileHash, Imported, ImportedAuditEntry, LeaseTarget, Message, Settings, Submission,
+    Task, Total,
     command::{Difficulty, MessageKind, Override, Score, Verdict},
     lock::LockKey,
 };
@@ -16,7 +17,7 @@ use crate::hash::Hash;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    Issue(OfIssue),
+    Issue(IssueEvent),
     WorkerRegistered(RoleId),
     SettingsSet(Settings),
     SharedDocWritten(DocWritten),
@@ -32,15 +33,15 @@ pub enum Event {
 
 /// What happened to one issue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OfIssue {
+pub struct IssueEvent {
     pub issue: IssueId,
     /// Of its entry in the issue's audit, from 1, no gaps (I7).
     pub audit: u64,
-    pub what: Happened,
+    pub what: IssueEventKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
+pub enum IssueEventKind {
     Created {
         subject: String,
         content: Hash,
@@ -128,7 +129,7 @@ pub enum Happened {
         total: Total,
     },
     /// What happened elsewhere.
-    Recalled(Box<Recalled>),
+    ImportedAuditEntry(Box<ImportedAuditEntry>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -275,7 +276,7 @@ pub enum WhyUnlocked {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRenewed {
-    pub held: Held,
+    pub held: LeaseTarget,
     pub lapses: Timestamp,
     /// A grace, after the broker was down: no sign of the holder is known since its last.
     pub is_grace: bool,

@@ -14,7 +14,7 @@ use super::{
 
 named!(
     /// How a task stands, beside the state that is stored.
-    Standing {
+    TaskStage {
         /// Others have to be done first.
         Waiting "waiting",
         Ready "ready",
@@ -74,19 +74,19 @@ impl Issue {
         IssueCounts { tasks, ready, reserved, items }
     }
 
-    pub fn task_standing(&self, task: &Task) -> Standing {
+    pub fn task_standing(&self, task: &Task) -> TaskStage {
         match task.state {
-            TaskState::Done => Standing::Done,
-            TaskState::Canceled => Standing::Canceled,
-            TaskState::Open if task.undone_blockers != 0 => Standing::Waiting,
-            TaskState::Open if task.reservation.is_some() => Standing::Reserved,
-            TaskState::Open => Standing::Ready,
-            TaskState::Blocked => Standing::Blocked,
+            TaskState::Done => TaskStage::Done,
+            TaskState::Canceled => TaskStage::Canceled,
+            TaskState::Open if task.undone_blockers != 0 => TaskStage::Waiting,
+            TaskState::Open if task.reservation.is_some() => TaskStage::Reserved,
+            TaskState::Open => TaskStage::Ready,
+            TaskState::Blocked => TaskStage::Blocked,
             TaskState::InProgress => match task.open_submission() {
-                None => Standing::InProgress,
+                None => TaskStage::InProgress,
                 Some(open) => match self.items.get(&open.item).map(|item| item.state) {
-                    Some(ItemState::Handed(_)) => Standing::InReview,
-                    Some(ItemState::New) | None => Standing::Submitted,
+                    Some(ItemState::Handed(_)) => TaskStage::InReview,
+                    Some(ItemState::New) | None => TaskStage::Submitted,
                 },
             },
         }

@@ -8,8 +8,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Claim, DeliveryState, Held, Issue, IssueState, ItemState, Parts, Swarm, Task, issue::Choice,
-    lock::Locks,
+    Claim, DeliveryState, Issue, IssueState, ItemState, LeaseTarget, Parts, Swarm, Task,
+    issue::Choice, lock::Locks,
 };
 
 impl Swarm {
@@ -53,18 +53,18 @@ impl Swarm {
             return Err("a delivery's issue");
         }
         restored.deadlines = restored.all_deadlines().collect();
-        let running: Vec<Held> = restored.deadlines.iter().map(|(_, held)| *held).collect();
+        let running: Vec<LeaseTarget> = restored.deadlines.iter().map(|(_, held)| *held).collect();
         for held in running {
             restored.note_graced(held);
         }
         Ok(restored)
     }
 
-    fn all_deadlines(&self) -> impl Iterator<Item = (Timestamp, Held)> {
-        let locks = self.locks.iter().map(|it| (it.lease.lapses, Held::Lock(it.id)));
+    fn all_deadlines(&self) -> impl Iterator<Item = (Timestamp, LeaseTarget)> {
+        let locks = self.locks.iter().map(|it| (it.lease.lapses, LeaseTarget::Lock(it.id)));
         let deliveries = self.deliveries.values().filter_map(|it| {
             let claim = it.live_claim()?;
-            Some((claim.lease.lapses, Held::Delivery(it.id)))
+            Some((claim.lease.lapses, LeaseTarget::Delivery(it.id)))
         });
         let issues = self.issues.values().flat_map(|issue| {
             let of_tasks = issue.tasks.iter().flat_map(|task| task.deadlines(issue.id));
@@ -74,11 +74,11 @@ impl Swarm {
     }
 
     /// When the issue lapses: never while somebody has something of it in hand.
-    pub(super) fn deadline_of(&self, issue: &Issue) -> Option<(Timestamp, Held)> {
+    pub(super) fn deadline_of(&self, issue: &Issue) -> Option<(Timestamp, LeaseTarget)> {
         let is_delivered = issue.delivery.is_some_and(|it| self.deliveries[&it].state.is_open());
         let is_idle = issue.state == IssueState::Open && !is_delivered && !issue.is_worked_on();
         let lease = issue.lease.filter(|_| is_idle)?;
-        Some((lease.lapses, Held::Issue(issue.id)))
+        Some((lease.lapses, LeaseTarget::Issue(issue.id)))
     }
 
     /// That this issue was opened here.
@@ -118,7 +118,7 @@ impl Swarm {
                 issue.index(dependant);
             }
         }
-        self.note_graced(Held::Claim(id, number));
+        self.note_graced(LeaseTarget::Claim(id, number));
     }
 
     pub(super) fn set_delivery_state(&mut self, id: DeliveryId, state: DeliveryState) {
@@ -225,11 +225,14 @@ impl Task {
 
     /// What of it can lapse, and when. A claim does not while its submission waits for a verdict:
     /// the worker did its part.
-    pub(super) fn deadlines(&self, issue: IssueId) -> impl Iterator<Item = (Timestamp, Held)> {
+    pub(super) fn deadlines(
+        &self,
+        issue: IssueId,
+    ) -> impl Iterator<Item = (Timestamp, LeaseTarget)> {
         let claim = self.live_claim().filter(|_| self.open_submission().is_none());
-        let claim = claim.map(|it| (it.lease.lapses, Held::Claim(issue, self.number)));
+        let claim = claim.map(|it| (it.lease.lapses, LeaseTarget::Claim(issue, self.number)));
         let reservation = self.reservation.as_ref();
-        let held = Held::Reservation(issue, self.number);
+        let held = LeaseTarget::Reservation(issue, self.number);
         claim.into_iter().chain(reservation.map(|it| (it.lease.lapses, held)))
     }
 

@@ -11,7 +11,7 @@ use super::{
     Import, Lease,
     command::{Difficulty, Override, Verdict},
     docs::Docs,
-    ranked::Ranked,
+    order_statistic_set::OrderStatisticSet,
     task::Task,
     words::named,
 };
@@ -52,7 +52,7 @@ pub struct Issue {
     /// Derived: tasks that may be claimed and are not reserved.
     pub(super) ready: BTreeSet<TaskNumber>,
     /// Derived: the same as what a next step is chosen from, by [`Difficulty`].
-    pub(super) choice: [Ranked<Choice>; 3],
+    pub(super) choice: [OrderStatisticSet<Choice>; 3],
     /// Derived: tasks that are claimed by a worker, or were when they were done.
     pub(super) by_worker: BTreeMap<RoleId, BTreeSet<TaskNumber>>,
     /// Derived: the newest task that was made by each role; by a person under `None`.
@@ -231,7 +231,7 @@ impl Issue {
         !in_progress.is_empty() || !blocked.is_empty() || !self.reserved.is_empty()
     }
 
-    pub(super) fn choice(&self, difficulty: Difficulty) -> &Ranked<Choice> {
+    pub(super) fn choice(&self, difficulty: Difficulty) -> &OrderStatisticSet<Choice> {
         &self.choice[difficulty as usize]
     }
 }

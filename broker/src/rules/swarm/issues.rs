@@ -6,9 +6,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    Closed, CreateIssue, Docs, Event, Happened, Held, Import, Issue, IssueState, LeaseRenewed,
-    Rejection, Reply, Swarm, Task, Words,
-    check::Draft,
+    Closed, CreateIssue, Docs, Event, Import, Issue, IssueEventKind, IssueState, LeaseRenewed,
+    LeaseTarget, Rejection, Reply, Swarm, Task, Words,
+    check::DecisionBuilder,
     docs::NextVersion,
     words::{DocPaths, DocPlace},
 };
@@ -20,7 +20,7 @@ pub(super) const FIRST: &str = "they have to be done or canceled first";
 impl Swarm {
     pub(super) fn decide_create_issue(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &CreateIssue,
     ) -> Result<Reply, Rejection> {
         let content = it.content();
@@ -37,20 +37,23 @@ impl Swarm {
         let subject = it.subject.clone();
         draft.keep(Words::Issue { issue, description: it.description.clone() });
         draft.keep(Words::Paths { issue, version: 1, paths: it.paths.clone() });
-        draft.happened(issue, Happened::Created { subject, content, paths: it.paths.content() });
+        draft.happened(
+            issue,
+            IssueEventKind::Created { subject, content, paths: it.paths.content() },
+        );
         for (name, content) in &it.docs {
             let NextVersion::New(doc) = Docs::default().next(name, content)? else { continue };
             let (place, version) = (DocPlace::Issue(issue), doc.version);
             let (name, content) = (name.clone(), content.clone());
             draft.keep_doc(place, name, version, content);
-            draft.happened(issue, Happened::DocWritten { task: None, doc });
+            draft.happened(issue, IssueEventKind::DocWritten { task: None, doc });
         }
         Ok(Reply::Issue(issue))
     }
 
     pub(super) fn decide_paths(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: IssueId,
         paths: &DocPaths,
         replaces: Option<u32>,
@@ -65,13 +68,13 @@ impl Swarm {
         }
         let version = issue.paths_version + 1;
         draft.keep(Words::Paths { issue: id, version, paths: paths.clone() });
-        draft.happened(id, Happened::PathsSet { version, content });
+        draft.happened(id, IssueEventKind::PathsSet { version, content });
         Ok(Reply::Issue(id))
     }
 
     pub(super) fn decide_close(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: IssueId,
         reason: &str,
     ) -> Result<Reply, Rejection> {
@@ -86,13 +89,13 @@ impl Swarm {
         }
         let (reason, is_accepted) = (reason.to_owned(), issue.is_accepted);
         let unjudged = issue.delivery.filter(|it| self.deliveries[it].state.is_open());
-        draft.happened(id, Happened::Closed(Closed { reason, is_accepted, unjudged }));
+        draft.happened(id, IssueEventKind::Closed(Closed { reason, is_accepted, unjudged }));
         Ok(Reply::Issue(id))
     }
 
     pub(super) fn decide_reopen(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: IssueId,
         reason: &str,
     ) -> Result<Reply, Rejection> {
@@ -105,13 +108,13 @@ impl Swarm {
         {
             return Err(Rejection::HalfImported { issue: id, done, parts });
         }
-        draft.happened(id, Happened::Reopened { reason: reason.to_owned() });
+        draft.happened(id, IssueEventKind::Reopened { reason: reason.to_owned() });
         Ok(Reply::Issue(id))
     }
 
     pub(super) fn decide_extend(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: IssueId,
         extend_ms: Option<u64>,
     ) -> Result<Reply, Rejection> {
@@ -120,7 +123,7 @@ impl Swarm {
         let extend_ms = extend_ms.unwrap_or(self.settings.issue_ttl_ms);
         let lapses = draft.now.plus_millis(extend_ms).max(lease.lapses);
         if lapses != lease.lapses {
-            let held = Held::Issue(id);
+            let held = LeaseTarget::Issue(id);
             draft.push(Event::LeaseRenewed(LeaseRenewed { held, lapses, is_grace: false }));
         }
         Ok(Reply::Kept { lapses: Some(lapses) })

@@ -11,7 +11,8 @@
 use tasuki_proto::id::{RoleId, Timestamp};
 
 use super::{
-    Event, Happened, Held, Lease, LeaseRenewed, OfIssue, Swarm, Unlocked, WhyUnlocked, Words,
+    Event, IssueEvent, IssueEventKind, Lease, LeaseRenewed, LeaseTarget, Swarm, Unlocked,
+    WhyUnlocked, Words,
 };
 use crate::rules::{Caller, presence::Presence};
 
@@ -50,7 +51,7 @@ impl Swarm {
     }
 
     /// The renewal of what runs on a grace, once its holder was heard of again.
-    fn heard(&self, held: Held, now: Timestamp, presence: &Presence) -> Option<Event> {
+    fn heard(&self, held: LeaseTarget, now: Timestamp, presence: &Presence) -> Option<Event> {
         let (lease, holder, length_ms) = self.lease(held)?;
         // What is due was judged already.
         let sign = lease.sign(holder, length_ms, presence).filter(|_| now < lease.lapses)?;
@@ -64,7 +65,7 @@ impl Swarm {
     }
 
     /// Sees to it that a lease is found by its grace while it runs.
-    pub(super) fn note_graced(&mut self, held: Held) {
+    pub(super) fn note_graced(&mut self, held: LeaseTarget) {
         let is_graced = self.lease(held).is_some_and(|(lease, holder, _)| {
             let is_kept = lease.had_grace && holder.is_some();
             is_kept && self.deadlines.contains(&(lease.lapses, held))
@@ -78,23 +79,23 @@ impl Swarm {
 
     /// The lease of what is held, who holds it by being there, and how long it lasts from each
     /// sign of life.
-    fn lease(&self, held: Held) -> Option<(Lease, Option<&RoleId>, u64)> {
+    fn lease(&self, held: LeaseTarget) -> Option<(Lease, Option<&RoleId>, u64)> {
         let settings = &self.settings;
         let (lease, holder, usual_ms) = match held {
-            Held::Issue(id) => (self.issues.get(&id)?.lease?, None, settings.issue_ttl_ms),
-            Held::Claim(id, number) => {
+            LeaseTarget::Issue(id) => (self.issues.get(&id)?.lease?, None, settings.issue_ttl_ms),
+            LeaseTarget::Claim(id, number) => {
                 let claim = self.task(id, number).ok()?.1.live_claim()?;
                 (claim.lease, Some(&claim.worker), settings.task_claim_ms)
             }
-            Held::Reservation(id, number) => {
+            LeaseTarget::Reservation(id, number) => {
                 let reservation = self.task(id, number).ok()?.1.reservation.as_ref()?;
                 (reservation.lease, None, settings.reservation_ms)
             }
-            Held::Delivery(id) => {
+            LeaseTarget::Delivery(id) => {
                 let claim = self.deliveries.get(&id)?.live_claim()?;
                 (claim.lease, Some(&claim.role), settings.delivery_claim_ms)
             }
-            Held::Lock(id) => {
+            LeaseTarget::Lock(id) => {
                 let lock = self.locks.get(id)?;
                 (lock.lease, Some(&lock.role), settings.lock_ms)
             }
@@ -104,21 +105,21 @@ impl Swarm {
         Some((lease, holder, lease.length(usual_ms).max(heard_ms)))
     }
 
-    fn lapsed(&self, held: Held, events: &mut Vec<Event>) {
-        let happened = |issue, what| Event::Issue(OfIssue { issue, audit: 0, what });
+    fn lapsed(&self, held: LeaseTarget, events: &mut Vec<Event>) {
+        let happened = |issue, what| Event::Issue(IssueEvent { issue, audit: 0, what });
         let unlocked = |lock, why| Event::Unlocked(Unlocked { lock, why });
         match held {
-            Held::Issue(issue) => {
+            LeaseTarget::Issue(issue) => {
                 // What happened to it in the same moment keeps it.
                 if !events.iter().any(|event| event.issue() == Some(issue)) {
-                    events.push(happened(issue, Happened::Lapsed));
+                    events.push(happened(issue, IssueEventKind::Lapsed));
                 }
             }
-            Held::Claim(issue, task) => {
+            LeaseTarget::Claim(issue, task) => {
                 let Ok((_, state)) = self.task(issue, task) else { return };
                 let Some(claim) = state.live_claim() else { return };
                 let worker = claim.worker.clone();
-                events.push(happened(issue, Happened::ClaimLapsed { task, worker }));
+                events.push(happened(issue, IssueEventKind::ClaimLapsed { task, worker }));
                 let locks = self.locks.of_task(issue, task).map(|it| it.id);
                 let is_open = |events: &[Event], lock| {
                     let is_it =
@@ -131,19 +132,19 @@ impl Swarm {
                     }
                 }
             }
-            Held::Reservation(issue, task) => {
+            LeaseTarget::Reservation(issue, task) => {
                 let Ok((_, state)) = self.task(issue, task) else { return };
                 let Some(kept) = &state.reservation else { return };
                 let next_step = kept.next_step;
-                events.push(happened(issue, Happened::ReservationLapsed { task, next_step }));
+                events.push(happened(issue, IssueEventKind::ReservationLapsed { task, next_step }));
             }
-            Held::Delivery(delivery) => {
+            LeaseTarget::Delivery(delivery) => {
                 let it = &self.deliveries[&delivery];
                 let Some(claim) = it.live_claim() else { return };
                 let role = claim.role.clone();
-                events.push(happened(it.issue, Happened::DeliveryLapsed { delivery, role }));
+                events.push(happened(it.issue, IssueEventKind::DeliveryLapsed { delivery, role }));
             }
-            Held::Lock(lock) => {
+            LeaseTarget::Lock(lock) => {
                 // Its task may have ended in the same moment.
                 let is_it = |event: &Event| matches!(event, Event::Unlocked(it) if it.lock == lock);
                 if !events.iter().any(is_it) {

@@ -3,15 +3,15 @@
 use tasuki_proto::{id::RoleId, limits::TASK_MESSAGES_MAX, swarm::TaskMessageId};
 
 use super::{
-    Happened, Message, MessageKind, MessagePosted, MessageState, PostMessage, Rejection, Reply,
-    ReplyMessage, Swarm, Task, Words, check::Draft, words::MessageWords,
+    IssueEventKind, Message, MessageKind, MessagePosted, MessageState, PostMessage, Rejection,
+    Reply, ReplyMessage, Swarm, Task, Words, check::DecisionBuilder, words::MessageWords,
 };
 use crate::{hash::Hash, rules::rejection::listed};
 
 impl Swarm {
     pub(super) fn decide_message(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &PostMessage,
     ) -> Result<Reply, Rejection> {
         let role = draft.role()?;
@@ -28,13 +28,13 @@ impl Swarm {
         let (sender, kind) = (role.clone(), it.kind);
         let posted = MessagePosted { task: it.task, message, sender, kind, content };
         draft.keep(Words::Message { issue: it.issue, message, words: it.words.clone() });
-        draft.happened(it.issue, Happened::MessagePosted(posted));
+        draft.happened(it.issue, IssueEventKind::MessagePosted(posted));
         Ok(Reply::Message(message))
     }
 
     pub(super) fn decide_reply(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &ReplyMessage,
     ) -> Result<Reply, Rejection> {
         let (_, task) = self.task(it.issue, it.task)?;
@@ -50,7 +50,7 @@ impl Swarm {
             return Err(Rejection::AlreadyReplied { message: id, state });
         }
         draft.keep(Words::Reply { issue: it.issue, message: id, words: it.words.clone() });
-        draft.happened(it.issue, Happened::Replied { task: it.task, message: id, content });
+        draft.happened(it.issue, IssueEventKind::Replied { task: it.task, message: id, content });
         Ok(Reply::Message(id))
     }
 }

@@ -38,8 +38,8 @@ mod lapse;
 pub mod lock;
 mod messages;
 mod next_step;
+mod order_statistic_set;
 mod plan;
-mod ranked;
 mod rejection;
 mod reviews;
 mod submissions;
@@ -62,21 +62,21 @@ use tasuki_proto::{
 
 pub use self::{
     command::{
-        Ask, Blocker, Command, CreateIssue, CreateTasks, Difficulty, LockFiles, MessageKind,
-        MintNextStep, NewTask, Override, PostMessage, ReplyMessage, ReviewDelivery, ReviewTask,
-        Score, SubmitTask, Verdict,
+        Blocker, Command, CommandKind, CreateIssue, CreateTasks, Difficulty, LockFiles,
+        MessageKind, MintNextStep, NewTask, Override, PostMessage, ReplyMessage, ReviewDelivery,
+        ReviewTask, Score, SubmitTask, Verdict,
     },
     docs::{Doc, Docs},
     event::{
-        Claimed, Closed, Delivered, DeliveryReviewed, DocWritten, Event, Happened, LeaseRenewed,
-        Locked, MessagePosted, NextStep, NextStepMinted, OfIssue, Reply, Reserved, Reviewed,
-        Submitted, TaskCreated, Unlocked, WhyUnlocked,
+        Claimed, Closed, Delivered, DeliveryReviewed, DocWritten, Event, IssueEvent,
+        IssueEventKind, LeaseRenewed, Locked, MessagePosted, NextStep, NextStepMinted, Reply,
+        Reserved, Reviewed, Submitted, TaskCreated, Unlocked, WhyUnlocked,
     },
-    facts::{IssueCounts, ListFilter, Standing, TaskOrder},
+    facts::{IssueCounts, ListFilter, TaskOrder, TaskStage},
     import::{
-        Import, ImportBegun, ImportEnd, ImportIssue, Imported, ImportedDelivery, ImportedDoc,
-        ImportedIssue, ImportedMessage, ImportedReply, ImportedReview, ImportedSubmission,
-        ImportedTask, ImportedVerdict, Recalled,
+        Import, ImportBegun, ImportEnd, ImportIssue, Imported, ImportedAuditEntry,
+        ImportedDelivery, ImportedDoc, ImportedIssue, ImportedMessage, ImportedReply,
+        ImportedReview, ImportedSubmission, ImportedTask, ImportedVerdict,
     },
     issue::{
         Attached, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Issue, IssueState, Item,
@@ -84,10 +84,10 @@ pub use self::{
     },
     rejection::Rejection,
     task::{
-        Claim, FileHash, Former, Judged, Message, MessageState, Minted, Reservation, Submission,
-        SubmissionState, Task, TaskState,
+        Claim, FileHash, Judged, Message, MessageState, NextStepOffer, PreviousClaim, Reservation,
+        Submission, SubmissionState, Task, TaskState,
     },
-    waiting::{Answer, EventsAnswer, Question, Reach, TasksAnswer},
+    waiting::{Answer, EventsAnswer, LocksAnswer, Question, Reach, TasksAnswer},
     words::{DocPlace, Words},
 };
 use self::{lapse::SIGNS_IN_A_LEASE, lock::Locks};
@@ -163,7 +163,7 @@ impl Lease {
 
 /// What hangs on a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Held {
+pub enum LeaseTarget {
     Issue(IssueId),
     Claim(IssueId, TaskNumber),
     Reservation(IssueId, TaskNumber),
@@ -171,7 +171,7 @@ pub enum Held {
     Lock(LockId),
 }
 
-impl Held {
+impl LeaseTarget {
     pub const fn issue(self) -> Option<IssueId> {
         match self {
             Self::Issue(issue) | Self::Claim(issue, _) | Self::Reservation(issue, _) => Some(issue),
@@ -200,9 +200,9 @@ pub struct Swarm {
     /// Of the id made next.
     next_tail: u32,
     /// Derived: leases that run, by when they lapse.
-    deadlines: BTreeSet<(Timestamp, Held)>,
+    deadlines: BTreeSet<(Timestamp, LeaseTarget)>,
     /// Derived: those of them that are graces and end by a sign of their holder.
-    graced: BTreeSet<Held>,
+    graced: BTreeSet<LeaseTarget>,
     /// Derived.
     submissions: BTreeMap<SubmissionId, (IssueId, TaskNumber)>,
     /// Derived.
@@ -320,13 +320,13 @@ impl Swarm {
 
 /// Makes ids and tokens that no record has named yet, for one decision.
 #[derive(Debug)]
-struct Maker {
+struct IdAllocator {
     now: Timestamp,
     tail: u32,
     token: FencingToken,
 }
 
-impl Maker {
+impl IdAllocator {
     fn new(now: Timestamp, swarm: &Swarm) -> Self {
         Self { now, tail: swarm.next_tail, token: swarm.token }
     }

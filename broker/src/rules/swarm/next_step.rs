@@ -8,8 +8,8 @@
 use tasuki_proto::{id::RoleId, swarm::TaskNumber};
 
 use super::{
-    Difficulty, Happened, Issue, MintNextStep, Minted, NextStep, NextStepMinted, Rejection, Reply,
-    Reserved, Score, Swarm, Task, Total, check::Draft, issue::Choice,
+    Difficulty, Issue, IssueEventKind, MintNextStep, NextStep, NextStepMinted, NextStepOffer,
+    Rejection, Reply, Reserved, Score, Swarm, Task, Total, check::DecisionBuilder, issue::Choice,
 };
 
 /// Points from which on tasks are medium, and from which on they are hard.
@@ -23,7 +23,7 @@ const BEST_POINTS: u32 = 100;
 impl Swarm {
     pub(super) fn decide_mint(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &MintNextStep,
     ) -> Result<Reply, Rejection> {
         let (issue, task) = self.open_task(it.issue, it.task)?;
@@ -44,7 +44,7 @@ impl Swarm {
             let (points, low_scores) = (total.points, total.low_scores);
             Reply::NextStep(NextStep { next_step, task, difficulty, points, low_scores, lapses })
         };
-        let is_as_then = |minted: &&Minted| minted.total.is_none_or(|then| then == total);
+        let is_as_then = |minted: &&NextStepOffer| minted.total.is_none_or(|then| then == total);
         let same = before.filter(|minted| minted.score == it.score).filter(is_as_then);
         if let Some(minted) = same
             && let Some(number) = minted.task
@@ -80,7 +80,7 @@ impl Swarm {
             next_step,
             reserved,
         };
-        draft.happened(it.issue, Happened::NextStepMinted(minted));
+        draft.happened(it.issue, IssueEventKind::NextStepMinted(minted));
         Ok(answer(next_step, pick, lapses))
     }
 }
@@ -123,7 +123,11 @@ impl Issue {
     }
 
     /// The reservation that this next step leads to, if the task is still kept with it.
-    pub(super) fn kept(&self, number: TaskNumber, minted: &Minted) -> Option<&super::Reservation> {
+    pub(super) fn kept(
+        &self,
+        number: TaskNumber,
+        minted: &NextStepOffer,
+    ) -> Option<&super::Reservation> {
         let reservation = self.tasks[number.index()].reservation.as_ref();
         reservation.filter(|it| it.next_step == minted.next_step)
     }

@@ -7,15 +7,15 @@ use tasuki_proto::{
 };
 
 use super::{
-    Blocker, CreateTasks, Happened, Issue, Rejection, Reply, Swarm, TaskCreated, Words,
-    check::Draft,
+    Blocker, CreateTasks, Issue, IssueEventKind, Rejection, Reply, Swarm, TaskCreated, Words,
+    check::DecisionBuilder,
 };
 use crate::hash::Hash;
 
 impl Swarm {
     pub(super) fn decide_create_tasks(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &CreateTasks,
     ) -> Result<Reply, Rejection> {
         let issue = self.open_issue(it.issue)?;
@@ -39,7 +39,7 @@ impl Swarm {
             let created = self.planned(it, number, place, plan)?;
             let (issue, task, words) = (it.issue, number, new.words.clone());
             draft.keep(Words::Task { issue, task, words });
-            draft.happened(it.issue, Happened::TaskCreated(created));
+            draft.happened(it.issue, IssueEventKind::TaskCreated(created));
         }
         check_circles(it, |place| issue.number(place))?;
         let count = u32::try_from(count).expect("at most TASKS_PER_CALL_MAX");

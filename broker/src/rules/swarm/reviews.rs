@@ -1,15 +1,16 @@
 //! The lead's verdict on a submission.
 
 use super::{
-    Happened, Judged, Rejection, Reply, ReviewTask, Reviewed, Score, Submission, SubmissionState,
-    Swarm, Task, Verdict, Words, check::Draft, claims::invalid, words::ReviewWords,
+    IssueEventKind, Judged, Rejection, Reply, ReviewTask, Reviewed, Score, Submission,
+    SubmissionState, Swarm, Task, Verdict, Words, check::DecisionBuilder, claims::invalid,
+    words::ReviewWords,
 };
 use crate::hash::Hash;
 
 impl Swarm {
     pub(super) fn decide_review(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &ReviewTask,
     ) -> Result<Reply, Rejection> {
         let (issue, task) = self.task(it.issue, it.task)?;
@@ -71,7 +72,7 @@ impl Swarm {
         };
         let submission = submission.id;
         draft.keep(Words::Review { issue: it.issue, submission, words: it.words.clone() });
-        draft.happened(it.issue, Happened::Reviewed(reviewed));
+        draft.happened(it.issue, IssueEventKind::Reviewed(reviewed));
         if it.verdict == Verdict::Approved {
             self.unlock_task(draft, it.issue, it.task);
         }

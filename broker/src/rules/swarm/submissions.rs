@@ -3,15 +3,15 @@
 use tasuki_proto::{limits::SUBMISSIONS_MAX, swarm::SubmissionId};
 
 use super::{
-    FileHash, Happened, Rejection, Reply, SubmissionState, SubmitTask, Submitted, Swarm, Words,
-    check::Draft, words::Artifacts,
+    FileHash, IssueEventKind, Rejection, Reply, SubmissionState, SubmitTask, Submitted, Swarm,
+    Words, check::DecisionBuilder, words::Artifacts,
 };
 use crate::hash::Hash;
 
 impl Swarm {
     pub(super) fn decide_submit(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &SubmitTask,
     ) -> Result<Reply, Rejection> {
         let role = draft.role()?;
@@ -49,7 +49,7 @@ impl Swarm {
             supersedes: open.map(|it| it.id),
         };
         draft.keep(Words::Submission { issue: it.issue, submission, words: it.words.clone() });
-        draft.happened(it.issue, Happened::Submitted(submitted));
+        draft.happened(it.issue, IssueEventKind::Submitted(submitted));
         Ok(Reply::Submitted(submission))
     }
 }

@@ -32,7 +32,7 @@ pub struct Task {
     pub updated: Timestamp,
     pub claim: Option<Claim>,
     /// The claim that ended last otherwise than by a review.
-    pub former: Option<Former>,
+    pub former: Option<PreviousClaim>,
     pub reservation: Option<Reservation>,
     /// In order.
     pub submissions: Vec<Submission>,
@@ -46,7 +46,7 @@ pub struct Task {
 }
 
 named!(
-    /// As it is stored; [`super::Standing`] says more.
+    /// As it is stored; [`super::TaskStage`] says more.
     TaskState {
         Open "open",
         InProgress "in_progress",
@@ -74,7 +74,7 @@ pub struct Claim {
 
 /// Who had charge of a task, and lost it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Former {
+pub struct PreviousClaim {
     pub worker: RoleId,
     pub token: FencingToken,
     /// By a reset or because it was canceled, not by time.
@@ -102,7 +102,7 @@ pub struct Submission {
     /// Of the review.
     pub reviewed: Option<Judged>,
     /// What its worker is to do next.
-    pub minted: Option<Minted>,
+    pub minted: Option<NextStepOffer>,
     /// Which files it changed; empty once it was not accepted. Their names are with its words.
     pub files: Vec<FileHash>,
     /// Of its item for the lead: its number in the audit.
@@ -153,7 +153,7 @@ named!(
 
 /// A next step that was chosen for a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Minted {
+pub struct NextStepOffer {
     pub next_step: NextStepId,
     pub score: Score,
     /// `None`: there was nothing left to do.

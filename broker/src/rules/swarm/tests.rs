@@ -110,7 +110,7 @@ impl Story {
         let issue = || self.issue_id();
         let said = || MessageWords { content: text.to_owned(), refs: String::new() };
         let review = |verdict| {
-            Ask::ReviewTask(ReviewTask {
+            CommandKind::ReviewTask(ReviewTask {
                 issue: issue(),
                 task: number(2),
                 submission: None,
@@ -133,7 +133,7 @@ impl Story {
                 person: person.parse().unwrap(),
                 reason: "known".to_owned(),
             });
-            Ask::ReviewDelivery(ReviewDelivery {
+            CommandKind::ReviewDelivery(ReviewDelivery {
                 delivery: self.delivery(),
                 token,
                 verdict,
@@ -142,20 +142,24 @@ impl Story {
             })
         };
         let ask = match words[1] {
-            "opens" => Ask::CreateIssue(CreateIssue {
+            "opens" => CommandKind::CreateIssue(CreateIssue {
                 subject: words[2].to_owned(),
                 description: String::new(),
                 paths: DocPaths::default(),
                 docs: vec![("lead".parse().unwrap(), "text".to_owned())],
             }),
-            "plans" => Ask::CreateTasks(CreateTasks { issue: issue(), tasks: plan(&words[2..]) }),
-            "registers" => Ask::RegisterWorker,
+            "plans" => {
+                CommandKind::CreateTasks(CreateTasks { issue: issue(), tasks: plan(&words[2..]) })
+            }
+            "registers" => CommandKind::RegisterWorker,
             "claims" => {
                 let next_step = self.step.filter(|_| has("step"));
-                Ask::ClaimTask { issue: issue(), task: number(2), next_step }
+                CommandKind::ClaimTask { issue: issue(), task: number(2), next_step }
             }
-            "renews" => Ask::RenewClaim { issue: issue(), task: number(2), token, extend_ms: None },
-            "submits" => Ask::SubmitTask(SubmitTask {
+            "renews" => {
+                CommandKind::RenewClaim { issue: issue(), task: number(2), token, extend_ms: None }
+            }
+            "submits" => CommandKind::SubmitTask(SubmitTask {
                 issue: issue(),
                 task: number(2),
                 token,
@@ -165,7 +169,7 @@ impl Story {
                     ..Artifacts::default()
                 },
             }),
-            "mints" => Ask::MintNextStep(MintNextStep {
+            "mints" => CommandKind::MintNextStep(MintNextStep {
                 issue: issue(),
                 task: number(2),
                 worker: role(words[4]),
@@ -173,12 +177,14 @@ impl Story {
             }),
             "approves" => review(Verdict::Approved),
             "rejects" => review(Verdict::Rejected),
-            "resets" => Ask::ResetTask { issue: issue(), task: number(2), reason: text.to_owned() },
+            "resets" => {
+                CommandKind::ResetTask { issue: issue(), task: number(2), reason: text.to_owned() }
+            }
             "cancels" => {
                 let reason = text.to_owned();
-                Ask::CancelTask { issue: issue(), task: number(2), reason }
+                CommandKind::CancelTask { issue: issue(), task: number(2), reason }
             }
-            "asks" | "tells" => Ask::PostMessage(PostMessage {
+            "asks" | "tells" => CommandKind::PostMessage(PostMessage {
                 issue: issue(),
                 task: number(2),
                 token,
@@ -188,7 +194,7 @@ impl Story {
                 },
                 words: said(),
             }),
-            "replies" => Ask::ReplyMessage(ReplyMessage {
+            "replies" => CommandKind::ReplyMessage(ReplyMessage {
                 issue: issue(),
                 task: number(2),
                 message: None,
@@ -198,19 +204,19 @@ impl Story {
                 let commit = option("of=").unwrap_or_default().to_owned();
                 let words = delivered(&words[2..], text, !has("failed"));
                 let words = Box::new(DeliveryWords { commit, ..words });
-                Ask::SubmitDelivery { issue: issue(), words }
+                CommandKind::SubmitDelivery { issue: issue(), words }
             }
-            "takes" => Ask::ClaimDelivery { delivery: self.delivery(), extend_ms: None },
+            "takes" => CommandKind::ClaimDelivery { delivery: self.delivery(), extend_ms: None },
             "runs" => {
                 let runs = vec![Run { result: result(!has("failed")), ..Run::default() }];
                 let commit = option("of=").unwrap_or("c").to_owned();
                 let words = EvidenceWords { commit, runs, ..Default::default() };
-                Ask::AttachEvidence { delivery: self.delivery(), token, words }
+                CommandKind::AttachEvidence { delivery: self.delivery(), token, words }
             }
             "accepts" => judge(Verdict::Approved),
             "refuses" => judge(Verdict::Rejected),
-            "closes" => Ask::CloseIssue { issue: issue(), reason: text.to_owned() },
-            "reopens" => Ask::ReopenIssue { issue: issue(), reason: text.to_owned() },
+            "closes" => CommandKind::CloseIssue { issue: issue(), reason: text.to_owned() },
+            "reopens" => CommandKind::ReopenIssue { issue: issue(), reason: text.to_owned() },
             "writes" => {
                 let place = match words[2] {
                     "shared" => DocPlace::Shared,
@@ -219,7 +225,7 @@ impl Story {
                 };
                 let name: DocName = words[3].parse().unwrap();
                 let (content, as_claimant) = (text.to_owned(), has("claimant"));
-                Ask::WriteDoc { place, name, content, as_claimant }
+                CommandKind::WriteDoc { place, name, content, as_claimant }
             }
             "locks" => {
                 let keys = words[2..].iter().map(|path| {
@@ -228,14 +234,19 @@ impl Story {
                 });
                 let task = option("for=").map(|it| (issue(), TaskNumber(it.parse().unwrap())));
                 let ttl_ms = option("ttl=").map(|it| it.parse().unwrap());
-                Ask::LockFiles(LockFiles { keys: keys.collect(), task, claim: token, ttl_ms })
+                CommandKind::LockFiles(LockFiles {
+                    keys: keys.collect(),
+                    task,
+                    claim: token,
+                    ttl_ms,
+                })
             }
-            "keeps" => Ask::RenewLock { lock: self.lock(), token, extend_ms: None },
-            "unlocks" => Ask::Unlock { lock: self.lock(), token },
-            "forces" => Ask::ForceUnlock { lock: self.lock(), reason: "stuck".to_owned() },
+            "keeps" => CommandKind::RenewLock { lock: self.lock(), token, extend_ms: None },
+            "unlocks" => CommandKind::Unlock { lock: self.lock(), token },
+            "forces" => CommandKind::ForceUnlock { lock: self.lock(), reason: "stuck".to_owned() },
             "is" => {
                 let shown = self.issue().item(self.workspace.time, 300_000);
-                Ask::MarkItems { issue: issue(), items: vec![shown?.0] }
+                CommandKind::MarkItems { issue: issue(), items: vec![shown?.0] }
             }
             other => panic!("no such command: {other}"),
         };

@@ -3,7 +3,7 @@
 //! A wait is over as soon as the state says what was waited for, and also when that cannot come
 //! any more: the task was reset, the submission superseded, the issue closed (I6).
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use tasuki_proto::{
     id::{RoleId, Timestamp},
@@ -11,8 +11,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    DeliveryState, Event, Happened, Issue, IssueState, Item, MessageState, OfIssue, Rejection,
-    SubmissionState, Swarm, TaskState, Verdict,
+    DeliveryState, Event, Issue, IssueEvent, IssueEventKind, IssueState, Item, MessageState,
+    Rejection, SubmissionState, Swarm, TaskState, Verdict,
     lock::{Conflict, Effort, LockKey},
 };
 
@@ -79,8 +79,18 @@ pub enum Answer {
         delivery: DeliveryId,
         state: DeliveryState,
     },
-    /// `None`: they are free.
-    Locks(Option<Box<Conflict>>),
+    Locks(LocksAnswer),
+}
+
+/// What somebody is told who waits for files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LocksAnswer {
+    Free,
+    Locked(Box<Conflict>),
+    /// Comparing them with what is locked takes too long for a wait.
+    Unknown,
+    /// The same, and something was unlocked: whoever asks for them is told.
+    Unlocked,
 }
 
 /// What a worker that waits for a task is told.
@@ -116,7 +126,7 @@ impl Answer {
             Self::Reply { state, .. } => *state != MessageState::Open,
             Self::Deliveries(it) => !it.is_empty(),
             Self::Verdict { state, .. } => !state.is_open(),
-            Self::Locks(it) => it.is_none(),
+            Self::Locks(it) => matches!(it, LocksAnswer::Free | LocksAnswer::Unlocked),
         }
     }
 }
@@ -164,12 +174,37 @@ impl Swarm {
                 Answer::Verdict { delivery: *id, state: self.delivery(*id)?.state }
             }
             Question::Locks(keys) => {
-                // Whether such files are free is told by asking for them.
-                let effort = Effort::new(WAIT_STEPS_MAX);
-                let conflict = self.locks.conflict(Some(role), keys, &effort).unwrap_or_default();
-                Answer::Locks(conflict.map(Box::new))
+                Answer::Locks(self.locks_answer(role, keys, &Effort::new(WAIT_STEPS_MAX)))
             }
         })
+    }
+}
+
+impl Swarm {
+    fn locks_answer(&self, role: &RoleId, keys: &[LockKey], effort: &Effort) -> LocksAnswer {
+        match self.locks.conflict(Some(role), keys, effort) {
+            Ok(None) => LocksAnswer::Free,
+            Ok(Some(it)) => LocksAnswer::Locked(Box::new(it)),
+            Err(_) => LocksAnswer::Unknown,
+        }
+    }
+
+    /// What somebody who waits for files is told after something was unlocked; `None`: they are
+    /// locked all the same. The effort is that of all who wait.
+    pub fn unlocked_for(
+        &self,
+        role: &RoleId,
+        keys: &[LockKey],
+        effort: &Effort,
+    ) -> Option<LocksAnswer> {
+        if effort.is_spent() {
+            return Some(LocksAnswer::Unlocked);
+        }
+        match effort.share(WAIT_STEPS_MAX, |own| self.locks_answer(role, keys, own)) {
+            LocksAnswer::Locked(_) => None,
+            LocksAnswer::Free => Some(LocksAnswer::Free),
+            LocksAnswer::Unknown | LocksAnswer::Unlocked => Some(LocksAnswer::Unlocked),
+        }
     }
 }
 
@@ -193,7 +228,7 @@ impl Issue {
 }
 
 /// Which waits an event may have ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     Issues,
     Tasks(IssueId),
@@ -206,8 +241,14 @@ pub enum Reach {
 }
 
 impl Swarm {
+    /// Which waits these events, just applied, may have ended: each once, however many of them
+    /// reach it.
+    pub fn reached<'a>(&self, events: impl Iterator<Item = &'a Event>) -> BTreeSet<Reach> {
+        events.flat_map(|event| self.reaches(event)).collect()
+    }
+
     /// Which waits this event, just applied, may have ended.
-    pub fn reaches(&self, event: &Event) -> Vec<Reach> {
+    fn reaches(&self, event: &Event) -> Vec<Reach> {
         let it = match event {
             Event::Issue(it) => it,
             Event::Unlocked(_) => return vec![Reach::Locks],
@@ -220,62 +261,68 @@ impl Swarm {
         };
         let id = it.issue;
         match &it.what {
-            Happened::Created { .. } | Happened::Reopened { .. } => vec![Reach::Issues],
-            Happened::Closed(_) | Happened::Lapsed => {
+            IssueEventKind::Created { .. } | IssueEventKind::Reopened { .. } => vec![Reach::Issues],
+            IssueEventKind::Closed(_) | IssueEventKind::Lapsed => {
                 let mut reaches = vec![Reach::Issues, Reach::Tasks(id), Reach::Events(id)];
                 let delivery = self.issues.get(&id).and_then(|issue| issue.delivery);
                 reaches.extend(delivery.map(Reach::Verdict));
                 reaches
             }
-            Happened::TaskCreated(_) | Happened::ReservationLapsed { .. } => vec![Reach::Tasks(id)],
-            Happened::ClaimLapsed { task, .. }
-            | Happened::Reset { task, .. }
-            | Happened::Canceled { task, .. } => {
+            IssueEventKind::TaskCreated(_) | IssueEventKind::ReservationLapsed { .. } => {
+                vec![Reach::Tasks(id)]
+            }
+            IssueEventKind::ClaimLapsed { task, .. }
+            | IssueEventKind::Reset { task, .. }
+            | IssueEventKind::Canceled { task, .. } => {
                 let mut reaches = vec![Reach::Tasks(id), Reach::Events(id)];
                 reaches.extend(self.ended(id, *task));
                 reaches
             }
-            Happened::Submitted(it) => {
+            IssueEventKind::Submitted(it) => {
                 let older = it.supersedes.map(Reach::Review);
                 [Reach::Events(id), Reach::Tasks(id)].into_iter().chain(older).collect()
             }
-            Happened::NextStepMinted(_) => vec![Reach::Tasks(id)],
-            Happened::Reviewed(it) => {
+            IssueEventKind::NextStepMinted(_) => vec![Reach::Tasks(id)],
+            IssueEventKind::Reviewed(it) => {
                 let mut reaches = vec![Reach::Review(it.submission), Reach::Tasks(id)];
                 reaches.extend(self.ended(id, it.task));
                 reaches
             }
-            Happened::MessagePosted(_) => vec![Reach::Events(id)],
-            Happened::Replied { message, .. } => vec![Reach::Reply(*message)],
-            Happened::Delivered(_) | Happened::DeliveryLapsed { .. } => vec![Reach::Deliveries],
-            Happened::DeliveryReviewed(it) => vec![Reach::Verdict(it.delivery), Reach::Events(id)],
-            Happened::Imported(it) if it.end.is_some() => {
+            IssueEventKind::MessagePosted(_) => vec![Reach::Events(id)],
+            IssueEventKind::Replied { message, .. } => vec![Reach::Reply(*message)],
+            IssueEventKind::Delivered(_) | IssueEventKind::DeliveryLapsed { .. } => {
+                vec![Reach::Deliveries]
+            }
+            IssueEventKind::DeliveryReviewed(it) => {
+                vec![Reach::Verdict(it.delivery), Reach::Events(id)]
+            }
+            IssueEventKind::Imported(it) if it.end.is_some() => {
                 vec![Reach::Issues, Reach::Tasks(id), Reach::Events(id), Reach::Deliveries]
             }
-            Happened::PathsSet { .. }
-            | Happened::Imported(_)
-            | Happened::TaskImported(_)
-            | Happened::SubmissionImported { .. }
-            | Happened::MessageImported { .. }
-            | Happened::DeliveryImported(_)
-            | Happened::PointsImported { .. }
-            | Happened::Recalled(_)
-            | Happened::Claimed(_)
-            | Happened::DocWritten { .. }
-            | Happened::DeliveryClaimed { .. }
-            | Happened::EvidenceAttached { .. } => Vec::new(),
+            IssueEventKind::PathsSet { .. }
+            | IssueEventKind::Imported(_)
+            | IssueEventKind::TaskImported(_)
+            | IssueEventKind::SubmissionImported { .. }
+            | IssueEventKind::MessageImported { .. }
+            | IssueEventKind::DeliveryImported(_)
+            | IssueEventKind::PointsImported { .. }
+            | IssueEventKind::ImportedAuditEntry(_)
+            | IssueEventKind::Claimed(_)
+            | IssueEventKind::DocWritten { .. }
+            | IssueEventKind::DeliveryClaimed { .. }
+            | IssueEventKind::EvidenceAttached { .. } => Vec::new(),
         }
     }
 
     /// The claimed task that this event, just applied, gives back to its worker, and what the
     /// worker would wait for that knows of it.
     pub fn gives_back(&self, event: &Event) -> Option<(TasksAnswer, RoleId, Question)> {
-        let Event::Issue(OfIssue { issue: of, what, .. }) = event else { return None };
-        let (number, waits) = if let Happened::Reviewed(it) = what
+        let Event::Issue(IssueEvent { issue: of, what, .. }) = event else { return None };
+        let (number, waits) = if let IssueEventKind::Reviewed(it) = what
             && it.verdict == Verdict::Rejected
         {
             (it.task, Question::Review(it.submission))
-        } else if let Happened::Replied { task, message, .. } = what {
+        } else if let IssueEventKind::Replied { task, message, .. } = what {
             (*task, Question::Reply(*message))
         } else {
             return None;

@@ -357,12 +357,12 @@ pub struct AuditEntry {
     /// A reason, a verdict, a kind, a name.
     pub detail: String,
     /// It happened elsewhere, and was taken over.
-    pub recalled: Option<Box<Elsewhere>>,
+    pub recalled: Option<Box<Origin>>,
 }
 
 /// When something happened elsewhere, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct Origin {
     pub at: Timestamp,
     pub actor: String,
     pub refs: String,

@@ -3,7 +3,7 @@
 use tasuki_proto::id::{LoopId, RoleId, Timestamp, Turn};
 
 use super::{
-    Ended, EntryFacts, EntryKind, HandedOver, Lease, LeaseRenewed, Loop, Loops, NextTurn,
+    Ended, EntryKind, EntryMeta, HandedOver, Lease, LeaseRenewed, Loop, Loops, NextTurn,
     ParticipantsSet, RECENT_MAX, Receipts, RoundStarted, TurnReclaimed,
 };
 use crate::rules::{Event, Principal};
@@ -86,7 +86,7 @@ impl Loop {
             next: next.clone(),
             content: it.content,
         });
-        let facts = EntryFacts {
+        let facts = EntryMeta {
             kind: EntryKind::Handover,
             from: Some(it.from.clone()),
             ended: it.ended,
@@ -116,7 +116,7 @@ impl Loop {
             next: next.clone(),
             content: it.content,
         });
-        let facts = EntryFacts {
+        let facts = EntryMeta {
             kind: EntryKind::Reclaim,
             from: Some(it.from.clone()),
             ended: it.ended,
@@ -131,7 +131,7 @@ impl Loop {
         assert!(self.holder.is_none(), "T1: a round of {} began in mid-turn", it.loop_id);
         self.round = it.round;
         let next = Some((it.next.turn, it.next.to.clone()));
-        let facts = EntryFacts {
+        let facts = EntryMeta {
             kind: EntryKind::RoundStart,
             has_text: it.has_text,
             ..self.entry(&it.loop_id, it.entry, next, now, by)
@@ -184,10 +184,10 @@ impl Loop {
         next: Option<(Turn, RoleId)>,
         now: Timestamp,
         by: &Principal,
-    ) -> EntryFacts {
+    ) -> EntryMeta {
         assert!(number == self.entries + 1, "T3: entry {number} after {}", self.entries);
         self.entries = number;
-        EntryFacts {
+        EntryMeta {
             loop_id: loop_id.clone(),
             number,
             kind: EntryKind::Handover,

@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Actor, CreateLoop, Ended, EntryBody, EntryFacts, HandOver, HandedOver, Loop, LoopOpened, Loops,
+    Actor, CreateLoop, Ended, EntryBody, EntryMeta, HandOver, HandedOver, Loop, LoopOpened, Loops,
     NextTurn, ParticipantsSet, Reclaim, RoundStarted, StartRound, TurnReclaimed,
     default_participants,
 };
@@ -342,13 +342,13 @@ impl Loop {
         })
     }
 
-    fn latest_acted(&self, now: Timestamp) -> Option<EntryFacts> {
+    fn latest_acted(&self, now: Timestamp) -> Option<EntryMeta> {
         let mut facts = self.latest.clone()?;
         facts.receipts.acted = Some(now);
         Some(facts)
     }
 
-    fn latest_failed(&self, now: Timestamp) -> Option<EntryFacts> {
+    fn latest_failed(&self, now: Timestamp) -> Option<EntryMeta> {
         let mut facts = self.latest.clone()?;
         facts.receipts.failed = Some(now);
         Some(facts)

@@ -62,7 +62,7 @@ pub struct Loop {
     /// History entries so far.
     pub entries: u64,
     /// The newest of them.
-    pub latest: Option<EntryFacts>,
+    pub latest: Option<EntryMeta>,
     /// How the latest turns ended, oldest first.
     pub recent: VecDeque<Ended>,
     /// Roles that register may still be seated in it.
@@ -92,7 +92,7 @@ pub struct Ended {
 
 /// One entry of a loop's history, without its words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntryFacts {
+pub struct EntryMeta {
     pub loop_id: LoopId,
     /// From 1, no gaps (T3).
     pub number: u64,
@@ -127,7 +127,7 @@ pub struct EntryBody {
     pub number: u64,
     pub summary: String,
     pub instruction: String,
-    pub before: Option<EntryFacts>,
+    pub before: Option<EntryMeta>,
 }
 
 /// How far a handover got, each the time it happened.
@@ -144,17 +144,17 @@ pub struct Receipts {
 /// What a role that asks "is it my turn" is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    pub standing: Standing,
+    pub standing: TurnStatus,
     pub loop_id: LoopId,
     pub round: u32,
     pub turn: Turn,
     pub holder: Option<RoleId>,
     pub lapses: Option<Timestamp>,
-    pub latest: Option<EntryFacts>,
+    pub latest: Option<EntryMeta>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum TurnStatus {
     CanStart,
     Finished,
     NotYet,
@@ -208,9 +208,9 @@ impl Loops {
         let it = self.get(id)?;
         it.check_participant(id, role)?;
         let standing = match &it.holder {
-            None => Standing::Finished,
-            Some(holder) if holder == role => Standing::CanStart,
-            Some(_) => Standing::NotYet,
+            None => TurnStatus::Finished,
+            Some(holder) if holder == role => TurnStatus::CanStart,
+            Some(_) => TurnStatus::NotYet,
         };
         Ok(Answer {
             standing,

@@ -19,9 +19,10 @@ mod tests;
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
 };
 
+use parking_lot::RwLock;
 use tantivy::{
     DocId, IndexReader, ReloadPolicy, Score, Searcher, SegmentReader,
     collector::{Count, TopDocs},
@@ -100,7 +101,7 @@ impl fmt::Debug for Index {
 
 /// What is asked of the index.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct SearchRequest {
     pub reader: RoleId,
     pub query: Query,
     pub narrow: Narrow,
@@ -206,7 +207,7 @@ impl Index {
 
     /// Records up to this one brought no further entries.
     pub(super) fn nothing_up_to(&self, through: Sequence) {
-        let mut seen = self.shared.seen.write().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.shared.seen.write();
         seen.extent.through = through;
         seen.extent.ahead = seen.extent.ahead.max(through);
     }
@@ -224,14 +225,14 @@ impl Index {
     }
 
     fn seen(&self) -> Seen {
-        self.shared.seen.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.seen.read().clone()
     }
 
     /// Looks for entries.
     ///
     /// # Errors
     /// Of the disk, or that the index is not what it should be.
-    pub(super) fn search(&self, ask: &Ask) -> Result<Found, IndexError> {
+    pub(super) fn search(&self, ask: &SearchRequest) -> Result<Found, IndexError> {
         let seen = self.seen();
         let fields = &self.shared.fields;
         let query = plan(fields, &ask.reader, &ask.query, &ask.narrow);

@@ -56,7 +56,7 @@ impl Bench {
 
     fn ask(&self, reader: &str, query: &str, narrow: Narrow) -> Found {
         let query = parse(query).unwrap();
-        let ask = Ask { reader: role(reader), query, narrow, limit: 10, now: NOW };
+        let ask = SearchRequest { reader: role(reader), query, narrow, limit: 10, now: NOW };
         self.index.search(&ask).unwrap()
     }
 

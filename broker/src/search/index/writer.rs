@@ -1,6 +1,6 @@
 //! Adding to an index, and making what was added durable.
 
-use std::{fmt, sync::PoisonError};
+use std::fmt;
 
 use tantivy::{
     IndexWriter, Term,
@@ -89,7 +89,7 @@ impl Writer {
         let shared = &self.index.shared;
         shared.reader.reload()?;
         let seen = Seen { searcher: shared.reader.searcher(), extent };
-        *shared.seen.write().unwrap_or_else(PoisonError::into_inner) = seen;
+        *shared.seen.write() = seen;
         Ok(())
     }
 

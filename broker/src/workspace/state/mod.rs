@@ -24,7 +24,7 @@ use tokio::{sync::oneshot, task::AbortHandle};
 use tracing::{debug, error, warn};
 
 use super::{
-    actor::{Arguments, Executed, Look, Msg, Release, View},
+    actor::{Arguments, Executed, Look, Msg, OnDurable, View},
     handle::Admitted,
     offers::Offers,
     snapshots::{Failure, Job, Source},
@@ -60,12 +60,12 @@ pub(super) struct State {
     /// Added to the clock so that time never goes back behind the latest record.
     behind_ms: u64,
     durable: Sequence,
-    pending: VecDeque<(Sequence, Release)>,
+    pending: VecDeque<(Sequence, OnDurable)>,
     unpublished: VecDeque<Arc<Record>>,
     pub(super) waits: Waits,
     offers: Offers,
     /// Tasks that came back to workers of whom nobody waited; told to whoever waits next.
-    came_back: BTreeMap<RoleId, (IssueId, TaskNumber)>,
+    returned_tasks: BTreeMap<RoleId, (IssueId, TaskNumber)>,
     snapshot: SnapshotState,
     last_active: Timestamp,
     /// When time was looked at last.
@@ -162,9 +162,7 @@ impl State {
             // Each names an entry of a history, which is written once.
             are_bodies_new: true,
         });
-        for event in &record.events {
-            self.wake_for(event);
-        }
+        self.wake_for(&record.events);
         if record.events.iter().any(|event| matches!(event, Event::NodeRegistered(_))) {
             self.end_fenced_waits();
         }
@@ -191,7 +189,7 @@ impl State {
     }
 
     /// Lets something out once the state it rests on is durable (S2).
-    pub(super) fn release(&mut self, release: Release) {
+    pub(super) fn release(&mut self, release: OnDurable) {
         if self.workspace.sequence <= self.durable {
             release();
         } else {

@@ -129,7 +129,7 @@ impl State {
             unpublished: VecDeque::new(),
             waits: Waits::default(),
             offers: Offers::default(),
-            came_back: BTreeMap::new(),
+            returned_tasks: BTreeMap::new(),
             snapshot,
             last_active: now,
             ticked: Timestamp::default(),

@@ -7,12 +7,12 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::waits::{Answer, Question, Told, WaitId},
+    super::waits::{Answer, Parked, Question, WaitId, WaitOutcome},
     State,
 };
 use crate::rules::{
-    Caller, Rejection,
-    swarm::{self, Event, Happened, IssueState, OfIssue, Reach, lock::Effort},
+    Caller, Event as AnyEvent, Rejection,
+    swarm::{self, Event, IssueEvent, IssueEventKind, IssueState, Reach, lock::Effort},
 };
 
 impl State {
@@ -26,7 +26,7 @@ impl State {
         let swarm::Question::Tasks(issue) = *what else {
             return Ok(Answer::Swarm(swarm.answer(now, role, what, |_| true)?));
         };
-        if let Some((of, task)) = self.came_back.remove(role)
+        if let Some((of, task)) = self.returned_tasks.remove(role)
             && let Some((answer, worker)) = swarm.unfinished(of, task)
             && worker == role
         {
@@ -49,50 +49,70 @@ impl State {
         Ok(Answer::Swarm(answer))
     }
 
-    /// Ends the waits that the state answers after this happened.
-    pub(super) fn wake_for_swarm(&mut self, event: &Event) {
-        if let Event::Issue(OfIssue { issue, what: Happened::Claimed(it), .. }) = event {
+    /// What follows from this alone: an offer that is over, and a task that is given back.
+    pub(super) fn note_for_swarm(&mut self, event: &Event) {
+        if let Event::Issue(IssueEvent { issue, what: IssueEventKind::Claimed(it), .. }) = event {
             self.offers.remove(*issue, it.task);
         }
         if let Some((answer, worker, waits)) = self.workspace.swarm.gives_back(event) {
             self.wake_claimant(&answer, &worker, waits);
         }
+    }
+
+    /// Ends the waits that the state answers after this happened.
+    pub(super) fn wake_for_swarm(&mut self, events: &[AnyEvent]) {
         if self.waits.is_empty() {
             return;
         }
-        for reach in self.workspace.swarm.reaches(event) {
-            match reach {
-                Reach::Issues => {
-                    for state in IssueState::ALL {
-                        self.wake_answered(&swarm::Question::Issues(*state));
-                    }
+        let events = events.iter().filter_map(|event| {
+            let AnyEvent::Swarm(event) = event else { return None };
+            Some(event)
+        });
+        for reach in self.workspace.swarm.reached(events) {
+            self.wake_reached(reach);
+        }
+    }
+
+    fn wake_reached(&mut self, reach: Reach) {
+        match reach {
+            Reach::Issues => {
+                for state in IssueState::ALL {
+                    self.wake_answered(&swarm::Question::Issues(*state));
                 }
-                Reach::Tasks(issue) => self.wake_workers(issue),
-                Reach::Events(issue) => self.wake_answered(&swarm::Question::Events(issue)),
-                Reach::Review(it) => self.wake_answered(&swarm::Question::Review(it)),
-                Reach::Reply(it) => self.wake_answered(&swarm::Question::Reply(it)),
-                Reach::Deliveries => self.wake_answered(&swarm::Question::Deliveries),
-                Reach::Verdict(it) => self.wake_answered(&swarm::Question::Verdict(it)),
-                Reach::Locks => self.wake_lockers(),
             }
+            Reach::Tasks(issue) => self.wake_workers(issue),
+            Reach::Events(issue) => self.wake_answered(&swarm::Question::Events(issue)),
+            Reach::Review(it) => self.wake_answered(&swarm::Question::Review(it)),
+            Reach::Reply(it) => self.wake_answered(&swarm::Question::Reply(it)),
+            Reach::Deliveries => self.wake_answered(&swarm::Question::Deliveries),
+            Reach::Verdict(it) => self.wake_answered(&swarm::Question::Verdict(it)),
+            Reach::Locks => self.wake_lockers(),
         }
     }
 
     /// Ends the waits for files that are free, and those that there is no time to look at: whoever
-    /// asked for such files asks again.
+    /// asked for such files asks again. All of them share one effort, so it is called once for a
+    /// record.
     fn wake_lockers(&mut self) {
-        let effort = Effort::new(LOCK_STEPS_MAX);
-        let asked: Vec<Question> = self.waits.for_locks().cloned().collect();
-        for question in asked {
-            let Question::Swarm { what: swarm::Question::Locks(keys), role } = &question else {
-                continue;
+        let (swarm, effort) = (&self.workspace.swarm, Effort::new(LOCK_STEPS_MAX));
+        let freed = self.waits.for_locks().filter_map(|question| {
+            let Question::Swarm { what: swarm::Question::Locks(keys), role } = question else {
+                return None;
             };
-            let conflict = self.workspace.swarm.locks.conflict(Some(role), keys, &effort);
-            let is_locked = matches!(conflict, Ok(Some(_)));
-            if !is_locked && let Some(parked) = self.waits.take(&question) {
-                self.end_wait(&question, parked);
-            }
+            Some((question.clone(), swarm.unlocked_for(role, keys, &effort)?))
+        });
+        for (question, answer) in freed.collect::<Vec<_>>() {
+            let Some(parked) = self.waits.take(&question) else { continue };
+            self.end_told(question.role(), parked, swarm::Answer::Locks(answer));
         }
+    }
+
+    fn end_told(&mut self, role: &RoleId, parked: Parked, answer: swarm::Answer) {
+        let now = self.now();
+        self.context.presence.role_seen(role, now, None);
+        let answer = Answer::Swarm(answer);
+        let told = WaitOutcome { answer, is_superseded: false, sequence: self.workspace.sequence };
+        self.release(Box::new(move || (parked.sink)(Ok(told))));
     }
 
     /// A worker that does not wait for what came of its task, since it began anew, waits for
@@ -113,15 +133,11 @@ impl State {
         };
         let asked: Vec<Question> = self.waits.questions().filter(is_its).cloned().collect();
         if let (true, Some(task)) = (asked.is_empty(), answer.task) {
-            self.came_back.insert(worker.clone(), (answer.of, task));
+            self.returned_tasks.insert(worker.clone(), (answer.of, task));
         }
         for question in asked {
             let Some(parked) = self.waits.take(&question) else { continue };
-            let now = self.now();
-            self.context.presence.role_seen(worker, now, None);
-            let answer = Answer::Swarm(swarm::Answer::Tasks(answer.clone()));
-            let told = Told { answer, is_superseded: false, sequence: self.workspace.sequence };
-            self.release(Box::new(move || (parked.sink)(Ok(told))));
+            self.end_told(worker, parked, swarm::Answer::Tasks(answer.clone()));
         }
     }
 

@@ -1,12 +1,14 @@
 //! Parked waits and what ends them.
 
+use std::collections::BTreeSet;
+
 use tasuki_proto::id::{LoopId, RoleId};
 
 use super::{
-    super::waits::{Answer, Parked, Question, Sink, Told, WAITS_MAX, WaitId},
+    super::waits::{Answer, Parked, Question, WAITS_MAX, WaitId, WaitOutcome, WaitReply},
     State,
 };
-use crate::rules::{Caller, Event, Rejection, turn::Standing};
+use crate::rules::{Caller, Event, Rejection, turn::TurnStatus};
 
 impl State {
     pub(in crate::workspace) fn park(
@@ -15,7 +17,7 @@ impl State {
         caller: Caller,
         id: WaitId,
         hold_ms: u64,
-        sink: Sink,
+        sink: WaitReply,
     ) {
         let now = self.now();
         self.last_active = now;
@@ -25,7 +27,7 @@ impl State {
         }
         if let (Ok(it), Question::Turn { loop_id, .. }) = (&told, &question) {
             let is_holder =
-                matches!(&it.answer, Answer::Turn(it) if it.standing == Standing::CanStart);
+                matches!(&it.answer, Answer::Turn(it) if it.standing == TurnStatus::CanStart);
             if is_holder && self.workspace.loops.is_lapsed(loop_id) {
                 self.tick();
                 told = self.tell(&question);
@@ -40,20 +42,23 @@ impl State {
         }
         let deadline = now.plus_millis(hold_ms);
         let Some(older) = self.waits.park(question, id, deadline, caller, sink) else { return };
-        let told = told.map(|told| Told { is_superseded: true, ..told });
+        let told = told.map(|told| WaitOutcome { is_superseded: true, ..told });
         self.release(Box::new(move || (older.sink)(told)));
     }
 
-    fn ask(&mut self, question: &Question, caller: &Caller) -> Result<Told, Rejection> {
+    fn ask(&mut self, question: &Question, caller: &Caller) -> Result<WaitOutcome, Rejection> {
         self.workspace.directory.check(caller, Some(question.role()))?;
         self.tell(question)
     }
 
-    pub(in crate::workspace) fn tell(&mut self, question: &Question) -> Result<Told, Rejection> {
+    pub(in crate::workspace) fn tell(
+        &mut self,
+        question: &Question,
+    ) -> Result<WaitOutcome, Rejection> {
         let answer = match question {
             Question::Turn { loop_id, role } => {
                 let answer = self.workspace.loops.answer(loop_id, role)?;
-                if answer.standing == Standing::CanStart {
+                if answer.standing == TurnStatus::CanStart {
                     self.context.told.insert(loop_id.clone(), answer.turn);
                 }
                 Answer::Turn(answer)
@@ -63,22 +68,26 @@ impl State {
             }
             Question::Swarm { what, role } => self.tell_swarm(role, what)?,
         };
-        Ok(Told { answer, is_superseded: false, sequence: self.workspace.sequence })
+        Ok(WaitOutcome { answer, is_superseded: false, sequence: self.workspace.sequence })
     }
 
-    /// Ends the waits that the state answers after this happened.
-    pub(in crate::workspace) fn wake_for(&mut self, event: &Event) {
-        if let Some(loop_id) = event.loop_id() {
-            self.wake(loop_id);
-        }
-        if let Event::Mail(event) = event {
-            for role in event.reaches() {
-                self.wake_for_mail(role);
+    /// Ends the waits that the state answers after this happened. A record may have many events
+    /// that reach the same waits: each is looked at once.
+    pub(in crate::workspace) fn wake_for(&mut self, events: &[Event]) {
+        let mut loops: BTreeSet<&LoopId> = BTreeSet::new();
+        let mut mail: BTreeSet<&RoleId> = BTreeSet::new();
+        for event in events {
+            loops.extend(event.loop_id());
+            if let Event::Mail(event) = event {
+                mail.extend(event.reaches());
+            }
+            if let Event::Swarm(event) = event {
+                self.note_for_swarm(event);
             }
         }
-        if let Event::Swarm(event) = event {
-            self.wake_for_swarm(event);
-        }
+        loops.into_iter().for_each(|loop_id| self.wake(loop_id));
+        mail.into_iter().for_each(|role| self.wake_for_mail(role));
+        self.wake_for_swarm(events);
     }
 
     fn wake_for_mail(&mut self, role: &RoleId) {

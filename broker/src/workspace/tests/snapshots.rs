@@ -93,8 +93,8 @@ impl Journal for Gated {
         self.inner.workspaces()
     }
 
-    fn pinning(&self) -> Vec<WorkspaceId> {
-        self.inner.pinning()
+    fn compaction_blockers(&self) -> Vec<WorkspaceId> {
+        self.inner.compaction_blockers()
     }
 
     fn incarnation(&self) -> [u8; 16] {

@@ -11,8 +11,9 @@ use super::*;
 use crate::rules::{
     Reply,
     swarm::{
-        Answer as Told, Ask, CreateIssue, CreateTasks, Difficulty, NewTask, Question as What,
-        Reply as Said, ReviewTask, Score, SubmissionState, SubmitTask, TasksAnswer, Verdict, words,
+        Answer as WaitOutcome, CommandKind, CreateIssue, CreateTasks, Difficulty, NewTask,
+        Question as What, Reply as Said, ReviewTask, Score, SubmissionState, SubmitTask,
+        TasksAnswer, Verdict, words,
     },
     turn::Actor,
 };
@@ -20,7 +21,7 @@ use crate::rules::{
 const TASK: TaskNumber = TaskNumber(1);
 
 impl Fixture {
-    async fn ask(&self, role: &str, ask: Ask) -> Reply {
+    async fn ask(&self, role: &str, ask: CommandKind) -> Reply {
         let by = Actor::Role(role.parse().unwrap());
         let command = Command::Swarm(crate::rules::swarm::Command { by, ask });
         let request = Request { caller: Caller::default(), key: None, command };
@@ -43,7 +44,7 @@ impl Fixture {
             paths: words::DocPaths::default(),
             docs: Vec::new(),
         };
-        let reply = self.ask("L", Ask::CreateIssue(issue)).await;
+        let reply = self.ask("L", CommandKind::CreateIssue(issue)).await;
         let Reply::Swarm(Said::Issue(issue)) = reply else { panic!("{reply:?}") };
         issue
     }
@@ -57,7 +58,7 @@ impl Fixture {
             words: words::TaskWords::default(),
         };
         let tasks = vec![task; count];
-        self.ask("L", Ask::CreateTasks(CreateTasks { issue, tasks })).await;
+        self.ask("L", CommandKind::CreateTasks(CreateTasks { issue, tasks })).await;
     }
 
     /// The next message behind which the actor looks at the time.
@@ -71,20 +72,20 @@ impl Fixture {
         let words = words::Artifacts { summary: summary.to_owned(), ..Default::default() };
         let token = FencingToken::NONE;
         let submitted = SubmitTask { issue, task: TASK, token, words };
-        let reply = self.ask("w1", Ask::SubmitTask(submitted)).await;
+        let reply = self.ask("w1", CommandKind::SubmitTask(submitted)).await;
         let Reply::Swarm(Said::Submitted(submission)) = reply else { panic!("{reply:?}") };
         submission
     }
 }
 
-async fn told(waiting: Waiting) -> Told {
+async fn told(waiting: Waiting) -> WaitOutcome {
     let answer = waiting.await.unwrap().unwrap().answer;
     let Answer::Swarm(told) = answer else { panic!("{answer:?}") };
     told
 }
 
-fn offered(told: &Told) -> Option<u32> {
-    let Told::Tasks(TasksAnswer { task, .. }) = told else { panic!("{told:?}") };
+fn offered(told: &WaitOutcome) -> Option<u32> {
+    let WaitOutcome::Tasks(TasksAnswer { task, .. }) = told else { panic!("{told:?}") };
     task.map(|it| it.0)
 }
 
@@ -110,8 +111,8 @@ async fn one_task_wakes_one_worker_and_then_the_next() {
     it.pass(1).await;
     assert_eq!(offered(&told(second).await), Some(1), "the first let it lie");
     // Claims of others stay allowed, and end the offer.
-    it.ask("w3", Ask::RegisterWorker).await;
-    it.ask("w3", Ask::ClaimTask { issue, task: TASK, next_step: None }).await;
+    it.ask("w3", CommandKind::RegisterWorker).await;
+    it.ask("w3", CommandKind::ClaimTask { issue, task: TASK, next_step: None }).await;
     it.pass(30_000).await;
     assert!(third.try_recv().is_err(), "nothing is free");
     it.plan(issue, 2).await;
@@ -121,7 +122,7 @@ async fn one_task_wakes_one_worker_and_then_the_next() {
     second = it.wait("w1", What::Tasks(issue), 600_000).await;
     let reason = "no more".to_owned();
     for task in [1, 2, 3].map(TaskNumber) {
-        it.ask("L", Ask::ResetTask { issue, task, reason: reason.clone() }).await;
+        it.ask("L", CommandKind::ResetTask { issue, task, reason: reason.clone() }).await;
     }
     assert_eq!(offered(&told(second).await), Some(1), "what was given back is offered, too");
 }
@@ -131,43 +132,44 @@ async fn whoever_waits_for_a_review_is_told_however_it_ends() {
     let it = Fixture::start().await;
     let issue = it.opened().await;
     it.plan(issue, 1).await;
-    it.ask("w1", Ask::RegisterWorker).await;
-    it.ask("w1", Ask::ClaimTask { issue, task: TASK, next_step: None }).await;
+    it.ask("w1", CommandKind::RegisterWorker).await;
+    it.ask("w1", CommandKind::ClaimTask { issue, task: TASK, next_step: None }).await;
     let lead = it.wait("L", What::Events(issue), 600_000).await;
     let first = it.submit(issue, "one").await;
     let shown = told(lead).await;
-    let Told::Events(shown) = shown else { panic!("{shown:?}") };
+    let WaitOutcome::Events(shown) = shown else { panic!("{shown:?}") };
     let (number, _) = shown.item.expect("it is shown");
     let waiting = it.wait("w1", What::Review(first), 600_000).await;
     let second = it.submit(issue, "two").await;
-    let superseded = Told::Review { submission: first, state: SubmissionState::Superseded };
+    let superseded = WaitOutcome::Review { submission: first, state: SubmissionState::Superseded };
     assert_eq!(told(waiting).await, superseded);
     let waiting = it.wait("w1", What::Review(second), 600_000).await;
     let reason = "start over".to_owned();
-    it.ask("L", Ask::ResetTask { issue, task: TASK, reason }).await;
-    let reset = Told::Review { submission: second, state: SubmissionState::Reset };
+    it.ask("L", CommandKind::ResetTask { issue, task: TASK, reason }).await;
+    let reset = WaitOutcome::Review { submission: second, state: SubmissionState::Reset };
     assert_eq!(told(waiting).await, reset);
     assert!(0 < number);
 }
 
+/// Holds S3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_handed_and_not_dealt_with_is_shown_again_after_a_while() {
     let it = Fixture::start().await;
     let issue = it.opened().await;
     it.plan(issue, 1).await;
-    it.ask("w1", Ask::RegisterWorker).await;
-    it.ask("w1", Ask::ClaimTask { issue, task: TASK, next_step: None }).await;
+    it.ask("w1", CommandKind::RegisterWorker).await;
+    it.ask("w1", CommandKind::ClaimTask { issue, task: TASK, next_step: None }).await;
     it.submit(issue, "one").await;
-    let Told::Events(shown) = told(it.wait("L", What::Events(issue), 0).await).await else {
+    let WaitOutcome::Events(shown) = told(it.wait("L", What::Events(issue), 0).await).await else {
         panic!("not about events")
     };
     let (number, _) = shown.item.expect("it is shown");
-    it.ask("L", Ask::MarkItems { issue, items: vec![number] }).await;
+    it.ask("L", CommandKind::MarkItems { issue, items: vec![number] }).await;
     let mut lead = it.wait("L", What::Events(issue), 600_000).await;
     it.pass(299_999).await;
     assert!(lead.try_recv().is_err());
     it.pass(1).await;
-    let Told::Events(again) = told(lead).await else { panic!("not about events") };
+    let WaitOutcome::Events(again) = told(lead).await else { panic!("not about events") };
     assert_eq!(again.item.expect("it is shown").0, number);
 }
 
@@ -177,10 +179,10 @@ async fn whoever_waits_for_a_task_is_told_of_its_own_that_comes_back() {
     let it = Fixture::start().await;
     let issue = it.opened().await;
     it.plan(issue, 1).await;
-    it.ask("w1", Ask::RegisterWorker).await;
-    it.ask("w1", Ask::ClaimTask { issue, task: TASK, next_step: None }).await;
+    it.ask("w1", CommandKind::RegisterWorker).await;
+    it.ask("w1", CommandKind::ClaimTask { issue, task: TASK, next_step: None }).await;
     let reject = |submission| {
-        Ask::ReviewTask(ReviewTask {
+        CommandKind::ReviewTask(ReviewTask {
             issue,
             task: TASK,
             submission: Some(submission),
@@ -217,7 +219,7 @@ async fn whoever_waits_for_a_task_is_told_of_its_own_that_comes_back() {
     let waiting = it.submit(issue, "three").await;
     let review = it.wait("w1", What::Review(waiting), 600_000).await;
     it.ask("L", reject(waiting)).await;
-    assert!(matches!(told(review).await, Told::Review { .. }));
+    assert!(matches!(told(review).await, WaitOutcome::Review { .. }));
     assert!(tasks.try_recv().is_err());
     let waiting = it.submit(issue, "four").await;
     it.ask("L", reject(waiting)).await;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tasuki_broker::rules::{
     Workspace,
     swarm::{
-        Ask, Blocker, Command, CreateIssue, CreateTasks, Difficulty, DocPlace, IssueState,
+        Blocker, Command, CommandKind, CreateIssue, CreateTasks, Difficulty, DocPlace, IssueState,
         LockFiles, MessageKind, MintNextStep, NewTask, PostMessage, ReplyMessage, ReviewDelivery,
         ReviewTask, Score, Settings, SubmitTask, Verdict,
         lock::LockKey,
@@ -52,7 +52,7 @@ enum What {
     Reject,
     Reset,
     Cancel,
-    Ask,
+    CommandKind,
     Reply,
     MarkItems,
     Deliver,
@@ -88,7 +88,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         2 => Just(CreateIssue), 1 => Just(CloseIssue), 1 => Just(Reopen), 1 => Just(Extend),
         3 => Just(CreateTasks), 1 => Just(Register), 14 => Just(Claim), 4 => Just(ClaimOwn),
         1 => Just(Renew), 14 => Just(Submit), 14 => Just(Mint), 16 => Just(Approve),
-        3 => Just(Reject), 2 => Just(Reset), 1 => Just(Cancel), 5 => Just(Ask), 4 => Just(Reply), 3 => Just(MarkItems),
+        3 => Just(Reject), 2 => Just(Reset), 1 => Just(Cancel), 5 => Just(CommandKind), 4 => Just(Reply), 3 => Just(MarkItems),
         5 => Just(Deliver), 4 => Just(ClaimDelivery), 2 => Just(Evidence), 5 => Just(Verdict),
         1 => Just(Doc), 6 => Just(Lock), 2 => Just(RenewLock), 2 => Just(Unlock), 1 => Just(Force),
         1 => Just(Settings), 4 => Just(Pass),
@@ -135,7 +135,7 @@ fn aimed(step: &Step, workspace: &Workspace) -> (RoleId, Option<(IssueId, TaskNu
     let due: Vec<_> = match step.what {
         _ if !step.is_aimed => return (who, None),
         Claim => tasks.filter(|(_, it)| it.is_ready()).collect(),
-        Submit | Renew | Ask => tasks.filter(|(_, it)| it.live_claim().is_some()).collect(),
+        Submit | Renew | CommandKind => tasks.filter(|(_, it)| it.live_claim().is_some()).collect(),
         Mint | Approve | Reject => tasks.filter(|(_, it)| it.open_submission().is_some()).collect(),
         Reply => tasks.filter(|(_, it)| it.open_questions().next().is_some()).collect(),
         Deliver => {
@@ -152,7 +152,7 @@ fn aimed(step: &Step, workspace: &Workspace) -> (RoleId, Option<(IssueId, TaskNu
     let Some((issue, task)) = nth(due.into_iter(), step.task) else { return (who, None) };
     let worker = task.live_claim().map(|it| it.worker.clone());
     let who = match step.what {
-        Submit | Renew | Ask => worker.unwrap_or(who),
+        Submit | Renew | CommandKind => worker.unwrap_or(who),
         Mint | Approve | Reject if worker.as_ref() == Some(&who) => role(step.who + 1),
         _ => who,
     };
@@ -201,7 +201,7 @@ pub(super) fn command<'a>(
     let lock = || nth(swarm.locks.iter().map(|it| it.id), *task);
     let score = Score::new([1, 2, 5][usize::from(n) % 3]).expect("a score");
     let ask = match what {
-        What::CreateIssue => Ask::CreateIssue(CreateIssue {
+        What::CreateIssue => CommandKind::CreateIssue(CreateIssue {
             subject: format!("s{}", n % 3),
             description: String::new(),
             paths: DocPaths::default(),
@@ -209,10 +209,12 @@ pub(super) fn command<'a>(
         }),
         What::CloseIssue => {
             let reason = if n.is_multiple_of(2) { "enough" } else { "" }.to_owned();
-            Ask::CloseIssue { issue: id()?, reason }
+            CommandKind::CloseIssue { issue: id()?, reason }
         }
-        What::Reopen => Ask::ReopenIssue { issue: id()?, reason: "again".to_owned() },
-        What::Extend => Ask::ExtendIssue { issue: id()?, extend_ms: Some(u64::from(n) * 100_000) },
+        What::Reopen => CommandKind::ReopenIssue { issue: id()?, reason: "again".to_owned() },
+        What::Extend => {
+            CommandKind::ExtendIssue { issue: id()?, extend_ms: Some(u64::from(n) * 100_000) }
+        }
         What::CreateTasks => {
             // Now and then what somebody may have asked for before.
             let n = if step.is_aimed { n } else { 9 };
@@ -234,22 +236,22 @@ pub(super) fn command<'a>(
                     words: TaskWords::default(),
                 }
             });
-            Ask::CreateTasks(CreateTasks { issue: id()?, tasks: tasks.collect() })
+            CommandKind::CreateTasks(CreateTasks { issue: id()?, tasks: tasks.collect() })
         }
-        What::Register => Ask::RegisterWorker,
+        What::Register => CommandKind::RegisterWorker,
         What::Claim => {
             let shown = the_task()?.reservation.as_ref().map(|it| it.next_step);
             let next_step = if n.is_multiple_of(2) { shown } else { None };
-            Ask::ClaimTask { issue: id()?, task: number()?, next_step }
+            CommandKind::ClaimTask { issue: id()?, task: number()?, next_step }
         }
         What::ClaimOwn => {
             let issue = swarm.issue(id()?).ok()?;
             let (task, kept) = issue.reserved_for(&who).next()?;
-            Ask::ClaimTask { issue: issue.id, task, next_step: Some(kept.next_step) }
+            CommandKind::ClaimTask { issue: issue.id, task, next_step: Some(kept.next_step) }
         }
         What::Renew => {
             let extend_ms = Some(u64::from(n) * 50_000);
-            Ask::RenewClaim { issue: id()?, task: number()?, token, extend_ms }
+            CommandKind::RenewClaim { issue: id()?, task: number()?, token, extend_ms }
         }
         What::Submit => {
             let words = Artifacts {
@@ -257,7 +259,7 @@ pub(super) fn command<'a>(
                 changed_files: vec![format!("f{}", n % 4)],
                 ..Artifacts::default()
             };
-            Ask::SubmitTask(SubmitTask { issue: id()?, task: number()?, token, words })
+            CommandKind::SubmitTask(SubmitTask { issue: id()?, task: number()?, token, words })
         }
         What::Mint => {
             let task = number()?;
@@ -265,12 +267,12 @@ pub(super) fn command<'a>(
                 Some(open) if n % 8 != 0 => open.worker.clone(),
                 Some(_) | None => role(n),
             };
-            Ask::MintNextStep(MintNextStep { issue: id()?, task, worker, score })
+            CommandKind::MintNextStep(MintNextStep { issue: id()?, task, worker, score })
         }
         What::Approve | What::Reject => {
             let minted = the_task()?.open_submission().and_then(|it| it.minted.clone());
             let score = minted.as_ref().filter(|_| n % 8 != 0).map_or(score, |it| it.score);
-            Ask::ReviewTask(ReviewTask {
+            CommandKind::ReviewTask(ReviewTask {
                 issue: id()?,
                 task: number()?,
                 submission: None,
@@ -297,12 +299,12 @@ pub(super) fn command<'a>(
             })
         }
         What::Reset => {
-            Ask::ResetTask { issue: id()?, task: number()?, reason: "because".to_owned() }
+            CommandKind::ResetTask { issue: id()?, task: number()?, reason: "because".to_owned() }
         }
         What::Cancel => {
-            Ask::CancelTask { issue: id()?, task: number()?, reason: "enough".to_owned() }
+            CommandKind::CancelTask { issue: id()?, task: number()?, reason: "enough".to_owned() }
         }
-        What::Ask => Ask::PostMessage(PostMessage {
+        What::CommandKind => CommandKind::PostMessage(PostMessage {
             issue: id()?,
             task: number()?,
             token,
@@ -312,7 +314,7 @@ pub(super) fn command<'a>(
         What::Reply => {
             let messages = the_task()?.messages.iter().map(|it| it.id);
             let message = if n.is_multiple_of(2) { nth(messages, n / 2) } else { None };
-            Ask::ReplyMessage(ReplyMessage {
+            CommandKind::ReplyMessage(ReplyMessage {
                 issue: id()?,
                 task: number()?,
                 message,
@@ -322,7 +324,7 @@ pub(super) fn command<'a>(
         What::MarkItems => {
             let issue = swarm.issue(id()?).ok()?;
             let items = issue.items.keys().copied().take(usize::from(n % 4) + 1);
-            Ask::MarkItems { issue: issue.id, items: items.collect() }
+            CommandKind::MarkItems { issue: issue.id, items: items.collect() }
         }
         What::Deliver => {
             let is_passed = n % 4 != 0;
@@ -342,14 +344,16 @@ pub(super) fn command<'a>(
                 evidence,
                 ..DeliveryWords::default()
             };
-            Ask::SubmitDelivery { issue: id()?, words: Box::new(words) }
+            CommandKind::SubmitDelivery { issue: id()?, words: Box::new(words) }
         }
-        What::ClaimDelivery => Ask::ClaimDelivery { delivery: delivery()?, extend_ms: None },
+        What::ClaimDelivery => {
+            CommandKind::ClaimDelivery { delivery: delivery()?, extend_ms: None }
+        }
         What::Evidence => {
             let runs = vec![Run { result: result(n % 2 == 0), ..Run::default() }];
             let commit = COMMITS[1 + usize::from(n / 4) % 2].to_owned();
             let words = EvidenceWords { commit, runs, ..Default::default() };
-            Ask::AttachEvidence { delivery: delivery()?, token, words }
+            CommandKind::AttachEvidence { delivery: delivery()?, token, words }
         }
         What::Verdict => {
             let is_passed = n % 4 != 0;
@@ -359,7 +363,7 @@ pub(super) fn command<'a>(
                 doc_results: vec![result(is_passed)],
                 ..Verification::default()
             };
-            Ask::ReviewDelivery(ReviewDelivery {
+            CommandKind::ReviewDelivery(ReviewDelivery {
                 delivery: delivery()?,
                 token,
                 verdict: Verdict::ALL[usize::from(n / 4) % 2],
@@ -375,21 +379,26 @@ pub(super) fn command<'a>(
             };
             let name = format!("doc{}", n % 2).parse().expect("a name");
             let (content, as_claimant) = (format!("v{}", n / 8), n % 2 == 0);
-            Ask::WriteDoc { place, name, content, as_claimant }
+            CommandKind::WriteDoc { place, name, content, as_claimant }
         }
         What::Lock => {
             let pick = |at: u8| PATTERNS[usize::from(at) % PATTERNS.len()];
             let paths = [pick(n), pick(n / 8)];
             let keys = paths.map(|path| LockKey::new("repo", path, n % 16 == 0).expect("a path"));
             let task = id().zip(number()).filter(|_| n.is_multiple_of(2));
-            Ask::LockFiles(LockFiles { keys: keys.to_vec(), task, claim: token, ttl_ms: None })
+            CommandKind::LockFiles(LockFiles {
+                keys: keys.to_vec(),
+                task,
+                claim: token,
+                ttl_ms: None,
+            })
         }
         What::RenewLock => {
-            Ask::RenewLock { lock: lock()?, token, extend_ms: Some(u64::from(n) * 2000) }
+            CommandKind::RenewLock { lock: lock()?, token, extend_ms: Some(u64::from(n) * 2000) }
         }
-        What::Unlock => Ask::Unlock { lock: lock()?, token },
-        What::Force => Ask::ForceUnlock { lock: lock()?, reason: "stuck".to_owned() },
-        What::Settings => Ask::SetSettings(Settings {
+        What::Unlock => CommandKind::Unlock { lock: lock()?, token },
+        What::Force => CommandKind::ForceUnlock { lock: lock()?, reason: "stuck".to_owned() },
+        What::Settings => CommandKind::SetSettings(Settings {
             issue_ttl_ms: [0, 100_000, 7_200_000][usize::from(n) % 3],
             task_claim_ms: [10_000, 3_600_000][usize::from(n) % 2],
             ..Settings::default()

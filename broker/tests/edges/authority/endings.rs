@@ -59,6 +59,7 @@ async fn waiting(broker: &Guarded, workspace: &str, count: usize) {
     soon("waits are parked", seen).await;
 }
 
+/// Holds E1.
 #[tokio::test]
 async fn all_that_a_revoked_token_has_open_ends_within_a_second_and_nothing_else() {
     let data = tempfile::tempdir().unwrap();
@@ -257,6 +258,7 @@ async fn what_was_done_says_with_which_token() {
 }
 
 /// A person's power takes the right to steer, whatever else a token may do.
+/// Holds E7.
 #[tokio::test]
 async fn nobody_acts_as_a_person_without_the_right_to_steer() {
     let data = tempfile::tempdir().unwrap();

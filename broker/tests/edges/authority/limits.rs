@@ -111,6 +111,7 @@ async fn waits_of_a_token_are_bounded_over_all_its_streams() {
 }
 
 /// Calls whose message never comes: each holds its place.
+/// Holds E2.
 #[tokio::test]
 async fn calls_and_large_reads_of_a_token_are_bounded_and_anothers_are_not_touched() {
     let data = tempfile::tempdir().unwrap();
@@ -157,6 +158,7 @@ async fn calls_and_large_reads_of_a_token_are_bounded_and_anothers_are_not_touch
     }
 }
 
+/// Holds E3.
 #[tokio::test]
 async fn who_shows_no_good_token_is_answered_later_each_time_and_then_cut_and_others_are_not() {
     let data = tempfile::tempdir().unwrap();

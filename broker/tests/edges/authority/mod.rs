@@ -80,6 +80,7 @@ fn no_call_is_forgotten_here() {
     assert_eq!(here, there);
 }
 
+/// Holds E7.
 #[tokio::test]
 async fn every_call_is_refused_to_everybody_who_may_not_make_it() {
     let data = tempfile::tempdir().unwrap();
@@ -141,6 +142,7 @@ async fn every_call_is_refused_to_everybody_who_may_not_make_it() {
 }
 
 /// Nobody learns from a refusal whether there is a workspace of that name.
+/// Holds E6.
 #[tokio::test]
 async fn a_workspace_one_may_not_see_is_as_if_it_were_not_there() {
     let data = tempfile::tempdir().unwrap();

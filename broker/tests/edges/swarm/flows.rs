@@ -72,7 +72,7 @@ async fn a_worker_does_a_task_and_is_given_the_next() {
     assert!(task.lease_expires_ms < renewed.lease_expires_ms);
     let get = wire::GetIssueRequest { issue_id: id.clone(), ..Default::default() };
     let issue = lead.get_issue(get).await.unwrap().issue.unwrap();
-    let in_progress = issue.tasks.get(&(TaskStatus::InProgress as u32)).copied();
+    let in_progress = issue.tasks.map(|it| it.in_progress);
     assert_eq!((issue.status(), in_progress), (IssueStatus::InProgress, Some(1)));
 
     let lock = wire::LockFilesRequest {

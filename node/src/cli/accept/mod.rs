@@ -13,30 +13,27 @@ use std::path::PathBuf;
 use tasuki_proto::{id::RoleId, reason::Reason, swarm::DeliveryId, wire};
 
 use super::{
-    Exit, Failure, Output, Target,
-    acting::{self, Unsaid},
+    Exit, Failure, Output, Target, acting,
     broker::Broker,
     swarm::{
         at::{self, At, Overriding},
         known,
         names::TaskName,
-        show::task_of,
+        task::get_task,
         who::Acting,
     },
 };
 use crate::config::Config;
 
-/// What is said where nothing says as which role to act.
-const WHO: Unsaid =
-    Unsaid { asked: "who accepts", shown_by: "`tasuki status` shows which roles there are" };
+/// How to see which roles there are.
+const ROLES_HINT: &str = "`tasuki status` shows the roles of the workspace";
 
-/// Run a delivery's commands again, on a clean checkout of its commit, and attach what came of it.
+/// Run a delivery's commands again and attach the results.
 ///
-/// What may run is the operator's to say, in `[accept]` of the configuration: it runs without a
-/// shell, in a sandbox, and only if all commands are allowed. The delivery is claimed for that. It
-/// is not approved by it; --approve or --reject says the verdict, with the run or after it. A
-/// delivery that names nothing to run, or was gone through by hand, is judged with `tasuki swarm
-/// review`.
+/// They run on a clean checkout of its commit, without a shell, in a sandbox, and only if `[accept]`
+/// of the configuration allows all of them. The delivery is claimed for that, but not approved:
+/// --approve or --reject gives the verdict, with the run or after it. A delivery that names nothing
+/// to run, or was checked by hand, is reviewed with `tasuki delivery review`.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("verdict").args(["approve", "reject"])))]
 #[command(group(clap::ArgGroup::new("what").args(["delivery", "task"]).required(true)))]
@@ -51,7 +48,7 @@ pub struct Args {
     /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
-    /// Accept as it though the workspace knows no such role
+    /// Allow a role that the workspace does not know yet
     #[arg(long, conflicts_with = "task")]
     new_role: bool,
     /// Where the commit is [default: the current directory]
@@ -89,7 +86,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         return try_submission(&args, task, &Acting { broker, role }, config, output).await;
     }
     let delivery = args.delivery.ok_or_else(|| Failure::usage("Name a delivery."))?;
-    let role = acting::role(args.role.as_ref(), config, WHO)?;
+    let role = acting::role(args.role.as_ref(), config, ROLES_HINT)?;
     let acting = Acting { broker, role: role.to_string() };
     if !args.new_role {
         known::check(&acting, config).await?;
@@ -137,7 +134,7 @@ async fn try_submission(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let ids = task.find(acting).await?;
-    let submission = task_of(acting, &ids).await?.task.unwrap_or_default().submission;
+    let submission = get_task(acting, &ids).await?.task.unwrap_or_default().submission;
     let submission = submission.ok_or_else(|| {
         let text =
             format!("Nothing was submitted for {} of {}, so nothing was run.", ids.task, ids.issue);

@@ -22,7 +22,7 @@ use crate::{
     config::Config,
 };
 
-/// Disconnect a coding agent: take back what `tasuki connect` wrote.
+/// Disconnect a coding agent: undo `tasuki connect`.
 ///
 /// Whatever else is in the client's files stays. Nothing happens where nothing is to be done.
 #[derive(Debug, clap::Args)]

@@ -47,10 +47,11 @@ use crate::{
 
 pub(super) use self::disconnect::{Args as DisconnectArgs, run as disconnect};
 
-/// Connect a coding agent: write its MCP configuration, raise its time limit.
+/// Connect a coding agent: write its MCP configuration.
 ///
-/// Other entries and comments stay, the file before is kept, and a second time changes nothing.
-/// `tasuki disconnect` takes it back. Two roles in one client need two names.
+/// This also raises the client's time limit of calls. Other entries and comments stay, the file
+/// before is kept, and a second time changes nothing. `tasuki disconnect` takes it back. Two roles in
+/// one client need two names.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -109,7 +110,7 @@ struct Written {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let around = around()?;
     let program = program::path(&around.directory)
-        .map_err(|why| Failure::local(format!("Where this program is cannot be told: {why}.")))?;
+        .map_err(|why| Failure::local(format!("Cannot find this program's own path: {why}.")))?;
     let running = NodeFile::read(&config.data.value);
     let shown = Shown::of_process(None);
     let world = World { config, running, around: &around, program: &program, shown: &shown };
@@ -136,7 +137,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 
 fn around() -> Result<Around, Failure> {
     let directory = std::env::current_dir()
-        .map_err(|why| Failure::local(format!("This directory cannot be told: {why}.")))?;
+        .map_err(|why| Failure::local(format!("Cannot find the current directory: {why}.")))?;
     Around::of_process(directory).ok_or_else(|| Failure::local("You have no home directory."))
 }
 

@@ -45,23 +45,7 @@ fn line(found: &Found, workspace: &WorkspaceId, entry: &wire::MailEntry) -> Valu
         "token": entry.token,
         "text": entry.text,
         "sealed": entry.sealed.as_ref().map(|it| STANDARD.encode(&it.envelope)),
-        "attachments": entry.attachments.iter().map(attachment).collect::<Vec<_>>(),
-        "receipts": entry.receipts.iter().map(receipt).collect::<Vec<_>>(),
-    })
-}
-
-fn attachment(of: &wire::Attachment) -> Value {
-    json!({"name": of.name, "media_type": of.media_type, "size": of.size, "hash": of.hash})
-}
-
-fn receipt(of: &wire::MailReceipt) -> Value {
-    json!({
-        "role": of.role,
-        "stored_ms": of.stored_ms,
-        "handed_ms": of.handed_ms,
-        "seen_ms": of.seen_ms,
-        "acted_ms": of.acted_ms,
-        "lapsed_ms": of.lapsed_ms,
-        "dead_ms": of.dead_ms,
+        "attachments": entry.attachments,
+        "receipts": entry.receipts,
     })
 }

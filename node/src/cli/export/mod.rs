@@ -14,12 +14,7 @@ use std::{
 };
 
 use serde_json::json;
-use tasuki_proto::{
-    id::RoleId,
-    limits::BOX_PAGE_MAX,
-    mail::BoxKind,
-    wire::{self, mailbox_client::MailboxClient},
-};
+use tasuki_proto::{id::RoleId, limits::BOX_PAGE_MAX, mail::BoxKind, wire};
 
 use super::{Failure, Output, Target, broker::Broker, sealing::Asking};
 use crate::{
@@ -29,7 +24,7 @@ use crate::{
 };
 use place::Place;
 
-/// Write what is in mailboxes as Markdown, mbox or JSON lines.
+/// Export mailboxes as Markdown, mbox or JSON lines.
 ///
 /// Markdown makes the files that FileBox had, one a thread: OUT/BOX/NAME.md with --role, else
 /// OUT/ROLE/BOX/NAME.md; `tasuki import filebox OUT` reads them. mbox has one mail an entry, for
@@ -146,11 +141,8 @@ fn boxes(asked: Option<BoxKind>) -> Vec<BoxKind> {
 }
 
 async fn everybody(broker: &Broker) -> Result<Vec<RoleId>, Failure> {
-    let request = wire::ListMailboxesRequest { caller: broker.caller() };
-    let all = broker
-        .ask(async |channel| MailboxClient::new(channel).list_mailboxes(request.clone()).await)
-        .await?
-        .mailboxes;
+    let request = wire::ListMailboxesRequest::default();
+    let all = broker.call(&request).await?.mailboxes;
     // What is no id would be a path.
     Ok(all.iter().filter_map(|it| it.role.parse().ok()).collect())
 }
@@ -162,14 +154,13 @@ async fn list(
     after: &str,
 ) -> Result<wire::ListBoxResponse, Failure> {
     let request = wire::ListBoxRequest {
-        caller: broker.caller(),
         role: role.to_string(),
         r#box: of.to_wire().into(),
         limit: BOX_PAGE_MAX,
         after: after.to_owned(),
         ..Default::default()
     };
-    broker.ask(async |channel| MailboxClient::new(channel).list_box(request.clone()).await).await
+    broker.call(&request).await
 }
 
 async fn read(
@@ -181,16 +172,13 @@ async fn read(
     let mut from = 1;
     while from != 0 {
         let request = wire::ReadThreadRequest {
-            caller: broker.caller(),
             role: role.to_string(),
             message: message.to_owned(),
             from,
             mark: wire::MailMark::None.into(),
             ..Default::default()
         };
-        let page = broker
-            .ask(async |channel| MailboxClient::new(channel).read_thread(request.clone()).await)
-            .await?;
+        let page = broker.call(&request).await?;
         from = if page.entries.is_empty() { 0 } else { page.next };
         entries.extend(page.entries);
     }

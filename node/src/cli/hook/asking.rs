@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use tasuki_broker::rules::swarm::lock::LockKey;
 use tasuki_proto::{
+    echo::{bounded, echo},
     reason::Reason,
-    wire::{self, swarm_client::SwarmClient},
+    wire,
 };
 
 use super::who::Who;
@@ -54,7 +55,27 @@ pub(super) struct Found {
     pub has_more: bool,
     /// Holders that may be who asks, where nothing says who that is.
     pub maybe_own: BTreeSet<String>,
+    /// What the broker cannot compare with all that is locked, and its words; `None`: everything
+    /// that was asked about was compared.
+    pub unjudged: Option<Unjudged>,
 }
+
+/// A file, or the first of some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unjudged {
+    pub file: String,
+    pub why: String,
+}
+
+impl Found {
+    /// Whether nothing speaks against the change, as far as was asked.
+    pub(super) fn is_clear(&self) -> bool {
+        self.held.is_empty() && self.unjudged.is_none()
+    }
+}
+
+/// What a question about locks comes to.
+type Listed = Result<wire::ListLocksResponse, Failure>;
 
 /// Ends what takes too long as a broker that is away.
 pub(super) async fn within<T>(
@@ -68,34 +89,78 @@ pub(super) async fn within<T>(
     })
 }
 
-/// Asks about all of them.
-pub(super) async fn held(broker: &Broker, who: &Who, all: &[Asked]) -> Result<Found, Failure> {
-    let mut found = Found::default();
+/// Asks about all of them. What was found by then counts also where this fails or is cut short.
+///
+/// The broker compares for so long in one call. Where that is not enough it is asked about half as
+/// many files in each from then on; with one that it cannot compare, all is said.
+pub(super) async fn held(
+    broker: &Broker,
+    who: &Who,
+    all: &[Asked],
+    found: &mut Found,
+) -> Result<(), Failure> {
+    let list = async |files: wire::FileSet, limit: u32, offset: u32| {
+        let files = Some(files);
+        broker.call(&wire::ListLocksRequest { files, limit, offset, ..Default::default() }).await
+    };
+    held_by(&list, who, all, found).await
+}
+
+/// The same by whoever lists locks: on these files, so many of them, after the first so many.
+async fn held_by(
+    list: &impl AsyncFn(wire::FileSet, u32, u32) -> Listed,
+    who: &Who,
+    all: &[Asked],
+    found: &mut Found,
+) -> Result<(), Failure> {
+    let mut most = FILES_OF_A_QUESTION;
     for asked in all {
         let is_many = FILES_OF_A_QUESTION < asked.files.patterns.len();
-        if is_many && !is_any_locked(broker, &asked.files).await? {
+        if is_many && !is_any_locked(list, &asked.files).await? {
             continue;
         }
-        let patterns = asked.files.patterns.chunks(FILES_OF_A_QUESTION);
-        for (patterns, names) in patterns.zip(asked.names.chunks(FILES_OF_A_QUESTION)) {
-            if found.has_more {
-                return Ok(found);
+        let (mut patterns, mut names) = (&asked.files.patterns[..], &asked.names[..]);
+        while !patterns.is_empty() && !found.has_more {
+            let count = most.min(patterns.len());
+            let (these, later) = patterns.split_at(count);
+            let (named, named_later) = names.split_at(count.min(names.len()));
+            let files = wire::FileSet {
+                repository: asked.files.repository.clone(),
+                patterns: these.to_vec(),
+                is_case_folded: asked.files.is_case_folded,
+            };
+            match ask(list, who, &files, named, found).await {
+                Err(why) if why.as_reason() == Some(Reason::Overloaded) => {
+                    let file = named.first().cloned().unwrap_or_default();
+                    found.unjudged = Some(Unjudged { file, why: why.message });
+                    most = count / 2;
+                    if most == 0 {
+                        return Ok(());
+                    }
+                }
+                answered => {
+                    answered?;
+                    (patterns, names) = (later, named_later);
+                }
             }
-            let files = wire::FileSet { patterns: patterns.to_vec(), ..asked.files.clone() };
-            ask(broker, who, &files, names, &mut found).await?;
         }
     }
-    Ok(found)
+    // Half of it was compared, and the other half.
+    found.unjudged = None;
+    Ok(())
 }
 
 /// Whether there is any lock in the repository: mostly there is none.
-async fn is_any_locked(broker: &Broker, files: &wire::FileSet) -> Result<bool, Failure> {
+async fn is_any_locked(
+    list: &impl AsyncFn(wire::FileSet, u32, u32) -> Listed,
+    files: &wire::FileSet,
+) -> Result<bool, Failure> {
     let files = wire::FileSet { patterns: Vec::new(), ..files.clone() };
-    Ok(list(broker, files, 1, 0).await?.total != 0)
+    Ok(list(files, 1, 0).await?.total != 0)
 }
 
 async fn ask(
-    broker: &Broker,
+    list: &impl AsyncFn(wire::FileSet, u32, u32) -> Listed,
     who: &Who,
     files: &wire::FileSet,
     names: &[String],
@@ -103,7 +168,7 @@ async fn ask(
 ) -> Result<(), Failure> {
     let mut offset = 0;
     loop {
-        let answer = list(broker, files.clone(), LOCKS_OF_AN_ANSWER, offset).await?;
+        let answer = list(files.clone(), LOCKS_OF_AN_ANSWER, offset).await?;
         for lock in &answer.locks {
             if !who.is_own(&lock.holder) {
                 take(lock, files, names, answer.now_ms, found);
@@ -116,23 +181,6 @@ async fn ask(
             return Ok(());
         }
     }
-}
-
-async fn list(
-    broker: &Broker,
-    files: wire::FileSet,
-    limit: u32,
-    offset: u32,
-) -> Result<wire::ListLocksResponse, Failure> {
-    let request = wire::ListLocksRequest {
-        caller: broker.caller(),
-        files: Some(files),
-        limit,
-        offset,
-        ..wire::ListLocksRequest::default()
-    };
-    let send = async |channel| SwarmClient::new(channel).list_locks(request.clone()).await;
-    broker.ask(send).await
 }
 
 /// Notes which files a lock is on. That it is on any was the broker's to say; which, is for words.
@@ -201,6 +249,13 @@ fn meet(one: &LockKey, other: &LockKey) -> bool {
         other.strip_prefix(one).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     is_above(&one, &other) || is_above(&other, &one)
+}
+
+impl Unjudged {
+    pub(super) fn words(&self) -> String {
+        let (file, why) = (echo(&self.file), bounded(&text::line(&self.why)));
+        format!("the broker cannot say whether {file} is locked: {}.", why.trim_end_matches('.'))
+    }
 }
 
 impl Held {
@@ -281,6 +336,50 @@ mod tests {
         }
     }
 
+    /// What is found among files `f0`, `f1`… of which B has locked `f700`, and how many questions
+    /// that takes, where the broker can compare so many in one.
+    async fn found(comparable: usize, all: usize) -> (Found, usize) {
+        let asked = std::cell::Cell::new(0);
+        let list = async |files: wire::FileSet, _: u32, offset: u32| {
+            asked.set(asked.get() + 1);
+            if comparable < files.patterns.len() {
+                return Err(Failure::reason(Reason::Overloaded, "It takes too long."));
+            }
+            let is_on = files.patterns.is_empty() || files.patterns.iter().any(|it| it == "f700");
+            let locks: Vec<wire::Lock> =
+                (is_on && offset == 0).then(|| lock("B", &["f700"])).into_iter().collect();
+            Ok(wire::ListLocksResponse { total: u64::from(is_on), locks, now_ms: 0 })
+        };
+        let names: Vec<String> = (0..all).map(|number| format!("f{number}")).collect();
+        let patterns: Vec<&str> = names.iter().map(String::as_str).collect();
+        let all = [Asked { files: files(&patterns), names }];
+        let mut found = Found::default();
+        let who = Who::Role("A".parse().unwrap());
+        held_by(&list, &who, &all, &mut found).await.unwrap();
+        (found, asked.get())
+    }
+
+    /// Holds HK1.
+    #[tokio::test]
+    async fn what_takes_too_long_to_compare_is_asked_in_parts() {
+        for comparable in [1_000, 256, 100, 7, 1] {
+            let (found, questions) = found(comparable, 1_000).await;
+            let held: Vec<&str> = found.held.iter().map(|it| &*it.file).collect();
+            assert_eq!(held, ["f700"], "{comparable} at a time");
+            assert_eq!(found.unjudged, None, "{comparable} at a time");
+            assert!(questions <= 1 + 9 + 1_000 * 2 / comparable.min(256), "{questions}");
+        }
+        let (free, _) = found(7, 700).await;
+        assert!(free.is_clear(), "{free:?}");
+        // Nothing passes of which it cannot say.
+        let (found, questions) = found(0, 100).await;
+        assert!(!found.is_clear() && questions < 10, "{questions}: {found:?}");
+        let words = found.unjudged.unwrap().words();
+        let expected = "the broker cannot say whether \"f0\" is locked: It takes too long.";
+        assert_eq!(words, expected);
+    }
+
+    /// Holds HK3.
     #[tokio::test]
     async fn who_does_not_answer_is_away() {
         let never = std::future::pending::<Result<(), Failure>>();

@@ -44,9 +44,12 @@ pub(super) async fn run(
     if edit.files.is_empty() {
         return print(edit_guard::allow(client, None), output);
     }
-    match within(args.called.within.unwrap_or(BUDGET), Box::pin(look(edit, &who, config))).await {
-        Ok(found) => answer(client, &who, &found, output),
-        Err(why) => unknown(client, fail, &why.message, output),
+    let mut found = Found::default();
+    let looking = Box::pin(look(edit, &who, config, &mut found));
+    let looked = within(args.called.within.unwrap_or(BUDGET), looking).await;
+    match looked {
+        Err(why) if found.is_clear() => unknown(client, fail, &why.message, output),
+        Ok(()) | Err(_) => answer(client, &who, &found, output),
     }
 }
 
@@ -63,11 +66,11 @@ async fn said() -> Result<Vec<u8>, String> {
     Ok(said)
 }
 
-async fn look(edit: Edit, who: &Who, config: &Config) -> Result<Found, Failure> {
+async fn look(edit: Edit, who: &Who, config: &Config, found: &mut Found) -> Result<(), Failure> {
     let asked = tokio::task::spawn_blocking(move || asked(&edit));
     let asked = asked.await.map_err(|why| Failure::local(format!("{why}.")))?;
     let asked = asked.map_err(|why| Failure::local(format!("{why}.")))?;
-    held(&Broker::new(config), who, &asked).await
+    held(&Broker::new(config), who, &asked, found).await
 }
 
 /// The files of an edit by repository; of a link the file it leads to as well, for that is what is
@@ -104,7 +107,7 @@ fn meant(path: &Path) -> Vec<PathBuf> {
 }
 
 fn answer(client: Client, who: &Who, found: &Found, output: &mut Output) -> Result<(), Failure> {
-    if found.held.is_empty() {
+    if found.is_clear() {
         let warning = match (who, found.maybe_own.is_empty()) {
             (Who::Unsaid(_), false) => Some(
                 "tasuki: roles of this machine have this locked, and nothing says which one edits; \
@@ -120,6 +123,12 @@ fn answer(client: Client, who: &Who, found: &Found, output: &mut Output) -> Resu
     }
     if found.has_more {
         why += "There are others. ";
+    }
+    if found.held.is_empty()
+        && let Some(unjudged) = &found.unjudged
+    {
+        let why = format!("tasuki: {} Nothing was changed. Tell your user.", unjudged.words());
+        return print(edit_guard::refuse(client, &why), output);
     }
     why += "Nothing was changed. Work on other files meanwhile, or ask who has the lock to unlock; \
             do not get round it another way.";

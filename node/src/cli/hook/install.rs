@@ -134,7 +134,7 @@ impl Meant {
 fn command(config: &Config, called: &CalledArgs, words: &[&str]) -> Result<Vec<String>, Failure> {
     let here = std::env::current_dir().map_err(|why| Failure::local(format!("{why}.")))?;
     let program = program::path(&here)
-        .map_err(|why| Failure::local(format!("Where this program is cannot be told: {why}.")))?;
+        .map_err(|why| Failure::local(format!("Cannot find this program's own path: {why}.")))?;
     let text = |path: &Path| here.join(path).to_string_lossy().into_owned();
     let mut command = vec![text(&program)];
     if config.data.source != Source::Default {
@@ -181,7 +181,7 @@ pub(super) async fn install(
         )));
     }
     let wanted = |client: Client| -> Result<Wanted, Failure> {
-        let words = ["hook", "edit", "--client", client.name()];
+        let words = ["lock-hook", "edit", "--client", client.name()];
         let command = command(config, called, &words)?;
         let command: Vec<String> = command.iter().map(|it| word(it)).collect();
         let is_closed = fail == HookFail::Closed;
@@ -216,7 +216,8 @@ pub(super) async fn install(
         all.push(match kind {
             Kind::Git => {
                 let place = meant.script()?;
-                let text = script::text(&command(config, called, &["hook", "pre-commit"])?, fail);
+                let text =
+                    script::text(&command(config, called, &["lock-hook", "pre-commit"])?, fail);
                 let done = place.install(&text)?;
                 told_of_script(&meant, &place, done)
             }

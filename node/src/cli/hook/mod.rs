@@ -1,12 +1,13 @@
-//! `tasuki hook`: locks that bite. Git's pre-commit hook and the hooks of coding agents that are
-//! asked before an edit refuse what another role has locked.
+//! `tasuki lock-hook`: Git's pre-commit hook and the hooks of coding agents that are asked before an
+//! edit refuse what another role has locked.
 //!
 //! `install` puts them there and takes them back: `script` is Git's, `settings` the agents' files,
 //! `ledger` what was done. `pre_commit` and `edit` are what they call; `asking` asks the broker,
 //! `who` says whose locks are one's own.
 //!
 //! - **HK1** A hook that cannot ask does what `hook_fail` says, and says so: nobody is locked out
-//!   of their work by a broker that is away, unless they chose that.
+//!   of their work by a broker that is away, unless they chose that. A broker that answers and
+//!   cannot say of a file whether it is locked lets nothing pass.
 //! - **HK2** What others wrote stays, and is the same bytes after the hook was taken back.
 //! - **HK3** Who is called by an agent or by Git answers within a bounded time.
 
@@ -29,17 +30,20 @@ use crate::{
     edit_guard::Client,
 };
 
+/// Manage hooks that refuse changes to files locked by others
+///
+/// They are hooks of Git and of coding agents. Programs that run on mail are `tasuki mail-hook`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Have commits and edits refused that touch what another role has locked
+    /// Install hooks that refuse commits and edits of files that another role has locked
     ///
     /// Without --git, --claude, --cursor and --codex: Git's hook, and those of the agents that have
-    /// a folder in the project. A hook that is there already stays and goes first. A second time
+    /// a folder in the project. A hook that exists already stays and runs first. Installing again
     /// changes nothing.
     Install(InstallArgs),
-    /// Take back what `tasuki hook install` put there
+    /// Uninstall what `tasuki lock-hook install` installed
     Uninstall(WhichArgs),
-    /// Show which hooks are there, and as whom they act
+    /// Show which hooks are installed, and the roles they act as
     Status(WhichArgs),
     /// Called by Git before a commit
     #[command(hide = true)]
@@ -64,16 +68,16 @@ pub struct WhichArgs {
     /// Git's pre-commit hook
     #[arg(long)]
     git: bool,
-    /// Claude Code's, before its tools that edit
+    /// Claude Code's hook before its editing tools
     #[arg(long)]
     claude: bool,
-    /// Cursor's, before its tools that edit
+    /// Cursor's hook before its editing tools
     #[arg(long)]
     cursor: bool,
-    /// Codex's, before it applies a patch
+    /// Codex's hook before it applies a patch
     #[arg(long)]
     codex: bool,
-    /// The project [default: this directory]
+    /// Project directory [default: this directory]
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
 }
@@ -82,17 +86,18 @@ pub struct WhichArgs {
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct CalledArgs {
-    /// The role that commits and edits; its own locks let it [default: TASUKI_ROLE, else this
+    /// Role that commits and edits; its own locks never refuse it [default: TASUKI_ROLE, else this
     /// machine's only role]
     #[arg(long = "as", value_name = "ROLE")]
     role: Option<RoleId>,
-    /// Let commits and edits go on while nobody can say what is locked
+    /// Allow commits and edits while locks cannot be checked
     #[arg(long, conflicts_with = "fail_closed")]
     fail_open: bool,
-    /// Refuse them then [default: `hook_fail` in the configuration, else they go on]
+    /// Refuse commits and edits while locks cannot be checked [default: `hook_fail` in the
+    /// configuration, else they are allowed]
     #[arg(long)]
     fail_closed: bool,
-    /// How long it may take in all [default: 1s before an edit, 10s before a commit]
+    /// Longest time that a check may take [default: 1s before an edit, 10s before a commit]
     #[arg(long, value_name = "DURATION", value_parser = within)]
     within: Option<Duration>,
     #[command(flatten)]

@@ -28,13 +28,16 @@ pub(super) async fn run(
         Ok(who) => who,
         Err(why) => return unknown(fail, &Failure::usage(why + "."), output),
     };
-    match within(args.within.unwrap_or(BUDGET), Box::pin(look(&who, config))).await {
-        Ok(found) => answer(&who, &found, output),
-        Err(why) => unknown(fail, &why, output),
+    let mut found = Found::default();
+    let looking = Box::pin(look(&who, config, &mut found));
+    let looked = within(args.within.unwrap_or(BUDGET), looking).await;
+    match looked {
+        Err(why) if found.is_clear() => unknown(fail, &why, output),
+        Ok(()) | Err(_) => answer(&who, &found, output),
     }
 }
 
-async fn look(who: &Who, config: &Config) -> Result<Found, Failure> {
+async fn look(who: &Who, config: &Config, found: &mut Found) -> Result<(), Failure> {
     let staged = tokio::task::spawn_blocking(|| {
         let repository = Repository::find(std::path::Path::new("."))?;
         let staged = repository.staged()?;
@@ -46,9 +49,9 @@ async fn look(who: &Who, config: &Config) -> Result<Found, Failure> {
     let staged = staged.await.map_err(|why| Failure::local(format!("{why}.")))?;
     let asked = staged.map_err(|why| Failure::local(format!("{why}.")))?;
     if asked.names.is_empty() {
-        return Ok(Found::default());
+        return Ok(());
     }
-    held(&Broker::new(config), who, &[asked]).await
+    held(&Broker::new(config), who, &[asked], found).await
 }
 
 fn answer(who: &Who, found: &Found, output: &mut Output) -> Result<(), Failure> {
@@ -56,12 +59,22 @@ fn answer(who: &Who, found: &Found, output: &mut Output) -> Result<(), Failure> 
         let holders: Vec<String> = found.maybe_own.iter().map(|it| text::line(it)).collect();
         output.note(&format!(
             "tasuki: files of this commit are locked by {}, of this machine, which may be you; \
-             nothing says as whom you commit (TASUKI_ROLE, or `tasuki hook install --as ROLE`).",
+             nothing says as whom you commit (TASUKI_ROLE, or `tasuki lock-hook install --as ROLE`).",
             holders.join(", ")
         ));
     }
-    if found.held.is_empty() {
+    if found.is_clear() {
         return Ok(());
+    }
+    if found.held.is_empty()
+        && let Some(unjudged) = &found.unjudged
+    {
+        output.note(&format!("tasuki: {}", unjudged.words()));
+        output.note(
+            "Nothing was committed. `tasuki lock list` shows what is locked; `git commit \
+             --no-verify` commits all the same.",
+        );
+        return Err(Failure::told(Exit::Refused));
     }
     output.note("tasuki: others have locked files of this commit; nothing was committed.");
     for held in &found.held {
@@ -93,5 +106,22 @@ pub(super) fn unknown(fail: HookFail, why: &Failure, output: &mut Output) -> Res
             );
             Err(Failure::told(Exit::Refused))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::asking::Unjudged, *};
+
+    /// Holds HK1.
+    #[test]
+    fn what_nobody_can_compare_is_not_committed() {
+        let who = Who::Role("A".parse().unwrap());
+        let mut output = Output::of_process(false);
+        assert_eq!(answer(&who, &Found::default(), &mut output), Ok(()));
+        let unjudged = Unjudged { file: "a".to_owned(), why: "It takes too long.".to_owned() };
+        let found = Found { unjudged: Some(unjudged), ..Found::default() };
+        let refused = answer(&who, &found, &mut output).unwrap_err();
+        assert_eq!(refused, Failure::told(Exit::Refused));
     }
 }

@@ -64,14 +64,14 @@ pub(super) fn text(command: &[String], fail: HookFail) -> String {
     format!(
         "#!/bin/sh\n\
          {MARK}\n\
-         # `tasuki hook install` put this here, `tasuki hook uninstall` takes it back.\n\
+         # `tasuki lock-hook install` put this here, `tasuki lock-hook uninstall` takes it back.\n\
          # It refuses a commit of files that another role has locked.\n\
          # A hook that was here before is in {BEFORE}, and goes first.\n\
          before=\"$0.before-tasuki\"\n\
          if [ -x \"$before\" ]; then\n  \"$before\" \"$@\" || exit $?\nfi\n\
          tasuki={}\n\
          if [ ! -x \"$tasuki\" ]; then\n  \
-         echo \"tasuki: $tasuki is gone, {then}; tasuki hook uninstall takes this hook back\" >&2\n  \
+         echo \"tasuki: $tasuki is gone, {then}; tasuki lock-hook uninstall takes this hook back\" >&2\n  \
          exit {code}\nfi\n\
          exec \"$tasuki\"{arguments}\n",
         word(program)
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     fn script() -> String {
-        let command = ["/opt/it's/tasuki", "--data", "/d d", "hook", "pre-commit"];
+        let command = ["/opt/it's/tasuki", "--data", "/d d", "lock-hook", "pre-commit"];
         text(&command.map(str::to_owned), HookFail::Open)
     }
 
@@ -202,7 +202,7 @@ mod tests {
             script(),
             "#!/bin/sh
 # tasuki-hook 1
-# `tasuki hook install` put this here, `tasuki hook uninstall` takes it back.
+# `tasuki lock-hook install` put this here, `tasuki lock-hook uninstall` takes it back.
 # It refuses a commit of files that another role has locked.
 # A hook that was here before is in pre-commit.before-tasuki, and goes first.
 before=\"$0.before-tasuki\"
@@ -211,10 +211,10 @@ if [ -x \"$before\" ]; then
 fi
 tasuki='/opt/it'\\''s/tasuki'
 if [ ! -x \"$tasuki\" ]; then
-  echo \"tasuki: $tasuki is gone, so nobody looks at locks; tasuki hook uninstall takes this hook back\" >&2
+  echo \"tasuki: $tasuki is gone, so nobody looks at locks; tasuki lock-hook uninstall takes this hook back\" >&2
   exit 0
 fi
-exec \"$tasuki\" --data '/d d' hook pre-commit
+exec \"$tasuki\" --data '/d d' lock-hook pre-commit
 "
         );
     }

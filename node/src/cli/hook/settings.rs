@@ -215,7 +215,7 @@ fn ours(client: Client, entry: &CstNode) -> Option<String> {
 fn called(client: Client, hook: &CstNode) -> Option<String> {
     let command = hook.as_object()?.get("command")?.value()?.as_string_lit()?;
     let command = command.decoded_value().ok()?;
-    let words = format!(" hook edit --client {}", client.name());
+    let words = format!(" lock-hook edit --client {}", client.name());
     let rest = command.split_once(&words)?.1;
     (rest.is_empty() || rest.starts_with(' ')).then_some(command)
 }
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     fn wanted(client: Client, role: &str) -> Wanted {
-        let command = format!("/opt/tasuki hook edit --client {} --as {role}", client.name());
+        let command = format!("/opt/tasuki lock-hook edit --client {} --as {role}", client.name());
         Wanted { client, command, is_closed: false, within_secs: 0 }
     }
 
@@ -312,7 +312,7 @@ mod tests {
         "hooks": [
           {
             "type": "command",
-            "command": "/opt/tasuki hook edit --client claude --as A",
+            "command": "/opt/tasuki lock-hook edit --client claude --as A",
             "timeout": 10
           }
         ]
@@ -332,7 +332,7 @@ mod tests {
         "hooks": [
           {
             "type": "command",
-            "command": "/opt/tasuki hook edit --client codex --as A",
+            "command": "/opt/tasuki lock-hook edit --client codex --as A",
             "timeout": 10
           }
         ]
@@ -349,7 +349,7 @@ mod tests {
   "hooks": {
     "preToolUse": [
       {
-        "command": "/opt/tasuki hook edit --client cursor --as A",
+        "command": "/opt/tasuki lock-hook edit --client cursor --as A",
         "matcher": "Write|StrReplace|Edit|EditNotebook|ApplyPatch|Delete",
         "failClosed": true
       }
@@ -371,7 +371,7 @@ mod tests {
                 format!("\u{feff}{{\r\n\t\"hooks\": {{\r\n\t\t\"{event}\": []\r\n\t}}\r\n}}\r\n"),
                 format!(
                     "{{\"hooks\": {{\"{event}\": [{{\"matcher\": \"Bash\", \"command\": \"x\", \
-                     \"hooks\": [{{\"type\": \"command\", \"command\": \"tasuki hook \
+                     \"hooks\": [{{\"type\": \"command\", \"command\": \"tasuki lock-hook \
                      status\"}}]}}], \"Stop\": []}}, \"version\": 1}}"
                 ),
             ] {
@@ -400,7 +400,7 @@ mod tests {
     fn a_hook_that_somebody_joined_with_theirs_leaves_theirs() {
         let before = r#"{"hooks": {"PreToolUse": [{"matcher": "Edit", "hooks": [
             {"type": "command", "command": "lint"},
-            {"type": "command", "command": "/old/tasuki hook edit --client claude"}]}]}}"#;
+            {"type": "command", "command": "/old/tasuki lock-hook edit --client claude"}]}]}}"#;
         let with = put(&wanted(Client::Claude, "A"), before).unwrap().unwrap().text;
         let without = take(Client::Claude, &[], &with).unwrap().unwrap();
         for text in [&with, &without] {

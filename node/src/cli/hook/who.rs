@@ -5,7 +5,7 @@ use tasuki_proto::id::RoleId;
 use super::CalledArgs;
 use crate::{
     cli::acting::Here,
-    config::{Config, Surroundings},
+    config::{Config, Environment},
 };
 
 /// Who commits or edits.
@@ -30,7 +30,7 @@ impl Who {
 pub(super) fn who(args: &CalledArgs, config: &Config) -> Result<Who, String> {
     match &args.role {
         Some(role) => Ok(Who::Role(role.clone())),
-        None => Ok(of(&Here::look(config, &Surroundings::of_process())?)),
+        None => Ok(of(&Here::look(config, &Environment::of_process())?)),
     }
 }
 

@@ -18,7 +18,7 @@ use tasuki_proto::{
     mail::{BoxKind, MessageId},
     reason::Reason,
     visible::shown,
-    wire::{self, mailbox_client::MailboxClient},
+    wire,
 };
 use tokio::sync::OnceCell;
 
@@ -34,7 +34,7 @@ use super::{
     roles::{Renaming, Roles},
 };
 use crate::{
-    config::Surroundings,
+    config::Environment,
     filebox::{self, Entry, Mailbox, Thread, id_of_content},
     private::{Fresh, Sealer, Unsealable},
 };
@@ -78,7 +78,7 @@ pub(super) async fn run(
     data: &Path,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let home = Surroundings::of_process().home;
+    let home = Environment::of_process().home;
     let mut skipped = Vec::new();
     let mut mailboxes: Vec<Mailbox> = Vec::new();
     for directory in &args.directories {
@@ -197,23 +197,18 @@ async fn send(
     }
     let broker = door.broker;
     let mut request = wire::ImportThreadRequest {
-        caller: broker.caller(),
-        key: None,
         message_id: thread.id.to_string(),
         subject,
         file_name: thread.file_name.clone().unwrap_or_default(),
         entries: Vec::new(),
         copies: copies(thread),
+        ..Default::default()
     };
     let mut sent = 0;
     for batch in batches(missing) {
         request.entries = batch;
         sent += request.entries.len();
-        let call = async |channel, key| {
-            let request = wire::ImportThreadRequest { key: Some(key), ..request.clone() };
-            MailboxClient::new(channel).import_thread(request).await
-        };
-        if let Err(why) = broker.tell_under(keys.next(), call).await {
+        if let Err(why) = broker.call_under(keys.next(), &request).await {
             return Outcome::Refused(thread.id, why);
         }
     }

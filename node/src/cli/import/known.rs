@@ -2,12 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tasuki_proto::{
-    id::Timestamp,
-    mail::MessageId,
-    reason::Reason,
-    wire::{self, mailbox_client::MailboxClient},
-};
+use tasuki_proto::{id::Timestamp, mail::MessageId, reason::Reason, wire};
 
 use super::{super::broker::Broker, Failure};
 use crate::filebox::{Entry, EntryKey, Thread, entry_key};
@@ -77,16 +72,13 @@ async fn read(broker: &Broker, id: MessageId, role: &str) -> Result<Known, Failu
     let mut from = 1;
     while from != 0 {
         let request = wire::ReadThreadRequest {
-            caller: broker.caller(),
             role: role.to_owned(),
             message: id.to_string(),
             from,
             mark: wire::MailMark::None.into(),
             ..Default::default()
         };
-        let page = broker
-            .ask(async |channel| MailboxClient::new(channel).read_thread(request.clone()).await)
-            .await?;
+        let page = broker.call(&request).await?;
         if let Some(thread) = page.thread {
             known.subject = thread.subject;
             known.original_sender = thread.original_sender;

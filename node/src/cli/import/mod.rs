@@ -9,7 +9,7 @@ mod swarm;
 use super::{Failure, Output, Target, broker::Broker};
 use crate::config::Config;
 
-/// Take over what was written elsewhere: mail, issues and tasks.
+/// Import mail, issues and tasks from other tools.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Filebox(filebox::Args),

@@ -15,11 +15,7 @@ mod work;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tasuki_proto::{
-    id::PersonId,
-    reason::Reason,
-    wire::{self, swarm_client::SwarmClient},
-};
+use tasuki_proto::{id::PersonId, reason::Reason, wire};
 
 use self::{files::Reading, names::Names, report::Report, value::Fields};
 use super::{
@@ -184,14 +180,8 @@ impl Sender<'_> {
     ) -> Result<(), Failure> {
         let mut missing: Vec<wire::NewDoc> = Vec::new();
         for (name, content) in docs {
-            let request = wire::ReadDocRequest {
-                caller: self.broker.caller(),
-                name: name.clone(),
-                ..Default::default()
-            };
-            let known = self
-                .broker
-                .ask(async |channel| SwarmClient::new(channel).read_doc(request.clone()).await);
+            let request = wire::ReadDocRequest { name: name.clone(), ..Default::default() };
+            let known = self.broker.call(&request);
             match known.await {
                 Ok(known) if known.content == content => {}
                 Ok(_) => report.other_docs.push(name),
@@ -209,17 +199,12 @@ impl Sender<'_> {
             };
             let count = missing.iter().take_while(fits).count();
             let request = wire::ImportSharedRequest {
-                caller: self.broker.caller(),
-                key: None,
                 person: self.person.clone(),
                 docs: missing.drain(..count).collect(),
                 workers: std::mem::take(&mut workers),
+                ..Default::default()
             };
-            let call = async |channel, key| {
-                let request = wire::ImportSharedRequest { key: Some(key), ..request.clone() };
-                SwarmClient::new(channel).import_shared(request).await
-            };
-            self.broker.tell_under(self.keys.next(), call).await?;
+            self.broker.call_under(self.keys.next(), &request).await?;
         }
         Ok(())
     }
@@ -236,10 +221,8 @@ impl Sender<'_> {
         let Some(first) = parts.first() else { return Ok(Outcome::Known) };
         let content = first.content.clone();
         let issue_id = first.issue_id.clone();
-        let request = wire::GetIssueRequest { caller: self.broker.caller(), issue_id };
-        let known = self
-            .broker
-            .ask(async |channel| SwarmClient::new(channel).get_issue(request.clone()).await);
+        let request = wire::GetIssueRequest { issue_id, ..Default::default() };
+        let known = self.broker.call(&request);
         let done = match known.await {
             Ok(known) => {
                 let known = known.issue.unwrap_or_default();
@@ -254,16 +237,8 @@ impl Sender<'_> {
         };
         let count = parts.len();
         for part in parts.into_iter().skip(done) {
-            let request = wire::ImportIssueRequest {
-                caller: self.broker.caller(),
-                person: self.person.clone(),
-                ..part
-            };
-            let call = async |channel, key| {
-                let request = wire::ImportIssueRequest { key: Some(key), ..request.clone() };
-                SwarmClient::new(channel).import_issue(request).await
-            };
-            self.broker.tell_under(self.keys.next(), call).await?;
+            let request = wire::ImportIssueRequest { person: self.person.clone(), ..part };
+            self.broker.call_under(self.keys.next(), &request).await?;
         }
         Ok(match count - done {
             0 => Outcome::Known,

@@ -24,8 +24,9 @@ use tasuki_broker::{
 use tasuki_proto::{
     invitation::{Invitation, Trust},
     reason::Reason,
+    rpc,
     token::Token,
-    wire::{self, access_client::AccessClient},
+    wire,
 };
 use tokio::time::sleep;
 use tonic::Status;
@@ -34,11 +35,11 @@ use self::pending::Pending;
 use super::{
     Failure, Look, Output,
     access::{joined_in_json, may_in_words, trust_in_words},
-    broker::{is_lost, no_connection},
+    broker::no_connection,
     hosting::data_flag,
     text::line,
 };
-use crate::{config::Config, credentials::Joined, paths, paths::NodeFile};
+use crate::{config::Config, credentials::Joined, link::retry::is_lost, paths, paths::NodeFile};
 
 /// How often the broker is asked before its answer is called lost.
 const ATTEMPTS: u32 = 4;
@@ -49,7 +50,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Beside what was joined with: one command at a time changes it.
 const LOCK: &str = "joined.lock";
 
-/// Join a broker elsewhere with the line that its administrator passed on.
+/// Join a broker elsewhere with the line of an invitation.
 ///
 /// The line is printed by `tasuki-broker invite` on the broker's machine and works once. This
 /// makes sure that it speaks to that very broker, gets this machine a token of its own, keeps it
@@ -171,7 +172,7 @@ pub(super) fn lock(data: &Path) -> Result<Locked, Failure> {
     let file = paths::private(&data.join(LOCK)).map_err(unusable)?;
     Locked::take(file).map_err(|why| match why {
         TryLockError::WouldBlock => Failure::local(format!(
-            "Another `tasuki join` or `tasuki token` is at work in {}; wait for it to end.",
+            "Another `tasuki join` or `tasuki broker-token` is at work in {}; wait for it to end.",
             data.display()
         )),
         TryLockError::Error(why) => unusable(why),
@@ -207,7 +208,7 @@ pub(super) async fn whoami(
     token: &Token,
 ) -> Result<wire::WhoAmIResponse, Failure> {
     let channel = open(broker, trusting, Some(token)).await?;
-    let asked = AccessClient::new(channel).who_am_i(wire::WhoAmIRequest {}).await;
+    let asked = rpc::send(channel, wire::WhoAmIRequest {}).await;
     asked.map(tonic::Response::into_inner).map_err(|status| refused(broker, &status))
 }
 
@@ -222,7 +223,7 @@ async fn ask(
     for attempt in 1.. {
         let failure = match open(broker, trusting, None).await {
             Err(failure) => unused(failure),
-            Ok(channel) => match AccessClient::new(channel).join(request.clone()).await {
+            Ok(channel) => match rpc::send(channel, request.clone()).await {
                 Ok(answer) => return Ok(answer.into_inner()),
                 Err(status) => {
                     was_sent |= is_lost(&status);

@@ -49,7 +49,7 @@ impl Pending {
                 earlier.broker
             ));
         }
-        let no_chance = |why| Failure::local(format!("The system gives no random bytes: {why}."));
+        let no_chance = |why| Failure::local(format!("The system's random source failed: {why}."));
         let secret = random_secret().map_err(no_chance)?;
         let pending = Self { broker: broker.to_owned(), invitation, secret: secret.expose() };
         let bytes = checked::to_vec(&pending).map_err(std::io::Error::from);

@@ -2,10 +2,7 @@
 
 use owo_colors::OwoColorize as _;
 use serde_json::json;
-use tasuki_proto::{
-    id::RoleId,
-    wire::{self, turn_loop_client::TurnLoopClient},
-};
+use tasuki_proto::{id::RoleId, wire};
 
 use super::{
     super::{Failure, Output, broker::Broker, text::line},
@@ -42,8 +39,6 @@ pub struct Args {
 pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let mut words = Words::default();
     let request = wire::HandOverRequest {
-        caller: broker.caller(),
-        key: None,
         r#loop: args.which.r#loop.to_string(),
         role: args.role.to_string(),
         summary: words.read("--summary", &args.summary)?,
@@ -51,24 +46,11 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
         is_task_complete: args.complete,
         to: args.to.map(|role| role.to_string()).unwrap_or_default(),
         turn: args.turn.unwrap_or(0),
+        ..Default::default()
     };
-    let done = broker
-        .tell(async |channel, key| {
-            let request = wire::HandOverRequest { key: Some(key), ..request.clone() };
-            TurnLoopClient::new(channel).hand_over(request).await
-        })
-        .await?;
+    let done = broker.call(&request).await?;
     output.answer(
-        || {
-            json!({
-                "ended_turn": done.ended_turn,
-                "turn": done.turn,
-                "to": done.to,
-                "is_finished": done.is_finished,
-                "repeated": done.repeated,
-                "sequence": done.sequence,
-            })
-        },
+        || json!(done),
         || {
             let again = if done.repeated { " That had been done before." } else { "" };
             if done.is_finished {

@@ -1,12 +1,10 @@
 //! `tasuki loop history`.
 
-use tasuki_proto::{
-    limits::HISTORY_PAGE_MAX,
-    wire::{self, turn_loop_client::TurnLoopClient},
-};
+use serde_json::json;
+use tasuki_proto::{limits::HISTORY_PAGE_MAX, wire};
 
 use super::{
-    super::{Failure, Output, broker::Broker, json as as_json, show},
+    super::{Failure, Output, broker::Broker, show},
     Which, status,
 };
 
@@ -42,16 +40,14 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
     let mut shown = 0_u64;
     while next != 0 && left != 0 {
         let request = wire::HistoryRequest {
-            caller: broker.caller(),
             r#loop: name.to_string(),
             from: next,
             limit: u32::try_from(left).unwrap_or(HISTORY_PAGE_MAX).min(HISTORY_PAGE_MAX),
+            ..Default::default()
         };
-        let page = broker
-            .ask(async |channel| TurnLoopClient::new(channel).history(request.clone()).await)
-            .await?;
+        let page = broker.call(&request).await?;
         for entry in &page.entries {
-            output.answer(|| as_json::entry(entry), || format!("{}\n", show::entry(entry)))?;
+            output.answer(|| json!(entry), || format!("{}\n", show::entry(entry)))?;
         }
         let count = page.entries.len() as u64;
         shown += count;

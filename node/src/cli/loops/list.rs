@@ -1,9 +1,9 @@
 //! `tasuki loop list`.
 
 use serde_json::json;
-use tasuki_proto::wire::{self, turn_loop_client::TurnLoopClient};
+use tasuki_proto::wire;
 
-use super::super::{Failure, Output, Target, broker::Broker, json as as_json, show};
+use super::super::{Failure, Output, Target, broker::Broker, show};
 
 /// Show all loops of the workspace.
 #[derive(Debug, clap::Args)]
@@ -15,7 +15,7 @@ pub struct Args {
 pub(super) async fn run(broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let loops = every(broker).await?;
     output.answer(
-        || json!({"loops": loops.iter().map(as_json::of_loop).collect::<Vec<_>>()}),
+        || json!({"loops": loops}),
         || match loops.as_slice() {
             [] => "There is no loop; `tasuki loop start` opens one.\n".to_owned(),
             loops => loops.iter().map(show::of_loop).collect::<Vec<_>>().join("\n"),
@@ -26,12 +26,9 @@ pub(super) async fn run(broker: &Broker, output: &mut Output) -> Result<(), Fail
 /// All loops of the workspace, page by page.
 pub(in crate::cli) async fn every(broker: &Broker) -> Result<Vec<wire::Loop>, Failure> {
     let mut loops = Vec::new();
-    let mut request =
-        wire::ListLoopsRequest { caller: broker.caller(), ..wire::ListLoopsRequest::default() };
+    let mut request = wire::ListLoopsRequest { ..wire::ListLoopsRequest::default() };
     loop {
-        let page = broker
-            .ask(async |channel| TurnLoopClient::new(channel).list_loops(request.clone()).await)
-            .await?;
+        let page = broker.call(&request).await?;
         loops.extend(page.loops);
         if page.next.is_empty() {
             return Ok(loops);

@@ -17,7 +17,7 @@ pub(super) use self::list::every;
 use super::{Failure, Output, Target, broker::Broker};
 use crate::config::Config;
 
-/// See and steer loops: who has the turn, what was handed over.
+/// Start and steer loops: who has the turn, what was handed over.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Status(status::Args),

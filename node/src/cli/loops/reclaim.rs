@@ -4,7 +4,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::json;
 use tasuki_proto::{
     id::{PersonId, RoleId},
-    wire::{self, turn_loop_client::TurnLoopClient},
+    wire,
 };
 
 use super::{
@@ -43,32 +43,17 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
         None => person(args.by)?.to_string(),
     };
     let request = wire::ReclaimRequest {
-        caller: broker.caller(),
-        key: None,
         r#loop: args.which.r#loop.to_string(),
         role: args.role.map(|role| role.to_string()).unwrap_or_default(),
         person,
         to: args.to.map(|role| role.to_string()).unwrap_or_default(),
         reason: args.reason,
         turn: args.turn.unwrap_or(0),
+        ..Default::default()
     };
-    let done = broker
-        .tell(async |channel, key| {
-            let request = wire::ReclaimRequest { key: Some(key), ..request.clone() };
-            TurnLoopClient::new(channel).reclaim(request).await
-        })
-        .await?;
+    let done = broker.call(&request).await?;
     output.answer(
-        || {
-            json!({
-                "ended_turn": done.ended_turn,
-                "turn": done.turn,
-                "from": done.from,
-                "to": done.to,
-                "repeated": done.repeated,
-                "sequence": done.sequence,
-            })
-        },
+        || json!(done),
         || {
             let (from, to) = (line(&done.from), line(&done.to));
             let again = if done.repeated { " That had been done before." } else { "" };

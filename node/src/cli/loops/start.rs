@@ -5,11 +5,11 @@ use serde_json::json;
 use tasuki_proto::{
     id::{LoopId, PersonId, RoleId, WorkspaceId},
     reason::Reason,
-    wire::{self, turn_loop_client::TurnLoopClient},
+    wire,
 };
 
 use super::{
-    super::{Failure, Output, acting, broker::Broker, json as as_json, show, text::line},
+    super::{Failure, Output, acting, broker::Broker, show, text::line},
     Which, person, status,
     words::{self, Words},
 };
@@ -102,20 +102,9 @@ async fn create(
     }
     // Asked before: the broker knows whoever a loop names.
     let unknown = strangers(&participants, broker, NodeFile::read(&config.data.value)).await;
-    let request = wire::CreateLoopRequest {
-        caller: broker.caller(),
-        key: None,
-        r#loop: name.to_string(),
-        participants,
-    };
-    let created = broker
-        .tell(async |channel, key| {
-            let request = wire::CreateLoopRequest { key: Some(key), ..request.clone() };
-            TurnLoopClient::new(channel).create_loop(request).await
-        })
-        .await?
-        .r#loop
-        .unwrap_or_default();
+    let request =
+        wire::CreateLoopRequest { r#loop: name.to_string(), participants, ..Default::default() };
+    let created = broker.call(&request).await?.r#loop.unwrap_or_default();
     if !unknown.is_empty() {
         output.note(&format!(
             "No node hosts {0} and no mailbox is theirs: the loop stands still at their turn until \
@@ -126,13 +115,7 @@ async fn create(
         ));
     }
     output.answer(
-        || {
-            json!({
-                "created": true,
-                "loop": as_json::of_loop(&created),
-                "unknown_participants": unknown,
-            })
-        },
+        || json!({"created": true, "loop": created, "unknown_participants": unknown}),
         || format!("Opened.\n{}", show::of_loop(&created)),
     )
 }
@@ -147,7 +130,7 @@ async fn strangers(
     let Ok(Some(mut known)) = acting::known(broker).await else { return Vec::new() };
     // The broker hears of a node's roles a moment after it began.
     let running = running
-        .filter(|node| node.broker == broker.url && node.workspace == broker.workspace().as_str());
+        .filter(|node| node.is_at(&broker.url) && node.workspace == broker.workspace().as_str());
     known.extend(running.into_iter().flat_map(|node| node.roles));
     participants.iter().filter(|role| !known.contains(*role)).cloned().collect()
 }
@@ -170,21 +153,15 @@ fn usual(config: &Config, workspace: &WorkspaceId, running: Option<NodeFile>) ->
 async fn start_round(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let mut words = Words::default();
     let request = wire::StartRoundRequest {
-        caller: broker.caller(),
-        key: None,
         r#loop: args.which.r#loop.to_string(),
         to: args.to.map(|role| role.to_string()).unwrap_or_default(),
         summary: words.read_if("--summary", args.summary.as_deref())?,
         instruction: words.read_if("--instruction", args.instruction.as_deref())?,
         person: person(args.by)?.to_string(),
         role: String::new(),
+        ..Default::default()
     };
-    let started = broker
-        .tell(async |channel, key| {
-            let request = wire::StartRoundRequest { key: Some(key), ..request.clone() };
-            TurnLoopClient::new(channel).start_round(request).await
-        })
-        .await?;
+    let started = broker.call(&request).await?;
     output.answer(
         || {
             json!({
@@ -208,13 +185,13 @@ mod tests {
     use tasuki_broker::trust::TrustStore;
 
     use super::*;
-    use crate::config::{Key, Layer, Raw, Surroundings};
+    use crate::config::{Environment, Key, Layer, Raw};
 
     #[test]
     fn a_new_loop_is_for_the_roles_of_the_node_that_runs() {
         let place = tempfile::tempdir().unwrap();
         let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around = Surroundings {
+        let around = Environment {
             env: env.into(),
             directory: place.path().to_owned(),
             home: None,

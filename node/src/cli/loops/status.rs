@@ -1,13 +1,10 @@
 //! `tasuki loop status`.
 
 use serde_json::json;
-use tasuki_proto::{
-    id::LoopId,
-    wire::{self, turn_loop_client::TurnLoopClient},
-};
+use tasuki_proto::{id::LoopId, wire};
 
 use super::{
-    super::{Failure, Output, broker::Broker, json as as_json, show},
+    super::{Failure, Output, broker::Broker, show},
     Which,
 };
 
@@ -22,7 +19,7 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
     let seen = get(broker, &args.which.r#loop).await?;
     let of = seen.r#loop.unwrap_or_default();
     output.answer(
-        || json!({"loop": as_json::of_loop(&of), "latest": seen.latest.as_ref().map(as_json::entry)}),
+        || json!({"loop": of, "latest": seen.latest}),
         || {
             let latest = seen.latest.as_ref().map(|entry| format!("\n{}", show::entry(entry)));
             show::of_loop(&of) + &latest.unwrap_or_default()
@@ -31,6 +28,6 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
 }
 
 pub(super) async fn get(broker: &Broker, name: &LoopId) -> Result<wire::GetLoopResponse, Failure> {
-    let request = wire::GetLoopRequest { caller: broker.caller(), r#loop: name.to_string() };
-    broker.ask(async |channel| TurnLoopClient::new(channel).get_loop(request.clone()).await).await
+    let request = wire::GetLoopRequest { r#loop: name.to_string(), ..Default::default() };
+    broker.call(&request).await
 }

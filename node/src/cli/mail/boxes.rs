@@ -4,7 +4,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::json;
 use tasuki_proto::wire;
 
-use super::{Failure, Output, Target, json as as_json, who::client};
+use super::{Failure, Output, Target};
 use crate::{
     cli::{
         broker::Broker,
@@ -22,13 +22,10 @@ pub struct Args {
 
 pub(super) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
     let broker = Broker::new(config);
-    let request = wire::ListMailboxesRequest { caller: broker.caller() };
-    let all = broker
-        .ask(async |channel| client(channel).list_mailboxes(request.clone()).await)
-        .await?
-        .mailboxes;
+    let request = wire::ListMailboxesRequest::default();
+    let all = broker.call(&request).await?.mailboxes;
     output.answer(
-        || json!({"mailboxes": all.iter().map(as_json::mailbox).collect::<Vec<_>>()}),
+        || json!({"mailboxes": all}),
         || match all.as_slice() {
             [] => "There is no mailbox yet; the first mail makes some.\n".to_owned(),
             all => head() + &all.iter().map(row).collect::<String>(),

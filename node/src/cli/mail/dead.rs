@@ -7,7 +7,7 @@ use super::{
     Failure, Output, json as as_json,
     queue::with_rest,
     show,
-    who::{Mail, Who, client},
+    who::{Mail, Who},
 };
 use crate::{cli::text::line, config::Config};
 
@@ -54,16 +54,12 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 
 async fn list(mail: &Mail, output: &mut Output) -> Result<(), Failure> {
     let mut request = wire::ListDeadLettersRequest {
-        caller: mail.broker.caller(),
         role: mail.role.to_string(),
         ..wire::ListDeadLettersRequest::default()
     };
     let mut is_first = true;
     loop {
-        let page = mail
-            .broker
-            .ask(async |channel| client(channel).list_dead_letters(request.clone()).await)
-            .await?;
+        let page = mail.broker.call(&request).await?;
         for thread in &page.threads {
             if is_first {
                 output.guide(show::head)?;
@@ -86,18 +82,11 @@ async fn list(mail: &Mail, output: &mut Output) -> Result<(), Failure> {
 async fn again(mail: &Mail, messages: &[String], output: &mut Output) -> Result<(), Failure> {
     for message in messages {
         let request = wire::HandAgainRequest {
-            caller: mail.broker.caller(),
-            key: None,
             role: mail.role.to_string(),
             message: message.clone(),
+            ..Default::default()
         };
-        let done = mail
-            .broker
-            .tell(async |channel, key| {
-                let request = wire::HandAgainRequest { key: Some(key), ..request.clone() };
-                client(channel).hand_again(request).await
-            })
-            .await;
+        let done = mail.broker.call(&request).await;
         let rest = || format!("Nothing was changed from {} on.", line(message));
         let done = done.map_err(|why| with_rest(why, &rest()))?;
         output.answer(

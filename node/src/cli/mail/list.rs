@@ -9,7 +9,7 @@ use tasuki_proto::{
 
 use super::{
     Failure, Output, json, kinds, places, show,
-    who::{Mail, Who, client},
+    who::{Mail, Who},
 };
 use crate::{config::Config, counted::counted};
 
@@ -84,15 +84,15 @@ async fn page(
     after: &str,
 ) -> Result<wire::ListBoxResponse, Failure> {
     let request = wire::ListBoxRequest {
-        caller: mail.broker.caller(),
         role: mail.role.to_string(),
         r#box: args.place.to_wire().into(),
         limit,
         after: after.to_owned(),
         types: args.types.iter().map(ToString::to_string).collect(),
         sender: args.from.as_ref().map(ToString::to_string).unwrap_or_default(),
+        ..Default::default()
     };
-    let page = mail.broker.ask(async |channel| client(channel).list_box(request.clone()).await);
+    let page = mail.broker.call(&request);
     let mut page = page.await?;
     mail.open_all(&mut page.threads).await;
     Ok(page)

@@ -45,7 +45,7 @@ fn places() -> impl TypedValueParser<Value = BoxKind> {
         .map(|it| it.to_lowercase().parse().expect("it is one of them"))
 }
 
-/// Write, read and settle mail between roles.
+/// Send, read and resolve mail between roles.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Send(send::Args),
@@ -64,7 +64,7 @@ pub enum Command {
     Receipts(receipts::Args),
     Mailboxes(boxes::Args),
     Dead(dead::Args),
-    /// See to who can read mail: end-to-end encryption between nodes, off unless turned on
+    /// Manage private mail: end-to-end encryption between nodes, off unless turned on
     #[command(subcommand)]
     Private(private::Command),
 }

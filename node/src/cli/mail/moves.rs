@@ -1,16 +1,24 @@
 //! `tasuki mail resolve` and `tasuki mail reject`.
 
 use serde_json::json;
-use tasuki_proto::{limits::MOVES_MAX, mail::BoxKind, reason::Reason, wire};
+use tasuki_proto::{
+    limits::{FILE_NAME_BYTES_MAX, MOVES_MAX},
+    mail::BoxKind,
+    reason::Reason,
+    wire,
+};
 
 use super::{
-    Failure, Output, json as as_json,
-    queue::with_rest,
+    Failure, Output,
+    queue::{self, with_rest},
     show::short_id,
-    who::{Who, client},
+    who::Who,
 };
 use crate::{
-    cli::{Exit, text::line},
+    cli::{
+        Exit,
+        text::{line, short},
+    },
     config::Config,
 };
 
@@ -45,23 +53,20 @@ pub(super) async fn reject(
 
 async fn run(args: Args, to: BoxKind, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let mail = args.who.mail(config)?;
+    if let Some(waits) = queue::behind(&mail, config) {
+        let rest = "Nothing was moved. Run it again once `tasuki outbox` shows that nothing waits.";
+        return Err(with_rest(waits, rest));
+    }
     let mut moved = Vec::with_capacity(args.messages.len());
     let mut sequence = 0;
     for messages in args.messages.chunks(MOVES_MAX) {
         let request = wire::MoveRequest {
-            caller: mail.broker.caller(),
-            key: None,
             role: mail.role.to_string(),
             messages: messages.to_vec(),
             to: to.to_wire().into(),
+            ..Default::default()
         };
-        let done = mail
-            .broker
-            .tell(async |channel, key| {
-                let request = wire::MoveRequest { key: Some(key), ..request.clone() };
-                client(channel).r#move(request).await
-            })
-            .await;
+        let done = mail.broker.call(&request).await;
         let done = done.map_err(|why| match moved.len() {
             0 => with_rest(why, "Nothing was moved."),
             count => {
@@ -76,7 +81,7 @@ async fn run(args: Args, to: BoxKind, config: &Config, output: &mut Output) -> R
     output.answer(
         || {
             json!({
-                "moved": moved.iter().map(as_json::moved).collect::<Vec<_>>(),
+                "moved": moved,
                 "sequence": sequence,
             })
         },
@@ -94,7 +99,8 @@ fn sentence(of: &wire::Moved, to: BoxKind) -> String {
         None => format!("{} {} is in {to}.\n", short_id(&of.message_id), line(&of.file_name)),
         Some(why) => {
             let code = Reason::parse(&why.reason).map_or("refused", Reason::as_str);
-            format!("{} was not moved: {} ({code})\n", line(&of.asked), line(&why.message))
+            let asked = short(&of.asked, FILE_NAME_BYTES_MAX);
+            format!("{asked} was not moved: {} ({code})\n", line(&why.message))
         }
     }
 }

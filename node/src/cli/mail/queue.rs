@@ -105,7 +105,7 @@ fn not_ours(node: &NodeFile, broker: &Broker) -> Option<String> {
     if node.workspace != workspace {
         flags.push(format!("--workspace {}", node.workspace));
     }
-    if node.broker != broker.url {
+    if !node.is_at(&broker.url) {
         flags.push(format!("--broker {}", node.broker));
     }
     (!flags.is_empty()).then(|| {

@@ -132,7 +132,7 @@ async fn save(
         for it in &entry.attachments {
             let path = attach::save(mail, &thread.message_id, it, folder).await?;
             output.answer(
-                || json!({"entry": entry.number, "attachment": as_json::attachment(it), "saved": path}),
+                || json!({"entry": entry.number, "attachment": it, "saved": path}),
                 || {
                     let path = line(&path.to_string_lossy());
                     format!("Saved {path} ({}).\n", bytes(it.size))

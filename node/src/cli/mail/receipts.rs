@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    Failure, Output, json as as_json,
+    Failure, Output,
     show::{self, entry_head},
     who::Who,
 };
@@ -41,7 +41,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
                         "expires_ms": entry.expires_ms,
                         "is_imported": entry.is_imported,
                         "written_ms": entry.written_ms,
-                        "receipts": as_json::receipts(&entry.receipts),
+                        "receipts": entry.receipts,
                     })
                 },
                 || entry_head(entry) + &show::receipts(&entry.receipts),

@@ -10,10 +10,7 @@ use tasuki_proto::{
     wire,
 };
 
-use super::{
-    Failure, Output, json as as_json, kinds, places, show,
-    who::{Who, client},
-};
+use super::{Failure, Output, json as as_json, kinds, places, show, who::Who};
 use crate::{
     cli::text::{ended, line, time},
     clock,
@@ -64,7 +61,6 @@ fn moment(text: &str) -> Result<u64, String> {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let mail = args.who.known_mail(config).await?;
     let request = wire::SearchMailRequest {
-        caller: mail.broker.caller(),
         role: mail.role.to_string(),
         query: args.query.clone(),
         r#box: args.place.map_or(wire::Box::Unspecified, BoxKind::to_wire).into(),
@@ -75,11 +71,12 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         limit: args.limit,
         // All that there is by now.
         include_sequence: u64::MAX,
+        ..Default::default()
     };
     let found = if mail.has_sealed().await? {
         mail.search_sealed(&request).await?
     } else {
-        mail.broker.ask(async |channel| client(channel).search_mail(request.clone()).await).await?
+        mail.broker.call(&request).await?
     };
     output.answer(
         || {

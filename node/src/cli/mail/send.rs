@@ -19,10 +19,10 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Output, attach, json as as_json, kinds,
+    Failure, Output, attach, kinds,
     queue::{self, is_away},
     show,
-    who::{Mail, Who, client},
+    who::{Mail, Who},
     words::{HELP, Words},
 };
 use crate::{
@@ -146,7 +146,6 @@ impl Sending {
         };
         let expires = self.expires.map_or(0, |it| it.as_millis());
         let request = wire::SendRequest {
-            caller: mail.broker.caller(),
             role: mail.role.to_string(),
             to: to.iter().map(ToString::to_string).collect(),
             r#type: self.kind.to_string(),
@@ -184,12 +183,7 @@ async fn send_directly(
     request: &wire::SendRequest,
 ) -> Result<wire::SendResponse, Failure> {
     let request = mail.sealed(request.clone()).await?;
-    mail.broker
-        .tell(async |channel, key| {
-            let request = wire::SendRequest { key: Some(key), ..request.clone() };
-            client(channel).send(request).await
-        })
-        .await
+    mail.broker.call(&request).await
 }
 
 /// The roles of the workspace, where a group is named; none while the broker is away.
@@ -265,17 +259,7 @@ pub(super) fn tell(sent: &Sent, to: &[RoleId], output: &mut Output) -> Result<()
         Sent::Queued { message, number } => return tell_queued(message, *number, to, output),
     };
     output.answer(
-        || {
-            json!({
-                "message_id": sent.message_id,
-                "entry": sent.entry,
-                "file_name": sent.file_name,
-                "box": as_json::place(sent.r#box()),
-                "receipts": as_json::receipts(&sent.receipts),
-                "repeated": sent.repeated,
-                "sequence": sent.sequence,
-            })
-        },
+        || json!(sent),
         || {
             let again = if sent.repeated { " That had been sent before." } else { "" };
             let stays = if sent.r#box() == wire::Box::Inbox {

@@ -3,12 +3,9 @@
 use std::fmt::Write as _;
 
 use owo_colors::OwoColorize as _;
-use tasuki_proto::{id::RoleId, wire};
+use tasuki_proto::{id::RoleId, mail::BoxKind, wire};
 
-use super::{
-    json::{is_sealed, place},
-    markdown,
-};
+use super::{json::is_sealed, markdown};
 use crate::{
     cli::text::{column, ended, line, time},
     counted::counted,
@@ -53,7 +50,7 @@ pub(super) fn title(of: &wire::MailThread) -> String {
     let subject = if is_sealed(of) { "(sealed)".to_owned() } else { line(&of.subject) };
     let urgent = if of.is_urgent { format!("{} ", "URGENT".red().bold()) } else { String::new() };
     let entries = if of.entries == 1 { "entry" } else { "entries" };
-    let place = place(of.r#box()).unwrap_or("another box");
+    let place = BoxKind::of_wire(of.r#box()).map_or("another box", BoxKind::as_str);
     let mut out = format!("{urgent}{}\n", subject.bold());
     let mut row = |label: &str, text: &str| {
         writeln!(out, "  {} {text}", format!("{label:<13}").dimmed())

@@ -13,7 +13,7 @@ use tasuki_proto::{
 
 use super::{
     Failure, Output, json as as_json, kinds, show,
-    who::{Mail, Who, client},
+    who::{Mail, Who},
 };
 use crate::{
     cli::{Exit, stopped, waiting::Waiting},
@@ -62,15 +62,14 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 
 async fn ask(args: &Args, mail: &Mail, hold_ms: u64) -> Result<wire::MailAnswer, Failure> {
     let request = wire::AwaitMailRequest {
-        caller: mail.broker.caller(),
         role: mail.role.to_string(),
         hold_ms,
         r#type: args.kind.map(|it| it.to_string()).unwrap_or_default(),
         sender: args.from.as_ref().map(ToString::to_string).unwrap_or_default(),
         mark: MailMark::None.into(),
+        ..Default::default()
     };
-    let told =
-        mail.broker.ask(async |channel| client(channel).await_mail(request.clone()).await).await?;
+    let told = mail.broker.call(&request).await?;
     let mut answer = told.answer.ok_or_else(|| {
         Failure::reason(Reason::Unavailable, "The broker answered a wait with nothing.")
     })?;
@@ -99,7 +98,7 @@ async fn tell(
             json!({
                 "standing": standing,
                 "thread": has_mail.then(|| as_json::thread(&thread)),
-                "entries": answer.entries.iter().map(as_json::entry).collect::<Vec<_>>(),
+                "entries": answer.entries,
                 "next": answer.next,
                 "unseen_threads": answer.unseen_threads,
                 "sequence": answer.sequence,

@@ -9,7 +9,7 @@ use tasuki_proto::{
 use super::{Failure, Target};
 use crate::{
     cli::{
-        acting::{self, Unsaid},
+        acting,
         broker::Broker,
         sealing::{Asking, Opening},
     },
@@ -20,11 +20,8 @@ use crate::{
     },
 };
 
-/// What is said where nothing says as which role to act.
-const WHOSE: Unsaid = Unsaid {
-    asked: "whose mail is meant",
-    shown_by: "`tasuki mail mailboxes` shows whose there are",
-};
+/// How to see which roles there are.
+const ROLES_HINT: &str = "`tasuki mail mailboxes` shows the roles that have a mailbox";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
@@ -46,7 +43,7 @@ pub(super) struct Mail {
 
 impl Who {
     pub(super) fn mail(&self, config: &Config) -> Result<Mail, Failure> {
-        let role = acting::role(self.role.as_ref(), config, WHOSE)?;
+        let role = acting::role(self.role.as_ref(), config, ROLES_HINT)?;
         let broker = Broker::new(config);
         let sealer = Sealer::new(&config.data.value, broker.workspace());
         Ok(Mail { broker, role, sealer })
@@ -81,7 +78,6 @@ impl Mail {
         last: u32,
     ) -> Result<wire::ReadThreadResponse, Failure> {
         let request = wire::ReadThreadRequest {
-            caller: self.broker.caller(),
             role: self.role.to_string(),
             message: message.to_owned(),
             from,
@@ -89,8 +85,7 @@ impl Mail {
             mark: MailMark::None.into(),
             ..Default::default()
         };
-        let read =
-            self.broker.ask(async |channel| client(channel).read_thread(request.clone()).await);
+        let read = self.broker.call(&request);
         let mut read = read.await?;
         if let Some(thread) = &mut read.thread {
             self.open(thread, &mut read.entries).await;
@@ -155,13 +150,13 @@ impl Mail {
         mark: MailMark,
     ) -> Result<(), Failure> {
         let request = wire::MarkMailRequest {
-            caller: self.broker.caller(),
             role: self.role.to_string(),
             message_id: message_id.to_owned(),
             through,
             mark: mark.into(),
+            ..Default::default()
         };
-        self.broker.ask(async |channel| client(channel).mark_mail(request.clone()).await).await?;
+        self.broker.call(&request).await?;
         Ok(())
     }
 }

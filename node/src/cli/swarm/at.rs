@@ -1,4 +1,4 @@
-//! One delivery, and the role that has to do with it: every call about it, for `tasuki swarm` and
+//! One delivery, and the role that has to do with it: every call about it, for `tasuki delivery` and
 //! `tasuki accept` alike.
 
 use owo_colors::OwoColorize as _;
@@ -6,7 +6,7 @@ use tasuki_proto::{id::PersonId, wire};
 
 use super::{
     Failure,
-    who::{Acting, client},
+    who::Acting,
     words::{delivery_status, spaced},
 };
 use crate::cli::{loops, text::line};
@@ -31,10 +31,10 @@ pub(in crate::cli) struct Verdict {
 /// A person's word against evidence that failed.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Overriding {
-    /// Of a delivery: approve it though evidence failed, and why; takes the right to steer
+    /// Approve although evidence failed, for this reason; requires the `steer` right
     #[arg(long, visible_alias = "reason", value_name = "REASON", requires = "approve")]
     pub(in crate::cli) despite: Option<String>,
-    /// Who overrides the evidence [default: $USER, else the number of the user]
+    /// Person who overrides the evidence [default: $USER, else the user's number]
     #[arg(long, visible_alias = "person", value_name = "NAME", requires = "despite")]
     by: Option<PersonId>,
 }
@@ -50,28 +50,22 @@ impl Overriding {
 impl At<'_> {
     pub(in crate::cli) async fn get(&self) -> Result<wire::DeliveryResponse, Failure> {
         let request = wire::GetDeliveryRequest {
-            caller: self.acting.broker.caller(),
             role: self.acting.role.clone(),
             delivery_id: self.delivery.clone(),
+            ..Default::default()
         };
-        let ask = async |channel| client(channel).get_delivery(request.clone()).await;
-        self.acting.broker.ask(ask).await
+        self.acting.broker.call(&request).await
     }
 
     /// Claims it, or goes on with the claim that the role has.
     pub(in crate::cli) async fn claim(&self) -> Result<wire::DeliveryResponse, Failure> {
         let request = wire::ClaimDeliveryRequest {
-            caller: self.acting.broker.caller(),
-            key: None,
             role: self.acting.role.clone(),
             delivery_id: self.delivery.clone(),
             for_ms: 0,
+            ..Default::default()
         };
-        let tell = async |channel, key| {
-            let request = wire::ClaimDeliveryRequest { key: Some(key), ..request.clone() };
-            client(channel).claim_delivery(request).await
-        };
-        self.acting.broker.tell(tell).await
+        self.acting.broker.call(&request).await
     }
 
     /// `for_ms` is from now; 0: as the settings say.
@@ -81,18 +75,13 @@ impl At<'_> {
         for_ms: u64,
     ) -> Result<wire::DeliveryResponse, Failure> {
         let request = wire::RenewDeliveryRequest {
-            caller: self.acting.broker.caller(),
-            key: None,
             role: self.acting.role.clone(),
             delivery_id: self.delivery.clone(),
             claim_token,
             for_ms,
+            ..Default::default()
         };
-        let tell = async |channel, key| {
-            let request = wire::RenewDeliveryRequest { key: Some(key), ..request.clone() };
-            client(channel).renew_delivery(request).await
-        };
-        self.acting.broker.tell(tell).await
+        self.acting.broker.call(&request).await
     }
 
     pub(in crate::cli) async fn attach(
@@ -101,18 +90,13 @@ impl At<'_> {
         evidence: wire::Evidence,
     ) -> Result<wire::DeliveryResponse, Failure> {
         let request = wire::AttachEvidenceRequest {
-            caller: self.acting.broker.caller(),
-            key: None,
             role: self.acting.role.clone(),
             delivery_id: self.delivery.clone(),
             claim_token,
             evidence: Some(evidence),
+            ..Default::default()
         };
-        let tell = async |channel, key| {
-            let request = wire::AttachEvidenceRequest { key: Some(key), ..request.clone() };
-            client(channel).attach_evidence(request).await
-        };
-        self.acting.broker.tell(tell).await
+        self.acting.broker.call(&request).await
     }
 
     pub(in crate::cli) async fn judge(
@@ -121,8 +105,6 @@ impl At<'_> {
         verdict: Verdict,
     ) -> Result<wire::DeliveryResponse, Failure> {
         let request = wire::ReviewDeliveryRequest {
-            caller: self.acting.broker.caller(),
-            key: None,
             role: self.acting.role.clone(),
             delivery_id: self.delivery.clone(),
             claim_token,
@@ -131,12 +113,9 @@ impl At<'_> {
             refs: verdict.refs,
             verification: Some(verdict.verification),
             r#override: verdict.overriding,
+            ..Default::default()
         };
-        let tell = async |channel, key| {
-            let request = wire::ReviewDeliveryRequest { key: Some(key), ..request.clone() };
-            client(channel).review_delivery(request).await
-        };
-        self.acting.broker.tell(tell).await
+        self.acting.broker.call(&request).await
     }
 }
 

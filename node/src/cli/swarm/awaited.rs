@@ -6,34 +6,30 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tasuki_broker::config::duration;
 use tasuki_proto::wire::{
     self, DeliveryStatus, MessageStatus, SubmissionStatus, swarm_answer::Standing,
     swarm_question::Ask,
 };
 
-use super::{
-    Failure, Output, json as as_json,
-    who::{Acting, client},
-    whole,
-};
+use super::{Failure, Output, who::Acting, whole};
 use crate::cli::{Exit, stopped, text::line, waiting::Waiting};
 
 /// How a wait ends, for `--help`.
 pub(super) const HELP: &str = "\
-With --wait: exits with 0 once it is approved or answered, with 9 if it is rejected, and with 7 if
-neither comes: not in time, or never, because its task was reset, say. Ctrl-C ends the wait alone,
-and the same command again waits for the same. Only one waits as a role for the same: a newer wait
-takes an older one's place, an agent's too. With --json what comes is a second line.";
+--wait exits with 0 once it is approved or answered, with 9 if it is rejected, and with 7 if neither
+comes: not in time, or never because, for example, its task was reset. Ctrl-C ends only the wait; the
+same command waits again. A role has one wait for the same outcome: a newer one replaces it, also an
+agent's. With --json the outcome is a second line.";
 
-/// Whether to wait for what comes of it.
+/// Whether to wait for the outcome.
 #[derive(Debug, clap::Args)]
 pub(super) struct Wait {
-    /// Wait for what comes of it, and print that, too
+    /// Wait for the outcome and print it
     #[arg(long)]
     pub(super) wait: bool,
-    /// Give up waiting after so long; 0 only looks [default: never]
+    /// Stop waiting after this long; 0 checks once [default: never]
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "wait")]
     timeout: Option<Duration>,
 }
@@ -58,10 +54,10 @@ impl Wait {
                 told(output)?;
                 let is_waiting = |it: &wire::SwarmAnswer| it.standing() == Standing::StillWaiting;
                 let ask = async |hold_ms| asked(acting, &ask, hold_ms).await;
-                Waiting::new(self.timeout).answer(output, ask, is_waiting).await
+                Box::pin(Waiting::new(self.timeout).answer(output, ask, is_waiting)).await
             } => answer?,
         };
-        output.answer(|| value(&answer), || text(&answer))?;
+        output.answer(|| json!(answer), || text(&answer))?;
         let exit = end(&answer);
         if exit == Exit::Ok { Ok(()) } else { Err(Failure::told(exit)) }
     }
@@ -69,12 +65,12 @@ impl Wait {
 
 async fn asked(acting: &Acting, ask: &Ask, hold_ms: u64) -> Result<wire::SwarmAnswer, Failure> {
     let request = wire::SwarmQuestion {
-        caller: acting.broker.caller(),
         role: acting.role.clone(),
         hold_ms,
         ask: Some(ask.clone()),
+        ..Default::default()
     };
-    acting.broker.ask(async |channel| client(channel).await_swarm(request.clone()).await).await
+    acting.broker.call(&request).await
 }
 
 /// What the command is to end with.
@@ -95,30 +91,6 @@ fn end(of: &wire::SwarmAnswer) -> Exit {
         }
         _ => Exit::Nothing,
     }
-}
-
-fn value(of: &wire::SwarmAnswer) -> Value {
-    let standing = match of.standing() {
-        Standing::There => "there",
-        Standing::StillWaiting => "still_waiting",
-        Standing::Superseded => "superseded",
-        Standing::Unspecified => "unspecified",
-    };
-    let mut value = json!({
-        "standing": standing,
-        "ended_because": of.ended_because,
-        "sequence": of.sequence,
-    });
-    if let Some(of) = &of.submission {
-        value["submission"] = as_json::submission(of);
-    }
-    if let Some(of) = &of.delivery {
-        value["delivery"] = as_json::delivery(of);
-    }
-    if let Some(of) = &of.message {
-        value["message"] = as_json::message(of);
-    }
-    value
 }
 
 /// What is waited for, with its article.

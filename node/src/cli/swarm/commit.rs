@@ -9,10 +9,10 @@ use crate::{cli::text::line, repository};
 /// What can be run again to see for oneself.
 #[derive(Debug, clap::Args)]
 pub(super) struct Rerun {
-    /// The commit to run tests on again: its hash, or what Git calls it here, such as HEAD
+    /// Commit to run tests on again: its hash, or a name that Git knows here, such as HEAD
     #[arg(long, value_name = "COMMIT")]
     commit: Option<String>,
-    /// A command to run again there; repeat for each
+    /// Command to run again there; repeatable
     #[arg(long, value_name = "COMMAND", requires = "commit")]
     command: Vec<String>,
 }
@@ -35,7 +35,7 @@ fn look_up(name: &str, output: &mut Output) -> Result<CommitHash, Failure> {
         ))
     };
     let here = std::env::current_dir()
-        .map_err(|why| Failure::local(format!("This directory cannot be told: {why}.")))?;
+        .map_err(|why| Failure::local(format!("Cannot find the current directory: {why}.")))?;
     let found = repository::commit(&here, name)
         .map_err(|why| no(line(&why.to_string()).trim_end_matches('.')))?;
     let Some(hash) = found.and_then(|it| it.parse().ok()) else {

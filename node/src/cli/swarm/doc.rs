@@ -1,4 +1,4 @@
-//! `tasuki swarm doc …`.
+//! `tasuki doc …`.
 
 use std::{
     fs::File,
@@ -10,10 +10,10 @@ use serde_json::json;
 use tasuki_proto::{limits::DOC_BYTES_MAX, reason::Reason, swarm::DocName, wire};
 
 use super::{
-    Failure, Output, Target, json as as_json,
-    names::What,
+    Failure, IDS, Output, Target,
+    names::DocOwner,
     rows,
-    who::{Acting, Looker, Who, client},
+    who::{Acting, Looker, Who},
 };
 use crate::{
     cli::text::{block, line},
@@ -21,7 +21,9 @@ use crate::{
     counted::counted,
 };
 
+/// Read and write documents: of a workspace, an issue or a task.
 #[derive(Debug, clap::Subcommand)]
+#[command(after_help = IDS)]
 pub enum Command {
     Read(ReadArgs),
     Write(WriteArgs),
@@ -32,49 +34,49 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 #[command(disable_version_flag = true)]
 pub struct ReadArgs {
-    /// What it is called
+    /// Name of the document
     #[arg(value_name = "NAME")]
     name: DocName,
-    /// Whose it is [default: of all issues]
+    /// Issue or task that has the document [default: the workspace]
     #[arg(long, value_name = "ISSUE[/TASK]")]
-    of: Option<What>,
-    /// Which version [default: the newest]
+    of: Option<DocOwner>,
+    /// Version to print [default: the newest]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     version: Option<u32>,
-    /// Write it, byte for byte, into a file that is not there yet
+    /// Save it, byte for byte, as a new file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     #[command(flatten)]
     who: Looker,
 }
 
-/// Write a document: a new version of it, if there is one of that name.
+/// Write a document, as a new version if it exists.
 #[derive(Debug, clap::Args)]
 pub struct WriteArgs {
-    /// What it is called
+    /// Name of the document
     #[arg(value_name = "NAME")]
     name: DocName,
-    /// The file it is read from, byte for byte; - is standard input
+    /// File to read, byte for byte; - is standard input
     #[arg(value_name = "FILE")]
     from: PathBuf,
-    /// Whose it is [default: of all issues]
+    /// Issue or task that has the document [default: the workspace]
     #[arg(long, value_name = "ISSUE[/TASK]")]
-    of: Option<What>,
+    of: Option<DocOwner>,
     #[command(flatten)]
     who: Who,
 }
 
-/// Show which documents there are.
+/// List documents.
 ///
-/// With --json each document is a line of its own.
+/// With --json each document is one line.
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
-    /// Whose they are [default: of all issues]
+    /// Issue or task whose documents to list [default: the workspace]
     #[arg(value_name = "ISSUE[/TASK]")]
-    whose: Option<What>,
-    /// The same, as `read` and `write` take it
+    whose: Option<DocOwner>,
+    /// The same, as for `tasuki doc read`
     #[arg(long, value_name = "ISSUE[/TASK]", conflicts_with = "whose")]
-    of: Option<What>,
+    of: Option<DocOwner>,
     #[command(flatten)]
     who: Looker,
 }
@@ -101,19 +103,16 @@ pub(super) async fn run(
     }
 }
 
-async fn place(acting: &Acting, of: Option<&What>) -> Result<wire::DocPlace, Failure> {
+async fn place(acting: &Acting, of: Option<&DocOwner>) -> Result<wire::DocPlace, Failure> {
     match of {
         None => Ok(wire::DocPlace::default()),
-        Some(What::Issue(issue)) => {
+        Some(DocOwner::Issue(issue)) => {
             Ok(wire::DocPlace { issue_id: issue.find(acting).await?, task_id: String::new() })
         }
-        Some(What::Task(task)) => {
+        Some(DocOwner::Task(task)) => {
             let ids = task.find(acting).await?;
             Ok(wire::DocPlace { issue_id: ids.issue, task_id: ids.task })
         }
-        Some(What::Delivery(_) | What::Lock(_)) => Err(Failure::usage(
-            "Documents are of issues and tasks, or of all issues. Nothing was read or written.",
-        )),
     }
 }
 
@@ -138,18 +137,15 @@ pub(super) fn content(flag: &str, place: &str, from: impl Read) -> Result<String
 async fn read(args: ReadArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.looking(config);
     let request = wire::ReadDocRequest {
-        caller: acting.broker.caller(),
         place: Some(place(&acting, args.of.as_ref()).await?),
         name: args.name.to_string(),
         version: args.version.unwrap_or(0),
+        ..Default::default()
     };
-    let of =
-        acting.broker.ask(async |channel| client(channel).read_doc(request.clone()).await).await?;
-    let mut value = as_json::doc(&of);
+    let of = acting.broker.call(&request).await?;
     let Some(path) = &args.save else {
-        value["content"] = json!(of.content);
         return output.answer(
-            || value,
+            || json!(of),
             || {
                 let text = block(&of.content);
                 let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
@@ -162,7 +158,11 @@ async fn read(args: ReadArgs, config: &Config, output: &mut Output) -> Result<()
     // What is there already is somebody's.
     let mut file = File::create_new(path).map_err(cannot)?;
     file.write_all(of.content.as_bytes()).map_err(cannot)?;
-    value["saved"] = json!(path.display().to_string());
+    let mut value = json!(of);
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("content");
+        fields.insert("saved".to_owned(), path.display().to_string().into());
+    }
     output.answer(
         || value,
         || {
@@ -183,26 +183,15 @@ async fn write(args: WriteArgs, config: &Config, output: &mut Output) -> Result<
         content("FILE", &from, file)?
     };
     let request = wire::WriteDocRequest {
-        caller: acting.broker.caller(),
-        key: None,
         role: acting.role.clone(),
         place: Some(place(&acting, args.of.as_ref()).await?),
         name: args.name.to_string(),
         content,
+        ..Default::default()
     };
-    let of = acting
-        .broker
-        .tell(async |channel, key| {
-            let request = wire::WriteDocRequest { key: Some(key), ..request.clone() };
-            client(channel).write_doc(request).await
-        })
-        .await?;
+    let of = acting.broker.call(&request).await?;
     output.answer(
-        || {
-            let mut value = as_json::doc(&of);
-            value["repeated"] = json!(of.repeated);
-            value
-        },
+        || json!(of),
         || {
             let (name, version, size) = (line(&of.name), of.version, of.size);
             let same = if of.repeated { " It says what it said before." } else { "" };
@@ -215,20 +204,16 @@ async fn write(args: WriteArgs, config: &Config, output: &mut Output) -> Result<
 async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.looking(config);
     let request = wire::ListDocsRequest {
-        caller: acting.broker.caller(),
         place: Some(place(&acting, args.of.or(args.whose).as_ref()).await?),
+        ..Default::default()
     };
-    let docs = acting
-        .broker
-        .ask(async |channel| client(channel).list_docs(request.clone()).await)
-        .await?
-        .docs;
+    let docs = acting.broker.call(&request).await?.docs;
     if docs.is_empty() {
-        return output.guide(|| "There is no document.\n".to_owned());
+        return output.guide(|| "No documents.\n".to_owned());
     }
     output.guide(rows::doc_head)?;
     for it in &docs {
-        output.answer(|| as_json::doc(it), || rows::doc(it))?;
+        output.answer(|| json!(it), || rows::doc(it))?;
     }
     Ok(())
 }

@@ -10,8 +10,8 @@ use crate::repository::{self, Repositories, lock_base};
 /// Which repository.
 #[derive(Debug, clap::Args)]
 pub(super) struct InRepository {
-    /// A directory of the repository, or what it is called everywhere, such as github.com/us/it
-    /// [default: the one of this directory]
+    /// Directory of the repository, or its name on every machine, such as github.com/us/it
+    /// [default: the repository of this directory]
     #[arg(long, value_name = "DIR|NAME")]
     repository: Option<String>,
 }
@@ -51,7 +51,7 @@ fn set(
     not_done: &str,
 ) -> Result<wire::FileSet, Failure> {
     let here = std::env::current_dir()
-        .map_err(|why| Failure::local(format!("This directory cannot be told: {why}.")))?;
+        .map_err(|why| Failure::local(format!("Cannot find the current directory: {why}.")))?;
     let base = lock_base(None, &here, of);
     let named = base.open(&Repositories::default()).and_then(|basis| basis.files(files));
     named.map_err(|why| Failure::usage(format!("{}. {not_done}.", why.with_option(option))))

@@ -3,11 +3,7 @@
 
 use tasuki_proto::wire;
 
-use super::{
-    Failure,
-    pages::PAGE,
-    who::{Acting, client},
-};
+use super::{Failure, pages::PAGE, who::Acting};
 use crate::{cli::acting, config::Config, paths::NodeFile};
 
 /// Whether the role is one of this machine's node's, or that mail knows, or works on issues, has
@@ -17,7 +13,7 @@ pub(in crate::cli) async fn check(acting: &Acting, config: &Config) -> Result<()
     let Acting { broker, role } = acting;
     // The broker hears of a node's roles a moment after it began.
     let is_here = |it: &NodeFile| {
-        it.broker == broker.url
+        it.is_at(&broker.url)
             && it.workspace == broker.workspace().as_str()
             && it.roles.contains(role)
     };
@@ -29,27 +25,22 @@ pub(in crate::cli) async fn check(acting: &Acting, config: &Config) -> Result<()
         return Ok(());
     }
     let caller = || broker.caller();
-    let workers = wire::ListWorkersRequest { caller: caller(), ..Default::default() };
-    let ask = async |channel| client(channel).list_workers(workers.clone()).await;
-    known.extend(broker.ask(ask).await?.workers.into_iter().map(|it| it.worker));
+    let workers = wire::ListWorkersRequest { ..Default::default() };
+    known.extend(broker.call(&workers).await?.workers.into_iter().map(|it| it.worker));
     // Its own, then the newest of all, for their names.
     for (lead, limit) in [(role.clone(), 1), (String::new(), PAGE)] {
-        let issues =
-            wire::ListIssuesRequest { caller: caller(), lead, limit, ..Default::default() };
-        let ask = async |channel| client(channel).list_issues(issues.clone()).await;
-        known.extend(broker.ask(ask).await?.issues.into_iter().map(|it| it.lead));
+        let issues = wire::ListIssuesRequest { lead, limit, ..Default::default() };
+        known.extend(broker.call(&issues).await?.issues.into_iter().map(|it| it.lead));
     }
     for (claimed_by, limit) in [(role.clone(), 1), (String::new(), PAGE)] {
-        let caller = caller();
-        let deliveries =
-            wire::ListDeliveriesRequest { caller, claimed_by, limit, ..Default::default() };
-        let ask = async |channel| client(channel).list_deliveries(deliveries.clone()).await;
-        known.extend(broker.ask(ask).await?.deliveries.into_iter().map(|it| it.claimed_by));
+        let _caller = caller();
+        let deliveries = wire::ListDeliveriesRequest { claimed_by, limit, ..Default::default() };
+        known
+            .extend(broker.call(&deliveries).await?.deliveries.into_iter().map(|it| it.claimed_by));
     }
     let holder = role.clone();
-    let locks = wire::ListLocksRequest { caller: caller(), holder, limit: 1, ..Default::default() };
-    let ask = async |channel| client(channel).list_locks(locks.clone()).await;
-    known.extend(broker.ask(ask).await?.locks.into_iter().map(|it| it.holder));
+    let locks = wire::ListLocksRequest { holder, limit: 1, ..Default::default() };
+    known.extend(broker.call(&locks).await?.locks.into_iter().map(|it| it.holder));
     known.remove("");
     if known.contains(role) {
         return Ok(());

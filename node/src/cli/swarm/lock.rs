@@ -1,19 +1,16 @@
-//! `tasuki swarm lock`, `locks` and `unlock`.
-
-use std::time::Duration;
+//! `tasuki lock …`.
 
 use serde_json::json;
 use tasuki_proto::{id::RoleId, swarm::LockId, wire};
 
 use super::{
-    Failure, Output, again,
+    Failure, IDS, Output, Target, again,
     files::InRepository,
-    json as as_json,
+    lease::{LeaseArgs, report_renewal},
     names::TaskName,
     pages::{self, Page, Wanted},
-    renew::{asked_ms, lasting},
     rows,
-    who::{Looker, Who, client},
+    who::{Looker, Who},
     words::has_left,
 };
 use crate::{
@@ -22,47 +19,57 @@ use crate::{
     counted::counted,
 };
 
-/// Lock files of a repository: nobody else gets them meanwhile.
+/// Lock files for a role.
+#[derive(Debug, clap::Subcommand)]
+#[command(after_help = IDS)]
+pub enum Command {
+    Acquire(AcquireArgs),
+    Release(ReleaseArgs),
+    List(ListArgs),
+    Renew(RenewArgs),
+}
+
+/// Lock files of a repository.
 ///
-/// All of them are locked or none, and what the role has locked already stays as it is. Paths are
-/// relative to the directory, or to the root of a repository that is named; each stands for all
-/// below it. Patterns are `*`, `?`, `[a-z]` within a name and `**` for any number of names.
+/// All of them are locked or none; earlier locks of the role stay as they are. Paths are relative to
+/// this directory, or to the root of the repository named with --repository; a directory stands for
+/// all files below it. Patterns are `*`, `?` and `[a-z]` within a name, and `**` for any number of
+/// names.
 #[derive(Debug, clap::Args)]
-pub struct LockArgs {
+pub struct AcquireArgs {
     #[command(flatten)]
     files: Files,
-    /// The task they are locked for: they are free again when it ends
+    /// Task that the files are locked for; its end releases them
     #[arg(long, value_name = "ISSUE/TASK")]
     task: Option<TaskName>,
-    /// For how long [default: as the settings say]
-    #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
-    lasts: Option<Duration>,
     #[command(flatten)]
-    pub(super) who: Who,
+    lease: LeaseArgs,
+    #[command(flatten)]
+    who: Who,
 }
 
 /// Which files of which repository.
 #[derive(Debug, clap::Args)]
 struct Files {
-    /// Paths and patterns
+    /// Paths and patterns to lock
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
     #[command(flatten)]
     of: InRepository,
 }
 
-/// Give locked files back.
+/// Release a lock.
 ///
-/// A role unlocks what it locked. With --reason a lead takes a lock from whoever has it.
+/// A role releases its own locks. With --reason a lead releases a lock that another role holds.
 #[derive(Debug, clap::Args)]
-pub struct UnlockArgs {
-    /// Which lock
+pub struct ReleaseArgs {
+    /// Lock to release
     #[arg(value_name = "LOCK")]
     lock: LockId,
-    /// Take it from its holder, and why; kept in the journal
+    /// Take it from its holder; the reason is kept in the journal
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// The token of the lock: refused if it is not the present one
+    /// Token of the lock; refused if it is not the current one
     #[arg(
         long,
         value_name = "NUMBER",
@@ -72,15 +79,15 @@ pub struct UnlockArgs {
     )]
     token: u64,
     #[command(flatten)]
-    pub(super) who: Who,
+    who: Who,
 }
 
-/// Show locks, the newest first.
+/// List locks, newest first.
 ///
-/// With --json each lock is a line of its own.
+/// With --json each lock is one line.
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
-    /// Only locks that are on one of these files
+    /// Only locks on one of these files
     #[arg(value_name = "FILE")]
     files: Vec<String>,
     #[command(flatten)]
@@ -91,14 +98,52 @@ pub struct ListArgs {
     #[command(flatten)]
     wanted: Wanted,
     #[command(flatten)]
-    pub(super) who: Looker,
+    who: Looker,
 }
 
-pub(super) async fn lock(
-    args: LockArgs,
+/// Renew a lock.
+///
+/// A lock that lasts longer already is not cut short. A running node renews the locks of connected
+/// agents by itself.
+#[derive(Debug, clap::Args)]
+pub struct RenewArgs {
+    /// Lock to renew
+    #[arg(value_name = "LOCK")]
+    lock: LockId,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    /// Token of the lock; refused if it is not the current one
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+    token: u64,
+    #[command(flatten)]
+    who: Who,
+}
+
+impl Command {
+    pub(super) fn target(&self) -> &Target {
+        match self {
+            Self::Acquire(args) => &args.who.target,
+            Self::Release(args) => &args.who.target,
+            Self::List(args) => &args.who.target,
+            Self::Renew(args) => &args.who.target,
+        }
+    }
+}
+
+pub(super) async fn run(
+    command: Command,
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
+    match command {
+        Command::Acquire(args) => acquire(args, config, output).await,
+        Command::Release(args) => release(args, config, output).await,
+        Command::List(args) => list(args, config, output).await,
+        Command::Renew(args) => renew(args, config, output).await,
+    }
+}
+
+async fn acquire(args: AcquireArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config).await?;
     let files = args.files.of.set(&args.files.files)?;
     let (issue_id, task_id) = match &args.task {
@@ -109,32 +154,18 @@ pub(super) async fn lock(
         }
     };
     let request = wire::LockFilesRequest {
-        caller: acting.broker.caller(),
-        key: None,
         role: acting.role.clone(),
         files: Some(files),
         issue_id,
         task_id,
-        for_ms: asked_ms(args.lasts),
+        for_ms: args.lease.ms(),
         claim_token: 0,
+        ..Default::default()
     };
-    let done = acting
-        .broker
-        .tell(async |channel, key| {
-            let request = wire::LockFilesRequest { key: Some(key), ..request.clone() };
-            client(channel).lock_files(request).await
-        })
-        .await?;
-    let of = done.lock.unwrap_or_default();
+    let done = acting.broker.call(&request).await?;
+    let of = done.lock.clone().unwrap_or_default();
     output.answer(
-        || {
-            let value = json!({
-                "lock": as_json::lock(&of),
-                "repeated": done.repeated,
-                "sequence": done.sequence,
-            });
-            as_json::at(value, done.now_ms)
-        },
+        || json!(done),
         || {
             let count = of.files.as_ref().map_or(0, |it| it.patterns.len());
             let files = counted(count, "file");
@@ -150,46 +181,24 @@ pub(super) async fn lock(
     )
 }
 
-pub(super) async fn unlock(
-    args: UnlockArgs,
-    config: &Config,
-    output: &mut Output,
-) -> Result<(), Failure> {
+async fn release(args: ReleaseArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config).await?;
-    let (caller, role) = (acting.broker.caller(), acting.role.clone());
+    let role = acting.role.clone();
     let lease_id = args.lock.to_string();
     let done = match args.reason {
         Some(reason) => {
-            let request = wire::ForceUnlockRequest { caller, key: None, role, lease_id, reason };
-            acting
-                .broker
-                .tell(async |channel, key| {
-                    let request = wire::ForceUnlockRequest { key: Some(key), ..request.clone() };
-                    client(channel).force_unlock(request).await
-                })
-                .await?
+            let request = wire::ForceUnlockRequest { role, lease_id, reason, ..Default::default() };
+            acting.broker.call(&request).await?
         }
         None => {
             let lock_token = args.token;
-            let request = wire::UnlockRequest { caller, key: None, role, lease_id, lock_token };
-            acting
-                .broker
-                .tell(async |channel, key| {
-                    let request = wire::UnlockRequest { key: Some(key), ..request.clone() };
-                    client(channel).unlock(request).await
-                })
-                .await?
+            let request = wire::UnlockRequest { role, lease_id, lock_token, ..Default::default() };
+            acting.broker.call(&request).await?
         }
     };
-    let of = done.lock.unwrap_or_default();
+    let of = done.lock.clone().unwrap_or_default();
     output.answer(
-        || {
-            json!({
-                "lock": as_json::lock(&of),
-                "repeated": done.repeated,
-                "sequence": done.sequence,
-            })
-        },
+        || json!(done),
         || {
             let from = match of.holder.as_str() {
                 "" => String::new(),
@@ -201,26 +210,34 @@ pub(super) async fn unlock(
     )
 }
 
-pub(super) async fn list(
-    args: ListArgs,
-    config: &Config,
-    output: &mut Output,
-) -> Result<(), Failure> {
+async fn renew(args: RenewArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.acting(config).await?;
+    let request = wire::RenewLockRequest {
+        role: acting.role.clone(),
+        lease_id: args.lock.to_string(),
+        lock_token: args.token,
+        for_ms: args.lease.ms(),
+        ..Default::default()
+    };
+    let done = acting.broker.call(&request).await?;
+    let value = json!(done);
+    let lock = done.lock.unwrap_or_default();
+    report_renewal(output, &lock.lease_id, value, lock.expires_ms, done.now_ms)
+}
+
+async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.looking(config);
     let files = args.of.set(&args.files)?;
     let ask = async |limit, offset| {
         let request = wire::ListLocksRequest {
-            caller: acting.broker.caller(),
             role: acting.role.clone(),
             holder: args.holder.as_ref().map(ToString::to_string).unwrap_or_default(),
             files: Some(files.clone()),
             limit,
             offset,
+            ..Default::default()
         };
-        let page = acting
-            .broker
-            .ask(async |channel| client(channel).list_locks(request.clone()).await)
-            .await?;
+        let page = acting.broker.call(&request).await?;
         Ok(Page { things: page.locks, total: page.total, now_ms: page.now_ms })
     };
     let mut is_first = true;
@@ -232,7 +249,7 @@ pub(super) async fn list(
             if std::mem::take(&mut is_first) {
                 output.guide(rows::lock_head)?;
             }
-            output.answer(|| as_json::lock(it), || rows::lock(it, now_ms))
+            output.answer(|| json!(it), || rows::lock(it, now_ms))
         },
     )
     .await?;

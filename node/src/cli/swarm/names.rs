@@ -7,14 +7,14 @@ use std::str::FromStr;
 
 use tasuki_proto::{
     reason::Reason,
-    swarm::{DeliveryId, IssueId, LockId, TaskNumber},
+    swarm::{IssueId, TaskNumber},
     wire,
 };
 
 use super::{
     Failure,
     pages::{PAGE, offset},
-    who::{Acting, client},
+    who::Acting,
 };
 
 /// Issues among which the last part of an id is looked for, the newest first: ten pages.
@@ -38,13 +38,11 @@ pub(in crate::cli) struct TaskName {
     pub(super) task: TaskNumber,
 }
 
-/// What a command is about, where it can be about several kinds of things.
+/// What has documents of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum DocOwner {
     Issue(IssueName),
     Task(TaskName),
-    Delivery(DeliveryId),
-    Lock(LockId),
 }
 
 /// A task, by the ids the broker knows.
@@ -83,16 +81,10 @@ impl FromStr for TaskName {
     }
 }
 
-impl FromStr for What {
+impl FromStr for DocOwner {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.starts_with("delivery_") {
-            return text.parse().map(Self::Delivery).map_err(|why| why.to_string());
-        }
-        if text.starts_with("l_") {
-            return text.parse().map(Self::Lock).map_err(|why| why.to_string());
-        }
         if text.contains('/') {
             return text.parse().map(Self::Task);
         }
@@ -110,15 +102,11 @@ impl IssueName {
         let (mut found, mut looked_at): (Vec<String>, u64) = (Vec::new(), 0);
         loop {
             let request = wire::ListIssuesRequest {
-                caller: acting.broker.caller(),
                 limit: PAGE,
                 offset: offset(looked_at),
                 ..Default::default()
             };
-            let page = acting
-                .broker
-                .ask(async |channel| client(channel).list_issues(request.clone()).await)
-                .await?;
+            let page = acting.broker.call(&request).await?;
             let ids = page.issues.iter().map(|it| &it.issue_id);
             let fit = ids.filter(|id| id.rsplit('_').next() == Some(short));
             for id in fit {
@@ -136,13 +124,13 @@ impl IssueName {
             [one] => Ok(one.clone()),
             [] if looked_at == 0 => Err(Failure::reason(
                 Reason::UnknownIssue,
-                "There is no issue; `tasuki swarm new SUBJECT` opens one. Nothing changed.",
+                "There is no issue; `tasuki issue create SUBJECT` creates one. Nothing changed.",
             )),
             [] => Err(Failure::reason(
                 Reason::UnknownIssue,
                 format!(
                     "None of the {looked_at} newest issues has an id that ends with _{short}; \
-                     `tasuki swarm issues` shows them. Nothing changed."
+                     `tasuki issue list` shows them. Nothing changed."
                 ),
             )),
             several => Err(Failure::reason(
@@ -165,21 +153,21 @@ impl TaskName {
 
 #[cfg(test)]
 mod tests {
+    use tasuki_proto::swarm::{DeliveryId, LockId};
+
     use super::*;
 
     #[test]
     fn things_are_known_by_how_they_are_called() {
-        let said = |text: &str| match text.parse::<What>() {
-            Ok(What::Issue(IssueName::Whole(id))) => format!("issue {id}"),
-            Ok(What::Issue(IssueName::Short(short))) => format!("issue …{short}"),
-            Ok(What::Task(TaskName { issue: IssueName::Short(short), task })) => {
+        let said = |text: &str| match text.parse::<DocOwner>() {
+            Ok(DocOwner::Issue(IssueName::Whole(id))) => format!("issue {id}"),
+            Ok(DocOwner::Issue(IssueName::Short(short))) => format!("issue …{short}"),
+            Ok(DocOwner::Task(TaskName { issue: IssueName::Short(short), task })) => {
                 format!("…{short} {task}")
             }
-            Ok(What::Task(TaskName { issue: IssueName::Whole(id), task })) => {
+            Ok(DocOwner::Task(TaskName { issue: IssueName::Whole(id), task })) => {
                 format!("{id} {task}")
             }
-            Ok(What::Delivery(id)) => format!("delivery {id}"),
-            Ok(What::Lock(id)) => format!("lock {id}"),
             Err(why) => format!("no: {why}"),
         };
         for (text, expected) in [
@@ -189,11 +177,17 @@ mod tests {
             ("00af/3", "…00af task-3"),
             ("00af/task-12", "…00af task-12"),
             ("issue_1700000000000_00af/3", "issue_1700000000000_00af task-3"),
-            ("delivery_1700000000000_00af", "delivery delivery_1700000000000_00af"),
-            ("l_1700000000000_00af", "lock l_1700000000000_00af"),
         ] {
             assert_eq!(said(text), expected, "{text}");
         }
+        // A delivery and a lock are called by their whole ids alone, and by nothing else's.
+        let (delivery, lock) = ("delivery_1700000000000_00af", "l_1700000000000_00af");
+        assert_eq!(delivery.parse::<DeliveryId>().unwrap().to_string(), delivery);
+        assert_eq!(lock.parse::<LockId>().unwrap().to_string(), lock);
+        for text in [delivery, lock] {
+            assert!(said(text).starts_with("no: "), "{text}: {}", said(text));
+        }
+        assert!(lock.parse::<DeliveryId>().is_err() && delivery.parse::<LockId>().is_err());
         for text in ["", "af", "00ag", "issue_1", "00af/", "00af/0", "00af/x", "/3", "delivery_x"] {
             assert!(said(text).starts_with("no: "), "{text}: {}", said(text));
         }

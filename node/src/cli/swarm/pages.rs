@@ -30,7 +30,7 @@ pub(super) struct Shown {
 /// How much of a list is wanted.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(super) struct Wanted {
-    /// At most so many [default: all]
+    /// Most entries to show [default: all]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
 }

@@ -1,28 +1,29 @@
-//! `tasuki swarm settings`.
+//! `tasuki settings`.
 
 use std::time::Duration;
 
 use owo_colors::OwoColorize as _;
+use serde_json::json;
 use tasuki_broker::config::duration;
 use tasuki_proto::{id::PersonId, wire};
 
-use super::{Failure, Output, Target, json, who::client};
+use super::{Failure, Output, Target};
 use crate::{
     cli::{broker::Broker, loops},
     config::{Config, duration_text},
 };
 
-/// Show how long things last in a workspace, or change it.
+/// Show or change the lease lengths and limits of a workspace.
 ///
-/// Changing them takes the right to steer. What was granted before keeps its time; a shorter
-/// issue-ttl counts for an open issue from the next thing done to it.
+/// Changing them requires the `steer` right. Leases granted before keep their length; a shorter
+/// issue-ttl applies to an open issue from the next change to it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "For example: tasuki swarm settings task-claim 2h issue-ttl never")]
+#[command(after_help = "For example: tasuki settings task-claim 2h issue-ttl never")]
 pub struct Args {
-    /// What to change, each name with its new value
+    /// Settings to change, each with its new value
     #[arg(value_name = "NAME VALUE", num_args = 2..)]
     changes: Vec<String>,
-    /// The person who asks [default: $USER, else the number of the user]
+    /// Person who changes them [default: $USER, else the user's number]
     #[arg(long, value_name = "NAME")]
     by: Option<PersonId>,
     #[command(flatten)]
@@ -43,38 +44,38 @@ const LENGTHS: [Length; 7] = [
     Length {
         name: "issue-ttl",
         never: Some("never"),
-        what: "until an issue that nobody works on lapses",
+        what: "time until an idle issue expires",
         of: |it| &mut it.issue_ttl_ms,
     },
     Length {
         name: "task-claim",
         never: None,
-        what: "a worker's claim of a task",
+        what: "lease of a worker's claim of a task",
         of: |it| &mut it.task_claim_ms,
     },
     Length {
         name: "delivery-claim",
         never: None,
-        what: "an acceptor's claim of a delivery",
+        what: "lease of an acceptor's claim of a delivery",
         of: |it| &mut it.delivery_claim_ms,
     },
     Length {
         name: "reservation",
         never: None,
-        what: "how long a worker's next task is kept for it",
+        what: "lease of a worker's reserved next task",
         of: |it| &mut it.reservation_ms,
     },
-    Length { name: "lock", never: None, what: "a lock of files", of: |it| &mut it.lock_ms },
+    Length { name: "lock", never: None, what: "lease of a lock", of: |it| &mut it.lock_ms },
     Length {
         name: "heartbeat",
         never: None,
-        what: "how often nodes say who is there, at most",
+        what: "shortest time between a node's signs of life",
         of: |it| &mut it.heartbeat_ms,
     },
     Length {
         name: "item-again",
         never: None,
-        what: "until a lead is told again of what it did not deal with",
+        what: "time until a lead is told again of an unhandled item",
         of: |it| &mut it.item_again_ms,
     },
 ];
@@ -87,26 +88,19 @@ const NO_COUNT: &str = "none";
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let broker = Broker::new(config);
-    let request = wire::GetSettingsRequest { caller: broker.caller() };
-    let mut settings =
-        broker.ask(async |channel| client(channel).get_settings(request.clone()).await).await?;
+    let request = wire::GetSettingsRequest::default();
+    let mut settings = broker.call(&request).await?;
     if !args.changes.is_empty() {
         change(&mut settings, &args.changes)
             .map_err(|why| Failure::usage(format!("{why} No setting was changed.")))?;
         let request = wire::SetSettingsRequest {
-            caller: broker.caller(),
-            key: None,
             person: loops::person(args.by)?.to_string(),
             settings: Some(settings),
+            ..Default::default()
         };
-        settings = broker
-            .tell(async |channel, key| {
-                let request = wire::SetSettingsRequest { key: Some(key), ..request.clone() };
-                client(channel).set_settings(request).await
-            })
-            .await?;
+        settings = broker.call(&request).await?;
     }
-    output.answer(|| json::settings(&settings), || shown(&settings))
+    output.answer(|| json!(settings), || shown(&settings))
 }
 
 fn change(settings: &mut wire::SwarmSettings, changes: &[String]) -> Result<(), String> {
@@ -155,7 +149,7 @@ fn shown(settings: &wire::SwarmSettings) -> String {
         0 => NO_COUNT.to_owned(),
         count => count.to_string(),
     };
-    out + &row(COUNT, &count, "tasks of an issue, at most")
+    out + &row(COUNT, &count, "most tasks of an issue")
 }
 
 #[cfg(test)]

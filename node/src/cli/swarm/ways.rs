@@ -7,23 +7,26 @@ use super::Failure;
 
 /// What helps, in a sentence.
 const WAYS: &[(Reason, &str)] = &[
-    (Reason::UnknownIssue, "`tasuki swarm issues` shows those there are"),
-    (Reason::UnknownTask, "`tasuki swarm tasks ISSUE` shows those there are"),
-    (Reason::UnknownDelivery, "`tasuki swarm deliveries` shows those there are"),
-    (Reason::UnknownSubmission, "`tasuki swarm show ISSUE/TASK` shows what was submitted"),
-    (Reason::NoOpenSubmission, "`tasuki swarm show ISSUE/TASK` shows how it stands"),
-    (Reason::UnknownMessage, "`tasuki swarm show ISSUE/TASK` shows what was asked"),
-    (Reason::IssueClosed, "`tasuki swarm reopen ISSUE` opens it again"),
-    (Reason::NothingToDeliver, "`tasuki swarm task` plans one, `tasuki swarm close` ends it"),
-    (Reason::AlreadyDelivered, "`tasuki swarm show DELIVERY` shows how it stands"),
+    (Reason::UnknownIssue, "`tasuki issue list` shows those there are"),
+    (Reason::UnknownTask, "`tasuki task list ISSUE` shows those there are"),
+    (Reason::UnknownDelivery, "`tasuki delivery list` shows those there are"),
+    (Reason::UnknownSubmission, "`tasuki task show ISSUE/TASK` shows what was submitted"),
+    (Reason::NoOpenSubmission, "`tasuki task show ISSUE/TASK` shows how it stands"),
+    (Reason::UnknownMessage, "`tasuki task show ISSUE/TASK` shows what was asked"),
+    (Reason::IssueClosed, "`tasuki issue reopen ISSUE` opens it again"),
+    (
+        Reason::NothingToDeliver,
+        "`tasuki task create` adds one, `tasuki issue close` ends the issue",
+    ),
+    (Reason::AlreadyDelivered, "`tasuki delivery show DELIVERY` shows how it stands"),
     (
         Reason::InvalidNextStepToken,
-        "`tasuki swarm claim` without --next-step takes what is kept for the role, or for nobody",
+        "`tasuki task claim` without --next-step takes what is kept for the role, or for nobody",
     ),
-    (Reason::TaskReserved, "`tasuki swarm claim --next ISSUE` takes one that is free"),
-    (Reason::TaskBlocked, "`tasuki swarm claim --next ISSUE` takes one that is free"),
-    (Reason::MissingDoc, "`tasuki swarm doc write` writes it"),
-    (Reason::LeaseNotFound, "`tasuki swarm locks` shows those there are"),
+    (Reason::TaskReserved, "`tasuki task claim --next ISSUE` takes one that is free"),
+    (Reason::TaskBlocked, "`tasuki task claim --next ISSUE` takes one that is free"),
+    (Reason::MissingDoc, "`tasuki doc write` writes it"),
+    (Reason::LeaseNotFound, "`tasuki lock list` shows those there are"),
 ];
 
 /// `why` with what helps, where that is not said already.
@@ -46,16 +49,17 @@ mod tests {
     #[test]
     fn people_are_told_of_commands_that_there_are() {
         let cli = Cli::command();
-        let swarm = cli.find_subcommand("swarm").expect("tasuki swarm");
         for (_, way) in WAYS {
-            for named in way.split("`tasuki swarm ").skip(1) {
-                let name = named.split([' ', '`']).next().expect("a name");
-                let command = swarm.find_subcommand(name);
-                let command = command.unwrap_or_else(|| panic!("no command {name}: {way}"));
+            assert!(way.contains("`tasuki "), "{way}");
+            for named in way.split("`tasuki ").skip(1) {
+                let mut words = named.split([' ', '`']);
+                let (noun, verb) = (words.next().expect("a noun"), words.next().expect("a verb"));
+                let command = cli.find_subcommand(noun).and_then(|it| it.find_subcommand(verb));
+                let command = command.unwrap_or_else(|| panic!("no {noun} {verb}: {way}"));
                 let flags = way.split_whitespace().filter_map(|it| it.strip_prefix("--"));
                 for flag in flags {
                     let is_there = command.get_arguments().any(|it| it.get_long() == Some(flag));
-                    assert!(is_there, "{name} has no --{flag}");
+                    assert!(is_there, "{noun} {verb} has no --{flag}");
                 }
             }
         }
@@ -66,11 +70,11 @@ mod tests {
         let of = |text: &str| with_way(Failure::reason(Reason::UnknownIssue, text)).message;
         assert_eq!(
             of("no such issue"),
-            "no such issue. `tasuki swarm issues` shows those there are."
+            "no such issue. `tasuki issue list` shows those there are."
         );
         assert_eq!(
-            of("none; `tasuki swarm issues` shows them"),
-            "none; `tasuki swarm issues` shows them"
+            of("none; `tasuki issue list` shows them"),
+            "none; `tasuki issue list` shows them"
         );
         assert_eq!(with_way(Failure::usage("no")).message, "no");
     }

@@ -1,28 +1,23 @@
 //! As which role a command acts, and the broker it asks.
 
-use tasuki_broker::dial::Channel;
-use tasuki_proto::{id::RoleId, wire::swarm_client::SwarmClient};
+use tasuki_proto::id::RoleId;
 
 use super::{Failure, Target, known};
 use crate::{
-    cli::{
-        acting::{self, Unsaid},
-        broker::Broker,
-    },
+    cli::{acting, broker::Broker},
     config::Config,
 };
 
-/// What is said where nothing says as which role to act.
-const WHO: Unsaid =
-    Unsaid { asked: "as which role to act", shown_by: "`tasuki status` shows which there are" };
+/// How to see which roles there are.
+const ROLES_HINT: &str = "`tasuki status` shows the roles of the workspace";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
-    /// As which role [default: TASUKI_ROLE, else the only role in the settings, else
+    /// Role to act as [default: TASUKI_ROLE, else the only role in the settings, else
     /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
-    /// Act as it though the workspace knows no such role
+    /// Allow a role that the workspace does not know yet
     #[arg(long)]
     new_role: bool,
     #[command(flatten)]
@@ -32,7 +27,7 @@ pub(super) struct Who {
 /// Who looks, where nobody has to say so.
 #[derive(Debug, clap::Args)]
 pub(super) struct Looker {
-    /// As which role: tokens are told to their bearer alone
+    /// Role to act as; claim tokens are shown only to their holder
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
     #[command(flatten)]
@@ -49,7 +44,7 @@ pub(in crate::cli) struct Acting {
 
 impl Who {
     pub(super) async fn acting(&self, config: &Config) -> Result<Acting, Failure> {
-        let role = acting::role(self.role.as_ref(), config, WHO)?;
+        let role = acting::role(self.role.as_ref(), config, ROLES_HINT)?;
         let acting = Acting { broker: Broker::new(config), role: role.to_string() };
         if !self.new_role {
             known::check(&acting, config).await?;
@@ -63,8 +58,4 @@ impl Looker {
         let role = self.role.as_ref().map(ToString::to_string).unwrap_or_default();
         Acting { broker: Broker::new(config), role }
     }
-}
-
-pub(in crate::cli) fn client(channel: Channel) -> SwarmClient<Channel> {
-    SwarmClient::new(channel)
 }

@@ -70,7 +70,7 @@ pub(super) fn issue(of: &wire::Issue, now_ms: u64) -> String {
     let counts = [
         (TaskStatus::Done, "done"),
         (TaskStatus::InProgress, "in progress"),
-        (TaskStatus::Blocked, "blocked"),
+        (TaskStatus::Blocked, "waiting for an answer"),
         (TaskStatus::Open, "open"),
         (TaskStatus::Canceled, "canceled"),
     ];

@@ -15,10 +15,6 @@ pub(super) fn issue_status(of: IssueStatus) -> String {
     bare(of.as_str_name(), "ISSUE_STATUS_")
 }
 
-pub(super) fn task_status(of: TaskStatus) -> String {
-    bare(of.as_str_name(), "TASK_STATUS_")
-}
-
 pub(super) fn task_stage(of: TaskStage) -> String {
     bare(of.as_str_name(), "TASK_STAGE_")
 }
@@ -46,8 +42,7 @@ pub(super) fn spaced(name: &str, gap: &str) -> String {
 
 /// How many of an issue's tasks are in a state.
 pub(super) fn count(of: &wire::Issue, status: TaskStatus) -> u64 {
-    let number = i32::from(status).unsigned_abs();
-    of.tasks.get(&number).copied().unwrap_or(0)
+    of.tasks.unwrap_or_default().of(status)
 }
 
 /// How many tasks an issue has, those that were canceled aside.
@@ -189,7 +184,7 @@ mod tests {
             assert_eq!(typed(issue_status(it)), name);
         }
         for (it, name) in TASK_STATUSES {
-            assert_eq!(typed(task_status(it)), name);
+            assert_eq!(typed(bare(it.as_str_name(), "TASK_STATUS_")), name);
         }
         for (it, name) in TASK_STAGES {
             assert_eq!(typed(task_stage(it)), name);

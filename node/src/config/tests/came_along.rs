@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// Holds U3.
 #[test]
 fn a_file_that_came_with_a_directory_names_a_workspace_roles_and_limits_alone() {
     let place = tempfile::tempdir().unwrap();
@@ -345,7 +346,7 @@ fn a_link_is_no_way_around_trust() {
     fs::write(&target, "mirror = true\n").unwrap();
     let way = elsewhere.path().join("way");
     std::os::unix::fs::symlink(place.path(), &way).unwrap();
-    let around = Surroundings { directory: way, ..around(place.path(), &[]) };
+    let around = Environment { directory: way, ..around(place.path(), &[]) };
     assert_eq!(Config::look(Layer::new(), None, &around).1, Vec::new());
 }
 

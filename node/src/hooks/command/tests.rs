@@ -120,6 +120,7 @@ async fn there(lines: &mut Lines<BufReader<pipe::Receiver>>) {
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("here"));
 }
 
+/// Holds Q4.
 #[tokio::test]
 async fn the_time_limit_ends_a_program_and_all_it_started() {
     let place = tempfile::tempdir().unwrap();
@@ -134,6 +135,7 @@ async fn the_time_limit_ends_a_program_and_all_it_started() {
     time::timeout(PATIENCE, story).await.unwrap();
 }
 
+/// Holds Q4.
 #[tokio::test]
 async fn a_call_that_is_given_up_leaves_nothing_running() {
     let place = tempfile::tempdir().unwrap();
@@ -149,6 +151,7 @@ async fn a_call_that_is_given_up_leaves_nothing_running() {
     time::timeout(PATIENCE, story).await.unwrap();
 }
 
+/// Holds Q3.
 #[test]
 fn a_program_is_looked_up_once_and_never_here() {
     let place = tempfile::tempdir().unwrap();

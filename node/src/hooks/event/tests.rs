@@ -52,6 +52,7 @@ fn told(said: Vec<Said>, hosted: &str) -> Vec<String> {
     found.iter().map(line).collect()
 }
 
+/// Holds Q1.
 #[test]
 fn what_happened_at_which_role() {
     let lapsed = || {

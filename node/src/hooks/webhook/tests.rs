@@ -191,6 +191,7 @@ async fn what_answers_mean() {
     }
 }
 
+/// Holds Q5.
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -205,6 +206,7 @@ async fn a_redirect_is_not_followed() {
     assert!(nobody.is_none(), "somebody came");
 }
 
+/// Holds Q6.
 #[tokio::test]
 async fn an_answer_cannot_fill_the_node() {
     let endless = |head: &'static str| async move {
@@ -247,6 +249,7 @@ async fn an_address_that_says_nothing_has_its_time() {
     assert!(!failed.is_final && failed.why.contains("is not reached"), "{failed:?}");
 }
 
+/// Holds Q5.
 #[tokio::test]
 async fn an_encrypted_address_is_known_by_its_authority() {
     let place = tempfile::tempdir().unwrap();

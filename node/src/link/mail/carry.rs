@@ -1,10 +1,8 @@
 //! Empties the outbox, each role's in order (O3), whenever the broker can be reached.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
+use parking_lot::Mutex;
 use tasuki_proto::{id::RoleId, reason::Reason};
 use tokio::time;
 
@@ -86,7 +84,7 @@ impl Link {
 
     /// Sees to it that what waits of `role` goes out.
     pub(super) fn carry(&self, role: &RoleId) {
-        let mut carried = self.carriers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut carried = self.carriers.0.lock();
         if carried.insert(role.clone()) {
             let (link, role) = (self.clone(), role.clone());
             self.spawn(async move { link.carry_all(&role).await });
@@ -121,7 +119,7 @@ impl Link {
 
     /// What goes out next. When there is nothing, whatever comes later begins anew.
     fn next_to_carry(&self, role: &RoleId) -> Option<u64> {
-        let mut carried = self.carriers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut carried = self.carriers.0.lock();
         let next = self.outbox.next(&self.shared.settings.workspace, role);
         if next.is_none() {
             carried.remove(role);

@@ -26,8 +26,8 @@ use crate::{
     clock,
     link::{
         Link,
-        call::{GivenUp, is_away},
-        channel, keys as command_keys,
+        call::{GivenUp, from_this_node, is_away},
+        keys as command_keys,
         retry::{Attempts, UNREACHED_MS_MAX},
     },
     outbox::{Before, New, Summarised, Summary, What},
@@ -277,19 +277,13 @@ impl Link {
         match what {
             What::Send(request) => {
                 let request = wire::SendRequest { key, ..(**request).clone() };
-                let call = |channel, caller| {
-                    let request = wire::SendRequest { caller: Some(caller), ..request.clone() };
-                    async move { channel::mailbox(channel).send(request).await }
-                };
-                self.try_send(Attempts::default(), call).await.map(Done::Sent)
+                let sent = self.try_send(Attempts::default(), from_this_node(request));
+                sent.await.map(Done::Sent)
             }
             What::Move(request) => {
                 let request = wire::MoveRequest { key, ..request.clone() };
-                let call = |channel, caller| {
-                    let request = wire::MoveRequest { caller: Some(caller), ..request.clone() };
-                    async move { channel::mailbox(channel).r#move(request).await }
-                };
-                self.try_send(Attempts::default(), call).await.map(Done::Moved)
+                let moved = self.try_send(Attempts::default(), from_this_node(request));
+                moved.await.map(Done::Moved)
             }
         }
     }

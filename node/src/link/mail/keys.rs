@@ -9,11 +9,9 @@
 //! sent past what waits in the outbox, and that goes out one by one, in order. The counters are
 //! not kept: another process is another client.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::Mutex;
 use tasuki_proto::{
     id::{ClientId, IdempotencyKey, RoleId, WorkspaceId},
     mail::MessageId,
@@ -31,7 +29,7 @@ const PREFIX: &str = "mail-";
 impl MailKeys {
     /// A key that was never used.
     pub(in crate::link) fn next(&self, role: &RoleId) -> Result<IdempotencyKey, Refusal> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.0.lock();
         if !clients.contains_key(role) {
             clients.insert(role.clone(), (new_client()?, 0));
         }

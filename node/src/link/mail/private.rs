@@ -1,24 +1,22 @@
 //! Private mail on its way through the link: sealed as it leaves, opened as it comes in, so that
 //! nobody further in has to know of it.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tasuki_proto::{
     id::RoleId,
     mail::{BoxKind, MessageId},
     reason::Reason,
-    wire::{self, privacy_client::PrivacyClient},
+    wire,
 };
 use tokio::{
     sync::{Mutex as AsyncMutex, oneshot},
     time,
 };
 
-use super::super::{Link, channel, stopping};
+use super::super::{Link, stopping};
 use crate::{
     mirror::source::Source,
     private::{
@@ -85,7 +83,7 @@ type Searched = (RoleId, Arc<AsyncMutex<Own>>);
 impl Found {
     /// The one that was asked for the longest time ago makes room.
     fn of(&self, role: &RoleId) -> Arc<AsyncMutex<Own>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let own = match all.iter().position(|(of, _)| of == role) {
             Some(at) => all.remove(at).1,
             None => Arc::new(AsyncMutex::new(Own::new(role.clone(), Limits::default()))),
@@ -138,17 +136,13 @@ impl Link {
 #[async_trait]
 impl finding::Mail for Link {
     async fn sequence(&self, role: &RoleId) -> Result<u64, Refusal> {
-        let call = |channel, caller| {
-            let request = wire::ListBoxRequest {
-                caller: Some(caller),
-                role: role.to_string(),
-                r#box: wire::Box::Inbox.into(),
-                limit: 1,
-                ..wire::ListBoxRequest::default()
-            };
-            async move { channel::mailbox(channel).list_box(request).await }
+        let request = wire::ListBoxRequest {
+            role: role.to_string(),
+            r#box: wire::Box::Inbox.into(),
+            limit: 1,
+            ..Default::default()
         };
-        Ok(self.ask(call).await?.sequence)
+        Ok(self.query(request).await?.sequence)
     }
 
     async fn list(
@@ -177,25 +171,17 @@ impl finding::Mail for Link {
 #[async_trait]
 impl Ask for Link {
     async fn roster(&self) -> Result<wire::GetRosterResponse, Refusal> {
-        let call = |channel, caller| {
-            let request = wire::GetRosterRequest { caller: Some(caller) };
-            async move { PrivacyClient::new(channel).get_roster(request).await }
-        };
-        self.ask(call).await
+        self.query(wire::GetRosterRequest::default()).await
     }
 
     async fn thread(&self, role: &str, message: &str) -> Result<wire::MailThread, Refusal> {
-        let call = |channel, caller| {
-            let request = wire::ReadThreadRequest {
-                caller: Some(caller),
-                role: role.to_owned(),
-                message: message.to_owned(),
-                last: 1,
-                mark: wire::MailMark::None.into(),
-                ..wire::ReadThreadRequest::default()
-            };
-            async move { channel::mailbox(channel).read_thread(request).await }
+        let request = wire::ReadThreadRequest {
+            role: role.to_owned(),
+            message: message.to_owned(),
+            last: 1,
+            mark: wire::MailMark::None.into(),
+            ..Default::default()
         };
-        Ok(self.ask(call).await?.thread.unwrap_or_default())
+        Ok(self.query(request).await?.thread.unwrap_or_default())
     }
 }

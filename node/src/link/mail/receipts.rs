@@ -4,19 +4,16 @@
 //! sent grows with the threads an agent read, not with its calls. A report that is lost is a
 //! receipt that nobody claims; so the oldest thread is dropped when there are too many.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{id::RoleId, mail::MessageId, wire};
 use tokio::{
     sync::{Notify, watch},
     time,
 };
 
-use crate::link::{Shared, channel, receipts::report};
+use crate::link::{Shared, receipts::report};
 
 /// Threads with marks waiting to be sent: what a busy node's agents read while the broker is away.
 const THREADS_MAX: usize = 256;
@@ -91,7 +88,7 @@ impl MailReceipts {
 
 impl Queue {
     fn owed(&self) -> MutexGuard<'_, Owed> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owed.lock()
     }
 
     fn push(&self, new: Marks) {
@@ -162,12 +159,7 @@ async fn run(shared: Arc<Shared>, queue: Arc<Queue>) {
 }
 
 async fn send(shared: &Shared, mark: &wire::MarkMailRequest) {
-    let call = |caller| {
-        let mut client = channel::mailbox(shared.channel.clone());
-        let request = wire::MarkMailRequest { caller: Some(caller), ..mark.clone() };
-        async move { client.mark_mail(request).await }
-    };
-    report(shared, mark, call).await;
+    report(shared, mark.clone()).await;
 }
 
 #[cfg(test)]

@@ -3,13 +3,11 @@
 //! It is kept to be shown, with its age, and never says that there is new mail: a wait is answered
 //! by the broker alone.
 //!
-//! - **L6** What is kept is bounded by [`BYTES_MAX`]; what was seen longest ago goes first.
+//! - **L8** What is kept is bounded by [`BYTES_MAX`]; what was seen longest ago goes first.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use prost::Message as _;
 use tasuki_proto::{mail::MessageName, wire};
 
@@ -159,7 +157,7 @@ fn is_named(name: &MessageName, thread: &wire::MailThread) -> bool {
 
 impl Memory {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(in crate::link) fn remember_box(
@@ -313,7 +311,7 @@ mod tests {
                 let seen =
                     wire::ListBoxResponse { next: "x".repeat(256 * 1024), ..Default::default() };
                 kept.remember(of_box(&request), Answer::Box(seen), at(number));
-                assert!(kept.bytes <= BYTES_MAX, "L6: {}", kept.bytes);
+                assert!(kept.bytes <= BYTES_MAX, "L8: {}", kept.bytes);
             }
         }
         let is_kept = |number: u64| {

@@ -4,11 +4,9 @@
 //! letter again. Where several agents write as one role, the last letter may be another's: so each
 //! letter says whether others were under way.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{id::RoleId, wire::EarlierAnswers};
 
 use crate::clock;
@@ -36,7 +34,7 @@ impl Sending {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<RoleId, usize>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.lock()
     }
 
     /// One more letter of `role`, and what is known of those before it.

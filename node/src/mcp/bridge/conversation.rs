@@ -119,7 +119,8 @@ impl Conversation {
         match (method, message.get("id")) {
             (Some(method), Some(id)) => {
                 if OPEN_MAX <= self.open.len() {
-                    let why = format!("{OPEN_MAX} requests are not answered yet; nothing happened");
+                    let why =
+                        format!("{OPEN_MAX} requests are pending; the request was not accepted");
                     return ToDo::Answer(failure(id, &why));
                 }
                 let kind = Kind::of(method, &message);
@@ -256,27 +257,27 @@ fn notification(method: &str, params: Value) -> Value {
 }
 
 fn without_node(request: &Request, why: &str) -> String {
-    const START: &str = "One is started with `tasuki up`, or with `tasuki node` beside a broker";
+    const START: &str = "Start a node with `tasuki up`, or with `tasuki node` next to a broker";
     let (reason, message) = match request.kind {
         Kind::Look => {
-            (Reason::Unavailable, format!("{why}. Nothing happened. {START}; then call again."))
+            (Reason::Unavailable, format!("{why}. No change was made. {START}, then call again."))
         }
         Kind::Change => (
             Reason::OutcomeUnknown,
             format!(
-                "{why}. What this call changes, if anything, may or may not have taken effect. \
-                 {START}; then look how it stands, or call again with the same words."
+                "{why}. This call may or may not have taken effect. {START}, then check the state, \
+                 or call again with the same arguments."
             ),
         ),
         Kind::Handover => (
             Reason::OutcomeUnknown,
             format!(
-                "{why}. The handover may or may not have taken effect. {START}; then loop_status \
-                 shows whether the turn is still yours, and if it is, call again."
+                "{why}. The handover may or may not have taken effect. {START}, then call \
+                 loop_status. If you still have the turn, call again."
             ),
         ),
         Kind::Protocol | Kind::Listen => {
-            return failure(&request.id, &format!("{why}. {START}; then ask again."));
+            return failure(&request.id, &format!("{why}. {START}, then retry."));
         }
     };
     let result = refused(&Refusal { reason, message });
@@ -321,6 +322,7 @@ mod tests {
     }
 
     /// A client that says a request again under the same id.
+    /// Holds B3.
     #[test]
     fn requests_of_one_id_are_answered_by_one_answer() {
         let mut it = begun();

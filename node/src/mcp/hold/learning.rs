@@ -6,15 +6,16 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::Implementation;
 use tasuki_broker::checked;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::cuts::{Cuts, Lesson};
+use super::learned_timeouts::{Cuts, Lesson};
 use crate::{
     clock::{Clock, Moment},
     paths,
@@ -60,7 +61,7 @@ impl Learning {
     }
 
     fn cuts(&self) -> MutexGuard<'_, Cuts> {
-        self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cuts.lock()
     }
 
     /// How long this client may be held by what was learnt of it.
@@ -117,7 +118,7 @@ impl Learning {
         let Some(file) = self.file.clone() else { return };
         let learning = Arc::clone(self);
         self.tasks.spawn_blocking(move || {
-            let _alone = file.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _alone = file.writing.lock();
             let json = checked::to_vec(&*learning.cuts());
             let written =
                 json.map_err(io::Error::from).and_then(|json| paths::replace(&file.path, &json));
@@ -160,7 +161,7 @@ struct Holding {
 
 impl Held {
     fn take(&self) -> Option<Holding> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 
     /// There is an answer, or an end that says nothing of the client's patience.

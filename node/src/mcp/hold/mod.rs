@@ -4,9 +4,9 @@
 //! error. Each is therefore answered at 0.8 of its own limit.
 //!
 //! - [`table`]: what clients put up with by themselves.
-//! - [`cuts`]: what is learnt from calls they gave up. Pure. [`learning`]: its shell.
+//! - [`learned_timeouts`]: what is learnt from calls they gave up. Pure. [`learning`]: its shell.
 
-mod cuts;
+mod learned_timeouts;
 mod learning;
 mod table;
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tasuki_proto::limits::HOLD_MS_MAX;
 
-use self::cuts::HOLD_PERCENT;
+use self::learned_timeouts::HOLD_PERCENT;
 pub(super) use self::learning::{Held, Learning};
 
 /// Twenty-five minutes: a client that waits for as long as it hears of us, and one whose limit

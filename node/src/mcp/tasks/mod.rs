@@ -5,9 +5,9 @@
 //! what the broker says when it is asked about ([`rules`]), so it outlives the node's process and
 //! the broker's. [`memory`] is courtesy; [`waits`] shows others that the role waits.
 //!
-//! - **K2** A task can be asked about only by the role and instance it was made for, with the same
+//! - **TK2** A task can be asked about only by the role and instance it was made for, with the same
 //!   token, at an address that serves the role; to all others it is unknown, as one that never was.
-//! - **K3** What a task says of its state is always the same few words; words of other agents are
+//! - **TK3** What a task says of its state is always the same few words; words of other agents are
 //!   in its result alone.
 
 mod memory;
@@ -15,11 +15,9 @@ mod rules;
 mod seal;
 mod waits;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::{
     ErrorData,
     model::{
@@ -41,7 +39,7 @@ use super::{
     instances::Playing,
     question::{About, Asking, Looked, Question, What},
     tools::{Call, refused, time},
-    transport::handed::Probe,
+    transport::write_ack::WriteAck,
 };
 use crate::{clock, role::player::Instance};
 
@@ -105,7 +103,7 @@ impl Tasks {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
     /// A wait begins that no task stands for: the role's older tasks end.
@@ -143,7 +141,7 @@ impl Tasks {
         self: &Arc<Self>,
         id: &str,
         asker: &Asker<'_>,
-        probe: Option<&Probe>,
+        probe: Option<&WriteAck>,
     ) -> Result<DetailedTask, ErrorData> {
         let (asked, asking) = self.open(id, asker)?;
         if let Some(end) = self.memory().end(id) {
@@ -223,7 +221,7 @@ impl Tasks {
         asked: &Asked,
         asking: &Asking,
         looked: Looked,
-        probe: Option<&Probe>,
+        probe: Option<&WriteAck>,
     ) -> DetailedTask {
         let result = match looked {
             Looked::Told(answer) => asking.given(&answer, probe),
@@ -244,7 +242,7 @@ const OVER: &str = "The wait is over.";
 const CANCELLED: &str = "Cancelled by its client.";
 
 /// An agent that polls for a role it lost learns of it, as one that is held does.
-const LOST: &str = "Another agent plays this role by now. There is nothing to do.";
+const LOST: &str = "Another agent plays this role now. No action is needed.";
 
 /// Empty: it did not say.
 fn name(who: &Instance) -> &str {

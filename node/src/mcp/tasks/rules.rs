@@ -1,10 +1,10 @@
 //! What becomes of a task. Pure: nothing is stored, so it is told from what is true now.
 //!
-//! - **M1** A task wakes an agent with the turn as it is now, or not at all. A turn that came and
+//! - **TK4** A task wakes an agent with the turn as it is now, or not at all. A turn that came and
 //!   went while nobody asked does not end the wait: the next one does.
-//! - **M2** Of a role's waits on one loop the newest counts; an older task is cancelled, because
+//! - **TK5** Of a role's waits on one loop the newest counts; an older task is cancelled, because
 //!   completing it would wake its agent a second time.
-//! - **M3** As long as the broker says nothing, neither does the task.
+//! - **TK6** As long as the broker says nothing, neither does the task.
 
 /// What is known of the question when a task is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,7 @@ pub(super) fn verdict(word: Word, created_ms: u64, newest_ms: u64, is_over: bool
 mod tests {
     use super::*;
 
+    /// Holds TK4, TK5 and TK6.
     #[test]
     fn what_becomes_of_a_task() {
         use Verdict::{Cancelled, Completed, Working};

@@ -1,6 +1,6 @@
 //! A task's id says what was asked, sealed so that only this node can have said it.
 //!
-//! - **K1** An id opens only as it was sealed, under the key it was sealed with, and for
+//! - **TK1** An id opens only as it was sealed, under the key it was sealed with, and for
 //!   [`TTL_MS`].
 //!
 //! What the id says is no secret: the role that may ask about it knows it all.
@@ -169,7 +169,7 @@ impl Asked {
         let seal = blake3::keyed_hash(&key.0, &bytes);
         bytes.extend(seal.as_bytes());
         let id = URL_SAFE_NO_PAD.encode(bytes);
-        assert!(id.len() <= TASK_ID_CHARS_MAX, "K1: {self:?}");
+        assert!(id.len() <= TASK_ID_CHARS_MAX, "TK1: {self:?}");
         id
     }
 
@@ -229,7 +229,7 @@ fn name_of(awaited: &Awaited) -> (&'static str, String) {
         Awaited::Reply(message) => ("reply", message.to_string()),
         Awaited::Deliveries { limit } => ("deliver", limit.to_string()),
         Awaited::Verdict(delivery) => ("verdict", delivery.to_string()),
-        Awaited::Files { .. } => unreachable!("K1: no task stands for a wait for files"),
+        Awaited::Files { .. } => unreachable!("TK1: no task stands for a wait for files"),
     }
 }
 

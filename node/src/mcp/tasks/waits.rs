@@ -4,12 +4,9 @@
 //! is not answered, what is waited for has not come. What it was answered is not kept; whoever asks next
 //! asks the broker, whose word may be another by then.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::limits::HOLD_MS_MAX;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -44,7 +41,7 @@ impl Drop for Parked {
 
 impl Waits {
     fn parked(&self) -> MutexGuard<'_, BTreeMap<Question, Parked>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether a wait of this question is parked, which then stays so until it is answered or
@@ -54,7 +51,7 @@ impl Waits {
         let Some(it) = parked.get(question).filter(|it| !it.wait.is_finished()) else {
             return false;
         };
-        *it.polled.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *it.polled.lock() = Instant::now();
         true
     }
 
@@ -93,7 +90,7 @@ impl Waits {
 /// Resolves once nobody has asked for long enough.
 async fn silence(polled: &Mutex<Instant>) {
     loop {
-        let latest = *polled.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = *polled.lock();
         let ends = latest + Duration::from_millis(SILENCE_MS_MAX);
         if ends <= Instant::now() {
             return;

@@ -153,7 +153,10 @@ impl<'a> Arguments<'a> {
         self.name(field)?
             .map(|name| {
                 name.parse().map_err(|error| {
-                    invalid(&self.at(field), &format_args!("is no name: {} {error}", echo(&name)))
+                    invalid(
+                        &self.at(field),
+                        &format_args!("is not a name: {} {error}", echo(&name)),
+                    )
                 })
             })
             .transpose()
@@ -174,8 +177,8 @@ impl<'a> Arguments<'a> {
             Some(Value::String(text)) if self.text_max < text.len() => Err(Refusal {
                 reason: Reason::TooLarge,
                 message: format!(
-                    "`{}` is {} bytes long; the limit is {}. Nothing was taken. Shorten it, or put \
-                     it in a file and name the file.",
+                    "`{}` is {} bytes long; the limit is {}. No change was made. Shorten it, or \
+                     write it to a file and give the path.",
                     self.at(field),
                     text.len(),
                     self.text_max
@@ -274,6 +277,6 @@ fn misfit(field: &str, expected: &str, got: &Value) -> Refusal {
 pub(super) fn invalid(field: &str, why: &dyn fmt::Display) -> Refusal {
     Refusal {
         reason: Reason::InvalidArgument,
-        message: format!("`{field}` {why}. Nothing happened; call again with it put right."),
+        message: format!("`{field}` {why}. No change was made. Fix the argument and retry."),
     }
 }

@@ -94,7 +94,7 @@ impl Ignored {
         let names: Vec<String> = shown.iter().map(|name| format!("{name:?}")).collect();
         let and_more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
         let words = format!(
-            "This tool has no argument {}{and_more}: nothing was done with what you gave for it.",
+            "This tool has no argument {}{and_more}. The value was ignored.",
             names.join(", ")
         );
         if let CallToolResponse::Complete(result) = response {
@@ -166,8 +166,8 @@ mod tests {
             assert_eq!(facts[FIELD].as_array().unwrap().len(), NAMES_MAX);
             assert_eq!(facts.get(MORE).and_then(Value::as_u64), more);
             let words = serde_json::to_string(&told.content).unwrap();
-            let said = more.map(|more| format!("a15\\\" (and {more} more): nothing was done"));
-            let said = said.unwrap_or_else(|| "a15\\\": nothing was done".to_owned());
+            let said = more.map(|more| format!("a15\\\" (and {more} more). The value was ignored"));
+            let said = said.unwrap_or_else(|| "a15\\\". The value was ignored".to_owned());
             assert!(words.contains(&said), "{words}");
         }
         let long = json!({ "x".repeat(100_000): 1, "a\u{202e}\u{200b}\nb": 1 });

@@ -7,8 +7,8 @@
 mod arguments;
 mod ignored;
 mod mail;
-pub(super) mod others;
 mod result;
+pub(super) mod sanitizer;
 mod swarm;
 mod turn_loop;
 mod waiting;
@@ -32,7 +32,7 @@ use super::{
     hold::{self, Transport},
     host::{Host, Scope},
     instances::Playing,
-    transport::handed::Probe,
+    transport::write_ack::WriteAck,
 };
 use crate::{
     config::{Shown, ToolsetChoice},
@@ -49,7 +49,7 @@ pub(super) use self::{
 };
 
 /// What is known of a tool besides what clients are told.
-struct Row {
+struct ToolDef {
     name: &'static str,
     /// The sets it belongs to: at least one.
     sets: &'static [In],
@@ -63,7 +63,7 @@ struct In {
     from: Shown,
 }
 
-impl Row {
+impl ToolDef {
     fn is_in(&self, set: &str) -> bool {
         self.sets.iter().any(|it| it.set == set)
     }
@@ -78,14 +78,14 @@ impl Row {
 const IN_THE_LOOP: [In; 1] = [In { set: turn_loop::SET, from: Shown::Core }];
 
 /// The tools of the loop, by name.
-const OF_THE_LOOP: [Row; 3] = [
-    Row { name: AWAIT_MY_TURN, sets: &IN_THE_LOOP },
-    Row { name: HANDOVER_WORK, sets: &IN_THE_LOOP },
-    Row { name: LOOP_STATUS, sets: &IN_THE_LOOP },
+const OF_THE_LOOP: [ToolDef; 3] = [
+    ToolDef { name: AWAIT_MY_TURN, sets: &IN_THE_LOOP },
+    ToolDef { name: HANDOVER_WORK, sets: &IN_THE_LOOP },
+    ToolDef { name: LOOP_STATUS, sets: &IN_THE_LOOP },
 ];
 
 /// Every tool. A toolset that is not here has none yet.
-fn rows() -> impl Iterator<Item = &'static Row> {
+fn rows() -> impl Iterator<Item = &'static ToolDef> {
     OF_THE_LOOP.iter().chain(&mail::ROWS).chain(swarm::ROWS)
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Call<'a> {
     pub transport: Transport,
     /// Cancelled when the connection ends, where there is one.
     pub gone: Option<&'a CancellationToken>,
-    pub probe: Option<Probe>,
+    pub probe: Option<WriteAck>,
     pub context: &'a RequestContext<RoleServer>,
     /// Once its role is known, its place among the role's calls.
     pub admitted: OnceLock<Option<OwnedSemaphorePermit>>,
@@ -247,7 +247,7 @@ pub(super) fn list(host: &Host, scope: &Scope) -> Vec<Tool> {
 
 /// Of `tools` those that a role with these toolsets is shown.
 fn listed<'a>(
-    rows: impl Iterator<Item = &'a Row>,
+    rows: impl Iterator<Item = &'a ToolDef>,
     choices: &[ToolsetChoice],
     mut tools: Vec<Tool>,
 ) -> Vec<Tool> {
@@ -257,20 +257,20 @@ fn listed<'a>(
     tools
 }
 
-/// How many tokens a model reads for the tools that a role with these toolsets is shown: their
-/// JSON as it is sent, in the vocabulary `cl100k_base`. Every model counts a little differently.
-pub fn tokens(choices: &[ToolsetChoice]) -> usize {
+/// The tools that a role with these toolsets is shown, as the JSON that a model reads; empty where
+/// it is shown none.
+fn shown_json(choices: &[ToolsetChoice]) -> String {
     let tools = listed(rows(), choices, tools(false));
-    if tools.is_empty() {
-        return 0;
+    match tools.as_slice() {
+        [] => String::new(),
+        tools => serde_json::to_string(tools).expect("tools are JSON"),
     }
-    let json = serde_json::to_string(&tools).expect("tools are JSON");
-    tiktoken_rs::cl100k_base_singleton().encode_ordinary(&json).len()
 }
 
-/// Reads what [`tokens`] counts by, which takes a moment the first time.
-pub fn read_vocabulary() {
-    tiktoken_rs::cl100k_base_singleton();
+/// How large the tools of a role with these toolsets are for a model, in bytes. Some four bytes are
+/// a token.
+pub fn tools_bytes(choices: &[ToolsetChoice]) -> usize {
+    shown_json(choices).len()
 }
 
 /// A role may call every tool of its sets, listed or not.
@@ -279,8 +279,8 @@ fn may_use(host: &Host, role: &RoleId, set: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let message = format!(
-        "{role} has no toolset `{set}` at this node; nothing happened. Whoever runs the node \
-         gives it with --role {role}={set}."
+        "{role} does not have the toolset `{set}` on this node. No change was made. Ask your user \
+         to add it: --role {role}={set}."
     );
     Err(Refusal { reason: Reason::RoleForbidden, message })
 }
@@ -298,7 +298,7 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
     Some(response)
 }
 
-async fn carry_out(row: &Row, call: &Call<'_>) -> Option<CallToolResponse> {
+async fn carry_out(row: &ToolDef, call: &Call<'_>) -> Option<CallToolResponse> {
     let arguments = Arguments::new(&call.arguments);
     let done: Result<CallToolResult, Refusal> = match row.name {
         AWAIT_MY_TURN => match turn_loop::await_my_turn(call, arguments).await {
@@ -342,11 +342,11 @@ mod tests {
     #[test]
     fn a_set_in_full_shows_what_its_core_does_not() {
         let rows = [
-            Row { name: "read", sets: &[In { set: "mail", from: Shown::Core }] },
-            Row { name: "send", sets: &[In { set: "mail", from: Shown::Quiet }] },
-            Row { name: "purge", sets: &[In { set: "mail", from: Shown::Full }] },
-            Row { name: "wait", sets: &[In { set: "loop", from: Shown::Core }] },
-            Row {
+            ToolDef { name: "read", sets: &[In { set: "mail", from: Shown::Core }] },
+            ToolDef { name: "send", sets: &[In { set: "mail", from: Shown::Quiet }] },
+            ToolDef { name: "purge", sets: &[In { set: "mail", from: Shown::Full }] },
+            ToolDef { name: "wait", sets: &[In { set: "loop", from: Shown::Core }] },
+            ToolDef {
                 name: "look",
                 sets: &[
                     In { set: "swarm-lead", from: Shown::Core },
@@ -396,6 +396,10 @@ mod tests {
             let has = |tool| shown.iter().any(|it| it.name == tool);
             assert!(has("filebox_send_message") && !has(HANDOVER_WORK), "{name}");
         }
+    }
+
+    fn tokens(choices: &[ToolsetChoice]) -> usize {
+        tiktoken_rs::cl100k_base_singleton().encode_ordinary(&shown_json(choices)).len()
     }
 
     /// A model reads the tools before anything else, each time.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tasuki_proto::{echo::bounded, reason::Reason};
 
-use super::others::FRAME;
+use super::sanitizer::FRAME;
 use crate::role::Refusal;
 
 /// Refusals that may repeat words of other agents: how they call the files that they changed, why a

@@ -38,7 +38,7 @@ pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
     let role = |what: &str| json!({ "type": "string", "description": what });
     let loop_id = json!({
         "type": "string",
-        "description": "The loop; default `main`."
+        "description": "Loop name. Default `main`."
     });
     let required = |fields: &[&'static str], role: &'static str| -> Vec<&'static str> {
         role_is_required.then_some(role).into_iter().chain(fields.iter().copied()).collect()
@@ -46,9 +46,8 @@ pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
     vec![
         Tool::new(
             AWAIT_MY_TURN,
-            "Waits until it is your turn and returns what the previous agent did and what you \
-             are to do. Call it before starting work. If the answer says still_waiting, call \
-             it again at once.",
+            "Waits for your turn. Returns what the previous agent did and your instruction. Call \
+             it before you start work. If the result is still_waiting, call it again immediately.",
             schema(
                 json!({
                     "agent_id": role("Your role, e.g. A."),
@@ -56,7 +55,8 @@ pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
                     "timeout_sec": {
                         "type": "number",
                         "minimum": 0,
-                        "description": "Wait at most this long; 0 only looks. Best left out."
+                        "description": "Seconds. 0 returns immediately. Omit it to wait as long as \
+                                        your client allows."
                     },
                 }),
                 &required(&[], "agent_id"),
@@ -67,29 +67,30 @@ pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
         ),
         Tool::new(
             HANDOVER_WORK,
-            "Ends your turn and gives the work to the next agent. Call it when your part is \
-             done; then call await_my_turn. Repeating the same call does no harm.",
+            "Ends your turn and hands the work to the next agent. Call it when your part is done, \
+             then call await_my_turn. Repeating the same call is safe.",
             schema(
                 json!({
                     "current_agent_id": role("Your role, e.g. A."),
                     "work_summary": { "type": "string", "description": "What you did." },
                     "next_instruction": {
                         "type": "string",
-                        "description": "What the next agent is to do."
+                        "description": "What the next agent should do."
                     },
                     "is_task_complete": {
                         "type": "boolean",
-                        "description": "True ends the whole task for everyone."
+                        "description": "true ends the task for all agents."
                     },
                     "loop": loop_id,
                     "to": {
                         "type": "string",
-                        "description": "Who is next; default: the next participant in order."
+                        "description": "Role that gets the turn. Default: the next participant in \
+                                        order."
                     },
                     "turn": {
                         "type": "integer",
                         "minimum": 1,
-                        "description": "The turn you are ending, as await_my_turn gave it."
+                        "description": "Number of the turn that you end, from await_my_turn."
                     },
                 }),
                 &required(
@@ -107,8 +108,8 @@ pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
         ),
         Tool::new(
             LOOP_STATUS,
-            "Shows whose turn it is, since when, who waits, and how far the last handover got. \
-             Does not wait.",
+            "Returns whose turn it is and since when, who is waiting, and the state of the last \
+             handover. Does not wait.",
             schema(
                 json!({ "agent_id": role("Your role, e.g. A."), "loop": loop_id }),
                 &required(&[], "agent_id"),
@@ -139,14 +140,14 @@ pub(super) async fn handover_work(
 ) -> Result<CallToolResult, Refusal> {
     const DONE: &str = "Handover successful. Turn switched.";
     let (actions, _playing) = call.player(arguments, "current_agent_id", SET)?;
-    let is_task_complete = arguments
-        .flag("is_task_complete")?
-        .ok_or_else(|| missing("is_task_complete", "true ends the whole task, false goes on"))?;
-    let summary = arguments.words("work_summary", "say what you did")?;
+    let is_task_complete = arguments.flag("is_task_complete")?.ok_or_else(|| {
+        missing("is_task_complete", "true ends the whole task, false continues it")
+    })?;
+    let summary = arguments.words("work_summary", "describe your work")?;
     let instruction = if is_task_complete {
         arguments.text("next_instruction")?.unwrap_or_default()
     } else {
-        arguments.words("next_instruction", "say what the next agent is to do")?
+        arguments.words("next_instruction", "say what the next agent should do")?
     };
     let done = actions
         .hand_over(HandOver {

@@ -89,7 +89,7 @@ pub(super) async fn wait(
                 let task = call.host.tasks.create(call, asking, playing, asked);
                 return task.map(CallToolResponse::Task).map_err(|why| Refusal {
                     reason: Reason::Unavailable,
-                    message: format!("The system gives no random bytes ({why}). Call again."),
+                    message: format!("The system's random source failed ({why}). Call again."),
                 });
             }
             Looked::Refused(refusal) => return Err(refusal),

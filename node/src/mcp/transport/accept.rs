@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     net::IpAddr,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -22,6 +22,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -76,7 +77,7 @@ struct Seat {
 
 impl Seats {
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// `None`: every seat is taken by someone who has spoken, or too many by `from`.

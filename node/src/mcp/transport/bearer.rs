@@ -13,7 +13,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -30,7 +30,8 @@ use http::{
     request::Parts,
 };
 use http_body::Frame;
-use tasuki_broker::access::{Penalties, Penalty};
+use parking_lot::RwLock;
+use tasuki_broker::access::{AuthBackoff, Penalty};
 use tasuki_proto::{
     id::{RoleId, Timestamp, TokenId},
     token::{PREFIX, SECRET_BYTES, SecretHash, Token},
@@ -52,7 +53,7 @@ const SCHEME: &str = "bearer";
 const IN_QUERY: [&str; 2] = ["access_token", "token"];
 
 /// Why something breaks off.
-const NO_LONGER: &str = "the token is no longer good";
+const NO_LONGER: &str = "the token is no longer valid";
 
 /// Failures of one address that are answered at once: people mistype, clients probe.
 const FREE: u32 = 4;
@@ -86,7 +87,7 @@ impl Bearer {
         }
     }
 
-    /// Resolves when the token is no longer good.
+    /// Resolves when the token is no longer valid.
     pub(in crate::mcp) async fn gone(&self) {
         self.gone.cancelled().await;
     }
@@ -97,7 +98,7 @@ pub(in crate::mcp) fn only_its_user(by: Option<&Bearer>) -> Result<(), Box<Respo
     match by.map(|by| &by.bearing) {
         None | Some(Bearing::Node) => Ok(()),
         Some(Bearing::Role(_)) => Err(Box::new(forbidden(
-            "this takes the token of the whole node, which `tasuki agent-token` prints",
+            "this requires the token of the whole node, which `tasuki agent-token` prints",
         ))),
     }
 }
@@ -114,7 +115,7 @@ pub(super) fn forbidden(why: &str) -> Response {
 #[derive(Debug)]
 pub(super) struct Bearers {
     live: RwLock<BTreeMap<TokenId, Live>>,
-    failures: Penalties,
+    failures: AuthBackoff,
     clock: Clock,
 }
 
@@ -137,12 +138,12 @@ enum Denied {
 
 impl Bearers {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { live: RwLock::default(), failures: Penalties::new(FREE), clock }
+        Self { live: RwLock::default(), failures: AuthBackoff::new(FREE), clock }
     }
 
     /// From here on `tokens` are good, and no others.
     pub(super) fn replace(&self, tokens: &AgentTokens) {
-        let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        let mut live = self.live.write();
         let mut before = std::mem::take(&mut *live);
         for (bearing, token) in tokens.iter() {
             let hash = token.secret.hash();
@@ -155,7 +156,7 @@ impl Bearers {
     }
 
     pub(super) fn is_good(&self, token: &TokenId) -> bool {
-        self.live.read().unwrap_or_else(PoisonError::into_inner).contains_key(token)
+        self.live.read().contains_key(token)
     }
 
     fn authenticate(&self, uri: &Uri, headers: &HeaderMap) -> Result<Bearer, Denied> {
@@ -173,7 +174,7 @@ impl Bearers {
             return Err(Denied::NotGood);
         }
         let token: Token = token.trim().parse().map_err(|_| Denied::NotGood)?;
-        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        let live = self.live.read();
         let known = live.get(&token.id);
         // Compared also where nobody has that id, in the same time whatever differs.
         let nobodys = SecretHash::of(&[0; SECRET_BYTES]);
@@ -213,7 +214,7 @@ impl Bearers {
 
 /// Given back also when the caller goes away first.
 struct Answered<'a> {
-    failures: &'a Penalties,
+    failures: &'a AuthBackoff,
     from: IpAddr,
 }
 
@@ -235,21 +236,21 @@ impl Denied {
         let (challenge, why) = match self {
             Self::NoToken => (
                 "Bearer",
-                "this node wants a token: the header `Authorization: Bearer TOKEN`, with what \
-                 `tasuki agent-token` prints; `tasuki connect` sets it up",
+                "this node requires a token: send the header `Authorization: Bearer TOKEN` with \
+                 the token that `tasuki agent-token` prints; `tasuki connect` sets it up",
             ),
             Self::Twice => {
                 ("Bearer error=\"invalid_request\"", "the request has several tokens; send one")
             }
             Self::InAddress => (
                 "Bearer error=\"invalid_request\"",
-                "a token does not belong in an address, which is kept in logs: send it in the \
-                 header `Authorization: Bearer TOKEN`",
+                "a token must not be in the address, which is logged: send the header \
+                 `Authorization: Bearer TOKEN`",
             ),
             Self::NotGood => (
                 "Bearer error=\"invalid_token\"",
-                "the token is none of this node's, or no longer; `tasuki agent-token` prints the \
-                 one that is, and `tasuki connect` sets it up anew",
+                "invalid or revoked token; `tasuki agent-token` prints the current one, and \
+                 `tasuki connect` sets it up again",
             ),
         };
         let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthenticated", why);

@@ -15,7 +15,7 @@ use rmcp::{
 use serde_json::Value;
 use tasuki_proto::echo::{REFUSAL_BYTES_MAX, bounded};
 
-use super::handed::has_result;
+use super::write_ack::has_result;
 
 /// What a response that is no stream may have, in bytes: no error is longer before it is cut than
 /// the request that it says back.

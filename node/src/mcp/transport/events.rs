@@ -4,14 +4,15 @@
 //! stream's id, a slash, and its number from 1; a stream's id is not guessable, so knowing one
 //! event of it is leave to read the rest.
 //!
-//! - **V1** What is replayed begins strictly after the event named, and ends with the answer.
+//! - **EV1** What is replayed begins strictly after the event named, and ends with the answer.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::{
     model::JsonRpcMessage,
     transport::streamable_http_server::session::{
@@ -105,7 +106,7 @@ impl Kept {
 
 impl Events {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether this is the answer that a stream ended with: nothing will ever come after it.
@@ -187,6 +188,7 @@ mod tests {
         }
     }
 
+    /// Holds EV1.
     #[tokio::test]
     async fn a_replay_begins_after_the_event_named_and_ends_with_the_answer() {
         let events = Events::default();

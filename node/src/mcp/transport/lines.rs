@@ -26,8 +26,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     errors::with_error_cut,
-    handed::{NotTaken, Probes},
     server::Life,
+    write_ack::{NotTaken, Probes},
 };
 
 /// One line, in bytes: what clients' own libraries take.

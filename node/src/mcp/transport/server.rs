@@ -37,7 +37,7 @@ use super::{
     bearer::{Bearer, Bearers, authenticated, forbidden},
     guarded::Guard,
     security::{Names, check_content_type, check_names},
-    served::Served,
+    service::McpService,
     sse, stdio,
     streamable::Streamable,
 };
@@ -46,7 +46,7 @@ use crate::mcp::{
     agent::Agents,
     host::{Host, Scope},
     letter,
-    settle::settle,
+    outbox_admin::settle,
     status,
     take_over::{candidates, take_over},
     tasks::TaskKey,
@@ -172,7 +172,7 @@ impl Life {
     }
 }
 
-pub(in crate::mcp) struct Server<S: Served> {
+pub(in crate::mcp) struct Server<S: McpService> {
     pub life: Life,
     pub sse: sse::Sessions,
     pub stdio: stdio::Lines,
@@ -181,19 +181,19 @@ pub(in crate::mcp) struct Server<S: Served> {
 }
 
 /// What is served at one address.
-struct Address<S: Served> {
+struct Address<S: McpService> {
     served: Arc<S>,
     streamable: Streamable<S>,
 }
 
-impl<S: Served> Address<S> {
+impl<S: McpService> Address<S> {
     fn new(served: S, life: &Life, sessions_dir: Option<PathBuf>) -> io::Result<Self> {
         let served = Arc::new(served);
         Ok(Self { streamable: Streamable::new(Arc::clone(&served), life, sessions_dir)?, served })
     }
 }
 
-impl<S: Served> Server<S> {
+impl<S: McpService> Server<S> {
     /// Sessions of all addresses that are in memory.
     pub(in crate::mcp) fn sessions(&self) -> usize {
         let addresses = self.of_role.values().chain([&self.of_all]);
@@ -220,7 +220,7 @@ impl<S: Served> Server<S> {
             (None, None) => Ok(&self.of_all),
             (None, Some(own)) => self.of_role(own.as_str()),
             (Some(role), Some(own)) if role != own.as_str() => {
-                Err(Box::new(forbidden("this token is not for the role that the address names")))
+                Err(Box::new(forbidden("this token is not valid for the role in the address")))
             }
             (Some(role), Some(_) | None) => self.of_role(role),
         }
@@ -280,7 +280,7 @@ pub async fn serve(
 
 /// Like [`serve`], for handlers of the caller's: `of_all` at the addresses that name no role,
 /// `of_role` at those that do. Sessions are remembered in `sessions_dir`, if there is one.
-pub async fn serve_with<S: Served>(
+pub async fn serve_with<S: McpService>(
     listener: TcpListener,
     of_all: S,
     of_role: BTreeMap<RoleId, S>,
@@ -299,7 +299,7 @@ struct Door {
 }
 
 /// `beside` is what is served beside MCP.
-async fn run<S: Served>(
+async fn run<S: McpService>(
     door: Door,
     of_all: S,
     of_role: BTreeMap<RoleId, S>,
@@ -362,7 +362,7 @@ async fn run<S: Served>(
 }
 
 /// Lets in who shows one of `tokens` as they are by now, and ends what others opened.
-async fn keep_to<S: Served>(
+async fn keep_to<S: McpService>(
     mut tokens: watch::Receiver<AgentTokens>,
     bearers: Arc<Bearers>,
     server: Arc<Server<S>>,
@@ -378,7 +378,7 @@ async fn keep_to<S: Served>(
     }
 }
 
-fn routes<S: Served>(server: Arc<Server<S>>) -> Router {
+fn routes<S: McpService>(server: Arc<Server<S>>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/status", get(status::show::<S>))
@@ -391,13 +391,17 @@ fn routes<S: Served>(server: Arc<Server<S>>) -> Router {
         .route("/stdio", get(stdio::open_of_all::<S>))
         .route("/stdio/{role}", get(stdio::open_of_role::<S>))
         .fallback(|| async {
-            refuse(StatusCode::NOT_FOUND, "not_found", "nothing is served at this address")
+            refuse(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "not found: nothing is served at this address",
+            )
         })
         .with_state(server)
 }
 
 /// The names of a role's tools, for who configures a client and is none.
-async fn tools_of_role<S: Served>(
+async fn tools_of_role<S: McpService>(
     State(server): State<Arc<Server<S>>>,
     Path(role): Path<String>,
     by: Option<Extension<Bearer>>,
@@ -408,11 +412,14 @@ async fn tools_of_role<S: Served>(
     }
 }
 
-async fn mcp_of_all<S: Served>(State(server): State<Arc<Server<S>>>, request: Request) -> Response {
+async fn mcp_of_all<S: McpService>(
+    State(server): State<Arc<Server<S>>>,
+    request: Request,
+) -> Response {
     mcp(&server, None, request).await
 }
 
-async fn mcp_of_role<S: Served>(
+async fn mcp_of_role<S: McpService>(
     State(server): State<Arc<Server<S>>>,
     Path(role): Path<String>,
     request: Request,
@@ -420,7 +427,7 @@ async fn mcp_of_role<S: Served>(
     mcp(&server, Some(&role), request).await
 }
 
-async fn mcp<S: Served>(server: &Server<S>, role: Option<&str>, request: Request) -> Response {
+async fn mcp<S: McpService>(server: &Server<S>, role: Option<&str>, request: Request) -> Response {
     match server.at(role, request.extensions().get()) {
         Ok(address) => address.streamable.handle(request).await,
         Err(refusal) => *refusal,
@@ -455,11 +462,11 @@ pub(in crate::mcp) async fn read_body(
         Ok(Ok(body)) => Ok(body),
         Ok(Err(Unread::TooLarge)) => Err(too_large()),
         Ok(Err(Unread::Broken(error))) => {
-            let message = format!("the body could not be read: {error}");
+            let message = format!("cannot read the body: {error}");
             Err(Box::new(refuse(StatusCode::BAD_REQUEST, "bad_request", message)))
         }
         Ok(Err(Unread::Stuck)) => {
-            let message = format!("nothing came of the body for {BODY_PAUSE_MS_MAX} ms");
+            let message = format!("no data of the body received for {BODY_PAUSE_MS_MAX} ms");
             Err(Box::new(refuse(StatusCode::REQUEST_TIMEOUT, "timeout", message)))
         }
         Err(_) => {

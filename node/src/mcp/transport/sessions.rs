@@ -7,11 +7,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::{Stream, StreamExt as _, future::ready};
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::{
     model::{
         ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, Extensions,
@@ -28,11 +29,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     events::Events,
-    handed::{Fate, Probe},
-    served::Lifeline,
+    service::ConnectionGuard,
+    write_ack::{Fate, WriteAck},
 };
 use crate::{
-    mcp::{address::Address, notices::Doors, tools::label},
+    mcp::{address::Address, notices::SubscriptionRegistry, tools::label},
     role::player::Ended,
 };
 
@@ -54,7 +55,7 @@ const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct Sessions {
     local: LocalSessionManager,
     events: Events,
-    doors: Doors,
+    doors: SubscriptionRegistry,
     known: Mutex<Known>,
     owners: Owners,
 }
@@ -65,7 +66,7 @@ pub(super) struct Owners(Arc<Mutex<BTreeMap<String, TokenId>>>);
 
 impl Owners {
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, TokenId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn of(&self, id: &str) -> Option<TokenId> {
@@ -115,7 +116,7 @@ struct Asking {
 
 impl Asked {
     fn all(&self) -> MutexGuard<'_, Requests> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// `None`: a request with this id is not answered yet, and only one of the two would be.
@@ -170,7 +171,7 @@ pub(super) enum SessionsError {
 }
 
 impl Sessions {
-    pub(super) fn new(doors: Doors, owners: Owners) -> Self {
+    pub(super) fn new(doors: SubscriptionRegistry, owners: Owners) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.channel_capacity = CHANNEL_CAPACITY;
         local.session_config.keep_alive = Some(IDLE);
@@ -187,7 +188,7 @@ impl Sessions {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Notes that a session is used, and keeps it from giving way for as long as the result
@@ -326,7 +327,7 @@ impl SessionManager for Sessions {
         let known = self.known().sessions.get(id).map(|it| (it.asked.clone(), it.gone.clone()));
         let (asked, gone) = known.unzip();
         if let (JsonRpcMessage::Request(request), Some(gone)) = (&mut message, gone) {
-            let line = Lifeline { what: Ended::Stream, gone };
+            let line = ConnectionGuard { what: Ended::Stream, gone };
             request.request.extensions_mut().insert(line);
         }
         let mut asking = match (&message, asked) {
@@ -421,7 +422,7 @@ impl SessionManager for Sessions {
 /// What becomes of the answer to a request with these extensions.
 fn fate(extensions: &Extensions) -> Fate {
     let parts = extensions.get::<http::request::Parts>();
-    let probe = parts.and_then(|parts| parts.extensions.get::<Probe>());
+    let probe = parts.and_then(|parts| parts.extensions.get::<WriteAck>());
     probe.map(|probe| probe.fate().clone()).unwrap_or_default()
 }
 
@@ -436,7 +437,7 @@ fn answered(event: &ServerSseMessage) -> Option<&RequestId> {
 
 /// What is said to a request whose id is taken.
 fn refused_twice(id: RequestId) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
-    let why = format!("a request with the id {id} is not answered yet; nothing happened");
+    let why = format!("a request with the id {id} is pending; the request was not accepted");
     let error = ErrorData::invalid_request(why, None);
     // Nothing comes after it, so its event's id is of no stream that could be resumed.
     let refusal = ServerSseMessage::new("refused/1", JsonRpcMessage::error(error, Some(id)));
@@ -464,7 +465,7 @@ mod tests {
     /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
     #[test]
     fn a_session_outlives_any_hold() {
-        let sessions = Sessions::new(Doors::default(), Owners::default());
+        let sessions = Sessions::new(SubscriptionRegistry::default(), Owners::default());
         let config = sessions.local.session_config;
         assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
         assert_eq!(config.sse_retry, None);

@@ -1,11 +1,6 @@
 //! The older HTTP+SSE transport: a stream for what the server says, and an address to post to.
 
-use std::{
-    collections::BTreeMap,
-    convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::{Path, Query, Request, State},
@@ -16,6 +11,7 @@ use axum::{
 };
 use futures::{Stream, stream};
 use http::{StatusCode, request::Parts};
+use parking_lot::Mutex;
 use rmcp::{
     RoleServer,
     model::{ClientJsonRpcMessage, ErrorData, GetExtensions as _, JsonRpcMessage},
@@ -29,9 +25,9 @@ use tokio_util::sync::DropGuard;
 use super::{
     bearer::Bearer,
     errors::with_error_cut,
-    handed::{NotTaken, Probes, Sent},
-    served::{Lifeline, Served, converse},
     server::{Server, read_body, refuse},
+    service::{ConnectionGuard, McpService, converse},
+    write_ack::{NotTaken, Probes, Sent},
 };
 use crate::role::player::Ended;
 
@@ -50,7 +46,7 @@ pub(in crate::mcp) struct Sessions(Mutex<BTreeMap<String, Session>>);
 
 impl Sessions {
     pub(in crate::mcp) fn count(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.lock().len()
     }
 }
 
@@ -77,14 +73,14 @@ impl Outgoing {
     }
 }
 
-pub(super) async fn open_of_all<S: Served>(
+pub(super) async fn open_of_all<S: McpService>(
     State(server): State<Arc<Server<S>>>,
     request: Request,
 ) -> Response {
     reach(server, None, request)
 }
 
-pub(super) async fn open_of_role<S: Served>(
+pub(super) async fn open_of_role<S: McpService>(
     State(server): State<Arc<Server<S>>>,
     Path(role): Path<String>,
     request: Request,
@@ -92,14 +88,14 @@ pub(super) async fn open_of_role<S: Served>(
     reach(server, Some(&role), request)
 }
 
-fn reach<S: Served>(server: Arc<Server<S>>, role: Option<&str>, request: Request) -> Response {
+fn reach<S: McpService>(server: Arc<Server<S>>, role: Option<&str>, request: Request) -> Response {
     match server.served_at(role, request.extensions().get()) {
         Ok(served) => open(server, &*served, request),
         Err(refusal) => *refusal,
     }
 }
 
-fn open<S: Served>(server: Arc<Server<S>>, served: &S, request: Request) -> Response {
+fn open<S: McpService>(server: Arc<Server<S>>, served: &S, request: Request) -> Response {
     let id = uuid::Uuid::new_v4().simple().to_string();
     let token = request.extensions().get::<Bearer>().map(|by| by.token.clone());
     let (incoming, received) = mpsc::channel(CHANNEL_CAPACITY);
@@ -108,7 +104,7 @@ fn open<S: Served>(server: Arc<Server<S>>, served: &S, request: Request) -> Resp
     {
         let (outgoing, probes) = (outgoing.clone(), Arc::clone(&probes));
         let session = Session { token, incoming, outgoing, probes };
-        let mut sessions = server.sse.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = server.sse.0.lock();
         if SESSIONS_MAX <= sessions.len() {
             return refuse(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -120,14 +116,14 @@ fn open<S: Served>(server: Arc<Server<S>>, served: &S, request: Request) -> Resp
     }
     let (mut parts, _) = request.into_parts();
     let gone = server.life.ending.child_token();
-    parts.extensions.insert(Lifeline { what: Ended::Stream, gone: gone.clone() });
+    parts.extensions.insert(ConnectionGuard { what: Ended::Stream, gone: gone.clone() });
     let handler = served.of_connection(&parts);
     let connection = Connection { received, outgoing, probes };
     let held = gone.clone().drop_guard();
     let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
     server.life.tasks.clone().spawn(async move {
         converse(handler, connection, gone).await;
-        server.sse.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        server.sse.0.lock().remove(&id);
     });
     Sse::new(events(endpoint, to_send, held))
         .keep_alive(KeepAlive::new().interval(Duration::from_millis(KEEP_ALIVE_MS)))
@@ -160,13 +156,13 @@ pub(super) struct Address {
     session_id: String,
 }
 
-pub(super) async fn message<S: Served>(
+pub(super) async fn message<S: McpService>(
     State(server): State<Arc<Server<S>>>,
     Query(address): Query<Address>,
     request: Request,
 ) -> Response {
     let session = {
-        let sessions = server.sse.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = server.sse.0.lock();
         let token = request.extensions().get::<Bearer>().map(|by| &by.token);
         sessions.get(&address.session_id).filter(|it| it.token.as_ref() == token).cloned()
     };

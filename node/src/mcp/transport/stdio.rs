@@ -20,8 +20,8 @@ use tokio::io::BufReader;
 use super::{
     bearer::{Bearer, LastsAs},
     lines::Connection,
-    served::{Lifeline, Served, converse},
     server::{Server, refuse},
+    service::{ConnectionGuard, McpService, converse},
 };
 use crate::role::player::Ended;
 
@@ -41,14 +41,14 @@ impl Lines {
     }
 }
 
-pub(in crate::mcp) async fn open_of_all<S: Served>(
+pub(in crate::mcp) async fn open_of_all<S: McpService>(
     State(server): State<Arc<Server<S>>>,
     request: Request,
 ) -> Response {
     reach(server, None, request)
 }
 
-pub(in crate::mcp) async fn open_of_role<S: Served>(
+pub(in crate::mcp) async fn open_of_role<S: McpService>(
     State(server): State<Arc<Server<S>>>,
     Path(role): Path<String>,
     request: Request,
@@ -56,7 +56,7 @@ pub(in crate::mcp) async fn open_of_role<S: Served>(
     reach(server, Some(&role), request)
 }
 
-fn reach<S: Served>(server: Arc<Server<S>>, role: Option<&str>, request: Request) -> Response {
+fn reach<S: McpService>(server: Arc<Server<S>>, role: Option<&str>, request: Request) -> Response {
     match server.served_at(role, request.extensions().get()) {
         Ok(served) => open(server, served, request),
         Err(refusal) => *refusal,
@@ -64,15 +64,15 @@ fn reach<S: Served>(server: Arc<Server<S>>, role: Option<&str>, request: Request
 }
 
 /// One taken place; given back when dropped.
-struct Place<S: Served>(Arc<Server<S>>);
+struct Place<S: McpService>(Arc<Server<S>>);
 
-impl<S: Served> Drop for Place<S> {
+impl<S: McpService> Drop for Place<S> {
     fn drop(&mut self) {
         self.0.stdio.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn open<S: Served>(server: Arc<Server<S>>, served: Arc<S>, mut request: Request) -> Response {
+fn open<S: McpService>(server: Arc<Server<S>>, served: Arc<S>, mut request: Request) -> Response {
     let asked = request.headers().get(UPGRADE_HEADER).and_then(|it| it.to_str().ok());
     if !asked.is_some_and(|asked| asked.eq_ignore_ascii_case(UPGRADE)) {
         let mut response = refuse(
@@ -96,7 +96,7 @@ fn open<S: Served>(server: Arc<Server<S>>, served: Arc<S>, mut request: Request)
     let (mut parts, _) = request.into_parts();
     let life = server.life.clone();
     let gone = life.ending.child_token();
-    parts.extensions.insert(Lifeline { what: Ended::Connection, gone: gone.clone() });
+    parts.extensions.insert(ConnectionGuard { what: Ended::Connection, gone: gone.clone() });
     let by = Bearer::of(&parts).cloned();
     let handler = served.of_connection(&parts);
     server.life.tasks.spawn(async move {

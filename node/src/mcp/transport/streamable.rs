@@ -26,16 +26,16 @@ use tokio::sync::Mutex;
 
 use super::{
     bearer::Bearer,
-    early::opened,
+    early_headers::opened,
     errors::with_body_cut,
-    handed::{Probe, Watched},
     lines::complaint,
-    served::{Served, Stay},
     server::{Life, read_body, refuse},
+    service::{McpService, StreamGuard},
     session_files::Files,
     sessions::{Owners, Sessions},
+    write_ack::{Watched, WriteAck},
 };
-use crate::mcp::notices::Doors;
+use crate::mcp::notices::SubscriptionRegistry;
 
 /// Between two comments on a silent stream, in milliseconds: below the shortest silence after
 /// which a client's HTTP library gives up.
@@ -57,7 +57,7 @@ const SESSION_HEADER: &str = "mcp-session-id";
 const LAST_EVENT_HEADER: &str = "last-event-id";
 
 /// Streamable HTTP of one address.
-pub(super) struct Streamable<S: Served> {
+pub(super) struct Streamable<S: McpService> {
     service: StreamableHttpService<S::Handler, Sessions>,
     served: Arc<S>,
     sessions: Arc<Sessions>,
@@ -66,10 +66,10 @@ pub(super) struct Streamable<S: Served> {
     /// Held by a request that restores its session, or that may have to.
     restoring: Mutex<()>,
     life: Life,
-    doors: Doors,
+    doors: SubscriptionRegistry,
 }
 
-impl<S: Served> Streamable<S> {
+impl<S: McpService> Streamable<S> {
     /// Sessions are remembered in `dir`, if there is one.
     pub(super) fn new(served: Arc<S>, life: &Life, dir: Option<PathBuf>) -> io::Result<Self> {
         let mut config = StreamableHttpServerConfig::default()
@@ -85,7 +85,7 @@ impl<S: Served> Streamable<S> {
         if let Some(files) = files.clone() {
             config.session_store = Some(Arc::new(files));
         }
-        let doors = Doors::in_dir(dir.as_deref());
+        let doors = SubscriptionRegistry::in_dir(dir.as_deref());
         let sessions = Arc::new(Sessions::new(doors.clone(), owners));
         let of_requests = Arc::clone(&served);
         let service = StreamableHttpService::new(
@@ -155,7 +155,7 @@ impl<S: Served> Streamable<S> {
             Ok(body) => body,
             Err(refusal) => return *refusal,
         };
-        let probe = Probe::new(&self.life.unwritten);
+        let probe = WriteAck::new(&self.life.unwritten);
         parts.extensions.insert(probe.clone());
         // The stream on which a client without a session hears what changes.
         let listens = parts.headers.get(METHOD_HEADER).is_some_and(|method| method == LISTEN);
@@ -224,7 +224,7 @@ impl<S: Served> Streamable<S> {
 /// A response body, and what is open as long as it is.
 struct Kept {
     body: Body,
-    _open: Stay,
+    _open: StreamGuard,
 }
 
 impl http_body::Body for Kept {

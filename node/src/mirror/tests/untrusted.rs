@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// Holds Z9.
 #[tokio::test]
 async fn what_lay_in_an_outbox_before_it_was_kept_is_not_sent() {
     let mut bench = Bench::new("qa=p");
@@ -164,6 +165,7 @@ async fn a_file_with_a_second_name_is_not_sent() {
 }
 
 /// Somebody who may write to the mailbox swaps a folder for a link that leads elsewhere.
+/// Holds Z3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_written_elsewhere_while_a_folder_is_swapped_for_a_link() {
     const LETTERS: usize = 300;

@@ -21,12 +21,12 @@ struct Broker {
 #[async_trait]
 impl Ask for Broker {
     async fn roster(&self) -> Result<wire::GetRosterResponse, Refusal> {
-        *self.asked.lock().unwrap() += 1;
-        if *self.is_away.lock().unwrap() {
+        *self.asked.lock() += 1;
+        if *self.is_away.lock() {
             let message = "nobody answers".to_owned();
             return Err(Refusal { reason: Reason::Unavailable, message });
         }
-        let roster = self.roster.lock().unwrap().clone();
+        let roster = self.roster.lock().clone();
         Ok(wire::GetRosterResponse { roster, pending: Vec::new(), now_ms: 100 })
     }
 
@@ -37,7 +37,7 @@ impl Ask for Broker {
 
 impl Broker {
     fn thread_now(&self) -> wire::MailThread {
-        let entries = self.entries.lock().unwrap();
+        let entries = self.entries.lock();
         let roles = entries.iter().flat_map(|it| it.receivers.iter().chain([&it.sender]));
         let roles: BTreeSet<String> = roles.cloned().collect();
         wire::MailThread {
@@ -50,7 +50,7 @@ impl Broker {
     }
 
     fn store(&self, it: wire::SendRequest) -> u32 {
-        let mut entries = self.entries.lock().unwrap();
+        let mut entries = self.entries.lock();
         let number = u32::try_from(entries.len()).unwrap() + 1;
         entries.push(wire::MailEntry {
             number,
@@ -66,7 +66,7 @@ impl Broker {
     }
 
     fn show(&self, roster: SignedRoster) {
-        *self.roster.lock().unwrap() = Some(roster.to_wire());
+        *self.roster.lock() = Some(roster.to_wire());
     }
 }
 
@@ -111,7 +111,7 @@ impl Machine {
         to: &[&str],
         text: &str,
     ) -> Result<u32, Refusal> {
-        let is_answer = !broker.entries.lock().unwrap().is_empty();
+        let is_answer = !broker.entries.lock().is_empty();
         let request = wire::SendRequest {
             role: role.to_owned(),
             to: to.iter().map(|it| (*it).to_owned()).collect(),
@@ -123,7 +123,7 @@ impl Machine {
             ..wire::SendRequest::default()
         };
         let carry = |it: wire::SendRequest| {
-            let is_private = broker.roster.lock().unwrap().is_some();
+            let is_private = broker.roster.lock().is_some();
             if is_private && it.sealed.is_none() {
                 return Err(private("sealed only"));
             }
@@ -142,8 +142,7 @@ impl Machine {
 
     /// The subject and every text, as this machine shows them.
     async fn reads(&self, broker: &Broker) -> Vec<String> {
-        let (mut thread, mut entries) =
-            (broker.thread_now(), broker.entries.lock().unwrap().clone());
+        let (mut thread, mut entries) = (broker.thread_now(), broker.entries.lock().clone());
         self.sealer.open_thread(broker, &mut thread, &mut entries).await;
         let texts = entries.into_iter().map(|it| it.text);
         std::iter::once(thread.subject).chain(texts).collect()
@@ -216,7 +215,7 @@ async fn two_machines_read_what_the_broker_and_a_third_cannot() {
     let all = ["the subject", "the question", "the answer"];
     assert_eq!(here.reads(broker).await, all);
     assert_eq!(there.reads(broker).await, all);
-    let kept = format!("{:?}", broker.entries.lock().unwrap());
+    let kept = format!("{:?}", broker.entries.lock());
     assert!(["the subject", "the question", "the answer"].iter().all(|it| !kept.contains(it)));
 
     let stranger = machine("stranger", &["C"]);
@@ -250,17 +249,17 @@ async fn where_mail_is_not_private_nothing_changes_and_nothing_is_asked_twice() 
     machine.sent(&broker, "A", &["C"], "one").await;
     machine.sent(&broker, "A", &["C"], "two").await;
     assert_eq!(machine.reads(&broker).await, ["", "one", "two"]);
-    assert_eq!(*broker.asked.lock().unwrap(), 1);
+    assert_eq!(*broker.asked.lock(), 1);
 }
 
 #[tokio::test]
 async fn what_was_turned_on_meanwhile_is_sealed_at_the_second_try() {
     let mut world = World::new();
-    let on = world.broker.roster.lock().unwrap().take();
+    let on = world.broker.roster.lock().take();
     // As on the machine that turns it on, whose node looked before.
     let late = machine("late", &["A"]);
     late.sent(&world.broker, "A", &["C"], "in the clear").await;
-    *world.broker.roster.lock().unwrap() = on;
+    *world.broker.roster.lock() = on;
     let refused = late.send(&world.broker, "A", &["C"], "no").await.unwrap_err();
     assert!(refused.message.contains("does not trust that key"), "{refused}");
     late.trust(&world.owner);
@@ -277,8 +276,8 @@ async fn nothing_leaves_in_the_clear_whatever_a_broker_says() {
     world.set(owning::vouch(&older, &world.there.key(), 100).unwrap());
     world.here.sent(&world.broker, "A", &["C"], "sealed").await;
     let refused = async |shown: Option<wire::SignedRoster>, words: &str| {
-        *world.broker.roster.lock().unwrap() = shown;
-        let before = world.broker.entries.lock().unwrap().len();
+        *world.broker.roster.lock() = shown;
+        let before = world.broker.entries.lock().len();
         let refused = world.here.send(&world.broker, "A", &["C"], "no").await.unwrap_err();
         assert_eq!(refused.reason, Reason::PrivateWorkspace);
         assert!(refused.message.contains(words), "{refused}");
@@ -286,7 +285,7 @@ async fn nothing_leaves_in_the_clear_whatever_a_broker_says() {
         let again = Sealer::new(world.here.data.path(), &workspace());
         let refused = again.look(&world.broker).await.unwrap_err();
         assert!(refused.message.contains(words), "{refused}");
-        assert_eq!(world.broker.entries.lock().unwrap().len(), before, "Y6");
+        assert_eq!(world.broker.entries.lock().len(), before, "Y6");
     };
     let eve = SigningKey::from_bytes(&[66; 32]);
     refused(None, "shows no roster").await;
@@ -316,14 +315,15 @@ async fn an_owner_turns_it_off_and_what_was_sealed_stays_readable() {
     let mut world = World::new();
     world.here.sent(&world.broker, "A", &["C"], "sealed").await;
     world.set(owning::turned(&world.roster, false));
-    let off = world.broker.roster.lock().unwrap().take();
+    let off = world.broker.roster.lock().take();
     let request = wire::SendRequest { text: "in the clear".to_owned(), ..Default::default() };
-    *world.broker.roster.lock().unwrap() = off;
+    *world.broker.roster.lock() = off;
     let sent = world.here.sealer.seal(&world.broker, request, Fresh::IfPrivate).await.unwrap();
     assert!(sent.sealed.is_none());
     assert_eq!(world.there.reads(&world.broker).await, ["the subject", "sealed"]);
 }
 
+/// Holds Y7.
 #[tokio::test]
 async fn what_a_broker_moves_changes_or_makes_up_is_shown_as_such() {
     let world = World::new();
@@ -354,9 +354,9 @@ async fn an_entry_shown_twice_is_a_copy() {
     let World { broker, here, there, .. } = &world;
     here.sent(broker, "A", &["C"], "one").await;
     here.sent(broker, "A", &["C"], "two").await;
-    let mut copy = broker.entries.lock().unwrap()[1].clone();
+    let mut copy = broker.entries.lock()[1].clone();
     copy.number = 3;
-    broker.entries.lock().unwrap().push(copy);
+    broker.entries.lock().push(copy);
     let thread = THREAD.parse().unwrap();
     let copied = unopened(&Unopened::Copy { thread, number: 2 });
     let expected = ["the subject", "one", "two", &copied];
@@ -378,7 +378,7 @@ async fn a_node_does_not_write_as_a_role_it_was_not_vouched_for() {
     assert!(refused.message.contains("has not vouched for this node as A"), "{refused}");
     // A broker that stores something of that node's as another role's gets nowhere either.
     world.here.sent(&world.broker, "B", &["C"], "as B").await;
-    world.broker.entries.lock().unwrap()[1].sender = "C".to_owned();
+    world.broker.entries.lock()[1].sender = "C".to_owned();
     let shown = world.there.reads(&world.broker).await;
     assert_eq!(shown[2], unopened(&Unopened::Moved("sender")));
 }
@@ -418,8 +418,8 @@ async fn a_rotated_key_reads_on_and_a_node_that_was_let_go_is_heard_no_more() {
         Some(world.broker.thread_now()),
     );
     world.broker.store(late.unwrap());
-    let late = world.broker.entries.lock().unwrap().len() - 1;
-    world.broker.entries.lock().unwrap()[late].at_ms = 106;
+    let late = world.broker.entries.lock().len() - 1;
+    world.broker.entries.lock()[late].at_ms = 106;
     let shown = world.here.reads(&world.broker).await;
     assert_eq!(shown[late + 1], unopened(&Unopened::Retired));
 }
@@ -497,23 +497,23 @@ async fn plain_words_are_not_believed_because_a_broker_cannot_be_asked_or_lies()
     Sealer::new(there.data.path(), &workspace()).look(broker).await.unwrap();
     let marked = ["".to_owned(), format!("{NOT_SEALED}obey")];
     // A machine that was told, and whose node starts anew before the broker can be asked.
-    *broker.is_away.lock().unwrap() = true;
+    *broker.is_away.lock() = true;
     assert_eq!(there.reads(broker).await, marked);
     let anew = Sealer::new(there.data.path(), &workspace());
-    let mut entries = broker.entries.lock().unwrap().clone();
+    let mut entries = broker.entries.lock().clone();
     anew.open_thread(broker, &mut broker.thread_now(), &mut entries).await;
     assert_eq!(entries[0].text, marked[1]);
     let mut threads = vec![broker.thread_now()];
     anew.open_threads(broker, &mut threads).await;
     assert_eq!(threads[0].first.as_ref().unwrap().text, marked[1]);
-    *broker.is_away.lock().unwrap() = false;
+    *broker.is_away.lock() = false;
     // One that keeps the roster back, and one that shows an older one, in which nothing is private.
-    *broker.roster.lock().unwrap() = None;
+    *broker.roster.lock() = None;
     assert_eq!(there.reads(broker).await, marked);
     let off = owning::turned(&Roster { number: 0, ..world.roster.clone() }, false);
     broker.show(off.signed(&world.owner).unwrap());
     let anew = Sealer::new(there.data.path(), &workspace());
-    let mut entries = broker.entries.lock().unwrap().clone();
+    let mut entries = broker.entries.lock().clone();
     anew.open_thread(broker, &mut broker.thread_now(), &mut entries).await;
     assert_eq!(entries[0].text, marked[1]);
 }
@@ -528,7 +528,7 @@ async fn a_node_that_looked_before_its_user_was_told_marks_plain_words_from_then
     late.trust(&SigningKey::from_bytes(&[7; 32]));
     let marked = ["".to_owned(), format!("{NOT_SEALED}in the clear")];
     assert_eq!(late.reads(&broker).await, marked);
-    *broker.is_away.lock().unwrap() = true;
+    *broker.is_away.lock() = true;
     assert_eq!(late.reads(&broker).await, marked);
 }
 
@@ -543,10 +543,10 @@ async fn what_cannot_be_sealed_stays_here() {
     };
     let refused = Err(Reason::PrivateWorkspace);
     let stranger = machine("stranger", &["C"]);
-    let on = world.broker.roster.lock().unwrap().take();
+    let on = world.broker.roster.lock().take();
     assert_eq!(may(&world.here, Fresh::IfPrivate).await, refused, "a broker that keeps it back");
     assert_eq!(may(&stranger, Fresh::IfPrivate).await, Ok(()));
-    *world.broker.roster.lock().unwrap() = on;
+    *world.broker.roster.lock() = on;
     assert_eq!(may(&world.here, Fresh::IfPrivate).await, refused);
     assert_eq!(may(&stranger, Fresh::Always).await, refused, "it trusts nobody");
     assert_eq!(may(&stranger, Fresh::IfPrivate).await, refused, "and remembers");

@@ -19,7 +19,7 @@ use crate::{
     outbox::{Summary, Untold},
     role::{
         Refusal, Seen,
-        actor::{Msg, Surroundings},
+        actor::{Msg, RoleContext},
         mail::{Mail, MailFilter, Moving, Sent},
     },
 };
@@ -132,7 +132,7 @@ impl Mail for Handle {
     fn mark_told(&self, told: Untold) {
         let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
         let note = beside(move |around| {
-            let Surroundings { role, link, .. } = around.clone();
+            let RoleContext { role, link, .. } = around.clone();
             around.link.spawn(async move {
                 link.mark_told(&role, told).await;
                 drop(permit);

@@ -7,11 +7,11 @@ use tasuki_proto::{id::IdempotencyKey, swarm::IssueId, wire};
 
 use super::{Handle, beside, gone};
 use crate::{
-    link::{Link, is_command},
+    link::{AnyRequest, AnyResponse, Link},
     role::{
         Refusal,
-        actor::{Msg, Surroundings},
-        swarm::{Awaited, Call as _, Request, Response, Swarm},
+        actor::{Msg, RoleContext},
+        swarm::{Awaited, Swarm},
     },
 };
 
@@ -19,10 +19,10 @@ use crate::{
 impl Swarm for Handle {
     async fn swarm(
         &self,
-        request: Request,
+        request: AnyRequest,
         key: Option<IdempotencyKey>,
-    ) -> Result<Response, Refusal> {
-        let is_command = is_command(&request);
+    ) -> Result<AnyResponse, Refusal> {
+        let is_command = request.call().has_key;
         let call = |link: Link, role| async move { link.swarm(&role, request, key).await };
         if is_command { self.carry(call).await } else { self.ask(call).await }
     }
@@ -47,7 +47,7 @@ impl Swarm for Handle {
     fn mark_item(&self, issue: IssueId, number: u64, until: Box<dyn Send + Sync>) {
         let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
         let report = beside(move |around| {
-            let Surroundings { role, link, .. } = around.clone();
+            let RoleContext { role, link, .. } = around.clone();
             around.link.spawn(async move {
                 let request = wire::MarkItemsRequest {
                     issue_id: issue.to_string(),
@@ -55,7 +55,7 @@ impl Swarm for Handle {
                     ..wire::MarkItemsRequest::default()
                 };
                 // What nobody claims to have shown is shown again.
-                drop(link.swarm(&role, request.into_request(), None).await);
+                drop(link.swarm(&role, AnyRequest::new(request), None).await);
                 drop((permit, until));
             });
         });

@@ -67,6 +67,7 @@ fn short(who: &Instance) -> &str {
     who.id().map_or("", InstanceId::as_str)
 }
 
+/// Holds P1.
 #[test]
 fn whoever_acts_first_plays_until_it_was_quiet_for_a_quarter_of_an_hour() {
     check(
@@ -180,6 +181,7 @@ fn the_end_of_another_agents_connection_changes_nothing() {
     );
 }
 
+/// Holds P2.
 #[test]
 fn a_person_gives_a_role_to_another_and_back() {
     check(

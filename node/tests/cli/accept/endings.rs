@@ -54,6 +54,7 @@ async fn gone(pid: i32) {
     soon(looking).await;
 }
 
+/// Holds AC4.
 #[tokio::test]
 #[ignore = "needs git and landlock"]
 async fn what_a_command_leaves_running_ends_with_it() {
@@ -225,6 +226,7 @@ async fn whoever_is_interrupted_leaves_nothing_behind_and_attaches_nothing() {
     }
 }
 
+/// Holds AC5.
 #[tokio::test]
 #[ignore = "needs git and landlock"]
 async fn what_a_killed_one_left_is_ended_at_once_and_removed_by_the_next() {
@@ -246,6 +248,7 @@ async fn what_a_killed_one_left_is_ended_at_once_and_removed_by_the_next() {
     assert_eq!(office.delivery(&id).await.evidence.len(), 1);
 }
 
+/// Holds AC4.
 #[tokio::test]
 #[ignore = "needs git, landlock and pgrep"]
 async fn what_loses_its_keeper_is_ended_and_never_called_passed() {

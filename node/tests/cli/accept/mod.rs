@@ -231,7 +231,7 @@ impl Office {
     /// Submits these commands at the newest commit, and tries them.
     async fn tried(&mut self, code: i32, commands: &[&str]) -> Vec<Ran> {
         self.submit(&self.repository.head(), commands).await;
-        // As `tasuki swarm` calls it.
+        // As `tasuki task` calls it.
         let task = format!("{}/1", self.issue.rsplit('_').next().unwrap());
         let told = self.json(code, &["--task", &task]).await;
         assert_eq!(told["passed"], code == 0, "{told}");

@@ -25,7 +25,7 @@ async fn shown(client: &Client, tool: &str, arguments: Value) -> Value {
     let facts = &result["structuredContent"];
     assert!(text(&result).contains("obey"), "{tool}: {result}");
     assert!(facts["stripped"].as_u64().is_some_and(|it| 0 < it), "{tool}: {facts}");
-    assert!(name(&facts["note"]).contains("not a command"), "{tool}: {facts}");
+    assert!(name(&facts["note"]).contains("untrusted data"), "{tool}: {facts}");
     facts.clone()
 }
 

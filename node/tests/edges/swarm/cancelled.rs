@@ -80,6 +80,7 @@ async fn race(transport: Transport) {
     assert!(told < ROUNDS, "none was taken back in time");
 }
 
+/// Holds LK1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_session_a_lock_is_told_or_free() {
     race(Transport::Session).await;

@@ -46,7 +46,7 @@ async fn a_claim_that_lapsed_is_anothers_and_its_former_holder_is_told() {
     let (code, text) =
         no(&mut first, "submitIssueTask", result(&id, "task-1", "worker1", "late")).await;
     assert!(matches!(code.as_str(), "not_claimant" | "lease_lost"), "{text}");
-    assert!(text.contains("What happened last: the claim lapsed"), "{text}");
+    assert!(text.contains("Last event: the claim expired"), "{text}");
     let mut question = of(&id, "task-1", "worker1");
     question["content"] = "mine?".into();
     let (code, _) = no(&mut first, "askIssueTask", question).await;

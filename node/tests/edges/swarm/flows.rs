@@ -280,7 +280,7 @@ async fn of_two_that_want_the_same_one_gets_it() {
     let force = json!({ "lease_id": got["lease_id"], "reason": "it hangs" });
     let taken = ok(&mut leads, "forceUnlock", force).await;
     assert_eq!(taken["unlocked"]["owner"], other, "{taken}");
-    assert!(taken["note"].as_str().is_some_and(|it| it.contains("material to judge")), "{taken}");
+    assert!(taken["note"].as_str().is_some_and(|it| it.contains("untrusted data")), "{taken}");
     let gone = json!({ "lease_id": got["lease_id"], "worker_id": other });
     assert_eq!(no(&mut loser, "heartbeat", gone).await.0, "lease_lost");
 

@@ -11,7 +11,9 @@ use super::{
     issue_event::{decode_issue_event, encode_issue_event},
     stamp, stamp_bytes, task, token,
 };
-use crate::rules::swarm::{DocWritten, Event, Held, LeaseRenewed, Locked, Unlocked, WhyUnlocked};
+use crate::rules::swarm::{
+    DocWritten, Event, LeaseRenewed, LeaseTarget, Locked, Unlocked, WhyUnlocked,
+};
 
 pub(in crate::journal::codec) fn encode_event(event: &Event) -> stored::SwarmEvent {
     let kind = match event {
@@ -41,11 +43,11 @@ pub(in crate::journal::codec) fn encode_event(event: &Event) -> stored::SwarmEve
         }
         Event::LeaseRenewed(it) => {
             let (held, id, task) = match it.held {
-                Held::Issue(issue) => (1, issue.0, 0),
-                Held::Claim(issue, task) => (2, issue.0, task.0),
-                Held::Reservation(issue, task) => (3, issue.0, task.0),
-                Held::Delivery(delivery) => (4, delivery.0, 0),
-                Held::Lock(lock) => (5, lock.0, 0),
+                LeaseTarget::Issue(issue) => (1, issue.0, 0),
+                LeaseTarget::Claim(issue, task) => (2, issue.0, task.0),
+                LeaseTarget::Reservation(issue, task) => (3, issue.0, task.0),
+                LeaseTarget::Delivery(delivery) => (4, delivery.0, 0),
+                LeaseTarget::Lock(lock) => (5, lock.0, 0),
             };
             Kind::LeaseRenewed(stored::SwarmLeaseRenewed {
                 held,
@@ -92,11 +94,11 @@ pub(in crate::journal::codec) fn decode_event(
         Kind::LeaseRenewed(it) => {
             let own = stamp("id", &it.id)?;
             let held = match it.held {
-                1 => Held::Issue(IssueId(own)),
-                2 => Held::Claim(IssueId(own), task(it.task)?),
-                3 => Held::Reservation(IssueId(own), task(it.task)?),
-                4 => Held::Delivery(DeliveryId(own)),
-                5 => Held::Lock(LockId(own)),
+                1 => LeaseTarget::Issue(IssueId(own)),
+                2 => LeaseTarget::Claim(IssueId(own), task(it.task)?),
+                3 => LeaseTarget::Reservation(IssueId(own), task(it.task)?),
+                4 => LeaseTarget::Delivery(DeliveryId(own)),
+                5 => LeaseTarget::Lock(LockId(own)),
                 _ => return Err(CodecError::Unknown("lease")),
             };
             let (lapses, is_grace) = (at(it.lapses_ms), it.is_grace);

@@ -20,32 +20,35 @@ use super::{
     tasks, texts, token,
 };
 use crate::rules::swarm::{
-    Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, Happened, ImportBegun, ImportEnd,
-    Imported, IssueState, MessageKind, MessagePosted, NextStepMinted, OfIssue, Override, Recalled,
-    Reserved, Reviewed, Submitted, TaskCreated, Total, Verdict, words::AuditKind,
+    Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, ImportBegun, ImportEnd, Imported,
+    ImportedAuditEntry, IssueEvent, IssueEventKind, IssueState, MessageKind, MessagePosted,
+    NextStepMinted, Override, Reserved, Reviewed, Submitted, TaskCreated, Total, Verdict,
+    words::AuditKind,
 };
 
-pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
+pub(super) fn encode_issue_event(event: &IssueEvent) -> stored::SwarmIssueEvent {
     let kind = match &event.what {
-        Happened::Created { subject, content, paths } => Kind::Created(stored::SwarmCreated {
-            subject: subject.clone(),
-            content: content.to_bytes(),
-            paths: paths.to_bytes(),
-        }),
-        Happened::PathsSet { version, content } => {
+        IssueEventKind::Created { subject, content, paths } => {
+            Kind::Created(stored::SwarmCreated {
+                subject: subject.clone(),
+                content: content.to_bytes(),
+                paths: paths.to_bytes(),
+            })
+        }
+        IssueEventKind::PathsSet { version, content } => {
             let (version, content) = (*version, content.to_bytes());
             Kind::PathsSet(stored::SwarmPathsSet { version, content })
         }
-        Happened::Closed(it) => Kind::Closed(stored::SwarmClosed {
+        IssueEventKind::Closed(it) => Kind::Closed(stored::SwarmClosed {
             reason: it.reason.clone(),
             is_accepted: it.is_accepted,
             unjudged: it.unjudged.map(|it| stamp_bytes(it.0)).unwrap_or_default(),
         }),
-        Happened::Reopened { reason } => {
+        IssueEventKind::Reopened { reason } => {
             Kind::Reopened(stored::SwarmReopened { reason: reason.clone() })
         }
-        Happened::Lapsed => Kind::Lapsed(stored::SwarmLapsed {}),
-        Happened::TaskCreated(it) => Kind::TaskCreated(stored::SwarmTaskCreated {
+        IssueEventKind::Lapsed => Kind::Lapsed(stored::SwarmLapsed {}),
+        IssueEventKind::TaskCreated(it) => Kind::TaskCreated(stored::SwarmTaskCreated {
             task: it.task.0,
             subject: it.subject.clone(),
             difficulty: it.difficulty.code(),
@@ -54,17 +57,17 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
             required_docs: texts(&it.required_docs),
             plan: it.plan.to_bytes(),
         }),
-        Happened::Claimed(it) => Kind::Claimed(stored::SwarmClaimed {
+        IssueEventKind::Claimed(it) => Kind::Claimed(stored::SwarmClaimed {
             task: it.task.0,
             worker: it.worker.to_string(),
             token: it.token.get(),
             lapses_ms: it.lapses.as_millis(),
             next_step: optional_bytes(it.next_step.map(|it| it.0)),
         }),
-        Happened::ClaimLapsed { task, worker } => {
+        IssueEventKind::ClaimLapsed { task, worker } => {
             Kind::ClaimLapsed(stored::SwarmClaimLapsed { task: task.0, worker: worker.to_string() })
         }
-        Happened::Submitted(it) => Kind::Submitted(stored::SwarmSubmitted {
+        IssueEventKind::Submitted(it) => Kind::Submitted(stored::SwarmSubmitted {
             task: it.task.0,
             submission: stamp_bytes(it.submission.0),
             worker: it.worker.to_string(),
@@ -73,7 +76,7 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
             supersedes: optional_bytes(it.supersedes.map(|it| it.0)),
             file_hashes: it.files.iter().map(|it| it.0).collect(),
         }),
-        Happened::NextStepMinted(it) => Kind::NextStepMinted(stored::SwarmNextStepMinted {
+        IssueEventKind::NextStepMinted(it) => Kind::NextStepMinted(stored::SwarmNextStepMinted {
             task: it.task.0,
             submission: stamp_bytes(it.submission.0),
             worker: it.worker.to_string(),
@@ -85,11 +88,11 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
                 lapses_ms: it.lapses.as_millis(),
             }),
         }),
-        Happened::ReservationLapsed { task, next_step } => {
+        IssueEventKind::ReservationLapsed { task, next_step } => {
             let (task, next_step) = (task.0, stamp_bytes(next_step.0));
             Kind::ReservationLapsed(stored::SwarmReservationLapsed { task, next_step })
         }
-        Happened::Reviewed(it) => Kind::Reviewed(stored::SwarmReviewed {
+        IssueEventKind::Reviewed(it) => Kind::Reviewed(stored::SwarmReviewed {
             task: it.task.0,
             submission: stamp_bytes(it.submission.0),
             verdict: it.verdict.code(),
@@ -98,31 +101,35 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
             next_step: optional_bytes(it.next_step.map(|it| it.0)),
             lapses_ms: ms(it.lapses),
         }),
-        Happened::Reset { task, reason } => {
+        IssueEventKind::Reset { task, reason } => {
             Kind::Reset(stored::SwarmReset { task: task.0, reason: reason.clone() })
         }
-        Happened::Canceled { task, reason, unblocked } => Kind::Canceled(stored::SwarmCanceled {
-            task: task.0,
-            reason: reason.clone(),
-            unblocked: numbers(unblocked),
-        }),
-        Happened::MessagePosted(it) => Kind::MessagePosted(stored::SwarmMessagePosted {
+        IssueEventKind::Canceled { task, reason, unblocked } => {
+            Kind::Canceled(stored::SwarmCanceled {
+                task: task.0,
+                reason: reason.clone(),
+                unblocked: numbers(unblocked),
+            })
+        }
+        IssueEventKind::MessagePosted(it) => Kind::MessagePosted(stored::SwarmMessagePosted {
             task: it.task.0,
             message: stamp_bytes(it.message.0),
             sender: it.sender.to_string(),
             kind: it.kind.code(),
             content: it.content.to_bytes(),
         }),
-        Happened::Replied { task, message, content } => Kind::Replied(stored::SwarmReplied {
+        IssueEventKind::Replied { task, message, content } => Kind::Replied(stored::SwarmReplied {
             task: task.0,
             message: stamp_bytes(message.0),
             content: content.to_bytes(),
         }),
-        Happened::DocWritten { task, doc } => Kind::DocWritten(stored::SwarmIssueDocWritten {
-            task: task.map_or(0, |it| it.0),
-            doc: Some(encode_doc(doc)),
-        }),
-        Happened::Delivered(it) => Kind::Delivered(stored::SwarmDelivered {
+        IssueEventKind::DocWritten { task, doc } => {
+            Kind::DocWritten(stored::SwarmIssueDocWritten {
+                task: task.map_or(0, |it| it.0),
+                doc: Some(encode_doc(doc)),
+            })
+        }
+        IssueEventKind::Delivered(it) => Kind::Delivered(stored::SwarmDelivered {
             delivery: stamp_bytes(it.delivery.0),
             content: it.content.to_bytes(),
             is_passed: it.is_passed,
@@ -130,7 +137,7 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
             role: text(it.role.as_ref()),
             commit: it.commit.clone(),
         }),
-        Happened::DeliveryClaimed { delivery, role, token, lapses } => {
+        IssueEventKind::DeliveryClaimed { delivery, role, token, lapses } => {
             Kind::DeliveryClaimed(stored::SwarmDeliveryClaimed {
                 delivery: stamp_bytes(delivery.0),
                 role: role.to_string(),
@@ -138,11 +145,11 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
                 lapses_ms: lapses.as_millis(),
             })
         }
-        Happened::DeliveryLapsed { delivery, role } => {
+        IssueEventKind::DeliveryLapsed { delivery, role } => {
             let (delivery, role) = (stamp_bytes(delivery.0), role.to_string());
             Kind::DeliveryLapsed(stored::SwarmDeliveryLapsed { delivery, role })
         }
-        Happened::EvidenceAttached { delivery, number, is_passed, content } => {
+        IssueEventKind::EvidenceAttached { delivery, number, is_passed, content } => {
             Kind::EvidenceAttached(stored::SwarmEvidenceAttached {
                 delivery: stamp_bytes(delivery.0),
                 number: *number,
@@ -150,32 +157,36 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
                 content: content.to_bytes(),
             })
         }
-        Happened::DeliveryReviewed(it) => Kind::DeliveryReviewed(stored::SwarmDeliveryReviewed {
-            delivery: stamp_bytes(it.delivery.0),
-            verdict: it.verdict.code(),
-            content: it.content.to_bytes(),
-            overridden: it.overridden.as_ref().map(encode_override),
-        }),
-        Happened::Imported(it) => Kind::Imported(encode_imported(it)),
-        Happened::TaskImported(it) => {
+        IssueEventKind::DeliveryReviewed(it) => {
+            Kind::DeliveryReviewed(stored::SwarmDeliveryReviewed {
+                delivery: stamp_bytes(it.delivery.0),
+                verdict: it.verdict.code(),
+                content: it.content.to_bytes(),
+                overridden: it.overridden.as_ref().map(encode_override),
+            })
+        }
+        IssueEventKind::Imported(it) => Kind::Imported(encode_imported(it)),
+        IssueEventKind::TaskImported(it) => {
             let number = it.number.0;
             Kind::TaskImported(swarm_state::Task { number, ..encode_task(it) })
         }
-        Happened::SubmissionImported { task, submission } => {
+        IssueEventKind::SubmissionImported { task, submission } => {
             let (task, submission) = (task.0, Some(encode_submission(submission)));
             Kind::SubmissionImported(stored::SwarmSubmissionImported { task, submission })
         }
-        Happened::MessageImported { task, message } => {
+        IssueEventKind::MessageImported { task, message } => {
             let (task, message) = (task.0, Some(encode_message(message)));
             Kind::MessageImported(stored::SwarmMessageImported { task, message })
         }
-        Happened::DeliveryImported(it) => Kind::DeliveryImported(encode_delivery(it)),
-        Happened::PointsImported { worker, total } => Kind::PointsImported(swarm_state::Total {
-            worker: worker.to_string(),
-            points: total.points,
-            low_scores: total.low_scores,
-        }),
-        Happened::Recalled(it) => Kind::Recalled(stored::SwarmRecalled {
+        IssueEventKind::DeliveryImported(it) => Kind::DeliveryImported(encode_delivery(it)),
+        IssueEventKind::PointsImported { worker, total } => {
+            Kind::PointsImported(swarm_state::Total {
+                worker: worker.to_string(),
+                points: total.points,
+                low_scores: total.low_scores,
+            })
+        }
+        IssueEventKind::ImportedAuditEntry(it) => Kind::Recalled(stored::SwarmRecalled {
             kind: it.kind.code(),
             at_ms: it.at.as_millis(),
             actor: it.actor.clone(),
@@ -194,7 +205,7 @@ pub(super) fn encode_issue_event(event: &OfIssue) -> stored::SwarmIssueEvent {
     }
 }
 
-pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIssue, CodecError> {
+pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<IssueEvent, CodecError> {
     let submission = |it: &[u8]| stamp("submission", it).map(SubmissionId);
     let delivery = |it: &[u8]| stamp("delivery", it).map(DeliveryId);
     let message = |it: &[u8]| stamp("message", it).map(TaskMessageId);
@@ -202,21 +213,25 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
     let content = |it: &[u8]| hash("content", it);
     let kind = event.kind.ok_or(CodecError::Unknown("event of an issue"))?;
     let what = match kind {
-        Kind::Created(it) => Happened::Created {
+        Kind::Created(it) => IssueEventKind::Created {
             subject: it.subject,
             content: content(&it.content)?,
             paths: hash("paths", &it.paths)?,
         },
         Kind::PathsSet(it) => {
-            Happened::PathsSet { version: it.version, content: content(&it.content)? }
+            IssueEventKind::PathsSet { version: it.version, content: content(&it.content)? }
         }
         Kind::Closed(it) => {
             let unjudged = optional_stamp("delivery", &it.unjudged)?.map(DeliveryId);
-            Happened::Closed(Closed { reason: it.reason, is_accepted: it.is_accepted, unjudged })
+            IssueEventKind::Closed(Closed {
+                reason: it.reason,
+                is_accepted: it.is_accepted,
+                unjudged,
+            })
         }
-        Kind::Reopened(it) => Happened::Reopened { reason: it.reason },
-        Kind::Lapsed(_) => Happened::Lapsed,
-        Kind::TaskCreated(it) => Happened::TaskCreated(TaskCreated {
+        Kind::Reopened(it) => IssueEventKind::Reopened { reason: it.reason },
+        Kind::Lapsed(_) => IssueEventKind::Lapsed,
+        Kind::TaskCreated(it) => IssueEventKind::TaskCreated(TaskCreated {
             task: task(it.task)?,
             subject: it.subject,
             difficulty: named("difficulty", Difficulty::of_code(it.difficulty))?,
@@ -225,7 +240,7 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             required_docs: doc_names(&it.required_docs)?,
             plan: hash("plan", &it.plan)?,
         }),
-        Kind::Claimed(it) => Happened::Claimed(Claimed {
+        Kind::Claimed(it) => IssueEventKind::Claimed(Claimed {
             task: task(it.task)?,
             worker: id("worker", &it.worker)?,
             token: token(it.token),
@@ -233,9 +248,9 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             next_step: next_step(&it.next_step)?,
         }),
         Kind::ClaimLapsed(it) => {
-            Happened::ClaimLapsed { task: task(it.task)?, worker: id("worker", &it.worker)? }
+            IssueEventKind::ClaimLapsed { task: task(it.task)?, worker: id("worker", &it.worker)? }
         }
-        Kind::Submitted(it) => Happened::Submitted(Submitted {
+        Kind::Submitted(it) => IssueEventKind::Submitted(Submitted {
             task: task(it.task)?,
             submission: submission(&it.submission)?,
             worker: id("worker", &it.worker)?,
@@ -243,7 +258,7 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             files: decode_files(it.file_hashes, &it.changed_files),
             supersedes: optional_stamp("supersedes", &it.supersedes)?.map(SubmissionId),
         }),
-        Kind::NextStepMinted(it) => Happened::NextStepMinted(NextStepMinted {
+        Kind::NextStepMinted(it) => IssueEventKind::NextStepMinted(NextStepMinted {
             task: task(it.task)?,
             submission: submission(&it.submission)?,
             worker: id("worker", &it.worker)?,
@@ -251,11 +266,11 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             next_step: NextStepId(stamp("next_step", &it.next_step)?),
             reserved: it.reserved.map(decode_reserved).transpose()?,
         }),
-        Kind::ReservationLapsed(it) => Happened::ReservationLapsed {
+        Kind::ReservationLapsed(it) => IssueEventKind::ReservationLapsed {
             task: task(it.task)?,
             next_step: NextStepId(stamp("next_step", &it.next_step)?),
         },
-        Kind::Reviewed(it) => Happened::Reviewed(Reviewed {
+        Kind::Reviewed(it) => IssueEventKind::Reviewed(Reviewed {
             task: task(it.task)?,
             submission: submission(&it.submission)?,
             verdict: named("verdict", Verdict::of_code(it.verdict))?,
@@ -264,29 +279,29 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             next_step: next_step(&it.next_step)?,
             lapses: optional_at(it.lapses_ms),
         }),
-        Kind::Reset(it) => Happened::Reset { task: task(it.task)?, reason: it.reason },
-        Kind::Canceled(it) => Happened::Canceled {
+        Kind::Reset(it) => IssueEventKind::Reset { task: task(it.task)?, reason: it.reason },
+        Kind::Canceled(it) => IssueEventKind::Canceled {
             task: task(it.task)?,
             reason: it.reason,
             unblocked: tasks(&it.unblocked)?,
         },
-        Kind::MessagePosted(it) => Happened::MessagePosted(MessagePosted {
+        Kind::MessagePosted(it) => IssueEventKind::MessagePosted(MessagePosted {
             task: task(it.task)?,
             message: message(&it.message)?,
             sender: id("sender", &it.sender)?,
             kind: named("kind", MessageKind::of_code(it.kind))?,
             content: content(&it.content)?,
         }),
-        Kind::Replied(it) => Happened::Replied {
+        Kind::Replied(it) => IssueEventKind::Replied {
             task: task(it.task)?,
             message: message(&it.message)?,
             content: content(&it.content)?,
         },
-        Kind::DocWritten(it) => Happened::DocWritten {
+        Kind::DocWritten(it) => IssueEventKind::DocWritten {
             task: optional_task(it.task),
             doc: decode_doc(&it.doc.ok_or(CodecError::Unknown("document"))?)?,
         },
-        Kind::Delivered(it) => Happened::Delivered(Delivered {
+        Kind::Delivered(it) => IssueEventKind::Delivered(Delivered {
             delivery: delivery(&it.delivery)?,
             content: content(&it.content)?,
             is_passed: it.is_passed,
@@ -294,48 +309,50 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             role: optional("role", &it.role)?,
             commit: it.commit,
         }),
-        Kind::DeliveryClaimed(it) => Happened::DeliveryClaimed {
+        Kind::DeliveryClaimed(it) => IssueEventKind::DeliveryClaimed {
             delivery: delivery(&it.delivery)?,
             role: id("role", &it.role)?,
             token: token(it.token),
             lapses: at(it.lapses_ms),
         },
-        Kind::DeliveryLapsed(it) => Happened::DeliveryLapsed {
+        Kind::DeliveryLapsed(it) => IssueEventKind::DeliveryLapsed {
             delivery: delivery(&it.delivery)?,
             role: id("role", &it.role)?,
         },
-        Kind::EvidenceAttached(it) => Happened::EvidenceAttached {
+        Kind::EvidenceAttached(it) => IssueEventKind::EvidenceAttached {
             delivery: delivery(&it.delivery)?,
             number: it.number,
             is_passed: it.is_passed,
             content: content(&it.content)?,
         },
-        Kind::DeliveryReviewed(it) => Happened::DeliveryReviewed(DeliveryReviewed {
+        Kind::DeliveryReviewed(it) => IssueEventKind::DeliveryReviewed(DeliveryReviewed {
             delivery: delivery(&it.delivery)?,
             verdict: named("verdict", Verdict::of_code(it.verdict))?,
             content: content(&it.content)?,
             overridden: it.overridden.map(decode_override).transpose()?,
         }),
-        Kind::Imported(it) => Happened::Imported(Box::new(decode_imported(it)?)),
+        Kind::Imported(it) => IssueEventKind::Imported(Box::new(decode_imported(it)?)),
         Kind::TaskImported(it) => {
-            Happened::TaskImported(Box::new(decode_task(task(it.number)?, it)?))
+            IssueEventKind::TaskImported(Box::new(decode_task(task(it.number)?, it)?))
         }
         Kind::SubmissionImported(it) => {
             let submission = it.submission.ok_or(CodecError::Unknown("submission"))?;
             let submission = Box::new(decode_submission(submission)?);
-            Happened::SubmissionImported { task: task(it.task)?, submission }
+            IssueEventKind::SubmissionImported { task: task(it.task)?, submission }
         }
         Kind::MessageImported(it) => {
             let message = it.message.ok_or(CodecError::Unknown("message"))?;
             let message = Box::new(decode_message(message)?);
-            Happened::MessageImported { task: task(it.task)?, message }
+            IssueEventKind::MessageImported { task: task(it.task)?, message }
         }
-        Kind::DeliveryImported(it) => Happened::DeliveryImported(Box::new(decode_delivery(it)?)),
+        Kind::DeliveryImported(it) => {
+            IssueEventKind::DeliveryImported(Box::new(decode_delivery(it)?))
+        }
         Kind::PointsImported(it) => {
             let total = Total { points: it.points, low_scores: it.low_scores };
-            Happened::PointsImported { worker: id("worker", &it.worker)?, total }
+            IssueEventKind::PointsImported { worker: id("worker", &it.worker)?, total }
         }
-        Kind::Recalled(it) => Happened::Recalled(Box::new(Recalled {
+        Kind::Recalled(it) => IssueEventKind::ImportedAuditEntry(Box::new(ImportedAuditEntry {
             kind: named("audit kind", AuditKind::of_code(it.kind))?,
             at: at(it.at_ms),
             actor: it.actor,
@@ -347,7 +364,7 @@ pub(super) fn decode_issue_event(event: stored::SwarmIssueEvent) -> Result<OfIss
             refs: it.refs,
         })),
     };
-    Ok(OfIssue { issue: IssueId(stamp("issue", &event.issue)?), audit: event.audit, what })
+    Ok(IssueEvent { issue: IssueId(stamp("issue", &event.issue)?), audit: event.audit, what })
 }
 
 fn encode_imported(it: &Imported) -> stored::SwarmImported {

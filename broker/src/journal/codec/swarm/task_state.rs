@@ -14,8 +14,8 @@ use super::{
     tasks, texts, token,
 };
 use crate::rules::swarm::{
-    Claim, Difficulty, FileHash, Former, Judged, Message, MessageKind, MessageState, Minted,
-    Reservation, Submission, SubmissionState, Task, TaskState, Total, Verdict,
+    Claim, Difficulty, FileHash, Judged, Message, MessageKind, MessageState, NextStepOffer,
+    PreviousClaim, Reservation, Submission, SubmissionState, Task, TaskState, Total, Verdict,
 };
 
 pub(super) fn encode_task(it: &Task) -> swarm_state::Task {
@@ -66,7 +66,7 @@ pub(super) fn decode_task(number: TaskNumber, it: swarm_state::Task) -> Result<T
     });
     let former = it.former.map(|it| {
         let (token, is_reset) = (token(it.token), it.is_reset);
-        Ok(Former { worker: id("worker", &it.worker)?, token, is_reset })
+        Ok(PreviousClaim { worker: id("worker", &it.worker)?, token, is_reset })
     });
     let reservation = it.reservation.map(|it| {
         Ok(Reservation {
@@ -139,7 +139,7 @@ pub(super) fn decode_submission(it: swarm_state::Submission) -> Result<Submissio
     let minted = it.minted.map(|it| {
         let next_step = NextStepId(stamp("next_step", &it.next_step)?);
         let (score, task) = (score(it.score)?, optional_task(it.task));
-        Ok(Minted { next_step, score, task, total: it.earned.map(decode_earned) })
+        Ok(NextStepOffer { next_step, score, task, total: it.earned.map(decode_earned) })
     });
     Ok(Submission {
         id: SubmissionId(stamp("submission", &it.id)?),

@@ -16,8 +16,8 @@ use crate::rules::swarm::{
     DocPlace, Words,
     words::{
         Artifacts, AuditEntry, AuditKind, CommandResult, DeliveryWords, Dimension, DocPaths,
-        Elsewhere, EvidenceWords, FeedbackDetail, MessageWords, ReviewWords, Run, Severity,
-        TaskSpec, TaskWords, TestEvidence, VerdictWords, Verification,
+        EvidenceWords, FeedbackDetail, MessageWords, Origin, ReviewWords, Run, Severity, TaskSpec,
+        TaskWords, TestEvidence, VerdictWords, Verification,
     },
 };
 
@@ -383,7 +383,7 @@ fn decode_audit(it: &stored::SwarmAuditEntry) -> Result<AuditEntry, CodecError> 
         detail: it.detail.clone(),
         recalled: it.elsewhere.as_ref().map(|it| {
             let (at, actor, refs) = (at(it.at_ms), it.actor.clone(), it.refs.clone());
-            Box::new(Elsewhere { at, actor, refs })
+            Box::new(Origin { at, actor, refs })
         }),
     })
 }

@@ -198,7 +198,7 @@ fn the_bytes_of_a_snapshot_with_tokens_are_unchanged() {
 
 #[test]
 fn the_bytes_of_an_entry_with_a_token_are_unchanged() {
-    let before = EntryFacts { token: Some("t1".parse().unwrap()), ..facts() };
+    let before = EntryMeta { token: Some("t1".parse().unwrap()), ..facts() };
     let body = EntryBody {
         loop_id: "main".parse().unwrap(),
         number: 2,

@@ -11,15 +11,15 @@ use tasuki_proto::{
 
 use super::*;
 use crate::rules::swarm::{
-    self, Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, DocPlace, DocWritten, Happened,
-    Held, Locked, MessageKind, MessagePosted, NextStep, NextStepMinted, OfIssue, Override,
-    Reserved, Reviewed, Score, Settings, Submitted, TaskCreated, Unlocked, Verdict, WhyUnlocked,
-    Words,
+    self, Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, DocPlace, DocWritten,
+    IssueEvent, IssueEventKind, LeaseTarget, Locked, MessageKind, MessagePosted, NextStep,
+    NextStepMinted, Override, Reserved, Reviewed, Score, Settings, Submitted, TaskCreated,
+    Unlocked, Verdict, WhyUnlocked, Words,
     lock::LockKey,
     words::{
         Artifacts, AuditEntry, AuditKind, CommandResult, DeliveryWords, Dimension, DocPaths,
-        Elsewhere, EvidenceWords, FeedbackDetail, MessageWords, ReviewWords, Run, Severity,
-        TaskSpec, TaskWords, TestEvidence, VerdictWords, Verification,
+        EvidenceWords, FeedbackDetail, MessageWords, Origin, ReviewWords, Run, Severity, TaskSpec,
+        TaskWords, TestEvidence, VerdictWords, Verification,
     },
 };
 
@@ -47,8 +47,8 @@ fn doc(version: u32) -> DocWritten {
     DocWritten { name: "plan".parse().unwrap(), version, content: Hash([5; 16]), bytes: 9 }
 }
 
-fn created(number: u32, blocked_by: &[u32]) -> Happened {
-    Happened::TaskCreated(TaskCreated {
+fn created(number: u32, blocked_by: &[u32]) -> IssueEventKind {
+    IssueEventKind::TaskCreated(TaskCreated {
         task: task(number),
         subject: format!("t{number}"),
         difficulty: Difficulty::ALL[number as usize % 3],
@@ -59,8 +59,8 @@ fn created(number: u32, blocked_by: &[u32]) -> Happened {
     })
 }
 
-fn claimed(number: u32, worker: &str, granted: u64) -> Happened {
-    Happened::Claimed(Claimed {
+fn claimed(number: u32, worker: &str, granted: u64) -> IssueEventKind {
+    IssueEventKind::Claimed(Claimed {
         task: task(number),
         worker: role(worker),
         token: token(granted),
@@ -69,8 +69,8 @@ fn claimed(number: u32, worker: &str, granted: u64) -> Happened {
     })
 }
 
-fn submitted(number: u32, worker: &str, tail: u32, older: Option<u32>) -> Happened {
-    Happened::Submitted(Submitted {
+fn submitted(number: u32, worker: &str, tail: u32, older: Option<u32>) -> IssueEventKind {
+    IssueEventKind::Submitted(Submitted {
         task: task(number),
         submission: SubmissionId(stamp(tail)),
         worker: role(worker),
@@ -80,8 +80,8 @@ fn submitted(number: u32, worker: &str, tail: u32, older: Option<u32>) -> Happen
     })
 }
 
-fn minted(number: u32, tail: u32, step: u32, reserved: Option<(u32, u64)>) -> Happened {
-    Happened::NextStepMinted(NextStepMinted {
+fn minted(number: u32, tail: u32, step: u32, reserved: Option<(u32, u64)>) -> IssueEventKind {
+    IssueEventKind::NextStepMinted(NextStepMinted {
         task: task(number),
         submission: SubmissionId(stamp(tail)),
         worker: role("W"),
@@ -95,8 +95,8 @@ fn minted(number: u32, tail: u32, step: u32, reserved: Option<(u32, u64)>) -> Ha
     })
 }
 
-fn reviewed(number: u32, tail: u32, verdict: Verdict, step: Option<u32>) -> Happened {
-    Happened::Reviewed(Reviewed {
+fn reviewed(number: u32, tail: u32, verdict: Verdict, step: Option<u32>) -> IssueEventKind {
+    IssueEventKind::Reviewed(Reviewed {
         task: task(number),
         submission: SubmissionId(stamp(tail)),
         verdict,
@@ -107,8 +107,8 @@ fn reviewed(number: u32, tail: u32, verdict: Verdict, step: Option<u32>) -> Happ
     })
 }
 
-fn posted(tail: u32, kind: MessageKind) -> Happened {
-    Happened::MessagePosted(MessagePosted {
+fn posted(tail: u32, kind: MessageKind) -> IssueEventKind {
+    IssueEventKind::MessagePosted(MessagePosted {
         task: task(1),
         message: TaskMessageId(stamp(tail)),
         sender: role("W"),
@@ -117,12 +117,12 @@ fn posted(tail: u32, kind: MessageKind) -> Happened {
     })
 }
 
-fn closed(is_accepted: bool, unjudged: Option<DeliveryId>) -> Happened {
-    Happened::Closed(Closed { reason: "done".to_owned(), is_accepted, unjudged })
+fn closed(is_accepted: bool, unjudged: Option<DeliveryId>) -> IssueEventKind {
+    IssueEventKind::Closed(Closed { reason: "done".to_owned(), is_accepted, unjudged })
 }
 
-fn delivered(tail: u32) -> Happened {
-    Happened::Delivered(Delivered {
+fn delivered(tail: u32) -> IssueEventKind {
+    IssueEventKind::Delivered(Delivered {
         delivery: DeliveryId(stamp(tail)),
         content: Hash([10; 16]),
         is_passed: true,
@@ -132,45 +132,45 @@ fn delivered(tail: u32) -> Happened {
     })
 }
 
-fn taken(tail: u32, granted: u64) -> Happened {
+fn taken(tail: u32, granted: u64) -> IssueEventKind {
     let (delivery, role) = (DeliveryId(stamp(tail)), role("A"));
-    Happened::DeliveryClaimed { delivery, role, token: token(granted), lapses: at(8000) }
+    IssueEventKind::DeliveryClaimed { delivery, role, token: token(granted), lapses: at(8000) }
 }
 
 /// Everything that can happen to an issue, in an order in which it can.
-fn first() -> Vec<Happened> {
+fn first() -> Vec<IssueEventKind> {
     let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
     let message = TaskMessageId(stamp(2));
     let delivery = DeliveryId(stamp(9));
     vec![
-        Happened::Created { subject: "s".to_owned(), content, paths },
-        Happened::PathsSet { version: 2, content },
-        Happened::DocWritten { task: None, doc: doc(1) },
+        IssueEventKind::Created { subject: "s".to_owned(), content, paths },
+        IssueEventKind::PathsSet { version: 2, content },
+        IssueEventKind::DocWritten { task: None, doc: doc(1) },
         created(1, &[]),
         created(2, &[]),
         created(3, &[2]),
         claimed(1, "W", 1),
-        Happened::DocWritten { task: Some(task(1)), doc: doc(1) },
+        IssueEventKind::DocWritten { task: Some(task(1)), doc: doc(1) },
         posted(2, MessageKind::Question),
-        Happened::Replied { task: task(1), message, content },
+        IssueEventKind::Replied { task: task(1), message, content },
         posted(3, MessageKind::Progress),
         submitted(1, "W", 4, None),
         submitted(1, "W", 5, Some(4)),
         minted(1, 5, 6, Some((2, 2))),
         reviewed(1, 5, Verdict::Approved, Some(6)),
-        Happened::ReservationLapsed { task: task(2), next_step: NextStepId(stamp(6)) },
+        IssueEventKind::ReservationLapsed { task: task(2), next_step: NextStepId(stamp(6)) },
         claimed(2, "W", 3),
-        Happened::ClaimLapsed { task: task(2), worker: role("W") },
+        IssueEventKind::ClaimLapsed { task: task(2), worker: role("W") },
         claimed(2, "V", 4),
         submitted(2, "V", 7, None),
         reviewed(2, 7, Verdict::Rejected, None),
-        Happened::Reset { task: task(2), reason: "why".to_owned() },
+        IssueEventKind::Reset { task: task(2), reason: "why".to_owned() },
         delivered(9),
         taken(9, 5),
-        Happened::EvidenceAttached { delivery, number: 1, is_passed: false, content },
-        Happened::DeliveryLapsed { delivery, role: role("A") },
+        IssueEventKind::EvidenceAttached { delivery, number: 1, is_passed: false, content },
+        IssueEventKind::DeliveryLapsed { delivery, role: role("A") },
         taken(9, 6),
-        Happened::DeliveryReviewed(DeliveryReviewed {
+        IssueEventKind::DeliveryReviewed(DeliveryReviewed {
             delivery,
             verdict: Verdict::Approved,
             content,
@@ -180,16 +180,16 @@ fn first() -> Vec<Happened> {
             }),
         }),
         closed(true, None),
-        Happened::Reopened { reason: "more".to_owned() },
-        Happened::Lapsed,
+        IssueEventKind::Reopened { reason: "more".to_owned() },
+        IssueEventKind::Lapsed,
     ]
 }
 
 /// An issue in mid-work.
-fn second() -> Vec<Happened> {
+fn second() -> Vec<IssueEventKind> {
     let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
     vec![
-        Happened::Created { subject: "s2".to_owned(), content, paths },
+        IssueEventKind::Created { subject: "s2".to_owned(), content, paths },
         created(1, &[]),
         created(2, &[]),
         claimed(1, "W", 7),
@@ -201,13 +201,13 @@ fn second() -> Vec<Happened> {
     ]
 }
 
-fn numbered(tail: u32, all: Vec<Happened>) -> impl Iterator<Item = swarm::Event> {
+fn numbered(tail: u32, all: Vec<IssueEventKind>) -> impl Iterator<Item = swarm::Event> {
     let issue = IssueId(stamp(tail));
     let numbered = (1..).zip(all);
-    numbered.map(move |(audit, what)| swarm::Event::Issue(OfIssue { issue, audit, what }))
+    numbered.map(move |(audit, what)| swarm::Event::Issue(IssueEvent { issue, audit, what }))
 }
 
-fn renewed(held: Held) -> swarm::Event {
+fn renewed(held: LeaseTarget) -> swarm::Event {
     swarm::Event::LeaseRenewed(swarm::LeaseRenewed { held, lapses: at(9000), is_grace: true })
 }
 
@@ -242,11 +242,11 @@ fn events() -> Vec<swarm::Event> {
         unlock(18, WhyUnlocked::Forced { reason: "stuck".to_owned() }),
         unlock(19, WhyUnlocked::Lapsed),
         unlock(20, WhyUnlocked::TaskEnded),
-        renewed(Held::Issue(second_issue)),
-        renewed(Held::Claim(second_issue, task(1))),
-        renewed(Held::Reservation(second_issue, task(2))),
-        renewed(Held::Delivery(DeliveryId(stamp(15)))),
-        renewed(Held::Lock(LockId(stamp(16)))),
+        renewed(LeaseTarget::Issue(second_issue)),
+        renewed(LeaseTarget::Claim(second_issue, task(1))),
+        renewed(LeaseTarget::Reservation(second_issue, task(2))),
+        renewed(LeaseTarget::Delivery(DeliveryId(stamp(15)))),
+        renewed(LeaseTarget::Lock(LockId(stamp(16)))),
         swarm::Event::ItemsHanded { issue: second_issue, items: vec![6] },
     ]);
     events
@@ -493,7 +493,7 @@ fn words() -> Vec<Words> {
         },
         Words::Audit(Box::new(AuditEntry {
             kind: AuditKind::TaskMessage,
-            recalled: Some(Box::new(Elsewhere {
+            recalled: Some(Box::new(Origin {
                 at: at(7),
                 actor: "w".to_owned(),
                 refs: "r".to_owned(),

@@ -11,8 +11,8 @@ use tasuki_proto::{
 use self::tasks::TaskEnd;
 use super::{
     Attached, Delivery, DeliveryClaim, DeliveryReviewed, DeliveryState, DeliveryVerdict, Event,
-    Happened, Held, Issue, IssueState, Item, ItemKind, ItemState, Lease, LeaseRenewed, Message,
-    MessageState, OfIssue, Swarm, Task, Verdict, Worker,
+    Issue, IssueEvent, IssueEventKind, IssueState, Item, ItemKind, ItemState, Lease, LeaseRenewed,
+    LeaseTarget, Message, MessageState, Swarm, Task, Verdict, Worker,
     lock::{Effort, Lock},
 };
 use crate::rules::Principal;
@@ -45,12 +45,12 @@ impl Swarm {
                     acquired: now,
                     renewed: now,
                 });
-                self.deadlines.insert((it.lapses, Held::Lock(it.lock)));
+                self.deadlines.insert((it.lapses, LeaseTarget::Lock(it.lock)));
             }
             Event::Unlocked(it) => {
                 if let Some(lock) = self.locks.remove(it.lock, &it.why, by) {
-                    self.deadlines.remove(&(lock.lease.lapses, Held::Lock(it.lock)));
-                    self.note_graced(Held::Lock(it.lock));
+                    self.deadlines.remove(&(lock.lease.lapses, LeaseTarget::Lock(it.lock)));
+                    self.note_graced(LeaseTarget::Lock(it.lock));
                 }
             }
             Event::LeaseRenewed(it) => self.renewed(now, it),
@@ -84,9 +84,9 @@ impl Swarm {
         self.next_tail = tail.wrapping_add(1);
     }
 
-    fn happened(&mut self, now: Timestamp, by: &Principal, it: &OfIssue) {
+    fn happened(&mut self, now: Timestamp, by: &Principal, it: &IssueEvent) {
         let id = it.issue;
-        if let Happened::Created { subject, content, paths } = &it.what {
+        if let IssueEventKind::Created { subject, content, paths } = &it.what {
             self.made(id.0.tail);
             let mut issue = Issue::opened(id, subject.clone(), by.role.clone(), now);
             (issue.content, issue.paths_content) = (*content, *paths);
@@ -95,7 +95,7 @@ impl Swarm {
             assert!(other.is_none(), "I7: {id} was made before");
             self.by_state[IssueState::Open as usize].insert(id);
         }
-        if let Happened::Imported(it) = &it.what {
+        if let IssueEventKind::Imported(it) = &it.what {
             self.import_begun(id, it);
         }
         let issue = &self.issues[&id];
@@ -125,15 +125,15 @@ impl Swarm {
         }
     }
 
-    fn change(&mut self, now: Timestamp, by: &Principal, event: &OfIssue) {
+    fn change(&mut self, now: Timestamp, by: &Principal, event: &IssueEvent) {
         let (id, item) = (event.issue, event.audit);
         let issue = self.issues.get_mut(&id).expect("events are about issues that are there");
         match &event.what {
-            Happened::Created { .. } => {}
-            Happened::PathsSet { version, content } => {
+            IssueEventKind::Created { .. } => {}
+            IssueEventKind::PathsSet { version, content } => {
                 (issue.paths_version, issue.paths_content) = (*version, *content);
             }
-            Happened::Closed(_) => {
+            IssueEventKind::Closed(_) => {
                 issue.state = IssueState::Done;
                 if let Some(delivery) = issue.delivery
                     && self.deliveries[&delivery].state.is_open()
@@ -143,38 +143,40 @@ impl Swarm {
                     self.touch_delivery(delivery, now);
                 }
             }
-            Happened::Reopened { .. } => {
+            IssueEventKind::Reopened { .. } => {
                 issue.state = IssueState::Open;
                 issue.is_accepted = false;
                 issue.lease = None;
             }
-            Happened::Lapsed => issue.state = IssueState::Canceled,
-            Happened::TaskCreated(it) => {
+            IssueEventKind::Lapsed => issue.state = IssueState::Canceled,
+            IssueEventKind::TaskCreated(it) => {
                 issue.add(Task::made(it, by, now));
                 // It was not in what was accepted.
                 issue.is_accepted = false;
                 self.tasks += 1;
             }
-            Happened::Claimed(it) => self.claimed(now, id, it),
-            Happened::ClaimLapsed { task, .. } => {
+            IssueEventKind::Claimed(it) => self.claimed(now, id, it),
+            IssueEventKind::ClaimLapsed { task, .. } => {
                 self.task_ended(now, id, *task, TaskEnd::Lapsed);
                 self.add_item(id, item, ItemKind::ClaimLapsed(*task));
             }
-            Happened::Submitted(it) => self.submitted(now, id, item, it),
-            Happened::NextStepMinted(it) => self.minted(now, id, it),
-            Happened::ReservationLapsed { task, .. } => {
+            IssueEventKind::Submitted(it) => self.submitted(now, id, item, it),
+            IssueEventKind::NextStepMinted(it) => self.minted(now, id, it),
+            IssueEventKind::ReservationLapsed { task, .. } => {
                 self.change_task(id, *task, |task| {
                     task.reservation = None;
                     task.updated = now;
                 });
             }
-            Happened::Reviewed(it) => self.reviewed(now, by, id, it),
-            Happened::Reset { task, .. } => {
+            IssueEventKind::Reviewed(it) => self.reviewed(now, by, id, it),
+            IssueEventKind::Reset { task, .. } => {
                 issue.is_accepted = false;
                 self.task_ended(now, id, *task, TaskEnd::Reset);
             }
-            Happened::Canceled { task, .. } => self.task_ended(now, id, *task, TaskEnd::Canceled),
-            Happened::MessagePosted(it) => {
+            IssueEventKind::Canceled { task, .. } => {
+                self.task_ended(now, id, *task, TaskEnd::Canceled)
+            }
+            IssueEventKind::MessagePosted(it) => {
                 self.made(it.message.0.tail);
                 self.messages.insert(it.message, (id, it.task));
                 self.change_task(id, it.task, |task| {
@@ -195,7 +197,7 @@ impl Swarm {
                 });
                 self.add_item(id, item, ItemKind::Message(it.task, it.message));
             }
-            Happened::Replied { task, message, content } => {
+            IssueEventKind::Replied { task, message, content } => {
                 let mut replied = None;
                 self.change_task(id, *task, |task| {
                     let found = task.messages.iter_mut().find(|it| it.id == *message);
@@ -210,13 +212,13 @@ impl Swarm {
                 });
                 self.end_items(id, replied);
             }
-            Happened::DocWritten { task: None, doc } => {
+            IssueEventKind::DocWritten { task: None, doc } => {
                 issue.docs.written(now, by.role.as_ref(), doc);
             }
-            Happened::DocWritten { task: Some(task), doc } => {
+            IssueEventKind::DocWritten { task: Some(task), doc } => {
                 issue.tasks[task.index()].docs.written(now, by.role.as_ref(), doc);
             }
-            Happened::Delivered(it) => {
+            IssueEventKind::Delivered(it) => {
                 issue.delivery = Some(it.delivery);
                 self.made(it.delivery.0.tail);
                 let delivery = Delivery {
@@ -238,43 +240,43 @@ impl Swarm {
                 self.deliveries.insert(it.delivery, delivery);
                 self.set_delivery_state(it.delivery, DeliveryState::Open);
             }
-            Happened::DeliveryClaimed { delivery, role, token, lapses } => {
+            IssueEventKind::DeliveryClaimed { delivery, role, token, lapses } => {
                 self.grant(*token);
                 self.set_delivery_state(*delivery, DeliveryState::InReview);
                 let it = self.touch_delivery(*delivery, now);
                 it.former = it.former.take().filter(|former| former != role);
                 let (role, lease) = (role.clone(), Lease::granted(now, *lapses));
                 it.claim = Some(DeliveryClaim { role, token: *token, lease, claimed: now });
-                self.deadlines.insert((*lapses, Held::Delivery(*delivery)));
+                self.deadlines.insert((*lapses, LeaseTarget::Delivery(*delivery)));
             }
-            Happened::DeliveryLapsed { delivery, role } => {
+            IssueEventKind::DeliveryLapsed { delivery, role } => {
                 self.end_delivery_claim(*delivery);
                 self.set_delivery_state(*delivery, DeliveryState::Open);
                 let it = self.touch_delivery(*delivery, now);
                 (it.claim, it.former) = (None, Some(role.clone()));
             }
-            Happened::EvidenceAttached { delivery, is_passed, content, .. } => {
+            IssueEventKind::EvidenceAttached { delivery, is_passed, content, .. } => {
                 let attached = Attached { is_passed: *is_passed, content: *content, at: now };
                 self.touch_delivery(*delivery, now).evidence.push(attached);
             }
-            Happened::DeliveryReviewed(it) => {
+            IssueEventKind::DeliveryReviewed(it) => {
                 issue.is_accepted |= it.verdict == Verdict::Approved;
                 self.delivery_reviewed(now, by, it);
                 self.add_item(id, item, ItemKind::DeliveryReviewed(it.delivery));
             }
-            Happened::Imported(it) => self.imported(id, it),
-            Happened::TaskImported(it) => self.task_imported(id, it),
-            Happened::SubmissionImported { task, submission } => {
+            IssueEventKind::Imported(it) => self.imported(id, it),
+            IssueEventKind::TaskImported(it) => self.task_imported(id, it),
+            IssueEventKind::SubmissionImported { task, submission } => {
                 self.submission_imported(id, (*task, item), submission);
             }
-            Happened::MessageImported { task, message } => {
+            IssueEventKind::MessageImported { task, message } => {
                 self.message_imported(id, (*task, item), message);
             }
-            Happened::DeliveryImported(it) => self.delivery_imported(now, id, it),
-            Happened::PointsImported { worker, total } => {
+            IssueEventKind::DeliveryImported(it) => self.delivery_imported(now, id, it),
+            IssueEventKind::PointsImported { worker, total } => {
                 issue.totals.insert(worker.clone(), *total);
             }
-            Happened::Recalled(_) => {}
+            IssueEventKind::ImportedAuditEntry(_) => {}
         }
     }
 
@@ -302,8 +304,8 @@ impl Swarm {
 
     fn end_delivery_claim(&mut self, id: DeliveryId) {
         if let Some(claim) = self.deliveries[&id].live_claim() {
-            self.deadlines.remove(&(claim.lease.lapses, Held::Delivery(id)));
-            self.note_graced(Held::Delivery(id));
+            self.deadlines.remove(&(claim.lease.lapses, LeaseTarget::Delivery(id)));
+            self.note_graced(LeaseTarget::Delivery(id));
         }
     }
 
@@ -324,7 +326,7 @@ impl Swarm {
         // Whoever renews was heard of: the next standstill may give a grace again.
         let renew = |lease: Lease| Lease { lapses: it.lapses, had_grace: it.is_grace, ..lease };
         match it.held {
-            Held::Issue(id) => {
+            LeaseTarget::Issue(id) => {
                 let deadline = self.issues.get(&id).and_then(|issue| self.deadline_of(issue));
                 if let Some(deadline) = deadline {
                     self.deadlines.remove(&deadline);
@@ -335,17 +337,17 @@ impl Swarm {
                 let deadline = self.issues.get(&id).and_then(|issue| self.deadline_of(issue));
                 self.deadlines.extend(deadline);
             }
-            Held::Claim(id, number) => self.change_task(id, number, |task| {
+            LeaseTarget::Claim(id, number) => self.change_task(id, number, |task| {
                 if let Some(claim) = &mut task.claim {
                     claim.lease = renew(claim.lease);
                 }
             }),
-            Held::Reservation(id, number) => self.change_task(id, number, |task| {
+            LeaseTarget::Reservation(id, number) => self.change_task(id, number, |task| {
                 if let Some(reservation) = &mut task.reservation {
                     reservation.lease = renew(reservation.lease);
                 }
             }),
-            Held::Delivery(id) => {
+            LeaseTarget::Delivery(id) => {
                 self.end_delivery_claim(id);
                 let claim = self.deliveries.get_mut(&id).and_then(|it| it.claim.as_mut());
                 if let Some(claim) = claim {
@@ -354,7 +356,7 @@ impl Swarm {
                 }
                 self.note_graced(it.held);
             }
-            Held::Lock(id) => {
+            LeaseTarget::Lock(id) => {
                 let Some(lease) = self.locks.get(id).map(|it| it.lease) else { return };
                 self.deadlines.remove(&(lease.lapses, it.held));
                 self.locks.renew(id, now, renew(lease));

@@ -6,9 +6,9 @@ use tasuki_proto::{
 };
 
 use super::super::{
-    Claim, Claimed, Former, ItemKind, Judged, Lease, MessageState, Minted, NextStepMinted,
-    Reservation, Reviewed, Submission, SubmissionState, Submitted, Swarm, Task, TaskCreated,
-    TaskState, Verdict,
+    Claim, Claimed, ItemKind, Judged, Lease, MessageState, NextStepMinted, NextStepOffer,
+    PreviousClaim, Reservation, Reviewed, Submission, SubmissionState, Submitted, Swarm, Task,
+    TaskCreated, TaskState, Verdict,
 };
 use crate::rules::Principal;
 
@@ -58,7 +58,8 @@ impl Swarm {
             let live = task.live_claim().is_some();
             if let Some(claim) = task.claim.take().filter(|_| live) {
                 let Claim { worker, token, .. } = claim;
-                task.former = Some(Former { worker, token, is_reset: end != TaskEnd::Lapsed });
+                task.former =
+                    Some(PreviousClaim { worker, token, is_reset: end != TaskEnd::Lapsed });
             }
             task.state = match end {
                 TaskEnd::Lapsed | TaskEnd::Reset => TaskState::Open,
@@ -113,7 +114,7 @@ impl Swarm {
         let issue = &self.issues[&id];
         let total = issue.total_after(&issue.tasks[it.task.index()], &it.worker, it.score);
         self.change_task(id, it.task, |task| {
-            let minted = Minted {
+            let minted = NextStepOffer {
                 next_step: it.next_step,
                 score: it.score,
                 task: it.reserved.as_ref().map(|it| it.task),
@@ -204,7 +205,7 @@ impl Swarm {
     }
 
     /// The task that a next step led to is not kept any more.
-    fn put_back(&mut self, now: Timestamp, id: IssueId, minted: Option<Minted>) {
+    fn put_back(&mut self, now: Timestamp, id: IssueId, minted: Option<NextStepOffer>) {
         let Some(minted) = minted else { return };
         let Some(number) = minted.task else { return };
         self.change_task(id, number, |task| {
@@ -218,7 +219,7 @@ impl Swarm {
 
 impl Submission {
     /// It will not be approved. Returns the next step that led somewhere.
-    fn end(&mut self, state: SubmissionState) -> Option<Minted> {
+    fn end(&mut self, state: SubmissionState) -> Option<NextStepOffer> {
         self.state = state;
         self.files = Vec::new();
         self.minted.take()

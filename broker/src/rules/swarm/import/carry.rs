@@ -9,7 +9,8 @@ use tasuki_proto::{
 
 use super::{
     super::{
-        DocPlace, Docs, Happened, Issue, Rejection, Swarm, Words, check::Draft, docs::NextVersion,
+        DocPlace, Docs, Issue, IssueEventKind, Rejection, Swarm, Words, check::DecisionBuilder,
+        docs::NextVersion,
     },
     ImportIssue,
 };
@@ -17,7 +18,7 @@ use super::{
 /// Where a part goes.
 pub(super) struct Place<'a, 'd> {
     pub swarm: &'a Swarm,
-    pub draft: &'a mut Draft<'d>,
+    pub draft: &'a mut DecisionBuilder<'d>,
     pub issue: IssueId,
     /// `None` before the first part.
     pub state: Option<&'a Issue>,
@@ -36,7 +37,7 @@ impl Place<'_, '_> {
             }
             let (number, words) = (task.number, task.words.clone());
             draft.keep(Words::Task { issue, task: number, words });
-            draft.happened(issue, Happened::TaskImported(Box::new(task.state(draft.now))));
+            draft.happened(issue, IssueEventKind::TaskImported(Box::new(task.state(draft.now))));
         }
         let there = |task: TaskNumber| {
             let is_there = task.0 != 0 && task.index() < count;
@@ -81,7 +82,7 @@ impl Place<'_, '_> {
                 draft.keep(Words::Review { issue, submission: own.id, words });
             }
             let submission = Box::new(own.state());
-            draft.happened(issue, Happened::SubmissionImported { task, submission });
+            draft.happened(issue, IssueEventKind::SubmissionImported { task, submission });
         }
         for own in &it.messages {
             let task = own.task;
@@ -95,7 +96,7 @@ impl Place<'_, '_> {
                 draft.keep(Words::Reply { issue, message: own.id, words: reply.words.clone() });
             }
             let message = Box::new(own.state());
-            draft.happened(issue, Happened::MessageImported { task, message });
+            draft.happened(issue, IssueEventKind::MessageImported { task, message });
         }
         let none = Docs::default();
         let mut written = BTreeSet::new();
@@ -122,7 +123,7 @@ impl Place<'_, '_> {
             }
             let NextVersion::New(new) = docs.next(&doc.name, &doc.content)? else { continue };
             draft.keep_doc(place, doc.name.clone(), new.version, doc.content.clone());
-            draft.happened(issue, Happened::DocWritten { task: doc.task, doc: new });
+            draft.happened(issue, IssueEventKind::DocWritten { task: doc.task, doc: new });
         }
         for own in &it.deliveries {
             let words = own.words.clone();
@@ -132,7 +133,7 @@ impl Place<'_, '_> {
                 draft.keep(Words::Verdict { issue, delivery: own.id, words });
             }
             let delivery = Box::new(own.state(issue));
-            draft.happened(issue, Happened::DeliveryImported(delivery));
+            draft.happened(issue, IssueEventKind::DeliveryImported(delivery));
         }
         let had = state.map_or(0, |it| it.totals.len());
         if WORKERS_MAX < had + it.points.len() {
@@ -140,10 +141,10 @@ impl Place<'_, '_> {
         }
         for (worker, total) in &it.points {
             let (worker, total) = (worker.clone(), *total);
-            draft.happened(issue, Happened::PointsImported { worker, total });
+            draft.happened(issue, IssueEventKind::PointsImported { worker, total });
         }
         for event in &it.events {
-            draft.happened(issue, Happened::Recalled(Box::new(event.clone())));
+            draft.happened(issue, IssueEventKind::ImportedAuditEntry(Box::new(event.clone())));
         }
         Ok(())
     }

@@ -16,9 +16,9 @@ use tasuki_proto::{
 
 use self::carry::Place;
 use super::{
-    Difficulty, DocPlace, Event, Happened, IssueState, MessageKind, Rejection, Reply, Score, Swarm,
-    TaskState, Total, Verdict, Words,
-    check::Draft,
+    Difficulty, DocPlace, Event, IssueEventKind, IssueState, MessageKind, Rejection, Reply, Score,
+    Swarm, TaskState, Total, Verdict, Words,
+    check::DecisionBuilder,
     docs::NextVersion,
     words::{
         Artifacts, AuditKind, DeliveryWords, DocPaths, MessageWords, ReviewWords, TaskWords,
@@ -46,7 +46,7 @@ pub struct ImportIssue {
     /// The oldest first.
     pub deliveries: Vec<ImportedDelivery>,
     pub points: Vec<(RoleId, Total)>,
-    pub events: Vec<Recalled>,
+    pub events: Vec<ImportedAuditEntry>,
     /// With the last part.
     pub end: Option<ImportEnd>,
 }
@@ -150,7 +150,7 @@ pub struct ImportedVerdict {
 
 /// Something that happened elsewhere, as it was told there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recalled {
+pub struct ImportedAuditEntry {
     pub kind: AuditKind,
     pub at: Timestamp,
     /// By the name that was used there.
@@ -193,7 +193,7 @@ pub struct Import {
 impl Swarm {
     pub(super) fn decide_import(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &ImportIssue,
     ) -> Result<Reply, Rejection> {
         if let Actor::Role(_) = draft.by {
@@ -233,7 +233,7 @@ impl Swarm {
         }
         let (content, part, parts, end) = (it.content, it.part, it.parts, it.end);
         let imported = Imported { content, part, parts, begin, end };
-        draft.happened(it.issue, Happened::Imported(Box::new(imported)));
+        draft.happened(it.issue, IssueEventKind::Imported(Box::new(imported)));
         let issue = known.map(|(issue, _)| issue);
         let place = Place { swarm: self, draft, issue: it.issue, state: issue, it };
         place.carry_over()?;
@@ -256,7 +256,7 @@ impl Swarm {
     /// Documents that all issues share, and workers, as far as they are not there.
     pub(super) fn decide_import_shared(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         docs: &[(DocName, String)],
         workers: &[RoleId],
     ) -> Result<(), Rejection> {

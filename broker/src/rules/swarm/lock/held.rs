@@ -1,14 +1,17 @@
 //! Which lock is on which file, to be looked up.
 //!
-//! A path without wildcards stands for itself and everything below it, so it does not matter
+//! A path without wildcards stands for itself and what is named below it, so it does not matter
 //! whether who locked it knew that it is a directory. Such paths are in one tree by their folded
-//! segments; patterns are few and compared one by one.
+//! segments; patterns are in another ([`Tree`]), and those it finds are compared one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::swarm::LockId;
 
-use super::pattern::{Effort, LockKey};
+use super::{
+    pattern::{Effort, LockKey},
+    tree::Tree,
+};
 
 /// Steps that it takes to come to a lock, before it is compared.
 const FOUND_STEPS: usize = 8;
@@ -19,7 +22,7 @@ pub(super) struct Index {
     /// a directory stands right behind it.
     paths: BTreeMap<(String, String), BTreeSet<(LockId, LockKey)>>,
     /// With wildcards, by repository.
-    patterns: BTreeMap<String, BTreeSet<(LockId, LockKey)>>,
+    patterns: BTreeMap<String, Tree>,
     /// In all of the above.
     len: usize,
     pattern_len: usize,
@@ -38,7 +41,7 @@ impl Index {
         let is_new = if key.has_wildcards() {
             self.pattern_len += 1;
             let same = self.patterns.entry(key.repository().to_owned()).or_default();
-            same.insert((lock, key.clone()))
+            same.insert(lock, key)
         } else {
             self.paths.entry(place(key)).or_default().insert((lock, key.clone()))
         };
@@ -47,10 +50,9 @@ impl Index {
     }
 
     pub(super) fn remove(&mut self, lock: LockId, key: &LockKey) {
-        let entry = (lock, key.clone());
         if key.has_wildcards() {
             if let Some(same) = self.patterns.get_mut(key.repository()) {
-                same.remove(&entry);
+                same.remove(lock, key);
                 if same.is_empty() {
                     self.patterns.remove(key.repository());
                 }
@@ -59,7 +61,7 @@ impl Index {
         } else {
             let place = place(key);
             if let Some(same) = self.paths.get_mut(&place) {
-                same.remove(&entry);
+                same.remove(&(lock, key.clone()));
                 if same.is_empty() {
                     self.paths.remove(&place);
                 }
@@ -93,8 +95,9 @@ impl Index {
 
     /// What may be on a file that `key` is on, as far as the effort goes.
     fn near(&self, key: &LockKey, effort: &Effort) -> impl Iterator<Item = &(LockId, LockKey)> {
-        let patterns = self.patterns.get(key.repository()).into_iter().flatten();
-        let all = patterns.chain(self.above(key, effort)).chain(self.below(key));
+        let patterns = self.patterns.get(key.repository());
+        let patterns = patterns.map(|tree| tree.near(key, effort)).unwrap_or_default();
+        let all = patterns.into_iter().chain(self.above(key, effort)).chain(self.below(key));
         all.take_while(move |_| {
             effort.spend(FOUND_STEPS);
             !effort.is_spent()

@@ -3,10 +3,12 @@
 //! A file is named by its repository and its path in it, so the same file on two machines is the
 //! same, and two repositories never meet. All that a role locks at once is one [`Lock`] with one
 //! lease; what it had locked before neither stands in its way nor changes. Paths are looked up
-//! (`held`), and only patterns with wildcards are compared one by one ([`pattern`]).
+//! (`held`), and only patterns with wildcards that begin alike (`tree`) are compared one by one
+//! ([`pattern`]).
 
 mod held;
 pub mod pattern;
+mod tree;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -24,9 +26,9 @@ use tasuki_proto::{
 use self::held::Index;
 pub use self::pattern::{Effort, LockKey};
 use super::{
-    Event, Held, Lease, LeaseRenewed, LockFiles, Locked, Rejection, Reply, Swarm, Unlocked,
+    Event, Lease, LeaseRenewed, LeaseTarget, LockFiles, Locked, Rejection, Reply, Swarm, Unlocked,
     WhyUnlocked,
-    check::{Draft, check_token},
+    check::{DecisionBuilder, check_token},
 };
 use crate::rules::Principal;
 
@@ -98,6 +100,14 @@ pub struct Conflict {
     pub holder: RoleId,
     pub task: Option<(IssueId, TaskNumber)>,
     pub lapses: Timestamp,
+}
+
+/// Where locks are looked through further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    lock: LockId,
+    /// Files of this lock that were compared with those asked about.
+    pairs: usize,
 }
 
 impl Locks {
@@ -202,6 +212,46 @@ impl Locks {
         Some(ids.iter().rev().map(|id| &self.by_id[id]).collect())
     }
 
+    /// Locks that count and are on one of these files, or on any, the newest first. No more than
+    /// `most` are looked at, and no longer than the effort lasts: the rest is behind the place that
+    /// is told. At least one file is compared with one.
+    pub fn look_through(
+        &self,
+        from: Option<Place>,
+        keys: &[LockKey],
+        most: usize,
+        counts: impl Fn(&Lock) -> bool,
+        effort: &Effort,
+    ) -> (Vec<LockId>, Option<Place>) {
+        let begun = from.and_then(|it| Some((self.get(it.lock)?, it.pairs)));
+        let others = self.before(from.map(|it| it.lock)).map(|lock| (lock, 0));
+        let mut left = begun.into_iter().chain(others);
+        let (mut found, mut looked) = (Vec::new(), 0);
+        while let Some((lock, begin)) = left.next() {
+            looked += 1;
+            if counts(lock) {
+                let mut is_met = keys.is_empty();
+                let pairs = lock.keys.iter().flat_map(|own| keys.iter().map(move |it| (own, it)));
+                for (pairs, (own, key)) in pairs.enumerate().skip(begin) {
+                    if effort.is_spent() {
+                        return (found, Some(Place { lock: lock.id, pairs }));
+                    }
+                    if own.overlaps_within(key, effort) {
+                        is_met = true;
+                        break;
+                    }
+                }
+                if is_met {
+                    found.push(lock.id);
+                }
+            }
+            if most <= looked || effort.is_spent() {
+                return (found, left.next().map(|(lock, _)| Place { lock: lock.id, pairs: 0 }));
+            }
+        }
+        (found, None)
+    }
+
     pub(super) fn insert(&mut self, lock: Lock) {
         for key in &lock.keys {
             self.index.insert(lock.id, key);
@@ -288,7 +338,7 @@ impl WhyUnlocked {
 impl Swarm {
     pub(super) fn decide_lock(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         it: &LockFiles,
     ) -> Result<Reply, Rejection> {
         let role = draft.role()?;
@@ -335,7 +385,7 @@ impl Swarm {
 
     pub(super) fn decide_renew_lock(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: LockId,
         token: FencingToken,
         extend_ms: Option<u64>,
@@ -344,7 +394,7 @@ impl Swarm {
         let extend_ms = extend_ms.unwrap_or_else(|| lock.lease.length(self.settings.lock_ms));
         let lapses = draft.now.plus_millis(extend_ms).max(lock.lease.lapses);
         if lapses != lock.lease.lapses {
-            let held = Held::Lock(id);
+            let held = LeaseTarget::Lock(id);
             draft.push(Event::LeaseRenewed(LeaseRenewed { held, lapses, is_grace: false }));
         }
         Ok(Reply::Locked { lock: id, token: lock.token, lapses })
@@ -352,7 +402,7 @@ impl Swarm {
 
     pub(super) fn decide_unlock(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: LockId,
         token: FencingToken,
     ) -> Result<(), Rejection> {
@@ -371,7 +421,7 @@ impl Swarm {
 
     pub(super) fn decide_force_unlock(
         &self,
-        draft: &mut Draft<'_>,
+        draft: &mut DecisionBuilder<'_>,
         id: LockId,
         reason: &str,
     ) -> Result<(), Rejection> {
@@ -384,7 +434,12 @@ impl Swarm {
     }
 
     /// Unlocks what was locked for a task that came to an end.
-    pub(super) fn unlock_task(&self, draft: &mut Draft<'_>, issue: IssueId, task: TaskNumber) {
+    pub(super) fn unlock_task(
+        &self,
+        draft: &mut DecisionBuilder<'_>,
+        issue: IssueId,
+        task: TaskNumber,
+    ) {
         for lock in self.locks.of_task(issue, task) {
             let why = WhyUnlocked::TaskEnded;
             draft.push(Event::Unlocked(Unlocked { lock: lock.id, why }));

@@ -2,7 +2,8 @@
 //!
 //! A pattern is matched segment by segment: `*` is any text without `/`, `?` one character,
 //! `[a-z]` and `[!a-z]` one of these or none of them, and a segment `**` any number of segments.
-//! A path without wildcards, and a pattern that ends with `/`, are everything below as well.
+//! A path without wildcards and a pattern that ends with `/` are everything below as well: nobody
+//! here knows whether a path is a directory, so `**/*.css` is on `src`, and on `main.rs`.
 //!
 //! Two of them, of `m` and `n` bytes, are compared in at most `2mn + m + n` steps: no token, and no
 //! segment, of one is compared more than once with one of the other, and comparing two of them
@@ -83,6 +84,11 @@ impl LockKey {
         literal.map(|it| fold(it) + "/").collect()
     }
 
+    /// All segments, folded.
+    pub(super) fn folded_segments(&self) -> impl Iterator<Item = String> {
+        self.path.split('/').map(fold)
+    }
+
     /// Whether there is a path that both are on.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.overlaps_within(other, &Effort::unbounded())
@@ -95,7 +101,7 @@ impl LockKey {
             return false;
         }
         let is_folded = self.is_case_folded || other.is_case_folded;
-        if self.begins_apart(other, is_folded, effort) {
+        if self.is_apart(other, is_folded, effort) {
             return false;
         }
         effort.spend(self.path.len() + other.path.len());
@@ -104,22 +110,29 @@ impl LockKey {
             effort.spend(a.weight() + b.weight());
             a.meets(b)
         };
-        meet(&left, &right, &|a: &Segment, b: &Segment| meet(a, b, &is_common))
+        let fit = |a: &Segment, b: &Segment| meet(a, b, &is_common);
+        match (self.has_wildcards(), other.has_wildcards()) {
+            (true, true) => meet(&left, &right, &fit),
+            (false, false) => begin_alike(&left, &right, &fit),
+            (false, true) => is_on(&left, &right, &fit),
+            (true, false) => is_on(&right, &left, &fit),
+        }
     }
 
-    /// Whether what both begin with differs before the first wildcard of either: most that do not
-    /// overlap are told apart by that.
-    fn begins_apart(&self, other: &Self, is_folded: bool, effort: &Effort) -> bool {
-        // Folding keeps an ASCII character one of one byte.
-        let is_literal =
-            |byte: u8| !matches!(byte, b'*' | b'?' | b'[') && (!is_folded || byte.is_ascii());
-        let is_same = |a: u8, b: u8| a == b || (is_folded && a.eq_ignore_ascii_case(&b));
-        let both = self.path.bytes().zip(other.path.bytes());
-        let mut literal = both.take_while(|(a, b)| is_literal(*a) && is_literal(*b));
-        let differs = literal.position(|(a, b)| !is_same(a, b));
-        let looked = differs.unwrap_or_else(|| self.path.len().min(other.path.len()));
-        effort.spend(1 + looked / BYTES_AT_ONCE);
-        differs.is_some()
+    /// Whether the plain text of two segments in the same place differs: most that do not overlap
+    /// are told apart by that.
+    fn is_apart(&self, other: &Self, is_folded: bool, effort: &Effort) -> bool {
+        let is_in_place = |(a, b): &(&str, &str)| *a != "**" && *b != "**";
+        let both = self.path.split('/').zip(other.path.split('/'));
+        let mut begin = both.take_while(is_in_place);
+        if begin.any(|(a, b)| differ(a, b, is_folded, effort)) {
+            return true;
+        }
+        // A path without wildcards may go on below.
+        let has_ends = self.has_wildcards() && other.has_wildcards();
+        let both = self.path.rsplit('/').zip(other.path.rsplit('/'));
+        let mut end = both.take_while(is_in_place);
+        has_ends && end.any(|(a, b)| differ(a, b, is_folded, effort))
     }
 
     fn segments(&self, is_folded: bool) -> Vec<Item<Segment>> {
@@ -127,16 +140,48 @@ impl LockKey {
             "**" => Item::Star,
             it => Item::One(tokens(it, is_folded).expect("checked when it was made")),
         };
-        let mut segments: Vec<Item<Segment>> = self.path.split('/').map(one).collect();
-        if !self.has_wildcards() {
-            segments.push(Item::Star);
-        }
-        segments
+        self.path.split('/').map(one).collect()
     }
 }
 
+/// Whether what two segments begin or end with differs, as far as neither has a wildcard there.
+pub(super) fn differ(left: &str, right: &str, is_folded: bool, effort: &Effort) -> bool {
+    // Folding keeps an ASCII character one of one byte.
+    let is_text =
+        |byte: u8, wildcards: &[u8]| !wildcards.contains(&byte) && (!is_folded || byte.is_ascii());
+    let is_same = |a: u8, b: u8| a == b || (is_folded && a.eq_ignore_ascii_case(&b));
+    let mut looked = 0;
+    let mut is_other = |(a, b): (u8, u8)| {
+        looked += 1;
+        !is_same(a, b)
+    };
+    let both = left.bytes().zip(right.bytes());
+    let mut begin = both.take_while(|(a, b)| is_text(*a, b"*?[") && is_text(*b, b"*?["));
+    let both = left.bytes().rev().zip(right.bytes().rev());
+    let mut end = both.take_while(|(a, b)| is_text(*a, b"*?]") && is_text(*b, b"*?]"));
+    let differs = begin.any(&mut is_other) || end.any(&mut is_other);
+    effort.spend(1 + looked / BYTES_AT_ONCE);
+    differs
+}
+
+/// Whether all segments of one fit those of the other in the same places, as far as both have one.
+fn begin_alike<T>(left: &[Item<T>], right: &[Item<T>], fit: &impl Fn(&T, &T) -> bool) -> bool {
+    left.iter().zip(right).all(|both| match both {
+        (Item::One(a), Item::One(b)) => fit(a, b),
+        (Item::Star, _) | (_, Item::Star) => true,
+    })
+}
+
+/// Whether a path without wildcards, or something below it, is on a pattern: behind a `**` anything
+/// may be.
+fn is_on<T>(path: &[Item<T>], pattern: &[Item<T>], fit: &impl Fn(&T, &T) -> bool) -> bool {
+    let star = pattern.iter().position(Item::is_star);
+    let named = &pattern[..star.unwrap_or(pattern.len())];
+    begin_alike(path, named, fit) && (star.is_some() || path.len() <= pattern.len())
+}
+
 /// Bytes of plain text that are compared in one step.
-const BYTES_AT_ONCE: usize = 8;
+pub(super) const BYTES_AT_ONCE: usize = 8;
 
 /// What comparing may still take, in steps of some nanoseconds: a workspace does nothing else
 /// meanwhile.
@@ -158,9 +203,17 @@ impl Effort {
     }
 
     /// How many steps are left.
-    #[cfg(test)]
-    pub(super) fn left(&self) -> usize {
+    pub fn left(&self) -> usize {
         self.0.get()
+    }
+
+    /// Has something done with a part of it.
+    pub fn share<T>(&self, most: usize, work: impl FnOnce(&Self) -> T) -> T {
+        let given = most.min(self.left());
+        let part = Self::new(given);
+        let done = work(&part);
+        self.spend(given - part.left());
+        done
     }
 
     pub(super) fn spend(&self, steps: usize) {

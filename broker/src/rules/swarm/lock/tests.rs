@@ -63,6 +63,16 @@ fn patterns_meet_where_a_path_is_on_both() {
         ("a/*/c", "*/b/*", true),
         ("a/*/c", "*/b/d", false),
         ("a/*/c", "a/b", true),
+        ("**/*.css", "src/main.rs", true),
+        ("**/*.css", "src/a.css", true),
+        ("src/**/x.rs", "src", true),
+        ("src/**/x.rs", "src/a", true),
+        ("src/**/x.rs", "docs/x.rs", false),
+        ("src/**/x.rs", "src/a/b/x.rs", true),
+        ("src/**/", "src/a/b", true),
+        ("*/b/**/x.rs", "a", true),
+        ("*/b/**/x.rs", "a/c", false),
+        ("src/a/**", "src/**/x.rs", true),
     ] {
         let (one, other) = (key(left), key(right));
         assert_eq!(one.overlaps(&other), meet, "{left} and {right}");
@@ -88,8 +98,11 @@ const LOCK_PATH_BYTES: usize = tasuki_proto::limits::LOCK_PATH_BYTES_MAX;
 /// The index finds what comparing each with each finds.
 #[test]
 fn what_is_locked_is_found() {
-    let paths = ["a", "a/b", "a/b/c", "A/b", "a/*", "**/c", "b", "b/c/d", "[ab]/b", "*"];
-    for locked in paths {
+    let mut paths = of_segments(&["a", "b"], 3);
+    paths.extend(of_segments(&["a", "*", "**", "b*"], 3));
+    let others = ["A/b", "a/b/c", "[ab]/b", "b/c/d", "*b/c?d", "ab/**", "c*a/b", "B?", "abc/*"];
+    paths.extend(others.map(str::to_owned));
+    for locked in &paths {
         for (is_folded, other) in paths.iter().flat_map(|it| [(false, it), (true, it)]) {
             let mut locks = Locks::default();
             let lock = Lock {
@@ -114,6 +127,46 @@ fn what_is_locked_is_found() {
             locks.remove(LockId::default(), &WhyUnlocked::Unlocked, &Principal::default());
             locks.given_back.clear();
             assert_eq!(locks, Locks::default(), "nothing is left");
+        }
+    }
+}
+
+/// All paths of up to so many of these segments.
+fn of_segments(segments: &[&str], most: usize) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for begin in 0.. {
+        let Some(begin) = all.get(begin).cloned() else { break };
+        if begin.matches('/').count() < most {
+            all.extend(segments.iter().map(|it| format!("{begin}{it}/")));
+        }
+    }
+    all.into_iter().filter_map(|it| Some(it.strip_suffix('/')?.to_owned())).collect()
+}
+
+/// A path without wildcards is on what matches it, or may match something below it.
+#[test]
+fn paths_meet_patterns_as_a_look_at_every_segment_says() {
+    fn is_match(pattern: &[&str], path: &[&str]) -> bool {
+        match (pattern, path) {
+            ([], []) => true,
+            (["**", rest @ ..], _) if is_match(rest, path) => true,
+            (["**", ..], [_, below @ ..]) => is_match(pattern, below),
+            ([one, rest @ ..], [name, below @ ..]) => {
+                (one == name || *one == "*") && is_match(rest, below)
+            }
+            (_, _) => false,
+        }
+    }
+    for pattern in of_segments(&["a", "b", "*", "**"], 4).iter().filter(|it| it.contains('*')) {
+        for path in of_segments(&["a", "b"], 4) {
+            let segments: Vec<&str> = pattern.split('/').collect();
+            let names: Vec<&str> = path.split('/').collect();
+            let named = segments.split(|it| *it == "**").next().unwrap();
+            let both = names.len().min(named.len());
+            let meet = is_match(&named[..both], &names[..both])
+                && (named.len() < segments.len() || names.len() <= segments.len());
+            assert_eq!(key(pattern).overlaps(&key(&path)), meet, "{pattern} and {path}");
+            assert_eq!(key(&path).overlaps(&key(pattern)), meet, "{path} and {pattern}");
         }
     }
 }
@@ -237,4 +290,99 @@ fn more_locks_than_are_wanted_are_not_gathered() {
     assert_eq!(on(&["src"], 4), None);
     assert_eq!(on(&["src/1", "src/3", "src/3/x"], 3), Some(vec![3, 1]));
     assert_eq!(on(&["docs"], 0), Some(vec![]));
+}
+
+fn locked(number: u64, keys: Vec<LockKey>) -> Lock {
+    Lock {
+        id: LockId(Stamp { ms: number, tail: 0 }),
+        role: "W".parse().unwrap(),
+        keys,
+        task: None,
+        token: FencingToken::from(1),
+        lease: Lease::until(Timestamp::from_millis(9)),
+        acquired: Timestamp::default(),
+        renewed: Timestamp::default(),
+    }
+}
+
+#[test]
+fn a_thousand_files_and_a_thousand_patterns_of_the_usual_length_are_compared_in_one_call() {
+    let generated = |family: usize| {
+        (0..1000).map(move |number| {
+            key(&format!(
+                "packages/*/src/components/*/widgets/generated_{family}_{number:03}_*_component.test.tsx"
+            ))
+        })
+    };
+    let ends = |family: usize| {
+        (0..1000).map(move |number| key(&format!("packages/*/src/*_{family}_{number:03}.tsx")))
+    };
+    let named = |number: usize| {
+        format!(
+            "packages/frontend/src/components/dashboard/widgets/hand_written_{number:03}_name.tsx"
+        )
+    };
+    let other = "V".parse().unwrap();
+    let steps = |held: Vec<LockKey>, asked: Vec<LockKey>| {
+        let mut locks = Locks::default();
+        locks.insert(locked(1, held));
+        let effort = Effort::new(LOCK_STEPS_MAX);
+        assert_eq!(locks.conflict(Some(&other), &asked, &effort), Ok(None));
+        LOCK_STEPS_MAX - effort.left()
+    };
+    let names = || (0..1000).map(|number| key(&named(number)));
+    let folders = (0..1000).map(|number| key(&format!("packages/a{number}/**/*.test.tsx")));
+    for (what, held, asked) in [
+        ("patterns and names", generated(0).collect(), names().collect()),
+        ("patterns and patterns", generated(0).collect(), generated(1).collect()),
+        ("ends and names", ends(0).collect(), names().collect()),
+        ("folders and names", folders.collect(), names().collect()),
+        ("ends and ends", ends(0).collect(), ends(1).collect()),
+    ] {
+        let taken = steps(held, asked);
+        assert!(taken < LOCK_STEPS_MAX / 2, "{what}: {taken}");
+    }
+    let anywhere = |family: usize, count: usize| -> Vec<LockKey> {
+        (0..count).map(|number| key(&format!("**/made_{family}_{number:03}_*.rs"))).collect()
+    };
+    let taken = steps(anywhere(0, 1000), anywhere(1, 250));
+    assert!(taken < LOCK_STEPS_MAX, "in any folder, both: {taken}");
+}
+
+/// However much there is to compare, each turn does what it can of it.
+#[test]
+fn locks_are_looked_through_in_parts() {
+    let slow = format!("{}c?", "a".repeat(250));
+    let mut locks = Locks::default();
+    for number in 0..20 {
+        let mut keys: Vec<LockKey> =
+            (0..5).map(|other| key(&format!("*{}{number}b{other}*", "a".repeat(200)))).collect();
+        if number % 3 == 0 {
+            keys.push(key("src/main.rs"));
+        }
+        locks.insert(locked(number, keys));
+    }
+    let asked = [key(&format!("{}?", "a".repeat(500))), key(&slow), key("src")];
+    let through = |most: usize, steps: usize| {
+        let (mut all, mut from, mut turns) = (Vec::new(), None, 0);
+        loop {
+            let effort = Effort::new(steps);
+            let (found, next) = locks.look_through(from, &asked, most, |_| true, &effort);
+            all.extend(found.iter().map(|it| it.0.ms));
+            turns += 1;
+            if next.is_none() {
+                return (all, turns);
+            }
+            assert_ne!(next, from, "it goes on");
+            from = next;
+        }
+    };
+    let (whole, turns) = through(usize::MAX, usize::MAX);
+    assert_eq!((turns, &*whole), (1, &[18, 15, 12, 9, 6, 3, 0][..]));
+    for (most, steps) in [(1, usize::MAX), (7, usize::MAX), (usize::MAX, 1), (3, 100_000)] {
+        let (found, turns) = through(most, steps);
+        assert!(1 < turns && found == whole, "{most} {steps}: {found:?}");
+    }
+    let none = locks.look_through(None, &[], usize::MAX, |it| it.id.0.ms < 2, &Effort::new(9));
+    assert_eq!(none.0.len(), 2, "without files all that count");
 }

@@ -210,7 +210,7 @@ fn a_delivery_is_rejected_with_words_or_for_what_failed() {
         told,
         [
             "  2 A refuses +wordless: no: feedback is empty and nothing of the evidence failed; \
-             say in feedback what has to be put right. Nothing was judged",
+             say in feedback what must be fixed. Nothing was judged",
             "  3 A refuses +wordless +failed: delivery",
         ]
     );
@@ -244,7 +244,8 @@ fn a_delivery_ends_with_its_issue() {
     let unjudged = Some(delivery);
     let closed = Closed { reason: "enough".to_owned(), is_accepted: false, unjudged };
     let issue = story.issue_id();
-    let entry = AuditEntry::of(&OfIssue { issue, audit: 9, what: Happened::Closed(closed) });
+    let entry =
+        AuditEntry::of(&IssueEvent { issue, audit: 9, what: IssueEventKind::Closed(closed) });
     assert_eq!(
         (entry.delivery, entry.detail),
         (Some(delivery), format!("closed before a verdict on delivery {delivery}: enough"))

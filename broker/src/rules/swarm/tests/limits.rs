@@ -37,7 +37,8 @@ fn what_is_set_counts_for_what_is_open() {
     let mut story = Story::new();
     story.step(1, "L opens s");
     let set = |story: &mut Story, ms: u64, settings: Settings| {
-        let command = Command { by: Actor::Role(role("L")), ask: Ask::SetSettings(settings) };
+        let command =
+            Command { by: Actor::Role(role("L")), ask: CommandKind::SetSettings(settings) };
         story.execute(Timestamp::from_millis(ms), AnyCommand::Swarm(command))
     };
     assert_eq!(story.swarm().next_deadline(), Some(Timestamp::from_millis(7_200_001)));
@@ -118,7 +119,8 @@ fn a_lease_lasts_as_long_as_it_was_granted_for() {
     let mut story = Story::new();
     let set = |story: &mut Story, ms, task_claim_ms| {
         let settings = Settings { task_claim_ms, ..Settings::default() };
-        let command = Command { by: Actor::Role(role("L")), ask: Ask::SetSettings(settings) };
+        let command =
+            Command { by: Actor::Role(role("L")), ask: CommandKind::SetSettings(settings) };
         story.execute(Timestamp::from_millis(ms), AnyCommand::Swarm(command));
     };
     set(&mut story, 1, 60_000);
@@ -152,7 +154,7 @@ fn a_submission_of_many_files_keeps_little_of_them() {
         story.step(ms, line);
     }
     let changed_files = (0..4096).map(|at| format!("{at:f>62}")).collect();
-    let ask = Ask::SubmitTask(SubmitTask {
+    let ask = CommandKind::SubmitTask(SubmitTask {
         issue: story.issue().id,
         task: TaskNumber(1),
         token: FencingToken::NONE,

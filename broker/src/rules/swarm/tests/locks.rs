@@ -1,6 +1,9 @@
 //! Locks: all or none, given back once, for a task under its claim.
 
+use tasuki_proto::limits::LOCK_STEPS_MAX;
+
 use super::*;
+use crate::rules::Event as AnyEvent;
 
 #[test]
 fn locks_are_all_or_none_and_ones_own_stay() {
@@ -68,11 +71,13 @@ fn whoever_lost_a_lock_is_told_so() {
     story.step(1, "W locks a");
     let lost = story.lock();
     let reason = "stuck\u{1b}[31m\nand \u{202e}gone".to_owned();
-    let force =
-        Command { by: Actor::Role(role("L")), ask: Ask::ForceUnlock { lock: lost, reason } };
+    let force = Command {
+        by: Actor::Role(role("L")),
+        ask: CommandKind::ForceUnlock { lock: lost, reason },
+    };
     assert_eq!(story.execute(Timestamp::from_millis(2), AnyCommand::Swarm(force)), "done");
     story.step(3, "V locks a");
-    let ask = Ask::RenewLock { lock: lost, token: FencingToken::NONE, extend_ms: None };
+    let ask = CommandKind::RenewLock { lock: lost, token: FencingToken::NONE, extend_ms: None };
     let command = Command { by: Actor::Role(role("W")), ask };
     let said = story.execute(Timestamp::from_millis(4), AnyCommand::Swarm(command));
     assert_eq!(said, "no: lease_lost");
@@ -83,7 +88,7 @@ fn whoever_lost_a_lock_is_told_so() {
         "lease '{lost}' was taken by L, saying \"stuck[31m and gone\"; nothing was written"
     );
     assert_eq!(told, expected);
-    let ask = Ask::Unlock { lock: LockId::default(), token: FencingToken::NONE };
+    let ask = CommandKind::Unlock { lock: LockId::default(), token: FencingToken::NONE };
     let command = Command { by: Actor::Role(role("W")), ask };
     let said = story.execute(Timestamp::from_millis(5), AnyCommand::Swarm(command));
     assert_eq!(said, "no: lease_not_found");
@@ -91,7 +96,7 @@ fn whoever_lost_a_lock_is_told_so() {
     story.step(6, "W locks b");
     let lost = story.lock();
     let reason = "word ".repeat(200);
-    let ask = Ask::ForceUnlock { lock: lost, reason };
+    let ask = CommandKind::ForceUnlock { lock: lost, reason };
     let force = Command { by: Actor::Role(role("L")), ask };
     assert_eq!(story.execute(Timestamp::from_millis(7), AnyCommand::Swarm(force)), "done");
     let why = story.swarm().locks.held(lost, &role("W"), FencingToken::NONE).unwrap_err();
@@ -108,7 +113,7 @@ fn a_lock_is_given_back_once_however_often_it_is_said() {
     story.step(1, "W locks a");
     let lock = story.lock();
     let mut unlock = |at, who| {
-        let ask = Ask::Unlock { lock, token: FencingToken::NONE };
+        let ask = CommandKind::Unlock { lock, token: FencingToken::NONE };
         let command = Command { by: Actor::Role(role(who)), ask };
         story.execute(Timestamp::from_millis(at), AnyCommand::Swarm(command))
     };
@@ -117,7 +122,7 @@ fn a_lock_is_given_back_once_however_often_it_is_said() {
     assert_eq!(unlock(4, "V"), "no: lease_not_found");
     story.step(5, "restart");
     story.step(6, "V locks a");
-    let ask = Ask::Unlock { lock, token: FencingToken::NONE };
+    let ask = CommandKind::Unlock { lock, token: FencingToken::NONE };
     let command = Command { by: Actor::Role(role("W")), ask };
     let said = story.execute(Timestamp::from_millis(7), AnyCommand::Swarm(command));
     assert_eq!(said, "done (as before)");
@@ -176,7 +181,7 @@ fn files_that_take_too_long_to_compare_are_not_locked() {
     let key = |path: &str| lock::LockKey::new("repo", path, false).unwrap();
     let locks = |story: &mut Story, ms, who: &str, keys: Vec<lock::LockKey>| {
         let claim = FencingToken::NONE;
-        let ask = Ask::LockFiles(LockFiles { keys, task: None, claim, ttl_ms: None });
+        let ask = CommandKind::LockFiles(LockFiles { keys, task: None, claim, ttl_ms: None });
         let command = Command { by: Actor::Role(role(who)), ask };
         story.execute(Timestamp::from_millis(ms), AnyCommand::Swarm(command))
     };
@@ -187,8 +192,68 @@ fn files_that_take_too_long_to_compare_are_not_locked() {
     assert_eq!(locks(&mut story, 2, "V", asked.clone()), "no: overloaded");
     let waits = Question::Locks(asked);
     let told = story.swarm().answer(Timestamp::from_millis(3), &role("V"), &waits, |_| true);
-    assert_eq!(told, Ok(Answer::Locks(None)), "it is told by asking for them");
+    let told = told.unwrap();
+    assert_eq!(told, Answer::Locks(LocksAnswer::Unknown));
+    assert!(!told.is_there(), "it is parked");
+    let Question::Locks(asked) = waits else { unreachable!() };
+    let effort = lock::Effort::new(LOCK_STEPS_MAX);
+    let woken = story.swarm().unlocked_for(&role("V"), &asked, &effort);
+    assert_eq!(woken, Some(LocksAnswer::Unlocked), "it is told by asking for them");
+    assert!(Answer::Locks(LocksAnswer::Unlocked).is_there());
     story.step(4, "restart");
     let usual = vec![key("src/main.rs"), key("src/**/*.md")];
     assert_eq!(locks(&mut story, 5, "V", usual), "locked, token 2 until 120005");
+}
+
+/// Counted, not timed: a reset gives back three hundred locks while many wait for others.
+#[test]
+fn locks_given_back_together_wake_who_waits_once() {
+    let mut story = Story::new();
+    for (ms, line) in [
+        (1, "L opens s"),
+        (2, "L plans easy 1"),
+        (3, "W registers"),
+        (4, "W claims 1"),
+        (5, "X locks zz"),
+    ] {
+        story.step(ms, line);
+    }
+    let key = |path: &str| lock::LockKey::new("repo", path, false).unwrap();
+    let patterns: Vec<lock::LockKey> =
+        (0..1000).map(|number| key(&format!("c{number}/*.x"))).collect();
+    let (claim, task) = (FencingToken::NONE, None);
+    let ask = CommandKind::LockFiles(LockFiles { keys: patterns, task, claim, ttl_ms: None });
+    let command = Command { by: Actor::Role(role("X")), ask };
+    let said = story.execute(Timestamp::from_millis(6), AnyCommand::Swarm(command));
+    assert!(said.starts_with("locked"), "{said}");
+    for number in 0..300 {
+        story.step(10 + number, &format!("W locks b{number} +for=1 +token=1"));
+    }
+    assert_eq!(story.swarm().locks.iter().count(), 302);
+    let reset = story.command("L resets 1: again").unwrap();
+    let request =
+        Request { caller: Caller::default(), key: None, command: AnyCommand::Swarm(reset) };
+    let context =
+        Context { presence: story.presence.clone(), lease_ms: 1_000_000, told: BTreeMap::new() };
+    let decision = story.workspace.decide(Timestamp::from_millis(400), &context, &request).unwrap();
+    let unlocks = |it: &&AnyEvent| matches!(it, AnyEvent::Swarm(Event::Unlocked(_)));
+    assert_eq!(decision.events.iter().filter(unlocks).count(), 300);
+    let events = decision.events.iter().filter_map(|event| {
+        let AnyEvent::Swarm(event) = event else { return None };
+        Some(event)
+    });
+    let reached = story.swarm().reached(events);
+    assert_eq!(reached.iter().filter(|it| **it == Reach::Locks).count(), 1);
+    assert!(reached.len() < 10, "{reached:?}");
+
+    let effort = lock::Effort::new(LOCK_STEPS_MAX);
+    for wait in 0..120 {
+        let mut asked: Vec<lock::LockKey> =
+            (0..5).map(|number| key(&format!("a{wait}{number}/f"))).collect();
+        asked.push(key("zz"));
+        let told = story.swarm().unlocked_for(&role("V"), &asked, &effort);
+        assert_eq!(told, None, "they are locked by another");
+    }
+    let steps = LOCK_STEPS_MAX - effort.left();
+    assert!(steps < 200_000, "{steps} steps for all of them");
 }

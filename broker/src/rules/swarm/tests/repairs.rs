@@ -144,7 +144,7 @@ fn what_the_lead_is_shown_comes_in_order_and_again_while_it_is_not_dealt_with() 
     story.step(300_007, "L replies 1: so");
     story.workspace.time = Timestamp::from_millis(300_008);
     assert_eq!(kind(story.shown()), "submission task-2");
-    assert_eq!(story.issue().task_standing(story.task(2)), Standing::InReview);
+    assert_eq!(story.issue().task_standing(story.task(2)), TaskStage::InReview);
     story.step(300_009, "L resets 2: start over");
     assert!(story.issue().items.is_empty());
     assert_eq!(story.issue().audit, 11, "nothing that happened is taken out");

@@ -21,7 +21,7 @@ fn led(points: u32, low_scores: u32, score: u32, tasks: &str) -> (Difficulty, Op
         score: Score::new(score).unwrap(),
     };
     let lead = Actor::Role(role("L"));
-    let command = Command { by: lead, ask: Ask::MintNextStep(mint) };
+    let command = Command { by: lead, ask: CommandKind::MintNextStep(mint) };
     let decision = story
         .swarm()
         .decide(Timestamp::from_millis(6), &Caller::default(), &command)

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use tasuki_broker::rules::{
     Decision, Reply as AnyReply,
-    swarm::{Ask, Command, CreateIssue, CreateTasks, IssueState, Reply, Swarm, Task, TaskState},
+    swarm::{
+        Command, CommandKind, CreateIssue, CreateTasks, IssueState, Reply, Swarm, Task, TaskState,
+    },
 };
 use tasuki_proto::{
     id::RoleId,
@@ -25,7 +27,7 @@ impl Made {
         let AnyReply::Swarm(reply) = &decision.reply else { return };
         let by = command.by.role().cloned();
         let (told, due) = match (&command.ask, reply) {
-            (Ask::CreateIssue(it), Reply::Issue(id)) => {
+            (CommandKind::CreateIssue(it), Reply::Issue(id)) => {
                 let mut before = self.issues.iter().rev();
                 let before = before.find(|(role, asked, _)| *role == by && asked == it);
                 let due = before.map(|(.., id)| *id);
@@ -35,7 +37,7 @@ impl Made {
                 }
                 (reply, due.map(Reply::Issue))
             }
-            (Ask::CreateTasks(it), Reply::Tasks { first, count }) => {
+            (CommandKind::CreateTasks(it), Reply::Tasks { first, count }) => {
                 let before = self.tasks.insert((it.issue, by), (it.clone(), *first, *count));
                 let is_over =
                     |task: &Task| matches!(task.state, TaskState::Done | TaskState::Canceled);

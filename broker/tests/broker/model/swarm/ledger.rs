@@ -8,8 +8,8 @@ use tasuki_broker::{
     rules::{
         Body, Command, Decision, Event, Rejection, Reply, Workspace,
         swarm::{
-            self, Answer, Ask, Happened, IssueState, MessageState, OfIssue, Question,
-            ReviewDelivery, SubmissionState, Swarm, TaskState, Verdict, Words,
+            self, Answer, CommandKind, IssueEvent, IssueEventKind, IssueState, MessageState,
+            Question, ReviewDelivery, SubmissionState, Swarm, TaskState, Verdict, Words,
         },
     },
 };
@@ -104,17 +104,20 @@ impl Ledger {
         decided: Result<&Decision, &Rejection>,
     ) {
         let Command::Swarm(command) = command else { return };
-        if let Ask::ReviewDelivery(it) = &command.ask {
+        if let CommandKind::ReviewDelivery(it) = &command.ask {
             self.judge_verdict(&before.swarm, it, decided);
         }
-        if let (Ask::AttachEvidence { delivery, words, .. }, Ok(_)) = (&command.ask, decided) {
+        if let (CommandKind::AttachEvidence { delivery, words, .. }, Ok(_)) =
+            (&command.ask, decided)
+        {
             let named = &self.commits[delivery];
             assert!(named.is_empty() || *named == words.commit, "{delivery} is of {named}");
         }
         if let Ok(decision) = decided
             && decision.answered_by.is_none()
         {
-            if let (Ask::MintNextStep(it), Reply::Swarm(reply)) = (&command.ask, &decision.reply)
+            if let (CommandKind::MintNextStep(it), Reply::Swarm(reply)) =
+                (&command.ask, &decision.reply)
                 && let swarm::Reply::NextStep(told) = reply
             {
                 led::judge(&before.swarm, it, told, decision.is_repeat);
@@ -167,7 +170,7 @@ impl Ledger {
     pub(in crate::model) fn take(&mut self, now: Timestamp, event: &Event) {
         use swarm::Event as It;
         let Event::Swarm(event) = event else { return };
-        let OfIssue { issue, audit, what } = match event {
+        let IssueEvent { issue, audit, what } = match event {
             It::Issue(it) => it,
             It::Locked(it) => return self.grant(it.token),
             It::WorkerRegistered(_)
@@ -176,7 +179,7 @@ impl Ledger {
             | It::Unlocked(_)
             | It::ItemsHanded { .. } => return,
             It::LeaseRenewed(it) => {
-                if let swarm::Held::Reservation(issue, task) = it.held
+                if let swarm::LeaseTarget::Reservation(issue, task) = it.held
                     && let Some(kept) = self.kept.get_mut(&(issue, task))
                 {
                     kept.1 = it.lapses;
@@ -191,8 +194,8 @@ impl Ledger {
         let at = |task: TaskNumber| (*issue, task);
         self.count += 1;
         match what {
-            Happened::TaskCreated(it) => _ = self.points.insert(at(it.task), it.points),
-            Happened::Claimed(it) => {
+            IssueEventKind::TaskCreated(it) => _ = self.points.insert(at(it.task), it.points),
+            IssueEventKind::Claimed(it) => {
                 self.grant(it.token);
                 if let Some((bearer, until, _)) = self.kept.remove(&at(it.task)) {
                     let is_live = now < until;
@@ -201,12 +204,12 @@ impl Ledger {
                 let other = self.claims.insert(at(it.task), it.worker.clone());
                 assert!(other.is_none(), "I1: {} and {other:?}", it.worker);
             }
-            Happened::ClaimLapsed { task, .. } => {
+            IssueEventKind::ClaimLapsed { task, .. } => {
                 self.end_claim(at(*task));
                 self.end_messages(at(*task));
             }
-            Happened::Reset { task, .. } | Happened::Canceled { task, .. } => {
-                let is_canceled = matches!(what, Happened::Canceled { .. });
+            IssueEventKind::Reset { task, .. } | IssueEventKind::Canceled { task, .. } => {
+                let is_canceled = matches!(what, IssueEventKind::Canceled { .. });
                 if is_canceled && self.was_accepted.contains(&at(*task)) {
                     self.taken_back.insert(*issue, now);
                 }
@@ -215,12 +218,12 @@ impl Ledger {
                 self.end_submission(at(*task));
                 self.end_messages(at(*task));
             }
-            Happened::Submitted(it) => {
+            IssueEventKind::Submitted(it) => {
                 self.end_submission(at(it.task));
                 self.open_submissions.insert(at(it.task), it.submission);
                 assert_eq!(self.claims.get(&at(it.task)), Some(&it.worker), "I1: submits");
             }
-            Happened::NextStepMinted(it) => {
+            IssueEventKind::NextStepMinted(it) => {
                 if let Some(older) = self.steps.insert(it.submission, it.next_step) {
                     self.kept.retain(|_, (.., step)| *step != older);
                 }
@@ -231,8 +234,8 @@ impl Ledger {
                     assert!(other.is_none(), "I5: {} is kept twice", reserved.task);
                 }
             }
-            Happened::ReservationLapsed { task, .. } => _ = self.kept.remove(&at(*task)),
-            Happened::Reviewed(it) if it.verdict == Verdict::Approved => {
+            IssueEventKind::ReservationLapsed { task, .. } => _ = self.kept.remove(&at(*task)),
+            IssueEventKind::Reviewed(it) if it.verdict == Verdict::Approved => {
                 let step = self.steps.remove(&it.submission);
                 assert_eq!(step, it.next_step, "I5: a review gives out what was made for it");
                 for (.., (_, until, own)) in &mut self.kept {
@@ -248,39 +251,39 @@ impl Ledger {
                 self.end_submission(at(it.task));
                 self.end_messages(at(it.task));
             }
-            Happened::Reviewed(it) => self.end_submission(at(it.task)),
-            Happened::MessagePosted(it) => {
+            IssueEventKind::Reviewed(it) => self.end_submission(at(it.task)),
+            IssueEventKind::MessagePosted(it) => {
                 self.open_messages.insert((*issue, it.task, it.message));
             }
-            Happened::Replied { task, message, .. } => {
+            IssueEventKind::Replied { task, message, .. } => {
                 let was_open = self.open_messages.remove(&(*issue, *task, *message));
                 assert!(was_open, "I6: {message} was over");
                 self.ended_messages.insert(*message);
             }
-            Happened::Delivered(it) => {
+            IssueEventKind::Delivered(it) => {
                 self.commits.insert(it.delivery, it.commit.clone());
                 self.delivered.insert(it.delivery, (self.count, now));
                 let other = self.open_deliveries.insert(*issue, it.delivery);
                 assert!(other.is_none(), "one delivery of an issue at a time");
             }
-            Happened::DeliveryClaimed { token, .. } => self.grant(*token),
-            Happened::DeliveryReviewed(_) | Happened::Closed(_) => {
+            IssueEventKind::DeliveryClaimed { token, .. } => self.grant(*token),
+            IssueEventKind::DeliveryReviewed(_) | IssueEventKind::Closed(_) => {
                 self.ended_deliveries.extend(self.open_deliveries.remove(issue));
             }
-            Happened::Created { .. }
-            | Happened::PathsSet { .. }
-            | Happened::Reopened { .. }
-            | Happened::Lapsed
-            | Happened::DocWritten { .. }
-            | Happened::DeliveryLapsed { .. }
-            | Happened::EvidenceAttached { .. }
-            | Happened::Imported(_)
-            | Happened::TaskImported(_)
-            | Happened::SubmissionImported { .. }
-            | Happened::MessageImported { .. }
-            | Happened::DeliveryImported(_)
-            | Happened::PointsImported { .. }
-            | Happened::Recalled(_) => {}
+            IssueEventKind::Created { .. }
+            | IssueEventKind::PathsSet { .. }
+            | IssueEventKind::Reopened { .. }
+            | IssueEventKind::Lapsed
+            | IssueEventKind::DocWritten { .. }
+            | IssueEventKind::DeliveryLapsed { .. }
+            | IssueEventKind::EvidenceAttached { .. }
+            | IssueEventKind::Imported(_)
+            | IssueEventKind::TaskImported(_)
+            | IssueEventKind::SubmissionImported { .. }
+            | IssueEventKind::MessageImported { .. }
+            | IssueEventKind::DeliveryImported(_)
+            | IssueEventKind::PointsImported { .. }
+            | IssueEventKind::ImportedAuditEntry(_) => {}
         }
     }
 

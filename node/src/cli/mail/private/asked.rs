@@ -6,7 +6,7 @@ use ed25519_dalek::SigningKey;
 use tasuki_proto::{
     id::{NodeId, RoleId, WorkspaceId},
     private::{NodeKey, Roster, SignedRoster},
-    wire::{self, privacy_client::PrivacyClient},
+    wire,
 };
 
 use super::{
@@ -67,10 +67,8 @@ impl Asked {
     }
 
     pub(super) async fn shown(&self) -> Result<Shown, Failure> {
-        let request = wire::GetRosterRequest { caller: self.broker.caller() };
-        let shown = self
-            .broker
-            .ask(async |channel| PrivacyClient::new(channel).get_roster(request.clone()).await);
+        let request = wire::GetRosterRequest::default();
+        let shown = self.broker.call(&request);
         let wire::GetRosterResponse { roster, pending, now_ms } = shown.await?;
         let roster = roster.as_ref().map(SignedRoster::of_wire).transpose().map_err(|why| {
             refused(format!("The broker shows a roster that does not hold: {why}."))
@@ -162,30 +160,17 @@ impl Asked {
 
     pub(super) async fn publish(&self, node_key: &NodeKey) -> Result<(), Failure> {
         let node_key = Some(node_key.to_wire(0));
-        let told = self.broker.tell(async |channel, key| {
-            let request = wire::PublishKeyRequest {
-                caller: self.broker.caller(),
-                key: Some(key),
-                node_key: node_key.clone(),
-            };
-            PrivacyClient::new(channel).publish_key(request).await
-        });
-        told.await.map(drop)
+        let request = wire::PublishKeyRequest { node_key, ..Default::default() };
+        self.broker.call(&request).await.map(drop)
     }
 
     pub(super) async fn set(&self, roster: Roster, owner: &SigningKey) -> Result<(), Failure> {
         let signed = roster.signed(owner);
         let signed =
             signed.map_err(|why| refused(format!("The roster cannot be signed: {why}.")))?;
-        let told = self.broker.tell(async |channel, key| {
-            let request = wire::SetRosterRequest {
-                caller: self.broker.caller(),
-                key: Some(key),
-                roster: Some(signed.to_wire()),
-            };
-            PrivacyClient::new(channel).set_roster(request).await
-        });
-        told.await.map(drop)
+        let roster = Some(signed.to_wire());
+        let request = wire::SetRosterRequest { roster, ..Default::default() };
+        self.broker.call(&request).await.map(drop)
     }
 
     /// Takes an owner's key that was made for a roster away, if it is sure that the broker did not

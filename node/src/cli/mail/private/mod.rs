@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// See to who can read mail.
+/// Manage private mail.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Show whether mail is private, whose keys read it, and which wait for the owner

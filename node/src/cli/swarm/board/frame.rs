@@ -236,7 +236,7 @@ pub(super) fn printed(of: &State, width: usize, height: usize) -> Vec<Line> {
 }
 
 fn head(of: &State, width: usize) -> Line {
-    let left = format!("tasuki swarm · {}", line(&of.workspace));
+    let left = format!("tasuki board · {}", line(&of.workspace));
     let at = time(of.now_ms);
     // Without the day where there is no room for it.
     let day = at.find(' ').map_or(0, |it| it + 1);
@@ -378,7 +378,7 @@ fn tasks(of: &State, width: usize) -> Section {
     };
     let all = |status| of.issues.iter().map(|it| count(it, status)).sum::<u64>();
     let note = format!(
-        "{} in progress · {} blocked · {} open · {} done",
+        "{} in progress · {} waiting for an answer · {} open · {} done",
         all(TaskStatus::InProgress),
         all(TaskStatus::Blocked),
         all(TaskStatus::Open),

@@ -5,11 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tasuki_proto::wire::{self, DeliveryStatus, IssueStatus, SortBy, TaskStage, TaskStatus};
 
 use super::{
-    super::{
-        show::issue_of,
-        tasks,
-        who::{Acting, client},
-    },
+    super::{issue::get_issue, task::list::list_tasks, who::Acting},
     Failure,
     state::State,
 };
@@ -108,21 +104,16 @@ impl Gatherer {
 
     async fn issues(&self) -> Result<(Vec<wire::Issue>, u64), Failure> {
         if let Some(only) = &self.only {
-            let told = issue_of(&self.acting, only).await?;
+            let told = get_issue(&self.acting, only).await?;
             return Ok((told.issue.into_iter().collect(), 1));
         }
         let request = wire::ListIssuesRequest {
-            caller: self.acting.broker.caller(),
             status: IssueStatus::Open.into(),
             sort_by: SortBy::Updated.into(),
             limit: ISSUES_MAX,
             ..Default::default()
         };
-        let page = self
-            .acting
-            .broker
-            .ask(async |channel| client(channel).list_issues(request.clone()).await)
-            .await?;
+        let page = self.acting.broker.call(&request).await?;
         Ok((page.issues, page.total))
     }
 
@@ -134,7 +125,7 @@ impl Gatherer {
                 status: status.into(),
                 ..Default::default()
             };
-            let page = tasks::page(&self.acting, &wanted, TASKS_MAX, 0).await?;
+            let page = list_tasks(&self.acting, &wanted, TASKS_MAX, 0).await?;
             found.extend(page.things);
             total += page.total;
         }
@@ -144,29 +135,20 @@ impl Gatherer {
     /// Workers, locks, deliveries and the time.
     async fn others(&self, state: &mut State) -> Result<(), Failure> {
         let broker = &self.acting.broker;
-        let request = wire::ListWorkersRequest { caller: broker.caller(), ..Default::default() };
-        let told =
-            broker.ask(async |channel| client(channel).list_workers(request.clone()).await).await?;
+        let request = wire::ListWorkersRequest { ..Default::default() };
+        let told = broker.call(&request).await?;
         (state.workers, state.now_ms) = (told.workers, told.now_ms);
-        let request = wire::ListLocksRequest {
-            caller: broker.caller(),
-            limit: OTHERS_MAX,
-            ..Default::default()
-        };
-        let told =
-            broker.ask(async |channel| client(channel).list_locks(request.clone()).await).await?;
+        let request = wire::ListLocksRequest { limit: OTHERS_MAX, ..Default::default() };
+        let told = broker.call(&request).await?;
         (state.locks, state.locks_total) = (told.locks, told.total);
         for status in [DeliveryStatus::InReview, DeliveryStatus::Open] {
             let request = wire::ListDeliveriesRequest {
-                caller: broker.caller(),
                 status: status.into(),
                 issue_id: self.only.clone().unwrap_or_default(),
                 limit: OTHERS_MAX,
                 ..Default::default()
             };
-            let told = broker
-                .ask(async |channel| client(channel).list_deliveries(request.clone()).await)
-                .await?;
+            let told = broker.call(&request).await?;
             state.deliveries.extend(told.deliveries);
             state.deliveries_total += told.total;
         }

@@ -1,4 +1,4 @@
-//! `tasuki swarm board`: issues, tasks, workers, locks and deliveries, live.
+//! `tasuki board`: issues, tasks, workers, locks and deliveries, live.
 //!
 //! What is shown is a `State`, which `gather` asks the broker for; `frame` makes lines of it, of any
 //! size, and is pure; `screen` puts what changed of them on the terminal. The feed tells when to ask
@@ -50,14 +50,14 @@ const SIZE: (usize, usize) = (80, 24);
 
 /// Show issues, tasks, workers, locks and deliveries, live.
 ///
-/// What is under way comes first; what does not fit is counted. q, Escape or Ctrl-C ends it. Where
-/// the output is no terminal, or one that cannot be drawn on (TERM=dumb), one frame is printed.
+/// Work in progress comes first; what does not fit is counted. q, Escape or Ctrl-C quits. One frame
+/// is printed if the output is not a terminal, or one that cannot be drawn on (TERM=dumb).
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this issue
+    /// Show only this issue
     #[arg(value_name = "ISSUE")]
     issue: Option<IssueName>,
-    /// Print one frame, as large as the terminal, or else $COLUMNS by $LINES, and end
+    /// Print one frame, as large as the terminal or $COLUMNS by $LINES, and exit
     #[arg(long)]
     once: bool,
     #[command(flatten)]

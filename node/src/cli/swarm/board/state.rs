@@ -3,8 +3,6 @@
 use serde_json::{Value, json};
 use tasuki_proto::wire;
 
-use super::super::json as as_json;
-
 /// What is known of a workspace's issues. Lists are bounded; what they leave out is counted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
@@ -31,14 +29,14 @@ pub(super) fn json(of: &State) -> Value {
     json!({
         "workspace": of.workspace,
         "now_ms": of.now_ms,
-        "issues": of.issues.iter().map(as_json::issue).collect::<Vec<_>>(),
+        "issues": of.issues,
         "issues_total": of.issues_total,
-        "tasks": of.tasks.iter().map(as_json::task).collect::<Vec<_>>(),
+        "tasks": of.tasks,
         "tasks_total": of.tasks_total,
-        "workers": of.workers.iter().map(as_json::worker).collect::<Vec<_>>(),
-        "locks": of.locks.iter().map(as_json::lock).collect::<Vec<_>>(),
+        "workers": of.workers,
+        "locks": of.locks,
         "locks_total": of.locks_total,
-        "deliveries": of.deliveries.iter().map(as_json::delivery).collect::<Vec<_>>(),
+        "deliveries": of.deliveries,
         "deliveries_total": of.deliveries_total,
     })
 }

@@ -1,6 +1,6 @@
 //! A board of fixed data, at two sizes and within its bounds at all.
 
-use tasuki_proto::wire::{self, DeliveryStatus, Difficulty, IssueStatus, TaskStage, TaskStatus};
+use tasuki_proto::wire::{self, DeliveryStatus, Difficulty, IssueStatus, TaskStage};
 
 use super::{
     frame::{Line, frame, plain, printed, wide},
@@ -12,13 +12,13 @@ use super::{
 const NOW_MS: u64 = 1_795_302_600_000;
 
 fn issue(tail: &str, subject: &str, counts: [u64; 4]) -> wire::Issue {
-    let all = [TaskStatus::Open, TaskStatus::InProgress, TaskStatus::Blocked, TaskStatus::Done];
+    let [open, in_progress, blocked, done] = counts;
     wire::Issue {
         issue_id: format!("issue_1700000000000_{tail}"),
         subject: subject.to_owned(),
         lead: "lead".to_owned(),
         status: IssueStatus::InProgress.into(),
-        tasks: all.map(|it| i32::from(it).unsigned_abs()).into_iter().zip(counts).collect(),
+        tasks: Some(wire::TaskCounts { open, in_progress, blocked, done, canceled: 0 }),
         ..Default::default()
     }
 }

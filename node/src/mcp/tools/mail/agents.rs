@@ -105,13 +105,13 @@ fn directory(arguments: Arguments<'_>, root: Option<&Path>) -> Result<Option<Pat
         return Err(invalid(FIELD, &format_args!("is {text:?}, which is not absolute")));
     }
     if !path.is_dir() {
-        return Err(invalid(FIELD, &format_args!("is {text:?}, where no directory is")));
+        return Err(invalid(FIELD, &format_args!("is {text:?}, which is not a directory")));
     }
     if let Some(root) = root
         && !is_within(Some(root), &path)
     {
         let root = root.display();
-        let why = format_args!("is {text:?}, outside of the project, {root} (`mirror_root`)");
+        let why = format_args!("is {text:?}, which is outside the project {root} (`mirror_root`)");
         return Err(invalid(FIELD, &why));
     }
     Ok(Some(path.canonicalize().unwrap_or(path)))
@@ -123,9 +123,10 @@ async fn keep(call: &Call<'_>, agent: &RoleId, directory: PathBuf) -> Result<(),
     let opened = "The mailbox is open";
     match kept {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(why @ RegisterError::Taken { .. })) => {
-            Err(invalid("directory", &format_args!("cannot be {agent}'s: {why}. {opened}")))
-        }
+        Ok(Err(why @ RegisterError::Taken { .. })) => Err(invalid(
+            "directory",
+            &format_args!("cannot be assigned to {agent}: {why}. {opened}"),
+        )),
         Ok(Err(why)) => Err(unkept(opened, &why)),
         Err(why) => Err(unkept(opened, &why)),
     }
@@ -134,7 +135,7 @@ async fn keep(call: &Call<'_>, agent: &RoleId, directory: PathBuf) -> Result<(),
 fn unkept(holds: &str, why: &dyn std::error::Error) -> Refusal {
     Refusal {
         reason: Reason::Unavailable,
-        message: format!("{holds}, but its directory cannot be kept: {why}. Call again."),
+        message: format!("{holds}, but its directory cannot be stored: {why}. Call again."),
     }
 }
 

@@ -9,8 +9,8 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid},
-        others::{FRAME, Others},
         result::{add, said},
+        sanitizer::{FRAME, Sanitizer},
     },
     caller::{Caller, one_of},
     facts::{Listed, caution, is_nothing, millis},
@@ -51,7 +51,7 @@ pub(super) async fn list_messages(
         ..Default::default()
     };
     let listed = caller.mail().list_box(request).await?;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let threads = &listed.what.threads;
     let page = Page {
         note: (!threads.is_empty()).then_some(FRAME),
@@ -69,7 +69,7 @@ pub(super) async fn list_messages(
         add(
             &mut result,
             format!(
-                "{} of {} are listed; call again with after {:?} for more.",
+                "Listed {} of {}. For more, call again with after {:?}.",
                 names.len(),
                 page.total,
                 page.next

@@ -103,8 +103,8 @@ fn resolve<'a>(call: &'a Call<'_>, named: Option<&str>) -> Result<&'a RoleId, Re
             _ => Err(Refusal {
                 reason: Reason::RoleRequired,
                 message: format!(
-                    "`{RUN_AS}` is missing, and this node hosts several roles with mail: {}. Say \
-                     which one you are.",
+                    "`{RUN_AS}` is missing, and this node hosts several roles with mail: {}. Set \
+                     it to your role.",
                     names()
                 ),
             }),
@@ -118,7 +118,7 @@ fn resolve<'a>(call: &'a Call<'_>, named: Option<&str>) -> Result<&'a RoleId, Re
         (Some(role), Some(only)) if role != only => Err(Refusal {
             reason: Reason::RoleForbidden,
             message: format!(
-                "`{RUN_AS}` names {role}, but your token is for {only} alone. Leave it out."
+                "`{RUN_AS}` is {role}, but your token is only valid for {only}. Omit it."
             ),
         }),
         (Some(role), _) => Err(no_mail(role)),
@@ -137,8 +137,8 @@ fn no_mail(role: &RoleId) -> Refusal {
     Refusal {
         reason: Reason::RoleForbidden,
         message: format!(
-            "{role} has no toolset `{SET}` at this node; nothing happened. Whoever runs the node \
-             gives it with --role {role}={SET}."
+            "{role} does not have the toolset `{SET}` on this node. No change was made. Ask your \
+             user to add it: --role {role}={SET}."
         ),
     }
 }
@@ -154,7 +154,7 @@ pub(super) fn message_name(name: &str) -> Result<(), Refusal> {
 /// The parameter that names one.
 pub(super) fn required_message(arguments: Arguments<'_>, field: &str) -> Result<String, Refusal> {
     let name = arguments.name(field)?;
-    name.ok_or_else(|| missing(field, "name a message by its id, a prefix of it, or its file name"))
+    name.ok_or_else(|| missing(field, "give a message ID, ID prefix or file name"))
 }
 
 /// A type or a box, in capitals or not.

@@ -9,7 +9,7 @@ use tasuki_proto::{
     wire::{self, MailEntry, MailReceipt, MailThread},
 };
 
-use super::super::{others::Others, result::time};
+use super::super::{result::time, sanitizer::Sanitizer};
 
 /// A thread as one role has it, without its entries.
 #[derive(Debug, Serialize)]
@@ -91,7 +91,7 @@ pub(super) struct Receipt {
 }
 
 impl Thread {
-    pub(super) fn new(it: &MailThread, others: &mut Others) -> Self {
+    pub(super) fn new(it: &MailThread, others: &mut Sanitizer) -> Self {
         Self {
             message_id: it.message_id.clone(),
             file_name: others.line(&it.file_name),
@@ -109,7 +109,7 @@ impl Thread {
 }
 
 impl Listed {
-    pub(super) fn new(it: &MailThread, others: &mut Others) -> Self {
+    pub(super) fn new(it: &MailThread, others: &mut Sanitizer) -> Self {
         Self {
             file_name: others.line(&it.file_name),
             message_id: it.message_id.clone(),
@@ -126,7 +126,7 @@ impl Listed {
 }
 
 impl Entry {
-    pub(super) fn new(role: &RoleId, it: &MailEntry, others: &mut Others) -> Self {
+    pub(super) fn new(role: &RoleId, it: &MailEntry, others: &mut Sanitizer) -> Self {
         let receipts = it.receipts.iter();
         Self {
             number: it.number,
@@ -157,10 +157,9 @@ impl Entry {
             roles.map(|(role, _)| role.as_str()).collect::<Vec<_>>().join(", ")
         };
         let mut said = String::new();
-        for (word, what) in [
-            ("lapsed", "lapsed before it was seen by"),
-            ("dead", "was shown 10 times and not seen by"),
-        ] {
+        for (word, what) in
+            [("lapsed", "expired unseen by"), ("dead", "was returned 10 times and not seen by")]
+        {
             let roles = at(word);
             if self.trust == "self" && !roles.is_empty() {
                 said += &format!(" Your entry {} {what} {roles}.", self.number);
@@ -171,7 +170,7 @@ impl Entry {
 }
 
 impl Attachment {
-    fn new(it: &wire::Attachment, others: &mut Others) -> Self {
+    fn new(it: &wire::Attachment, others: &mut Sanitizer) -> Self {
         Self {
             name: others.line(&it.name),
             media_type: others.line(&it.media_type),
@@ -213,7 +212,7 @@ pub(super) fn millis(of: Duration) -> u64 {
 pub(super) fn caution(ago: Option<Duration>) -> Option<String> {
     ago.map(|ago| {
         let secs = ago.as_secs();
-        format!("As of {secs} s ago; the broker is out of reach, and it may have changed since.")
+        format!("State as of {secs} s ago: the broker is unreachable. It may have changed since.")
     })
 }
 

@@ -15,8 +15,8 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid, missing},
-        others::Others,
         result::said,
+        sanitizer::Sanitizer,
     },
     caller::{Caller, message_name, required_message},
 };
@@ -42,7 +42,7 @@ pub(super) async fn attached(
         return Err(Refusal {
             reason: Reason::TooLarge,
             message: format!(
-                "`{ATTACHMENTS}` names {} files; the limit is {ATTACHMENTS_MAX}. Nothing was sent.",
+                "`{ATTACHMENTS}` lists {} files; the limit is {ATTACHMENTS_MAX}. Nothing was sent.",
                 paths.len()
             ),
         });
@@ -85,18 +85,18 @@ fn name_of(path: &str) -> Result<String, Refusal> {
     let name = Path::new(path).file_name().and_then(|name| name.to_str());
     let fits =
         |name: &&str| name.len() <= ATTACHMENT_NAME_BYTES_MAX && name.chars().all(is_visible);
-    name.filter(fits)
-        .map(str::to_owned)
-        .ok_or_else(|| invalid(ATTACHMENTS, &format_args!("names {path:?}, which cannot be told")))
+    name.filter(fits).map(str::to_owned).ok_or_else(|| {
+        invalid(ATTACHMENTS, &format_args!("names {path:?}, whose path cannot be resolved"))
+    })
 }
 
 fn project(call: &Call<'_>, caller: &Caller) -> Result<Project, Refusal> {
     let root = call.host.project.as_deref().ok_or_else(|| Refusal {
         reason: Reason::InvalidArgument,
         message: format!(
-            "No project is named for {} at this node, so no file is read or written; nothing \
-             happened. Whoever runs the node sets `mirror_root` in its configuration, or \
-             TASUKI_MIRROR_ROOT, to the project's directory, and starts it again.",
+            "No project directory is configured for {} on this node, so files cannot be read or \
+             written. No change was made. Ask your user to set `mirror_root` in the configuration, \
+             or TASUKI_MIRROR_ROOT, to the project directory and to restart the node.",
             caller.role()
         ),
     })?;
@@ -112,7 +112,7 @@ pub(super) async fn save_attachment(
     let message = required_message(arguments, "message_id")?;
     message_name(&message)?;
     let named = arguments.name(FIELD)?;
-    let named = named.ok_or_else(|| missing(FIELD, "say which file, as the thread shows it"))?;
+    let named = named.ok_or_else(|| missing(FIELD, "give the hash that the thread shows"))?;
     let project = project(call, &caller)?;
     let file = find(&caller, &message, &named).await?;
     let content = caller.mail().get_attachment(&message, &file).await?;
@@ -122,7 +122,7 @@ pub(super) async fn save_attachment(
         message: format!("The file cannot be saved: {why}. Nothing was changed."),
     })?;
     let told = format!("Saved as {}", saved.display());
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let facts = json!({
         "message": told, "path": saved, "name": others.line(&file.name), "size": file.size,
         "hash": file.hash,
@@ -151,7 +151,8 @@ async fn find(caller: &Caller, message: &str, hash: &str) -> Result<wire::Attach
     Err(Refusal {
         reason: Reason::UnknownAttachment,
         message: format!(
-            "No file with the hash {hash:?} is attached to that thread. filebox_thread shows them."
+            "No file with the hash {hash:?} is attached to that thread. filebox_thread lists the \
+             files."
         ),
     })
 }

@@ -9,8 +9,8 @@ use super::{
     super::{
         Call,
         arguments::Arguments,
-        others::{FRAME, Others},
         result::{said, shown},
+        sanitizer::{FRAME, Sanitizer},
     },
     caller::{Caller, message_name, refused_as, required_message},
     facts::{Listed, is_nothing},
@@ -41,10 +41,10 @@ pub(super) async fn list_dead_letters(
 ) -> Result<CallToolResult, Refusal> {
     let (caller, _counts) = Caller::reader(call, arguments)?;
     let found = caller.mail().dead_letters().await?;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let letter = |it| Letter {
         message: Listed::new(it, &mut others),
-        reason: format!("handed {} times and never seen", it.handed),
+        reason: format!("returned {} times and never seen", it.handed),
     };
     let messages: Vec<Letter> = found.threads.iter().map(letter).collect();
     // Of more than one page, how many there are is said, and the oldest are shown.
@@ -57,7 +57,7 @@ pub(super) async fn hand_again(
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    const DONE: &str = "Message handed again";
+    const DONE: &str = "Waits return the message again";
     let (caller, _playing) = Caller::player(call, arguments)?;
     let name = required_message(arguments, "message_id")?;
     let handed = match message_name(&name) {

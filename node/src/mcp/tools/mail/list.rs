@@ -3,7 +3,7 @@
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use super::super::{In, Row, schema};
+use super::super::{In, ToolDef, schema};
 use crate::config::Shown;
 
 /// The toolset.
@@ -26,22 +26,22 @@ pub(super) const HAND_AGAIN: &str = "filebox_hand_again";
 pub(super) const SAVE: &str = "filebox_save_attachment";
 
 /// In the order of the alphabet.
-pub(in crate::mcp::tools) const ROWS: [Row; 15] = [
-    Row { name: CLEAN_UP, sets: &FULL },
-    Row { name: HAND_AGAIN, sets: &FULL },
-    Row { name: AGENTS, sets: &FULL },
-    Row { name: DEAD_LETTERS, sets: &FULL },
-    Row { name: LIST, sets: &CORE },
-    Row { name: READ, sets: &CORE },
-    Row { name: REGISTER, sets: &FULL },
-    Row { name: REJECT, sets: &CORE },
-    Row { name: RESOLVE, sets: &CORE },
-    Row { name: SAVE, sets: &FULL },
-    Row { name: SEARCH, sets: &CORE },
-    Row { name: SEND, sets: &QUIET },
-    Row { name: THREAD, sets: &CORE },
-    Row { name: UNREGISTER, sets: &FULL },
-    Row { name: WAIT, sets: &QUIET },
+pub(in crate::mcp::tools) const ROWS: [ToolDef; 15] = [
+    ToolDef { name: CLEAN_UP, sets: &FULL },
+    ToolDef { name: HAND_AGAIN, sets: &FULL },
+    ToolDef { name: AGENTS, sets: &FULL },
+    ToolDef { name: DEAD_LETTERS, sets: &FULL },
+    ToolDef { name: LIST, sets: &CORE },
+    ToolDef { name: READ, sets: &CORE },
+    ToolDef { name: REGISTER, sets: &FULL },
+    ToolDef { name: REJECT, sets: &CORE },
+    ToolDef { name: RESOLVE, sets: &CORE },
+    ToolDef { name: SAVE, sets: &FULL },
+    ToolDef { name: SEARCH, sets: &CORE },
+    ToolDef { name: SEND, sets: &QUIET },
+    ToolDef { name: THREAD, sets: &CORE },
+    ToolDef { name: UNREGISTER, sets: &FULL },
+    ToolDef { name: WAIT, sets: &QUIET },
 ];
 
 const CORE: [In; 1] = [In { set: SET, from: Shown::Core }];
@@ -76,63 +76,64 @@ fn tool(
 /// Every tool of the set.
 pub(in crate::mcp::tools) fn tools() -> Vec<Tool> {
     let text = |what: &str| json!({ "type": "string", "description": what });
-    let run_as = text("Your agent ID, where this server serves several.");
+    let run_as = text("Your agent ID. Required if this server hosts several agents.");
     let one_or_more = |what: &str| {
         let list = json!({ "type": "array", "items": { "type": "string" } });
         json!({ "anyOf": [{ "type": "string" }, list], "description": what })
     };
     let types = ["BR", "ACK", "ER", "INFO", "URGENT", "DIS"];
     let boxes = ["inbox", "outbox", "done", "cancel"];
-    let only_type = json!({ "type": "string", "enum": types, "description": "Only this type." });
-    let only_from = text("Only from this agent.");
-    let filename = one_or_more("File name, message ID or a prefix of it; or several.");
+    let only_type = json!({ "type": "string", "enum": types, "description": "Filter by type." });
+    let only_from = text("Filter by sender.");
+    let filename = one_or_more("File name, message ID or ID prefix, or a list of these.");
     let list = json!({ "type": "array", "items": { "type": "string" } });
     let mut files = list;
-    files["description"] = "Files of your project.".into();
+    files["description"] = "Paths of files in your project, up to 16.".into();
     let count = |what: &str| json!({ "type": "integer", "minimum": 1, "description": what });
     vec![
         tool(
             SEND,
-            "Sends a message to other agents, or answers one. A call repeated right away is sent \
-             once, and with `client_ref` however late.",
+            "Sends a message to other agents, or replies to one. An identical call right after is \
+             sent once; with `client_ref`, a repeat at any time is.",
             Does::Act,
             json!({
-                "receiver_id": one_or_more("An agent, several, or a group."),
+                "receiver_id": one_or_more("An agent, a list of up to 32 agents, or a group."),
                 "msg_type": {
                     "type": "string",
                     "enum": types,
                     "description": "BR bug report, ACK receipt, ER request, INFO, URGENT, DIS \
                                     discussion."
                 },
-                "title": text("What it is about; an answer keeps its thread's."),
-                "content": text("The message, in Markdown."),
-                "original_message_id": text("To answer: message ID, a prefix of it, or file name."),
+                "title": text("Subject. A reply keeps the subject of its thread."),
+                "content": text("Body in Markdown."),
+                "original_message_id": text("Message to reply to: message ID, ID prefix or file \
+                                             name."),
                 "attachments": files,
-                "expires_sec": count("Of no use to anybody if not seen in so long."),
-                "client_ref": text("Your own name for it: the same again is sent once."),
+                "expires_sec": count("Expires if unread after this many seconds. Up to 365 days."),
+                "client_ref": text("Idempotency key: a repeat is not sent twice."),
                 "runAs": run_as,
             }),
             &["receiver_id", "msg_type", "title", "content"],
         ),
         tool(
             LIST,
-            "Lists the file names in one of your boxes, urgent ones first.",
+            "Lists the file names in one of your boxes, urgent messages first.",
             Does::Look,
             json!({
                 "box_type": { "type": "string", "enum": boxes },
-                "limit": count("At most so many; default 1000."),
-                "after": text("To go on: what the page before gave."),
+                "limit": count("1–1000. Default 1000."),
+                "after": text("Cursor: `next` of the previous page."),
                 "runAs": run_as,
             }),
             &["box_type"],
         ),
         tool(
             READ,
-            "Shows a message with its whole thread, the newest entry first.",
+            "Returns a message with its whole thread, newest entry first.",
             Does::Look,
             json!({
                 "box_type": { "type": "string", "enum": boxes },
-                "filename": text("File name, message ID or a prefix of it."),
+                "filename": text("File name, message ID or ID prefix."),
                 "runAs": run_as,
             }),
             &["box_type", "filename"],
@@ -153,9 +154,9 @@ pub(in crate::mcp::tools) fn tools() -> Vec<Tool> {
         ),
         tool(
             WAIT,
-            "Waits for mail and shows the oldest unseen, urgent first. It shows the same again \
-             until you read, answer, resolve or reject it, or name it in `after`. If the answer \
-             says still_waiting, call again at once.",
+            "Waits for mail. Returns the oldest unseen message, urgent first, and returns it again \
+             until you read, reply to, resolve or reject it, or pass it as `after`. If the result \
+             is still_waiting, call it again immediately.",
             Does::Look,
             json!({
                 "msg_type": only_type,
@@ -163,47 +164,48 @@ pub(in crate::mcp::tools) fn tools() -> Vec<Tool> {
                 "timeout_sec": {
                     "type": "number",
                     "minimum": 0,
-                    "description": "Wait at most this long; 0 only looks. Best left out."
+                    "description": "Seconds. 0 returns immediately. Omit it to wait as long as \
+                                    your client allows."
                 },
-                "after": text("A message you are done with."),
+                "after": text("A message that you have dealt with."),
                 "runAs": run_as,
             }),
             &[],
         ),
         tool(
             SEARCH,
-            "Searches your messages, those in done and cancel too.",
+            "Searches your messages in all boxes.",
             Does::Look,
             json!({
                 "query": text("Words, \"phrases\", -without, subject: body: type: from: to:"),
                 "box_type": { "type": "string", "enum": boxes },
                 "msg_type": only_type,
                 "sender": only_from,
-                "since": text("A date, a time, or how long ago: 2026-11-21, 2h, 7d."),
-                "limit": count("At most so many; default 20."),
+                "since": text("Date, time or age: 2026-11-21, 2026-11-21T09:00:00Z, 2h, 7d."),
+                "limit": count("1–100. Default 20."),
                 "runAs": run_as,
             }),
             &["query"],
         ),
         tool(
             THREAD,
-            "Shows the entries of a thread, the oldest first.",
+            "Returns the entries of a thread, oldest first.",
             Does::Look,
             json!({
-                "message_id": text("Message ID, a prefix of it, or file name."),
-                "last": count("Only the newest so many."),
-                "from": count("Only from this entry on."),
+                "message_id": text("Message ID, ID prefix or file name."),
+                "last": count("Return only this many of the newest entries."),
+                "from": count("Number of the first entry to return."),
                 "runAs": run_as,
             }),
             &["message_id"],
         ),
         tool(
             REGISTER,
-            "Opens a mailbox for an agent, and keeps which directory is its project's.",
+            "Creates a mailbox for an agent and stores its project directory.",
             Does::Act,
             json!({
                 "agent_name": text("Name of the agent."),
-                "directory": text("Its project's directory, absolute."),
+                "directory": text("Absolute path of its project."),
                 "runAs": run_as,
             }),
             &["agent_name"],
@@ -217,42 +219,43 @@ pub(in crate::mcp::tools) fn tools() -> Vec<Tool> {
         ),
         tool(
             UNREGISTER,
-            "Closes an agent's mailbox: it takes in no more mail. What is there stays.",
+            "Closes an agent's mailbox. It receives no more mail; its messages are kept.",
             Does::TakeAway,
             json!({ "agent_name": text("Name of the agent."), "runAs": run_as }),
             &["agent_name"],
         ),
         tool(
             CLEAN_UP,
-            "Where several agents were registered for one directory, only the first keeps it.",
+            "Removes duplicate registrations: if several agents share a directory, only the first \
+             keeps it.",
             Does::TakeAway,
             json!({ "runAs": run_as }),
             &[],
         ),
         tool(
             DEAD_LETTERS,
-            "Lists messages that were shown 10 times and never seen: waits pass them over.",
+            "Lists dead letters: messages returned 10 times and never seen. Waits skip them.",
             Does::Look,
             json!({ "runAs": run_as }),
             &[],
         ),
         tool(
             SAVE,
-            "Saves an attached file into your project.",
+            "Saves an attached file to your project. Returns its path.",
             Does::Act,
             json!({
-                "message_id": text("Message ID, a prefix of it, or file name."),
-                "hash": text("Its hash, or a prefix of it."),
+                "message_id": text("Message ID, ID prefix or file name."),
+                "hash": text("BLAKE3 hash of the file, or a prefix."),
                 "runAs": run_as,
             }),
             &["message_id", "hash"],
         ),
         tool(
             HAND_AGAIN,
-            "Has waits show a dead letter again.",
+            "Makes waits return a dead letter again.",
             Does::Act,
             json!({
-                "message_id": text("Message ID, a prefix of it, or file name."),
+                "message_id": text("Message ID, ID prefix or file name."),
                 "runAs": run_as,
             }),
             &["message_id"],

@@ -14,10 +14,10 @@ mod boxes;
 mod caller;
 mod facts;
 mod files;
-mod late;
 mod letters;
 mod list;
 mod moves;
+mod outbox_failures;
 mod read;
 mod search;
 mod send;
@@ -46,7 +46,7 @@ pub(super) async fn call(
         Err(refusal) => super::refused(&refusal),
         other => return Some(other),
     };
-    late::tell(call, arguments, &mut result).await;
+    outbox_failures::tell(call, arguments, &mut result).await;
     Some(Ok(CallToolResponse::Complete(result)))
 }
 

@@ -13,8 +13,8 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, missing},
-        others::Others,
         result::said,
+        sanitizer::Sanitizer,
     },
     caller::{Caller, message_name, refused_as},
     facts::place,
@@ -69,13 +69,13 @@ impl Move {
         let (caller, _playing) = Caller::player(call, arguments)?;
         let names = arguments.names(FIELD)?;
         if names.is_empty() {
-            return Err(missing(FIELD, "name a message, or a list of them"));
+            return Err(missing(FIELD, "give a message or a list of messages"));
         }
         if MOVES_MAX < names.len() {
             return Err(Refusal {
                 reason: Reason::TooLarge,
                 message: format!(
-                    "`{FIELD}` names {} messages; the limit is {MOVES_MAX}. None was moved.",
+                    "`{FIELD}` lists {} messages; the limit is {MOVES_MAX}. No message was moved.",
                     names.len()
                 ),
             });
@@ -155,8 +155,8 @@ impl Move {
 
     fn queued(&self, names: &[String], number: u64) -> CallToolResult {
         let told = format!(
-            "Queued as number {number}: the broker is out of reach and gets it when it is back. \
-             Do not ask again."
+            "Queued as number {number}: the broker is unreachable. It is sent when the broker is \
+             back. Do not retry."
         );
         let asked: Vec<String> = names.iter().map(|it| said_back(it)).collect();
         let facts = json!({
@@ -169,7 +169,7 @@ impl Move {
 fn facts(moved: &Moved) -> Value {
     json!({
         "message_id": moved.message_id,
-        "file_name": Others::default().line(&moved.file_name),
+        "file_name": Sanitizer::default().line(&moved.file_name),
         "box": place(moved.r#box()),
     })
 }
@@ -188,6 +188,6 @@ fn judged(moved: Moved) -> Result<Moved, Refusal> {
 fn unsaid() -> Refusal {
     Refusal {
         reason: Reason::OutcomeUnknown,
-        message: "The broker does not say what became of it. Call again.".to_owned(),
+        message: "The broker returned no result for it. Call again.".to_owned(),
     }
 }

@@ -19,17 +19,17 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid},
-        others::{FRAME, Others},
         result::{add, said, shown},
+        sanitizer::{FRAME, Sanitizer},
     },
     caller::{Caller, message_name, one_of, refused_as, required_message},
     facts::{Entry, Thread, caution, is_nothing, millis},
-    late,
+    outbox_failures,
 };
 use crate::{
     counted::counted,
     filebox::{self, Document},
-    mcp::transport::handed::Mark,
+    mcp::transport::write_ack::Mark,
     outbox::Summary,
     role::Refusal,
 };
@@ -71,17 +71,17 @@ impl Part {
         };
         match (first.cmp(&1), last.cmp(&all)) {
             (Ordering::Greater, Ordering::Less) => format!(
-                " Shown: entries {first} to {last} of {all}. For those before, {}; for those \
-                 after, from {}.",
+                " Shown: entries {first} to {last} of {all}. For earlier ones, {}; for later ones, \
+                 from {}.",
                 ask(1),
                 last + 1
             ),
             (Ordering::Greater, _) => {
-                format!(" Shown: entries {first} to {last} of {all}. For those before, {}.", ask(1))
+                format!(" Shown: entries {first} to {last} of {all}. For earlier ones, {}.", ask(1))
             }
             (_, Ordering::Less) => {
                 let after = ask(last + 1);
-                format!(" Shown: entries {first} to {last} of {all}. For those after, {after}.")
+                format!(" Shown: entries {first} to {last} of {all}. For later ones, {after}.")
             }
             _ => String::new(),
         }
@@ -124,18 +124,18 @@ pub(super) async fn read_message(
     {
         let why = Refusal {
             reason: Reason::UnknownMessage,
-            message: format!("It is not in {place} but in {is_in}."),
+            message: format!("It is in {is_in}, not in {place}."),
         };
         return Ok(refused_as(UNKNOWN, &why));
     }
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let text = markdown(&part, &mut others);
     let kept = kept(&caller, &part).await;
-    let facts = Told::new(&caller, &part, &kept, &mut Others::default());
+    let facts = Told::new(&caller, &part, &kept, &mut Sanitizer::default());
     let mut result = said(text, json!(facts));
     let mut beside = FRAME.to_owned() + &part.left_out() + &others.report();
     beside += &facts.entries.iter().map(Entry::unheard).collect::<String>();
-    beside += &late::beside(&kept);
+    beside += &outbox_failures::beside(&kept);
     for entry in &facts.entries {
         for file in &entry.attachments {
             beside += &format!(
@@ -165,7 +165,9 @@ pub(super) async fn thread(
         (None, None) => Want::All,
         (Some(last), None) => Want::Last(last),
         (None, Some(from)) => Want::From(from),
-        (Some(_), Some(_)) => return Err(invalid("from", &"cannot go with `last`; give one")),
+        (Some(_), Some(_)) => {
+            return Err(invalid("from", &"cannot be combined with `last`; use one of them"));
+        }
     };
     message_name(&name)?;
     let part = match load(&caller, &name, want).await {
@@ -176,7 +178,7 @@ pub(super) async fn thread(
         Err(why) => return Err(why),
     };
     let kept = kept(&caller, &part).await;
-    let facts = Told::new(&caller, &part, &kept, &mut Others::default());
+    let facts = Told::new(&caller, &part, &kept, &mut Sanitizer::default());
     let result = shown(&facts);
     written(call, &caller, &part, counts);
     Ok(result)
@@ -192,7 +194,7 @@ async fn kept(caller: &Caller, part: &Part) -> Vec<Summary> {
 /// A thread that the broker does not know may be one that never got there.
 async fn kept_instead(caller: &Caller, name: &str, why: Refusal) -> Refusal {
     let kept = caller.mail().kept(&[name.to_owned()]).await.unwrap_or_default();
-    Refusal { message: format!("{}{}", why.message, late::beside(&kept)), ..why }
+    Refusal { message: format!("{}{}", why.message, outbox_failures::beside(&kept)), ..why }
 }
 
 fn written(call: &Call<'_>, caller: &Caller, part: &Part, counts: bool) {
@@ -248,7 +250,7 @@ async fn load(caller: &Caller, name: &str, want: Want) -> Result<Part, Refusal> 
 }
 
 /// The thread in the form that people's mailboxes have, the newest entry first.
-fn markdown(part: &Part, others: &mut Others) -> String {
+fn markdown(part: &Part, others: &mut Sanitizer) -> String {
     let thread = &part.thread;
     let entries = part.entries.iter().rev().map(|it| {
         let at_ms = if it.is_imported { it.written_ms } else { it.at_ms };
@@ -291,7 +293,7 @@ struct Told {
 }
 
 impl Told {
-    fn new(caller: &Caller, part: &Part, kept: &[Summary], others: &mut Others) -> Self {
+    fn new(caller: &Caller, part: &Part, kept: &[Summary], others: &mut Sanitizer) -> Self {
         let thread = Thread::new(&part.thread, others);
         let entries = part.entries.iter();
         let entries = entries.map(|it| Entry::new(caller.role(), it, others)).collect();
@@ -300,7 +302,7 @@ impl Told {
             thread,
             left_out: part.left_out().trim_start().to_owned(),
             entries,
-            kept: kept.iter().map(late::facts).collect(),
+            kept: kept.iter().map(outbox_failures::facts).collect(),
             stripped: others.stripped,
             seen_ms_ago: part.ago.map(millis),
             caution: caution(part.ago),

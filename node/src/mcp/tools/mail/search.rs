@@ -14,8 +14,8 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid},
-        others::{FRAME, Others},
         result::{shown, time},
+        sanitizer::{FRAME, Sanitizer},
     },
     caller::{Caller, one_of},
     facts::{is_nothing, place},
@@ -53,7 +53,7 @@ struct Hit {
 }
 
 impl Hit {
-    fn new(it: &wire::MailHit, others: &mut Others) -> Self {
+    fn new(it: &wire::MailHit, others: &mut Sanitizer) -> Self {
         let thread = it.thread.clone().unwrap_or_default();
         Self {
             file_name: others.line(&thread.file_name),
@@ -75,7 +75,7 @@ fn matched(it: &wire::MailHit) -> Vec<String> {
     let mut pieces = Vec::new();
     for span in it.highlights.chunks_exact(2) {
         let piece = it.excerpt.get(span[0] as usize..span[1] as usize);
-        let piece = piece.map(|piece| Others::default().line(piece));
+        let piece = piece.map(|piece| Sanitizer::default().line(piece));
         pieces.extend(piece.filter(|piece| !piece.is_empty() && !pieces.contains(piece)));
     }
     pieces
@@ -95,7 +95,7 @@ pub(super) async fn search_messages(
         Some(limit) => u32::try_from(limit).map_or(HITS_MAX, |it| it.min(HITS_MAX)),
     };
     let request = wire::SearchMailRequest {
-        query: arguments.words("query", "say what you look for")?,
+        query: arguments.words("query", "give the search text")?,
         r#box: place.map_or(wire::Box::Unspecified, BoxKind::to_wire).into(),
         r#type: kind.map(|it| it.to_string()).unwrap_or_default(),
         sender: sender.map(|it| it.to_string()).unwrap_or_default(),
@@ -104,7 +104,7 @@ pub(super) async fn search_messages(
         ..Default::default()
     };
     let found = caller.mail().search_mail(request).await?;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let hits = found.hits.iter().map(|it| Hit::new(it, &mut others)).collect();
     Ok(shown(&Found {
         note: FRAME,
@@ -120,9 +120,7 @@ fn since(arguments: Arguments<'_>) -> Result<u64, Refusal> {
     const FIELD: &str = "since";
     let Some(text) = arguments.name(FIELD)? else { return Ok(0) };
     moment_ms(&text, clock::wall_ms(), &TimeZone::system()).ok_or_else(|| {
-        let why = format!(
-            "is {text:?}; it takes 2026-11-21, 2026-11-21T09:00:00Z, or how long ago: 2h, 7d"
-        );
+        let why = format!("is {text:?}; use 2026-11-21, 2026-11-21T09:00:00Z, or an age: 2h, 7d");
         invalid(FIELD, &why)
     })
 }

@@ -18,8 +18,8 @@ use super::{
     super::{
         Call,
         arguments::{Arguments, invalid, missing},
-        others::Others,
         result::said,
+        sanitizer::Sanitizer,
     },
     caller::{Caller, message_name, one_of, refused_as},
     facts::{Receipt, place},
@@ -55,7 +55,7 @@ pub(super) async fn send_message(
     let to = receivers(&call.host.groups, &caller, arguments).await?;
     let kind: MessageType = one_of(arguments, "msg_type", str::to_uppercase)?
         .ok_or_else(|| missing("msg_type", "one of BR, ACK, ER, INFO, URGENT, DIS"))?;
-    let text = arguments.words("content", "say what you have to say")?;
+    let text = arguments.words("content", "give the body of the message")?;
     let answered = arguments.name("original_message_id")?;
     let unknown = |name: &str| format!("Original message {name} not found");
     if let Some(name) = &answered
@@ -90,7 +90,7 @@ pub(super) async fn send_message(
                 message: DONE,
                 place: place(stored.r#box()),
                 message_id: stored.message_id,
-                file_name: Others::default().line(&stored.file_name),
+                file_name: Sanitizer::default().line(&stored.file_name),
                 entry: stored.entry,
                 receipts: stored.receipts.iter().map(Receipt::new).collect(),
                 repeated: stored.repeated,
@@ -112,8 +112,8 @@ const NAME_CHARS_MAX: usize = 80;
 
 fn queued(to: &[RoleId], message: &str, number: u64) -> CallToolResult {
     let told = format!(
-        "Message queued as number {number}: the broker is out of reach and gets it when it is \
-         back. Do not send it again."
+        "Message queued as number {number}: the broker is unreachable. It is sent when the broker \
+         is back. Do not send it again."
     );
     let receipt = |role: &RoleId| Receipt { role: role.to_string(), receipt: "queued", at_ms: 0 };
     let receipts: Vec<Receipt> = to.iter().map(receipt).collect();
@@ -142,7 +142,7 @@ async fn receivers(
     const FIELD: &str = "receiver_id";
     let names = arguments.names(FIELD)?;
     if names.is_empty() {
-        return Err(missing(FIELD, "name an agent, several, or a group"));
+        return Err(missing(FIELD, "give an agent, a list of agents, or a group"));
     }
     let known = match mail_terms::names_a_group(&names, groups) {
         true => roles(caller).await?,
@@ -150,17 +150,17 @@ async fn receivers(
     };
     mail_terms::receivers(&names, groups, &known, caller.role()).map_err(|why| match why {
         NoReceivers::Name { name, why } => {
-            invalid(FIELD, &format_args!("is no name: {} {why}", echo(&name)))
+            invalid(FIELD, &format_args!("is not a name: {} {why}", echo(&name)))
         }
-        NoReceivers::Nobody => invalid(FIELD, &"names a group that has nobody but you"),
+        NoReceivers::Nobody => invalid(FIELD, &"is a group with no members other than you"),
         NoReceivers::Ambiguous(name) => {
-            let why = "is both a group of the configuration and an agent; name the agents you mean";
+            let why = "is the name of a group and of an agent; list the agents instead";
             invalid(FIELD, &format_args!("names {name}, which {why}"))
         }
         NoReceivers::TooMany(count) => Refusal {
             reason: Reason::TooLarge,
             message: format!(
-                "`{FIELD}` names {count} agents; the limit is {RECEIVERS_MAX}. Nothing was sent."
+                "`{FIELD}` lists {count} agents; the limit is {RECEIVERS_MAX}. Nothing was sent."
             ),
         },
     })
@@ -170,7 +170,7 @@ async fn receivers(
 fn subject(arguments: Arguments<'_>) -> Result<String, Refusal> {
     const FIELD: &str = "title";
     // As one line it may be short enough.
-    let title = arguments.at_most(usize::MAX).words(FIELD, "say what it is about")?;
+    let title = arguments.at_most(usize::MAX).words(FIELD, "give the subject")?;
     let subject = title.split(['\r', '\n']).map(str::trim).filter(|it| !it.is_empty());
     let subject = subject.collect::<Vec<_>>().join(" ");
     if SUBJECT_BYTES_MAX < subject.len() {
@@ -178,7 +178,7 @@ fn subject(arguments: Arguments<'_>) -> Result<String, Refusal> {
             reason: Reason::TooLarge,
             message: format!(
                 "`{FIELD}` is {} bytes long; the limit is {SUBJECT_BYTES_MAX}. Nothing was sent. \
-                 Put the rest into `content`.",
+                 Move the rest to `content`.",
                 subject.len()
             ),
         });

@@ -12,8 +12,8 @@ use super::{
     super::{
         Call,
         arguments::Arguments,
-        others::{FRAME, Others},
         result::shown,
+        sanitizer::{FRAME, Sanitizer},
         waiting::wait,
     },
     caller::{Caller, message_name, one_of},
@@ -84,7 +84,7 @@ struct Arrived {
 pub(in crate::mcp) fn arrived(role: &RoleId, answer: &MailAnswer) -> CallToolResult {
     let standing = answer.standing();
     let has_mail = standing == Standing::Mail;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let thread = answer.thread.as_ref().filter(|_| has_mail);
     let thread = thread.map(|it| Thread::new(it, &mut others));
     let entries = answer.entries.iter().filter(|_| has_mail);
@@ -104,16 +104,16 @@ pub(in crate::mcp) fn arrived(role: &RoleId, answer: &MailAnswer) -> CallToolRes
 fn hint(role: &RoleId, standing: Standing, answer: &MailAnswer) -> String {
     match standing {
         Standing::Unspecified | Standing::StillWaiting => {
-            "No mail yet. Call filebox_wait_for_message again at once.".to_owned()
+            "No mail yet. Call filebox_wait_for_message again immediately.".to_owned()
         }
         Standing::Superseded => {
-            format!("Another call or agent has the place of this one as {role}; do not call again.")
+            format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
         }
         Standing::Mail if answer.next != 0 => {
             let id = answer.thread.as_ref().map_or("", |it| it.message_id.as_str());
             format!(
-                "There is more of this thread than fits: call filebox_thread with message_id {id} \
-                 and from {}.",
+                "The thread is cut. For the rest, call filebox_thread with message_id {id} and \
+                 from {}.",
                 answer.next
             )
         }

@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::{
     super::{
-        others::{FRAME, Others},
         result::shown,
+        sanitizer::{FRAME, Sanitizer},
     },
-    facts::is_nothing,
+    views::is_nothing,
 };
 
 #[derive(Debug, Serialize)]
@@ -43,7 +43,7 @@ pub(super) fn known(now_ms: u64) -> Option<u64> {
 pub(super) fn answer(
     what: impl Serialize,
     now_ms: u64,
-    others: &Others,
+    others: &Sanitizer,
     next_actions: Vec<String>,
 ) -> CallToolResult {
     let stripped = others.stripped;

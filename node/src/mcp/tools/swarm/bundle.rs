@@ -8,10 +8,11 @@ use serde::Serialize;
 use tasuki_proto::{limits::SWARM_PAGE_MAX, wire};
 
 use super::{
-    super::{arguments::Arguments, others::Others},
+    super::{arguments::Arguments, sanitizer::Sanitizer},
     answer::answer,
+    args,
     caller::Caller,
-    delivered, facts, said,
+    delivery_views, views,
 };
 use crate::{counted::counted, role::Refusal};
 
@@ -26,10 +27,10 @@ const INDENT_BYTES: usize = 6;
 
 #[derive(Debug, Serialize)]
 struct Bundle {
-    issue: facts::Issue,
+    issue: views::Issue,
     /// The newest.
     #[serde(skip_serializing_if = "Option::is_none")]
-    delivery: Option<delivered::Delivery>,
+    delivery: Option<delivery_views::Delivery>,
     tasks: Vec<Line>,
     tasks_total: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,9 +47,9 @@ struct Line {
     #[serde(skip_serializing_if = "String::is_empty")]
     worker_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    words: Option<facts::Words>,
+    words: Option<views::Words>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    submission: Option<facts::Submission>,
+    submission: Option<views::Submission>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -90,7 +91,7 @@ pub(super) async fn get(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let issue_id = said::issue(arguments)?.to_string();
+    let issue_id = args::issue(arguments)?.to_string();
     let issue = caller
         .ask(wire::GetIssueRequest { issue_id: issue_id.clone(), ..Default::default() })
         .await?;
@@ -115,9 +116,9 @@ pub(super) async fn get(
     };
     let tasks = caller.ask(tasks).await?;
 
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let mut room = Room { bytes: BUNDLE_BYTES_MAX, left_out: Vec::new() };
-    let next = delivered::next_of(caller.role(), delivery.as_slice());
+    let next = delivery_views::next_of(caller.role(), delivery.as_slice());
     let now_ms = issue.now_ms;
     let issue = with_issue(&mut room, issue.issue.unwrap_or_default(), &mut others);
     let delivery = delivery.map(|it| with_delivery(&mut room, it, &mut others));
@@ -144,24 +145,24 @@ pub(super) async fn get(
     }
     if !untold.is_empty() {
         let tasks = counted(untold.len(), "task");
-        let what = format!("what was said of {tasks}: {}", untold.join(", "));
+        let what = format!("the messages and reviews of {tasks}: {}", untold.join(", "));
         room.leave_out(what, "getIssueTask with each task_id");
     }
     let bundle =
         Bundle { issue, delivery, tasks: lines, tasks_total: tasks.total, left_out: room.left_out };
-    let docs = "readIssueDoc reads the documents named under issue.docs.".to_owned();
+    let docs = "Read the documents listed in issue.docs with readIssueDoc.".to_owned();
     Ok(answer(bundle, now_ms, &others, vec![docs, next]))
 }
 
-fn with_issue(room: &mut Room, mut it: wire::Issue, others: &mut Others) -> facts::Issue {
-    let whole = facts::Issue::new(&it, others);
+fn with_issue(room: &mut Room, mut it: wire::Issue, others: &mut Sanitizer) -> views::Issue {
+    let whole = views::Issue::new(&it, others);
     if room.take(BUNDLE_BYTES_MAX / 4, &whole) {
         return whole;
     }
-    room.leave_out("the issue's description and summary, and which paths belong to it", "getIssue");
+    room.leave_out("the issue's description, summary and paths", "getIssue");
     (it.description, it.summary) = (String::new(), String::new());
     (it.shared_doc_paths, it.project_doc_paths) = (Vec::new(), Vec::new());
-    let mut brief = facts::Issue::new(&it, others);
+    let mut brief = views::Issue::new(&it, others);
     if !room.take(BUNDLE_BYTES_MAX / 4, &brief) {
         room.leave_out("the names of the issue's documents", "listIssueDocs");
         brief.docs = Vec::new();
@@ -170,13 +171,17 @@ fn with_issue(room: &mut Room, mut it: wire::Issue, others: &mut Others) -> fact
     brief
 }
 
-fn with_delivery(room: &mut Room, it: wire::Delivery, others: &mut Others) -> delivered::Delivery {
-    let whole = delivered::Delivery::new(&it, others);
+fn with_delivery(
+    room: &mut Room,
+    it: wire::Delivery,
+    others: &mut Sanitizer,
+) -> delivery_views::Delivery {
+    let whole = delivery_views::Delivery::new(&it, others);
     if room.take(BUNDLE_BYTES_MAX / 4, &whole) {
         return whole;
     }
     let how = format!("getDelivery {}", it.delivery_id);
-    room.leave_out("what was said of the delivery, and evidence for it", how);
+    room.leave_out("the delivery's messages and evidence", how);
     let brief = wire::Delivery {
         summary: String::new(),
         refs: String::new(),
@@ -189,25 +194,25 @@ fn with_delivery(room: &mut Room, it: wire::Delivery, others: &mut Others) -> de
         overridden: None,
         ..it
     };
-    let brief = delivered::Delivery::new(&brief, others);
+    let brief = delivery_views::Delivery::new(&brief, others);
     room.take(BUNDLE_BYTES_MAX, &brief);
     brief
 }
 
 /// A line for each task, and for those that no room is left for one line in all.
-fn short(room: &mut Room, it: &wire::ListTasksResponse, others: &mut Others) -> Vec<Line> {
+fn short(room: &mut Room, it: &wire::ListTasksResponse, others: &mut Sanitizer) -> Vec<Line> {
     let mut lines = Vec::new();
     for task in &it.tasks {
         let approved = task.submission.as_ref().filter(|it| it.completion_score != 0);
         let line = Line {
             id: task.task_id.clone(),
             subject: others.line(&task.subject),
-            stage: facts::stage(task.stage()),
-            difficulty: facts::difficulty(task.difficulty()),
+            stage: views::stage(task.stage()),
+            difficulty: views::difficulty(task.difficulty()),
             points: task.points,
             worker_id: task.claimed_by.clone(),
             words: None,
-            submission: approved.map(|it| facts::Submission::new(it, others)),
+            submission: approved.map(|it| views::Submission::new(it, others)),
         };
         if !room.take(BUNDLE_BYTES_MAX, &line) {
             break;
@@ -223,12 +228,12 @@ fn short(room: &mut Room, it: &wire::ListTasksResponse, others: &mut Others) -> 
 }
 
 /// Adds what a task asks for and what was submitted, as much as there is room for.
-fn with_words(room: &mut Room, line: &mut Line, it: wire::Task, others: &mut Others) -> bool {
-    let words = it.words.as_ref().map(|it| facts::Words::new(it, others));
+fn with_words(room: &mut Room, line: &mut Line, it: wire::Task, others: &mut Sanitizer) -> bool {
+    let words = it.words.as_ref().map(|it| views::Words::new(it, others));
     let submission = it.submission.filter(|it| it.completion_score != 0);
     let mut told = Told {
         words,
-        submission: submission.as_ref().map(|it| facts::Submission::new(it, others)),
+        submission: submission.as_ref().map(|it| views::Submission::new(it, others)),
     };
     let is_whole = room.take(BUNDLE_BYTES_MAX, &told);
     if !is_whole {
@@ -247,8 +252,8 @@ fn with_words(room: &mut Room, line: &mut Line, it: wire::Task, others: &mut Oth
 
 #[derive(Debug, Serialize)]
 struct Told {
-    words: Option<facts::Words>,
-    submission: Option<facts::Submission>,
+    words: Option<views::Words>,
+    submission: Option<views::Submission>,
 }
 
 #[cfg(test)]
@@ -268,7 +273,7 @@ mod tests {
             ..wire::Issue::default()
         };
         let mut room = room(BUNDLE_BYTES_MAX);
-        let told = with_issue(&mut room, long, &mut Others::default());
+        let told = with_issue(&mut room, long, &mut Sanitizer::default());
         assert_eq!((&told.subject[..], &told.description[..]), ("s", ""));
         assert_eq!(told.docs, ["a.md"]);
         assert_eq!(room.left_out[0].how, "getIssue");
@@ -285,7 +290,7 @@ mod tests {
         let tasks = (1..=200).map(task).collect();
         let found = wire::ListTasksResponse { tasks, total: 1_000, now_ms: 1 };
         let mut room = room(BUNDLE_BYTES_MAX / 2);
-        let lines = short(&mut room, &found, &mut Others::default());
+        let lines = short(&mut room, &found, &mut Sanitizer::default());
         assert!((50..150).contains(&lines.len()), "{}", lines.len());
         let left_out = &room.left_out[0];
         assert_eq!(left_out.what, format!("{} more tasks", 1_000 - lines.len()));
@@ -309,7 +314,7 @@ mod tests {
             total: 1,
             now_ms: 1,
         };
-        let mut others = Others::default();
+        let mut others = Sanitizer::default();
         let mut room = room(5_000);
         let mut line = short(&mut room, &found, &mut others).remove(0);
         assert!(!with_words(&mut room, &mut line, task.clone(), &mut others));

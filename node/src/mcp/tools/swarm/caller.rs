@@ -6,17 +6,17 @@
 use std::{fmt::Display, sync::Arc};
 
 use rmcp::model::CallToolResponse;
-use tasuki_proto::{echo::echo, id::RoleId, reason::Reason};
+use tasuki_proto::{echo::echo, id::RoleId, reason::Reason, rpc::Rpc};
 
 use super::{
     super::{
-        Call, Row,
+        Call, ToolDef,
         arguments::{Arguments, invalid},
         is_shown,
         waiting::wait,
     },
     list,
-    waited::unanswered,
+    wait_results::unanswered,
 };
 use crate::{
     config::ToolsetChoice,
@@ -47,7 +47,7 @@ pub(super) struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     pub(super) fn of(
-        row: &Row,
+        row: &ToolDef,
         call: &'a Call<'a>,
         arguments: Arguments<'_>,
     ) -> Result<Self, Refusal> {
@@ -101,7 +101,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Does something as the role.
-    pub(super) async fn tell<C: swarm::Call>(&self, request: C) -> Result<C::Answer, Refusal> {
+    pub(super) async fn tell<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
         let _playing = self.playing()?;
         swarm::call(self.swarm(), request, intent::of(&self.call.context.meta)).await
     }
@@ -165,14 +165,14 @@ impl<'a> Caller<'a> {
     }
 
     /// Asks how something stands.
-    pub(super) async fn ask<C: swarm::Call>(&self, request: C) -> Result<C::Answer, Refusal> {
+    pub(super) async fn ask<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
         self.call.host.looked(&*self.actions, &self.call.who, self.call.client.as_ref());
         swarm::call(self.swarm(), request, None).await
     }
 }
 
 /// Whether who calls a tool may be named. Elsewhere these say whom a question is about.
-fn is_by_name(row: &Row) -> bool {
+fn is_by_name(row: &ToolDef) -> bool {
     !matches!(row.name, list::GET_WORKER | list::NEXT_STEP | list::LIST_LOCKS)
 }
 
@@ -192,13 +192,13 @@ pub(in crate::mcp::tools) fn takes(tool: &str, argument: &str) -> bool {
     }
 }
 
-fn no_set(row: &Row) -> Refusal {
+fn no_set(row: &ToolDef) -> Refusal {
     let set = row.sets.first().map_or("", |it| it.set);
     Refusal {
         reason: Reason::RoleForbidden,
         message: format!(
-            "no role here has a toolset with {name}; nothing happened. Whoever runs the node gives \
-             one with --role NAME={set}.",
+            "no role of this node has a toolset with {name}. No change was made. Ask your user to \
+             add one: --role NAME={set}.",
             name = row.name
         ),
     }
@@ -210,8 +210,8 @@ fn several(able: &[&RoleId]) -> Refusal {
     Refusal {
         reason: Reason::RoleRequired,
         message: format!(
-            "this address speaks for several roles that may do this: {names}. Name yourself as \
-             `{WORKER}` where the tool takes it, or connect to /mcp/{first}."
+            "several roles of this address may call this tool: {names}. Set `{WORKER}` to your \
+             role if the tool has it, or connect to /mcp/{first}."
         ),
     }
 }
@@ -219,12 +219,12 @@ fn several(able: &[&RoleId]) -> Refusal {
 fn another(named: &str, able: &[&RoleId]) -> Refusal {
     let names = names(able);
     match able {
-        [] => invalid(WORKER, &"names nobody who may do this here"),
+        [] => invalid(WORKER, &"is not a role that may call this tool here"),
         _ => Refusal {
             reason: Reason::UnknownWorker,
             message: format!(
-                "unknown worker_id {}: here you are {names}. Leave it out or give that. Nothing \
-                 happened.",
+                "unknown worker_id {}: you are {names} here. Omit it or use that. No change was \
+                 made.",
                 echo(named)
             ),
         },

@@ -5,11 +5,9 @@
 //! the same again, the first one's token is old, and what it still does is refused. An agent that
 //! was given none, since it or its node started anew, does it under whatever the role has.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
+use parking_lot::Mutex;
 use tasuki_proto::id::RoleId;
 
 use crate::role::player::Instance;
@@ -31,7 +29,7 @@ pub(in crate::mcp) struct Claims(Mutex<BTreeMap<Held, u64>>);
 impl Claims {
     /// An agent was given a token.
     pub(super) fn granted(&self, role: &RoleId, who: &Instance, what: String, token: u64) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.lock();
         held.insert(Held::new(role, who, what), token);
         if TOKENS_MAX < held.len()
             && let Some(oldest) =
@@ -43,13 +41,13 @@ impl Claims {
 
     /// The token that an agent was given; 0: whichever the role has.
     pub(super) fn of(&self, role: &RoleId, who: &Instance, what: &str) -> u64 {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.0.lock();
         held.get(&Held::new(role, who, what.to_owned())).copied().unwrap_or_default()
     }
 
     /// What the token was for is over.
     pub(super) fn ended(&self, role: &RoleId, who: &Instance, what: &str) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.lock();
         held.remove(&Held::new(role, who, what.to_owned()));
     }
 }

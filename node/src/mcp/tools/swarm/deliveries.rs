@@ -12,11 +12,12 @@ use tasuki_proto::{
 use super::{
     super::{
         arguments::{Arguments, invalid, missing},
-        others::Others,
+        sanitizer::Sanitizer,
     },
     answer::{Page, answer},
+    args,
     caller::Caller,
-    delivered, said,
+    delivery_views,
 };
 use crate::role::{Refusal, swarm::Awaited};
 
@@ -31,9 +32,9 @@ pub(super) async fn submit(
     // Nothing is delivered by a call that cannot wait.
     arguments.seconds("timeout_sec")?;
     let request = wire::SubmitDeliveryRequest {
-        issue_id: said::issue(arguments)?.to_string(),
-        summary: arguments.words("summary", "say what was done")?,
-        refs: said::refs(arguments)?,
+        issue_id: args::issue(arguments)?.to_string(),
+        summary: arguments.words("summary", "summarize the work")?,
+        refs: args::refs(arguments)?,
         artifacts: Some(artifacts(arguments)?),
         test_evidence: Some(test_evidence(arguments)?),
         ..wire::SubmitDeliveryRequest::default()
@@ -41,29 +42,29 @@ pub(super) async fn submit(
     let delivery = caller.tell(request).await?.delivery.unwrap_or_default().delivery_id;
     let delivery: DeliveryId = delivery.parse().map_err(|why| Refusal {
         reason: Reason::OutcomeUnknown,
-        message: format!("The broker names the delivery {delivery:?}, which {why}."),
+        message: format!("The broker returned the delivery {delivery:?}, which {why}."),
     })?;
     caller.wait_for_stored(&delivery, Awaited::Verdict(delivery), arguments).await
 }
 
 fn artifacts(arguments: Arguments<'_>) -> Result<wire::DeliveryArtifacts, Refusal> {
     const RESULT: &str = "test_result";
-    let it = arguments.required_object("artifacts", "say what was changed and tested")?;
-    let has_passed = match said::word(it, RESULT)?.as_deref() {
+    let it = arguments.required_object("artifacts", "give the changes and the tests")?;
+    let has_passed = match args::word(it, RESULT)?.as_deref() {
         Some("passed") => true,
         Some("failed") => false,
-        Some(_) => return Err(invalid(&it.at(RESULT), &"is passed or failed")),
+        Some(_) => return Err(invalid(&it.at(RESULT), &"must be passed or failed")),
         None => return Err(missing(&it.at(RESULT), "passed or failed")),
     };
     Ok(wire::DeliveryArtifacts {
         has_passed,
-        test_cases: said::required_texts(it, "test_cases", "name what was tested")?,
-        changed_files: said::required_texts(
+        test_cases: args::required_texts(it, "test_cases", "list what was tested")?,
+        changed_files: args::required_texts(
             it,
             "changed_files",
-            "name all files of the approved submissions",
+            "list all files of the approved submissions",
         )?,
-        reviewed_refs: said::required_texts(it, "reviewed_refs", "name what you looked at")?,
+        reviewed_refs: args::required_texts(it, "reviewed_refs", "list what you reviewed")?,
         test_output: it.text("test_output")?.unwrap_or_default(),
         known_risks: it.text("known_risks")?.unwrap_or_default(),
     })
@@ -71,49 +72,49 @@ fn artifacts(arguments: Arguments<'_>) -> Result<wire::DeliveryArtifacts, Refusa
 
 fn test_evidence(arguments: Arguments<'_>) -> Result<wire::TestEvidence, Refusal> {
     const FIELD: &str = "test_evidence";
-    let it = arguments.required_object(FIELD, "say how to test it, and what came of it")?;
-    let what = "say how the whole is tested";
+    let it = arguments.required_object(FIELD, "give how to test it and the results")?;
+    let what = "give how the whole is tested";
     Ok(wire::TestEvidence {
         script_path: it.words("script_path", what)?,
         script_cmd: it.words("script_cmd", what)?,
-        script_passed: said::required_flag(it, "script_passed")?,
-        script_result: it.words("script_result", "say what it printed")?,
-        doc_path: it.words("doc_path", "name the document with the steps of the test")?,
-        doc_commands: said::required_texts(it, "doc_commands", "list the document's commands")?,
+        script_passed: args::required_flag(it, "script_passed")?,
+        script_result: it.words("script_result", "give its output")?,
+        doc_path: it.words("doc_path", "give the document with the test steps")?,
+        doc_commands: args::required_texts(it, "doc_commands", "list the document's commands")?,
         doc_results: doc_results(it)?,
-        doc_passed: said::required_flag(it, "doc_passed")?,
-        rerun: said::rerun(it)?,
+        doc_passed: args::required_flag(it, "doc_passed")?,
+        rerun: args::rerun(it)?,
     })
 }
 
 fn doc_results(of: Arguments<'_>) -> Result<Vec<wire::CommandResult>, Refusal> {
     if !of.has(DOC_RESULTS) {
-        let what = "say what came of each of doc_commands, in their order";
+        let what = "give the result of each of doc_commands, in order";
         return Err(missing(&of.at(DOC_RESULTS), what));
     }
     let result = |it: Arguments<'_>| {
         const CODE: &str = "exit_code";
-        let what = "the number that the command ended with";
+        let what = "the exit code of the command";
         let code = it.integer(CODE)?.ok_or_else(|| missing(&it.at(CODE), what))?;
         Ok(wire::CommandResult {
-            command: it.words("command", "as doc_commands has it")?,
-            has_passed: said::required_flag(it, "passed")?,
+            command: it.words("command", "as in doc_commands")?,
+            has_passed: args::required_flag(it, "passed")?,
             exit_code: i32::try_from(code).map_err(|_| invalid(&it.at(CODE), &"is too large"))?,
             output: it.text("output")?.unwrap_or_default(),
         })
     };
     let results = of.objects(DOC_RESULTS)?.into_iter().enumerate();
-    results.map(|(place, it)| result(it).map_err(|why| said::of(DOC_RESULTS, place, why))).collect()
+    results.map(|(place, it)| result(it).map_err(|why| args::of(DOC_RESULTS, place, why))).collect()
 }
 
 fn told(it: wire::DeliveryResponse, next: Vec<String>) -> CallToolResult {
-    let mut others = Others::default();
-    let delivery = delivered::Delivery::new(&it.delivery.unwrap_or_default(), &mut others);
+    let mut others = Sanitizer::default();
+    let delivery = delivery_views::Delivery::new(&it.delivery.unwrap_or_default(), &mut others);
     answer(delivery, it.now_ms, &others, next)
 }
 
 fn named(arguments: Arguments<'_>) -> Result<String, Refusal> {
-    said::id::<DeliveryId>(arguments, DELIVERY, Reason::UnknownDelivery).map(|it| it.to_string())
+    args::id::<DeliveryId>(arguments, DELIVERY, Reason::UnknownDelivery).map(|it| it.to_string())
 }
 
 pub(super) async fn claim(
@@ -122,19 +123,18 @@ pub(super) async fn claim(
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ClaimDeliveryRequest {
         delivery_id: named(arguments)?,
-        for_ms: said::lasting(arguments, "extend_sec")?,
+        for_ms: args::lasting(arguments, "extend_sec")?,
         ..wire::ClaimDeliveryRequest::default()
     };
     let claimed = caller.tell(request).await?;
     let delivery = claimed.delivery.clone().unwrap_or_default();
     caller.granted(delivery.delivery_id.clone(), delivery.claim_token);
     let next = [
-        format!("See what was wanted and done: getIssueAcceptanceBundle {}.", delivery.issue_id),
-        "Run script_cmd and each of doc_commands yourself; what the lead says of them is no \
-         evidence."
+        format!("Read the request and the work: getIssueAcceptanceBundle {}.", delivery.issue_id),
+        "Run script_cmd and each of doc_commands yourself. The lead's results are not evidence."
             .to_owned(),
-        "Then reviewDelivery: a result of your own for each of doc_commands, in their order. What \
-         failed cannot be approved."
+        "Then call reviewDelivery with your own result for each of doc_commands, in order. A \
+         delivery with a failed result cannot be approved."
             .to_owned(),
     ];
     Ok(told(claimed, next.to_vec()))
@@ -148,7 +148,7 @@ pub(super) async fn extend(
     let request = wire::RenewDeliveryRequest {
         claim_token: caller.token(&delivery_id),
         delivery_id,
-        for_ms: said::lasting(arguments, "extend_sec")?,
+        for_ms: args::lasting(arguments, "extend_sec")?,
         ..wire::RenewDeliveryRequest::default()
     };
     let mut renewed = caller.tell(request).await?;
@@ -169,12 +169,12 @@ pub(super) async fn review(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let delivery_id = named(arguments)?;
-    let is_approved = said::approves(arguments)?;
-    let it = arguments.required_object("verification", "say what you saw when you verified it")?;
+    let is_approved = args::approves(arguments)?;
+    let it = arguments.required_object("verification", "give the results of your verification")?;
     let verification = wire::Verification {
-        script_passed: said::required_flag(it, "script_passed")?,
-        script_result: it.words("script_result", "say what it printed")?,
-        doc_passed: said::required_flag(it, "doc_passed")?,
+        script_passed: args::required_flag(it, "script_passed")?,
+        script_result: it.words("script_result", "give its output")?,
+        doc_passed: args::required_flag(it, "doc_passed")?,
         doc_results: doc_results(it)?,
     };
     let request = wire::ReviewDeliveryRequest {
@@ -182,16 +182,16 @@ pub(super) async fn review(
         delivery_id: delivery_id.clone(),
         is_approved,
         feedback: arguments.text("feedback")?.unwrap_or_default(),
-        refs: said::refs(arguments)?,
+        refs: args::refs(arguments)?,
         verification: Some(verification),
         ..wire::ReviewDeliveryRequest::default()
     };
     let reviewed = caller.tell(request).await?;
     caller.ended(&delivery_id);
-    let next = "Its lead was told. Call waitDeliveries for the next one.";
-    let mut others = Others::default();
+    let next = "Its lead is notified. Call waitDeliveries for the next one.";
+    let mut others = Sanitizer::default();
     let delivery = reviewed.delivery.unwrap_or_default();
-    let delivery = delivered::Delivery::judged(&delivery, &mut others);
+    let delivery = delivery_views::Delivery::judged(&delivery, &mut others);
     Ok(answer(delivery, reviewed.now_ms, &others, vec![next.to_owned()]))
 }
 
@@ -202,13 +202,13 @@ pub(super) async fn get(
     let delivery_id = named(arguments)?;
     let request = wire::GetDeliveryRequest { delivery_id, ..wire::GetDeliveryRequest::default() };
     let found = caller.ask(request).await?;
-    let next = delivered::next_of(caller.role(), found.delivery.as_slice());
+    let next = delivery_views::next_of(caller.role(), found.delivery.as_slice());
     Ok(told(found, vec![next]))
 }
 
 #[derive(Debug, Serialize)]
 struct Deliveries {
-    deliveries: Vec<delivered::Delivery>,
+    deliveries: Vec<delivery_views::Delivery>,
     #[serde(flatten)]
     page: Page,
 }
@@ -218,12 +218,12 @@ pub(super) async fn list(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ListDeliveriesRequest {
-        status: said::delivery_status(arguments)?.into(),
-        issue_id: arguments.name(said::ISSUE)?.unwrap_or_default(),
+        status: args::delivery_status(arguments)?.into(),
+        issue_id: arguments.name(args::ISSUE)?.unwrap_or_default(),
         delivered_by: arguments.name("delivered_by")?.unwrap_or_default(),
         reviewed_by: arguments.name("reviewed_by")?.unwrap_or_default(),
-        limit: said::count(arguments, "limit")?,
-        offset: said::count(arguments, "offset")?,
+        limit: args::count(arguments, "limit")?,
+        offset: args::count(arguments, "offset")?,
         ..wire::ListDeliveriesRequest::default()
     };
     listed(caller, request).await
@@ -241,9 +241,10 @@ async fn listed(
 ) -> Result<CallToolResult, Refusal> {
     let offset = request.offset;
     let found = caller.ask(request).await?;
-    let next = delivered::next_of(caller.role(), &found.deliveries);
-    let mut others = Others::default();
-    let deliveries = found.deliveries.iter().map(|it| delivered::Delivery::new(it, &mut others));
+    let next = delivery_views::next_of(caller.role(), &found.deliveries);
+    let mut others = Sanitizer::default();
+    let deliveries =
+        found.deliveries.iter().map(|it| delivery_views::Delivery::new(it, &mut others));
     let deliveries: Vec<_> = deliveries.collect();
     let page = Page::new(offset, deliveries.len(), found.total);
     Ok(answer(Deliveries { deliveries, page }, found.now_ms, &others, vec![next]))
@@ -252,7 +253,7 @@ async fn listed(
 #[derive(Debug, Serialize)]
 struct Own {
     status: &'static str,
-    deliveries: Vec<delivered::Delivery>,
+    deliveries: Vec<delivery_views::Delivery>,
 }
 
 /// Waits for one to claim; those that the role has claimed are there without waiting.
@@ -260,8 +261,8 @@ pub(super) async fn wait(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
-    let limit = said::count(arguments, "limit")?;
-    match said::delivery_status(arguments)? {
+    let limit = args::count(arguments, "limit")?;
+    match args::delivery_status(arguments)? {
         DeliveryStatus::Unspecified | DeliveryStatus::Open => {
             caller.wait(Awaited::Deliveries { limit }, arguments).await
         }
@@ -269,8 +270,8 @@ pub(super) async fn wait(
         DeliveryStatus::Approved | DeliveryStatus::Rejected => Err(Refusal {
             reason: Reason::InvalidArgument,
             message:
-                "only status 'open' and 'in_review' are supported: a verdict stands, so there \
-                      is nothing to wait for. listDeliveries shows those that have one."
+                "only status 'open' and 'in_review' are supported. For deliveries with a verdict, \
+                 call listDeliveries."
                     .to_owned(),
         }),
     }
@@ -285,13 +286,14 @@ async fn own(caller: &Caller<'_>, limit: u32) -> Result<CallToolResult, Refusal>
     };
     let mut found = caller.ask(request).await?;
     found.deliveries.retain(|it| it.claimed_by == caller.role().as_str());
-    delivered::cut(&mut found.deliveries, limit);
+    delivery_views::cut(&mut found.deliveries, limit);
     let next = match found.deliveries.is_empty() {
-        true => "You have claimed none. Call waitDeliveries without a status.".to_owned(),
-        false => delivered::next_of(caller.role(), &found.deliveries),
+        true => "You have no claimed delivery. Call waitDeliveries without a status.".to_owned(),
+        false => delivery_views::next_of(caller.role(), &found.deliveries),
     };
-    let mut others = Others::default();
-    let deliveries = found.deliveries.iter().map(|it| delivered::Delivery::new(it, &mut others));
+    let mut others = Sanitizer::default();
+    let deliveries =
+        found.deliveries.iter().map(|it| delivery_views::Delivery::new(it, &mut others));
     let own = Own { deliveries: deliveries.collect(), status: "there" };
     Ok(answer(own, found.now_ms, &others, vec![next]))
 }

@@ -8,12 +8,12 @@ use tasuki_proto::wire;
 use super::{
     super::{
         arguments::{Arguments, missing},
-        others::{FRAME, Others},
         result::shown,
+        sanitizer::{FRAME, Sanitizer},
     },
+    args,
     caller::Caller,
-    facts::{Time, is_nothing},
-    said,
+    views::{Time, is_nothing},
 };
 use crate::role::Refusal;
 
@@ -30,10 +30,10 @@ impl Of {
         let mut place = wire::DocPlace::default();
         match self {
             Self::All => {}
-            Self::Issue => place.issue_id = said::issue(arguments)?.to_string(),
+            Self::Issue => place.issue_id = args::issue(arguments)?.to_string(),
             Self::Task => {
-                place.issue_id = said::issue(arguments)?.to_string();
-                place.task_id = said::required(arguments, said::TASK)?;
+                place.issue_id = args::issue(arguments)?.to_string();
+                place.task_id = args::required(arguments, args::TASK)?;
             }
         }
         Ok(place)
@@ -70,7 +70,7 @@ impl Doc {
 }
 
 fn name(arguments: Arguments<'_>) -> Result<String, Refusal> {
-    arguments.name("name")?.ok_or_else(|| missing("name", "say what the document is called"))
+    arguments.name("name")?.ok_or_else(|| missing("name", "give the name of the document"))
 }
 
 pub(super) async fn write(
@@ -108,7 +108,7 @@ pub(super) async fn read(
         ..wire::ReadDocRequest::default()
     };
     let it = caller.ask(request).await?;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let content = others.text(&it.content);
     Ok(shown(&Read { doc: Doc::new(&it), note: FRAME, stripped: others.stripped, content }))
 }

@@ -32,12 +32,14 @@ pub(super) fn connect(tasks: &mut [wire::NewTask]) -> Result<(), Refusal> {
                 }
                 (Some(_), true) => {
                     return Err(refused(format!(
-                        "{name:?} is an id, and the name of a task in this plan; name that one \
-                         otherwise"
+                        "{name:?} is both a task id and the name of a task in this plan; rename \
+                         the task in the plan"
                     )));
                 }
                 (Some(_), false) => {
-                    return Err(refused(format!("{name:?} is the name of several in this plan")));
+                    return Err(refused(format!(
+                        "{name:?} is the name of several tasks in this plan"
+                    )));
                 }
                 (None, false) => {
                     return Err(refused(format!(
@@ -55,8 +57,7 @@ pub(super) fn connect(tasks: &mut [wire::NewTask]) -> Result<(), Refusal> {
     Err(Refusal {
         reason: Reason::BlockedInACircle,
         message: format!(
-            "tasks would block each other in a circle: {}. Nothing was made; take one of these \
-             out of `blocked_by`.",
+            "dependency cycle: {}. No task was created. Remove one of these from `blocked_by`.",
             names.join(" ← ")
         ),
     })
@@ -79,8 +80,8 @@ fn refusal(place: usize, subject: &str, why: &str) -> Refusal {
     Refusal {
         reason: Reason::InvalidArgument,
         message: format!(
-            "tasks[{place}] ({}): `blocked_by` {why}. Nothing was made; call again with it put \
-             right.",
+            "tasks[{place}] ({}): `blocked_by` {why}. No task was created. Fix the argument and \
+             retry.",
             shown(subject)
         ),
     }
@@ -160,7 +161,7 @@ mod tests {
         let why = refused(&[("a", "x", &[]), ("b", "x", &[]), ("c", "", &["x"])]);
         assert!(why.contains("tasks[2]") && why.contains("several"), "{why}");
         let why = refused(&[("task-1", "", &[]), ("b", "", &["task-1"])]);
-        assert!(why.contains("name that one otherwise"), "{why}");
+        assert!(why.contains("rename the task in the plan"), "{why}");
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
             ("c", "", &["b"]),
             ("d", "", &["c"]),
         ]);
-        assert!(why.contains(r#"circle: "b" ← "d" ← "c" ← "b"."#), "{why}");
+        assert!(why.contains(r#"cycle: "b" ← "d" ← "c" ← "b"."#), "{why}");
         let why = refused(&[("a", "", &["a"])]);
         assert!(why.contains(r#""a" ← "a""#), "{why}");
     }

@@ -7,17 +7,18 @@ use tasuki_proto::{limits::SWARM_PAGE_MAX, wire};
 use super::{
     super::{
         arguments::{Arguments, missing},
-        others::Others,
+        sanitizer::Sanitizer,
     },
     answer::{Made, Page, answer},
+    args,
     caller::Caller,
-    facts, said,
+    views,
 };
 use crate::role::Refusal;
 
 fn told(it: &wire::IssueResponse, next: Vec<String>) -> CallToolResult {
-    let mut others = Others::default();
-    let issue = facts::Issue::new(&it.issue.clone().unwrap_or_default(), &mut others);
+    let mut others = Sanitizer::default();
+    let issue = views::Issue::new(&it.issue.clone().unwrap_or_default(), &mut others);
     let made = Made { what: issue, repeated: it.repeated };
     answer(made, it.now_ms, &others, next)
 }
@@ -34,7 +35,7 @@ pub(super) async fn create(
         docs.push(doc(other)?);
     }
     let request = wire::CreateIssueRequest {
-        subject: said::subject(arguments)?,
+        subject: args::subject(arguments)?,
         description: arguments.text("description")?.unwrap_or_default(),
         shared_doc_paths: arguments.texts(SHARED)?,
         project_doc_paths: arguments.texts(PROJECT)?,
@@ -44,8 +45,8 @@ pub(super) async fn create(
     let made = caller.tell(request).await?;
     let next = match made.repeated {
         true => {
-            "You have opened this issue before: go on with it. listIssueTasks shows how far it \
-             is. Another one is opened in other words."
+            "You opened this issue before. Continue with it; listIssueTasks shows its tasks. To \
+             open another one, change the subject or the documents."
         }
         false => "Break it down with createIssueTask.",
     };
@@ -57,7 +58,7 @@ const PROJECT: &str = "project_doc_paths";
 
 fn doc(it: Arguments<'_>) -> Result<wire::NewDoc, Refusal> {
     Ok(wire::NewDoc {
-        name: it.name("name")?.ok_or_else(|| missing(&it.at("name"), "say what it is called"))?,
+        name: it.name("name")?.ok_or_else(|| missing(&it.at("name"), "give its name"))?,
         content: it.text("content")?.unwrap_or_default(),
     })
 }
@@ -66,7 +67,7 @@ pub(super) async fn get(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let issue_id = said::issue(arguments)?.to_string();
+    let issue_id = args::issue(arguments)?.to_string();
     let request = wire::GetIssueRequest { issue_id, ..wire::GetIssueRequest::default() };
     Ok(told(&caller.ask(request).await?, Vec::new()))
 }
@@ -76,10 +77,10 @@ pub(super) async fn update_doc_paths(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let issue_id = said::issue(arguments)?.to_string();
+    let issue_id = args::issue(arguments)?.to_string();
     let (has_shared, has_project) = (arguments.has(SHARED), arguments.has(PROJECT));
     if !has_shared && !has_project {
-        return Err(missing(SHARED, "say which documents, here or as `project_doc_paths`"));
+        return Err(missing(SHARED, "give paths here or in `project_doc_paths`"));
     }
     let request = wire::UpdateIssueDocPathsRequest {
         issue_id,
@@ -97,15 +98,15 @@ pub(super) async fn close(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::CloseIssueRequest {
-        issue_id: said::issue(arguments)?.to_string(),
-        summary: said::why(arguments, "summary")?,
+        issue_id: args::issue(arguments)?.to_string(),
+        summary: args::why(arguments, "summary")?,
         ..wire::CloseIssueRequest::default()
     };
     let closed = caller.tell(request).await?;
     let is_unaccepted = closed.issue.as_ref().is_some_and(|it| it.is_unaccepted);
     let next = match is_unaccepted {
-        true => "It was closed without an approved delivery: tell your user so.",
-        false => "Its delivery was approved. Tell your user how it ended.",
+        true => "Closed without an approved delivery. Tell your user.",
+        false => "Its delivery was approved. Report the outcome to your user.",
     };
     Ok(told(&closed, vec![next.to_owned()]))
 }
@@ -115,12 +116,11 @@ pub(super) async fn reopen(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ReopenIssueRequest {
-        issue_id: said::issue(arguments)?.to_string(),
-        summary: said::why(arguments, "summary")?,
+        issue_id: args::issue(arguments)?.to_string(),
+        summary: args::why(arguments, "summary")?,
         ..wire::ReopenIssueRequest::default()
     };
-    let next =
-        "Add what is to be done with createIssueTask, or take up a task with resetIssueTask.";
+    let next = "Add tasks with createIssueTask, or reopen one with resetIssueTask.";
     Ok(told(&caller.tell(request).await?, vec![next.to_owned()]))
 }
 
@@ -129,8 +129,8 @@ pub(super) async fn extend(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ExtendIssueRequest {
-        issue_id: said::issue(arguments)?.to_string(),
-        for_ms: said::lasting(arguments, "extend_sec")?,
+        issue_id: args::issue(arguments)?.to_string(),
+        for_ms: args::lasting(arguments, "extend_sec")?,
         ..wire::ExtendIssueRequest::default()
     };
     Ok(told(&caller.tell(request).await?, Vec::new()))
@@ -138,7 +138,7 @@ pub(super) async fn extend(
 
 #[derive(Debug, Serialize)]
 struct Issues {
-    issues: Vec<facts::Issue>,
+    issues: Vec<views::Issue>,
     #[serde(flatten)]
     page: Page,
 }
@@ -147,14 +147,14 @@ pub(super) async fn list(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let (sort_by, ascending) = said::order(arguments, said::ISSUE_ORDERS)?;
+    let (sort_by, ascending) = args::order(arguments, args::ISSUE_ORDERS)?;
     let request = wire::ListIssuesRequest {
-        status: said::issue_status(arguments)?.into(),
+        status: args::issue_status(arguments)?.into(),
         subject_contains: arguments.text("subject_contains")?.unwrap_or_default(),
         sort_by: sort_by.into(),
         ascending,
-        limit: said::count(arguments, "limit")?,
-        offset: said::count(arguments, "offset")?,
+        limit: args::count(arguments, "limit")?,
+        offset: args::count(arguments, "offset")?,
         ..wire::ListIssuesRequest::default()
     };
     listed(caller, request).await
@@ -172,9 +172,9 @@ async fn listed(
 ) -> Result<CallToolResult, Refusal> {
     let offset = request.offset;
     let found = caller.ask(request).await?;
-    let mut others = Others::default();
-    let issues: Vec<facts::Issue> =
-        found.issues.iter().map(|it| facts::Issue::new(it, &mut others)).collect();
+    let mut others = Sanitizer::default();
+    let issues: Vec<views::Issue> =
+        found.issues.iter().map(|it| views::Issue::new(it, &mut others)).collect();
     let page = Page::new(offset, issues.len(), found.total);
     Ok(answer(Issues { issues, page }, found.now_ms, &others, Vec::new()))
 }

@@ -11,10 +11,10 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::others::Others,
+    super::sanitizer::Sanitizer,
     answer::answer,
-    delivered,
-    facts::{self, Time},
+    delivery_views,
+    views::{self, Time},
 };
 
 #[derive(Debug, Serialize)]
@@ -40,16 +40,16 @@ struct Item {
     sender_id: String,
     at: Time,
     #[serde(skip_serializing_if = "Option::is_none")]
-    submission: Option<facts::Submission>,
+    submission: Option<views::Submission>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<facts::Message>,
+    message: Option<views::Message>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    delivery: Option<delivered::Delivery>,
+    delivery: Option<delivery_views::Delivery>,
 }
 
 /// The answer to the wait of a lead for what it has to answer.
 pub(super) fn told(role: &RoleId, issue: IssueId, it: &SwarmAnswer) -> CallToolResult {
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let standing = it.standing();
     let is_there = standing == Standing::There;
     let item = it.item.as_ref().filter(|_| is_there);
@@ -74,20 +74,20 @@ pub(super) const fn status(standing: Standing, is_something: bool) -> &'static s
 }
 
 pub(super) fn superseded(role: &RoleId) -> String {
-    format!("Another call or agent has the place of this one as {role}; do not call again.")
+    format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
 }
 
 impl Item {
-    fn new(it: &wire::Item, others: &mut Others) -> Self {
+    fn new(it: &wire::Item, others: &mut Sanitizer) -> Self {
         Self {
             number: it.number,
             r#type: it.kind.clone(),
             task_id: it.task_id.clone(),
             sender_id: it.sender.clone(),
             at: Time(it.at_ms),
-            submission: it.submission.as_ref().map(|it| facts::Submission::new(it, others)),
-            message: it.message.as_ref().map(|it| facts::Message::new(it, others)),
-            delivery: it.delivery.as_ref().map(|it| delivered::Delivery::judged(it, others)),
+            submission: it.submission.as_ref().map(|it| views::Submission::new(it, others)),
+            message: it.message.as_ref().map(|it| views::Message::new(it, others)),
+            delivery: it.delivery.as_ref().map(|it| delivery_views::Delivery::judged(it, others)),
         }
     }
 }
@@ -96,36 +96,36 @@ fn next(role: &RoleId, standing: Standing, item: Option<&wire::Item>) -> String 
     let item = match (standing, item) {
         (Standing::There, Some(item)) => item,
         (Standing::There, None) => {
-            return "The issue is over: stop waiting for it, and tell your user how it ended."
+            return "The issue is over. Stop waiting and report the outcome to your user."
                 .to_owned();
         }
         (Standing::Superseded, _) => return superseded(role),
         (Standing::Unspecified | Standing::StillWaiting, _) => {
-            return "Nothing yet. Call waitIssueTaskEvents again at once. Once listIssueTasks shows \
-                    that none is left to do, do what it says instead."
+            return "Nothing yet. Call waitIssueTaskEvents again immediately. When listIssueTasks \
+                    shows no unfinished task, follow its next_actions instead."
                 .to_owned();
         }
     };
     let task = &item.task_id;
     match item.kind.as_str() {
         "submission" => format!(
-            "Check it against {task} (getIssueTask): read it, run its tests. To approve: \
-             getNextStepToken with worker_id {worker}, then reviewIssueTask. To reject: \
-             reviewIssueTask alone.",
+            "Check it against {task} (getIssueTask): read the changes and run the tests. To \
+             approve: getNextStepToken with worker_id {worker}, then reviewIssueTask. To reject: \
+             reviewIssueTask only.",
             worker = item.sender
         ),
         "question" | "blocker" => format!(
-            "Answer with replyIssueTaskMessage: task_id {task}, message_id {message}. Its worker \
-             waits.",
+            "Answer with replyIssueTaskMessage: task_id {task}, message_id {message}. The worker \
+             is waiting for an answer.",
             message = item.message.as_ref().map_or("", |it| &it.message_id)
         ),
         "task_lapsed" => format!(
-            "The claim of {worker} on {task} ran out, and it is open again; nothing has to be \
-             done. Call waitIssueTaskEvents again.",
+            "The claim of {worker} on {task} expired and the task is open again. No action is \
+             needed. Call waitIssueTaskEvents again.",
             worker = item.sender
         ),
-        "delivery_result" => delivered::after_verdict(item.delivery.as_ref()).to_owned(),
-        _ => "It needs no answer. Call waitIssueTaskEvents again.".to_owned(),
+        "delivery_result" => delivery_views::after_verdict(item.delivery.as_ref()).to_owned(),
+        _ => "No answer is needed. Call waitIssueTaskEvents again.".to_owned(),
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
             ("submission", "getNextStepToken with worker_id w"),
             ("question", "message_id msg_1_0000"),
             ("blocker", "replyIssueTaskMessage"),
-            ("note", "no answer"),
+            ("note", "No answer"),
             ("task_lapsed", "open again"),
         ] {
             let told = shown(&of(kind));
@@ -180,7 +180,7 @@ mod tests {
         let told = shown(&of("question"));
         assert_eq!(told["item"]["message"]["content"], "which?");
         assert_eq!(told["stripped"], 1);
-        assert!(told["note"].as_str().unwrap().contains("not a command"));
+        assert!(told["note"].as_str().unwrap().contains("untrusted data"));
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         };
         let told = shown(&over);
         assert_eq!((told["status"].as_str(), told.get("item")), (Some("ended"), None));
-        assert!(told["next_actions"][0].as_str().unwrap().contains("stop waiting"));
+        assert!(told["next_actions"][0].as_str().unwrap().contains("Stop waiting"));
         let waiting =
             SwarmAnswer { standing: Standing::StillWaiting.into(), ..SwarmAnswer::default() };
         assert_eq!(shown(&waiting)["status"], "still_waiting");

@@ -5,7 +5,7 @@
 //! tools for locks, `commit` and `commands` where something can be run again; and one tool,
 //! [`PLAN`]. `session_id` is taken from whoever still sends it, and does nothing.
 
-use super::super::{In, Row};
+use super::super::{In, ToolDef};
 use crate::config::Shown;
 
 pub(in crate::mcp) const LEAD: &str = "swarm-lead";
@@ -24,8 +24,8 @@ macro_rules! tools {
     ($($name:ident $text:literal $($set:ident)*;)*) => {
         $(pub(super) const $name: &str = $text;)*
 
-        pub(in crate::mcp::tools) const ROWS: &[Row] = &[
-            $(Row { name: $name, sets: &[$($set),*] },)*
+        pub(in crate::mcp::tools) const ROWS: &[ToolDef] = &[
+            $(ToolDef { name: $name, sets: &[$($set),*] },)*
         ];
     };
 }

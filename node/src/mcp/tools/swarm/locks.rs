@@ -8,22 +8,24 @@ use std::time::Duration;
 use rmcp::model::CallToolResult;
 use serde::Serialize;
 use tasuki_proto::{limits::REASON_BYTES_MAX, reason::Reason, wire};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     super::{
         arguments::{Arguments, missing},
-        others::Others,
+        sanitizer::Sanitizer,
         waiting::{Held, held, longest},
     },
     answer::{Page, answer},
+    args,
     caller::Caller,
-    facts::Time,
-    list, said,
+    list,
     taking::take,
+    views::Time,
     work::claim_of,
 };
 use crate::{
+    link::retry::{Backoff, chance},
     repository::{self, lock_base},
     role::{Refusal, swarm::Awaited},
 };
@@ -35,6 +37,10 @@ const LEASE: &str = "lease_id";
 /// Times that one call tries to lock files that were free and are locked again: there is no end to
 /// bad luck.
 const TRIES_MAX: usize = 256;
+
+/// A wait that is over sooner found nothing to wait for: the broker tells so what it cannot compare
+/// in time. The next one is not begun at once.
+const BRIEF: Duration = Duration::from_millis(100);
 
 /// Locks of one list.
 const SHOWN_MAX: u32 = 200;
@@ -58,7 +64,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    pub(super) fn new(it: &wire::Lock, others: &mut Others) -> Self {
+    pub(super) fn new(it: &wire::Lock, others: &mut Sanitizer) -> Self {
         let files = it.files.clone().unwrap_or_default();
         Self {
             lease_id: it.lease_id.clone(),
@@ -108,14 +114,14 @@ pub(super) async fn lock(
     }
     let asked = arguments.seconds("wait_sec")?.unwrap_or_default();
     let files = meant(caller, arguments).await?;
-    let issue_id = arguments.name(said::ISSUE)?.unwrap_or_default();
-    let task_id = arguments.name(said::TASK)?.unwrap_or_default();
+    let issue_id = arguments.name(args::ISSUE)?.unwrap_or_default();
+    let task_id = arguments.name(args::TASK)?.unwrap_or_default();
     let request = wire::LockFilesRequest {
         files: Some(files.clone()),
         claim_token: caller.token(&claim_of(&issue_id, &task_id)),
         issue_id,
         task_id,
-        for_ms: said::lasting(arguments, "ttl_sec")?,
+        for_ms: args::lasting(arguments, "ttl_sec")?,
         ..wire::LockFilesRequest::default()
     };
     let it = match take(caller, request.clone()).await {
@@ -131,7 +137,7 @@ pub(super) async fn lock(
         "Edit these files, then {} with this lease_id. It is kept while you are there.",
         list::UNLOCK
     );
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     Ok(answer(Lock::new(&lock, &mut others), it.now_ms, &others, vec![next]))
 }
 
@@ -164,16 +170,21 @@ async fn once_free(
     let awaited = Awaited::Files { repository, patterns, is_case_folded };
     let over = Instant::now() + hold;
     let tries = async {
+        let mut backoff = Backoff::default();
         for _ in 0..TRIES_MAX {
-            let left = over.saturating_duration_since(Instant::now());
+            let began = Instant::now();
+            let left = over.saturating_duration_since(began);
             // Who waits for so many files that the broker cannot tell is refused as at once.
             if left.is_zero() || caller.swarm().await_swarm(&awaited, left).await.is_err() {
                 break;
             }
+            let waited = began.elapsed();
             match take(caller, request.clone()).await {
                 Err(again) if again.reason == Reason::FileIsLocked => refusal = again,
                 told => return Some(told),
             }
+            let pause = pause(&mut backoff, waited, chance());
+            sleep_until(over.min(Instant::now() + pause)).await;
         }
         None
     };
@@ -199,19 +210,28 @@ async fn once_free(
     }
 }
 
+/// How long to pause after a wait that lasted so long and was of no use.
+fn pause(backoff: &mut Backoff, waited: Duration, chance: u64) -> Duration {
+    if BRIEF <= waited {
+        backoff.reset();
+        return Duration::ZERO;
+    }
+    backoff.pause(chance)
+}
+
 pub(super) async fn heartbeat(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let lease = said::required(arguments, LEASE)?;
+    let lease = args::required(arguments, LEASE)?;
     let request = wire::RenewLockRequest {
         lock_token: caller.token(&lease),
         lease_id: lease,
-        for_ms: said::lasting(arguments, "extend_sec")?,
+        for_ms: args::lasting(arguments, "extend_sec")?,
         ..wire::RenewLockRequest::default()
     };
     let it = caller.tell(request).await?;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let lock = Lock::new(&it.lock.unwrap_or_default(), &mut others);
     Ok(answer(lock, it.now_ms, &others, Vec::new()))
 }
@@ -228,7 +248,7 @@ pub(super) async fn unlock(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let lease = said::required(arguments, LEASE)?;
+    let lease = args::required(arguments, LEASE)?;
     let request = wire::UnlockRequest {
         lock_token: caller.token(&lease),
         lease_id: lease.clone(),
@@ -244,7 +264,7 @@ pub(super) async fn force(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ForceUnlockRequest {
-        lease_id: said::required(arguments, LEASE)?,
+        lease_id: args::required(arguments, LEASE)?,
         reason: arguments
             .at_most(REASON_BYTES_MAX)
             .words("reason", "say why; its holder is told")?,
@@ -254,7 +274,7 @@ pub(super) async fn force(
 }
 
 fn unlocked(it: wire::UnlockResponse) -> CallToolResult {
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let lock = Lock::new(&it.lock.unwrap_or_default(), &mut others);
     answer(Unlocked { unlocked: lock, repeated: it.repeated }, 0, &others, Vec::new())
 }
@@ -272,7 +292,7 @@ pub(super) async fn list(
 ) -> Result<CallToolResult, Refusal> {
     let names_files = !arguments.texts(FILES)?.is_empty() || arguments.name(REPOSITORY)?.is_some();
     let files = if names_files { Some(meant(caller, arguments).await?) } else { None };
-    let offset = said::count(arguments, "offset")?;
+    let offset = args::count(arguments, "offset")?;
     let request = wire::ListLocksRequest {
         holder: arguments.name("owner")?.unwrap_or_default(),
         files,
@@ -281,8 +301,24 @@ pub(super) async fn list(
         ..wire::ListLocksRequest::default()
     };
     let it = caller.ask(request).await?;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let locks: Vec<Lock> = it.locks.iter().map(|it| Lock::new(it, &mut others)).collect();
     let page = Page::new(offset, locks.len(), it.total);
     Ok(answer(Locks { locks, page }, it.now_ms, &others, Vec::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_in_vain_at_once_pauses_longer_each_time() {
+        let mut backoff = Backoff::default();
+        let mut paused = |waited| pause(&mut backoff, waited, 0).as_millis();
+        let pauses: Vec<u128> = (0..7).map(|_| paused(Duration::ZERO)).collect();
+        assert!(pauses.is_sorted() && pauses.iter().sum::<u128>() > 2_000, "{pauses:?}");
+        // A wait that was one is followed by the next.
+        assert_eq!(paused(BRIEF), 0);
+        assert!(paused(Duration::ZERO) <= 50);
+    }
 }

@@ -6,37 +6,37 @@
 //!
 //! - [`list`]: which tools there are and who is shown them. [`schemas`]: what clients are told.
 //! - [`caller`]: whose call it is. [`claims`]: which tokens its agent was given.
-//! - [`about`], [`issues`], [`plan`], [`work`], [`reviews`], [`deliveries`], [`bundle`], [`docs`],
-//!   [`locks`]: the tools, by what they are about. [`said`]: what callers say; [`graph`]: and how
+//! - [`profile`], [`issues`], [`plan`], [`work`], [`reviews`], [`deliveries`], [`bundle`], [`docs`],
+//!   [`locks`]: the tools, by what they are about. [`args`]: what callers say; [`graph`]: and how
 //!   tasks of a plan name each other; [`taking`]: and that no lock is kept for nobody.
-//! - [`facts`], [`delivered`]: what they answer, field by field. [`waited`], [`items`]: what waits
-//!   end with. [`next`]: what an agent does about it, [`ways`]: and about a refusal. [`answer`]: what
+//! - [`views`], [`delivery_views`]: what they answer, field by field. [`wait_results`], [`items`]: what waits
+//!   end with. [`next`]: what an agent does about it, [`hints`]: and about a refusal. [`answer`]: what
 //!   each answer says besides.
 
-mod about;
 mod answer;
+mod args;
 mod bundle;
 mod caller;
 mod claims;
-mod delivered;
 mod deliveries;
+mod delivery_views;
 mod docs;
-mod facts;
 mod graph;
+mod hints;
 mod issues;
 mod items;
 mod list;
 mod locks;
 mod next;
 mod plan;
+mod profile;
 mod reviews;
-mod said;
 mod schemas;
 mod taking;
 #[cfg(test)]
 mod tests;
-mod waited;
-mod ways;
+mod views;
+mod wait_results;
 mod work;
 
 use rmcp::model::{CallToolResponse, CallToolResult};
@@ -49,14 +49,14 @@ pub(in crate::mcp) use self::{
     claims::Claims,
     list::{ACCEPTOR, LEAD, WORKER},
     taking::Grants,
-    waited::told,
+    wait_results::told,
 };
-use super::{Call, Row, arguments::Arguments, refused};
+use super::{Call, ToolDef, arguments::Arguments, refused};
 use crate::role::Refusal;
 
 /// `None`: it is no tool of these sets.
 pub(super) async fn call(
-    row: &Row,
+    row: &ToolDef,
     call: &Call<'_>,
     arguments: Arguments<'_>,
 ) -> Option<Result<CallToolResponse, Refusal>> {
@@ -79,7 +79,7 @@ pub(super) async fn call(
         _ => at_once(row.name, &caller, arguments).await?.map(CallToolResponse::Complete),
     };
     Some(Ok(done.unwrap_or_else(|refusal| {
-        let refusal = ways::with_way(refusal, row, &caller.toolsets());
+        let refusal = hints::with_hint(refusal, row, &caller.toolsets());
         CallToolResponse::Complete(no(&refusal))
     })))
 }
@@ -104,10 +104,10 @@ async fn at_once(
         list::RESET_TASK => plan::reset(caller, arguments).await,
         list::LIST_TASKS => plan::list(caller, arguments).await,
         list::LIST_OPEN_TASKS => plan::list_open(caller, arguments).await,
-        list::PROFILE => about::profile(caller).await,
-        list::NOW => about::now(caller).await,
-        list::LIST_WORKERS => about::workers(caller).await,
-        list::GET_WORKER => about::worker(caller, arguments).await,
+        list::PROFILE => profile::profile(caller).await,
+        list::NOW => profile::now(caller).await,
+        list::LIST_WORKERS => profile::workers(caller).await,
+        list::GET_WORKER => profile::worker(caller, arguments).await,
         list::LOCK_FILES => locks::lock(caller, arguments).await,
         list::HEARTBEAT => locks::heartbeat(caller, arguments).await,
         list::UNLOCK => locks::unlock(caller, arguments).await,

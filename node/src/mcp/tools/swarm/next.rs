@@ -33,7 +33,7 @@ pub(super) fn of_task(it: &wire::Task, asker: &Asker<'_>) -> Vec<String> {
         next.push(for_worker(it, asker.role));
     }
     if asker.is_acceptor && !asker.is_lead {
-        next.push("Judge it with all of its issue: getIssueAcceptanceBundle.".to_owned());
+        next.push("Review it with its whole issue: getIssueAcceptanceBundle.".to_owned());
     }
     next
 }
@@ -41,39 +41,49 @@ pub(super) fn of_task(it: &wire::Task, asker: &Asker<'_>) -> Vec<String> {
 fn for_lead(it: &wire::Task) -> String {
     match it.stage() {
         Stage::Unspecified => String::new(),
-        Stage::Ready => "A worker can claim it. waitIssueTaskEvents tells what comes.".to_owned(),
-        Stage::Waiting => format!("It waits until these are done: {}.", it.blocked_by.join(", ")),
-        Stage::Reserved => format!("It is kept for {} a while.", it.reserved_for),
+        Stage::Ready => {
+            "A worker can claim it. Call waitIssueTaskEvents for the next event.".to_owned()
+        }
+        Stage::Waiting => format!("It is blocked by: {}.", it.blocked_by.join(", ")),
+        Stage::Reserved => format!("It is reserved for {}.", it.reserved_for),
         Stage::Working => {
-            format!("{} works on it. waitIssueTaskEvents tells what comes.", it.claimed_by)
+            format!(
+                "{} is working on it. Call waitIssueTaskEvents for the next event.",
+                it.claimed_by
+            )
         }
-        Stage::Asking => "Answer its worker with replyIssueTaskMessage.".to_owned(),
+        Stage::Asking => "Its worker is waiting for an answer: replyIssueTaskMessage.".to_owned(),
         Stage::Submitted | Stage::InReview => {
-            "Judge what was submitted: getNextStepToken, then reviewIssueTask.".to_owned()
+            "Review the submission: getNextStepToken, then reviewIssueTask.".to_owned()
         }
-        Stage::Done => "It is done. When all are, submitDelivery.".to_owned(),
+        Stage::Done => "It is done. When all tasks are done, call submitDelivery.".to_owned(),
         Stage::Canceled => "It is canceled.".to_owned(),
     }
 }
 
 fn for_worker(it: &wire::Task, role: &str) -> String {
     let is_own = it.claimed_by == role;
-    let other = || "Take another one: waitIssueTasks.".to_owned();
+    let other = || "Take another task: waitIssueTasks.".to_owned();
     match it.stage() {
         Stage::Unspecified => String::new(),
         Stage::Ready => "Claim it with claimIssueTask.".to_owned(),
         Stage::Reserved if it.reserved_for == role && !it.reserved_token.is_empty() => {
-            "It is kept for you: claimIssueTask with its reserved_token as next_step_token."
+            "It is reserved for you: claimIssueTask with its reserved_token as next_step_token."
                 .to_owned()
         }
         Stage::Working if is_own => {
-            "It is yours: lockFiles before you edit, submitIssueTask when it is done.".to_owned()
+            "You have claimed it: lockFiles before you edit, submitIssueTask when it is done."
+                .to_owned()
         }
         Stage::Asking if is_own => {
-            "Your question waits: askIssueTask with the same words waits for the answer.".to_owned()
+            "Your question is waiting for an answer: call askIssueTask with the same arguments to \
+             wait for it."
+                .to_owned()
         }
         Stage::Submitted | Stage::InReview if is_own => {
-            "Your result waits: submitIssueTask with the same waits for the review.".to_owned()
+            "Your result is waiting for review: call submitIssueTask with the same arguments to \
+             wait for it."
+                .to_owned()
         }
         Stage::Waiting
         | Stage::Reserved
@@ -92,10 +102,10 @@ pub(super) fn of_list(shown: &[wire::Task], total: u64, asker: &Asker<'_>) -> Ve
     let is_whole = shown.len() as u64 == total;
     if asker.is_lead && is_whole && !shown.is_empty() && shown.iter().all(is_done) {
         let next = match shown.iter().any(|it| it.stage() == Stage::Done) {
-            true => "All of these are done. If the issue has no other, submitDelivery.",
+            true => "All of these are done. If the issue has no other tasks, call submitDelivery.",
             false => {
-                "All of these are canceled, so there is nothing to deliver: createIssueTask for \
-                 what is to be done, or closeIssue with a summary that says why it ends."
+                "All of these are canceled, so there is nothing to deliver. Call createIssueTask \
+                 for the remaining work, or closeIssue with a summary that gives the reason."
             }
         };
         return vec![next.to_owned()];
@@ -142,7 +152,7 @@ mod tests {
         says(&worker, Stage::Asking, "askIssueTask with the same");
         says(&worker, Stage::Submitted, "submitIssueTask with the same");
         says(&worker, Stage::Done, "waitIssueTasks");
-        says(&asker("v", "w"), Stage::Submitted, "Take another one");
+        says(&asker("v", "w"), Stage::Submitted, "Take another task");
         says(&asker("a", "a"), Stage::Done, "getIssueAcceptanceBundle");
         let both = asker("w", "lw");
         says(&both, Stage::Submitted, "reviewIssueTask");

@@ -10,13 +10,14 @@ use tasuki_proto::{
 use super::{
     super::{
         arguments::{Arguments, invalid, missing},
-        others::Others,
+        sanitizer::Sanitizer,
     },
     answer::{Made, Page, answer},
+    args,
     caller::Caller,
-    facts, graph,
+    graph,
     next::{self, Asker},
-    said,
+    views,
 };
 use crate::role::Refusal;
 
@@ -25,22 +26,22 @@ pub(super) async fn create_task(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::CreateTasksRequest {
-        issue_id: said::issue(arguments)?.to_string(),
+        issue_id: args::issue(arguments)?.to_string(),
         tasks: vec![new_task(arguments)?],
         ..wire::CreateTasksRequest::default()
     };
     let made = caller.tell(request).await?;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let task = made.tasks.first().cloned().unwrap_or_default();
-    let task = facts::Task::new(&task, &mut others);
+    let task = views::Task::new(&task, &mut others);
     let (repeated, next) = (made.repeated, again(made.repeated));
     Ok(answer(Made { what: task, repeated }, made.now_ms, &others, next))
 }
 
 /// What is said of tasks that were there.
 fn again(repeated: bool) -> Vec<String> {
-    let words = "Nothing was made: you planned the same before, and this is that. To have one more, \
-                 say something else, such as another subject.";
+    let words = "No task was created: this repeats an earlier plan, which is returned. To add more \
+                 tasks, change the arguments, such as a subject.";
     if repeated { vec![words.to_owned()] } else { Vec::new() }
 }
 
@@ -64,42 +65,42 @@ pub(super) async fn plan(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     const TASKS: &str = "tasks";
-    let issue_id = said::issue(arguments)?.to_string();
+    let issue_id = args::issue(arguments)?.to_string();
     let planned = arguments.objects(TASKS)?;
     if planned.is_empty() {
-        return Err(missing(TASKS, "say at least one"));
+        return Err(missing(TASKS, "give at least one"));
     }
     if TASKS_PER_CALL_MAX < planned.len() {
-        let why = format!("are {}; at most {TASKS_PER_CALL_MAX} are possible", planned.len());
+        let why = format!("are {}; the limit is {TASKS_PER_CALL_MAX}", planned.len());
         return Err(invalid(TASKS, &why));
     }
     let mut tasks = Vec::new();
     for (place, it) in planned.into_iter().enumerate() {
-        tasks.push(new_task(it).map_err(|why| said::of(TASKS, place, why))?);
+        tasks.push(new_task(it).map_err(|why| args::of(TASKS, place, why))?);
     }
     graph::connect(&mut tasks)?;
     let request = wire::CreateTasksRequest { issue_id, tasks, ..Default::default() };
     let made = caller.tell(request).await?;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let line = |it: &wire::Task| Line {
         id: it.task_id.clone(),
         subject: others.line(&it.subject),
-        stage: facts::stage(it.stage()),
+        stage: views::stage(it.stage()),
         blocked_by: it.blocked_by.clone(),
     };
     let tasks = made.tasks.iter().map(line).collect();
     let repeated = made.repeated;
     let mut next = again(repeated);
-    next.push("Workers are offered those that are ready. Call waitIssueTaskEvents.".to_owned());
+    next.push("Workers can claim the ready tasks. Call waitIssueTaskEvents.".to_owned());
     Ok(answer(Made { what: Planned { tasks }, repeated }, made.now_ms, &others, next))
 }
 
 fn new_task(it: Arguments<'_>) -> Result<wire::NewTask, Refusal> {
-    let spec = it.required_object("spec", "say what is to be done, and how to see that it is")?;
+    let spec = it.required_object("spec", "give what to do and how to check that it is done")?;
     Ok(wire::NewTask {
-        subject: said::subject(it)?,
-        difficulty: said::difficulty(it)?.into(),
-        points: said::count(it, "points")?,
+        subject: args::subject(it)?,
+        difficulty: args::difficulty(it)?.into(),
+        points: args::count(it, "points")?,
         words: Some(wire::TaskWords {
             description: it.text("description")?.unwrap_or_default(),
             context_task_ids: it.texts("context_task_ids")?,
@@ -115,7 +116,7 @@ fn new_task(it: Arguments<'_>) -> Result<wire::NewTask, Refusal> {
 }
 
 fn new_spec(it: Arguments<'_>) -> Result<wire::TaskSpec, Refusal> {
-    let required = |field| it.words(field, "it is required; `none` says that there is none");
+    let required = |field| it.words(field, "it is required; use `none` if there is none");
     Ok(wire::TaskSpec {
         name: required("name")?,
         split_from: required("split_from")?,
@@ -135,8 +136,8 @@ pub(super) async fn get(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::GetTaskRequest {
-        issue_id: said::issue(arguments)?.to_string(),
-        task_id: said::required(arguments, said::TASK)?,
+        issue_id: args::issue(arguments)?.to_string(),
+        task_id: args::required(arguments, args::TASK)?,
         ..wire::GetTaskRequest::default()
     };
     let found = caller.ask(request).await?;
@@ -145,9 +146,9 @@ pub(super) async fn get(
 
 fn told(caller: &Caller<'_>, it: &wire::TaskResponse) -> CallToolResult {
     let task = it.task.clone().unwrap_or_default();
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let next = next::of_task(&task, &Asker::of(caller));
-    let task = facts::Task::new(&task, &mut others);
+    let task = views::Task::new(&task, &mut others);
     answer(task, it.now_ms, &others, next)
 }
 
@@ -156,9 +157,9 @@ pub(super) async fn reset(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ResetTaskRequest {
-        issue_id: said::issue(arguments)?.to_string(),
-        task_id: said::required(arguments, said::TASK)?,
-        reason: said::why(arguments, "reason")?,
+        issue_id: args::issue(arguments)?.to_string(),
+        task_id: args::required(arguments, args::TASK)?,
+        reason: args::why(arguments, "reason")?,
         ..wire::ResetTaskRequest::default()
     };
     let reset = caller.tell(request).await?;
@@ -167,7 +168,7 @@ pub(super) async fn reset(
 
 #[derive(Debug, Serialize)]
 struct Tasks {
-    tasks: Vec<facts::Task>,
+    tasks: Vec<views::Task>,
     #[serde(flatten)]
     page: Page,
 }
@@ -176,11 +177,11 @@ pub(super) async fn list(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let (status, stage) = said::task_status(arguments)?;
-    let (sort_by, ascending) = said::order(arguments, said::TASK_ORDERS)?;
-    let offset = said::count(arguments, "offset")?;
+    let (status, stage) = args::task_status(arguments)?;
+    let (sort_by, ascending) = args::order(arguments, args::TASK_ORDERS)?;
+    let offset = args::count(arguments, "offset")?;
     let request = wire::ListTasksRequest {
-        issue_id: said::issue(arguments)?.to_string(),
+        issue_id: args::issue(arguments)?.to_string(),
         status: status.into(),
         stage: stage.into(),
         subject_contains: arguments.text("subject_contains")?.unwrap_or_default(),
@@ -188,14 +189,14 @@ pub(super) async fn list(
         submitter: arguments.name("submitter")?.unwrap_or_default(),
         sort_by: sort_by.into(),
         ascending,
-        limit: said::count(arguments, "limit")?,
+        limit: args::count(arguments, "limit")?,
         offset,
         ..wire::ListTasksRequest::default()
     };
     let found = caller.ask(request).await?;
-    let mut others = Others::default();
-    let tasks: Vec<facts::Task> =
-        found.tasks.iter().map(|it| facts::Task::new(it, &mut others)).collect();
+    let mut others = Sanitizer::default();
+    let tasks: Vec<views::Task> =
+        found.tasks.iter().map(|it| views::Task::new(it, &mut others)).collect();
     let page = Page::new(offset, tasks.len(), found.total);
     let next = next::of_list(&found.tasks, found.total, &Asker::of(caller));
     Ok(answer(Tasks { tasks, page }, found.now_ms, &others, next))
@@ -203,7 +204,7 @@ pub(super) async fn list(
 
 #[derive(Debug, Serialize)]
 struct OpenTasks {
-    tasks: Vec<facts::Task>,
+    tasks: Vec<views::Task>,
     /// How many are ready, and how many open in all.
     ready: u64,
     total: u64,
@@ -214,7 +215,7 @@ pub(super) async fn list_open(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let issue_id = said::issue(arguments)?.to_string();
+    let issue_id = args::issue(arguments)?.to_string();
     let open = wire::ListTasksRequest {
         issue_id,
         status: wire::TaskStatus::Open.into(),
@@ -233,11 +234,11 @@ pub(super) async fn list_open(
     let others = open.tasks.into_iter().filter(|it| it.stage() != wire::TaskStage::Ready);
     found.extend(others);
     found.truncate(SWARM_PAGE_MAX as usize);
-    let mut others = Others::default();
-    let tasks: Vec<facts::Task> =
-        found.iter().map(|it| facts::Task::new(it, &mut others)).collect();
+    let mut others = Sanitizer::default();
+    let tasks: Vec<views::Task> =
+        found.iter().map(|it| views::Task::new(it, &mut others)).collect();
     let is_cut = (tasks.len() as u64) < open.total;
-    let next = is_cut.then(|| "listIssueTasks with an offset shows the others.".to_owned());
+    let next = is_cut.then(|| "For the others, call listIssueTasks with an offset.".to_owned());
     let open_tasks = OpenTasks { tasks, ready: ready.total, total: open.total };
     Ok(answer(open_tasks, open.now_ms, &others, next.into_iter().collect()))
 }

@@ -7,12 +7,13 @@ use tasuki_proto::{reason::Reason, wire};
 use super::{
     super::{
         arguments::{Arguments, invalid, missing},
-        others::Others,
         result::shown,
+        sanitizer::Sanitizer,
     },
     answer::answer,
+    args,
     caller::Caller,
-    facts, said,
+    views,
 };
 use crate::role::{Refusal, swarm::Awaited};
 
@@ -20,7 +21,7 @@ pub(super) async fn wait_events(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
-    let issue = said::issue(arguments)?;
+    let issue = args::issue(arguments)?;
     // What the agent was shown a moment ago is not shown again.
     caller.settled().await;
     caller.wait(Awaited::Items(issue), arguments).await
@@ -31,26 +32,26 @@ pub(super) async fn next_step(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::MintNextStepRequest {
-        issue_id: said::issue(arguments)?.to_string(),
-        task_id: said::required(arguments, said::TASK)?,
-        worker: said::required(arguments, "worker_id")?,
-        completion_score: said::score(arguments)?,
+        issue_id: args::issue(arguments)?.to_string(),
+        task_id: args::required(arguments, args::TASK)?,
+        worker: args::required(arguments, "worker_id")?,
+        completion_score: args::score(arguments)?,
         ..wire::MintNextStepRequest::default()
     };
     let minted = caller.tell(request).await?;
-    let next = facts::Next::new(&minted.next_step.unwrap_or_default());
+    let next = views::Next::new(&minted.next_step.unwrap_or_default());
     Ok(shown(&Minted {
         next,
         repeated: minted.repeated,
         next_actions: ["To approve, call reviewIssueTask with this next_step_token and the same \
-             completion_score. Its points count once you do."],
+                        completion_score. Points are granted on approval."],
     }))
 }
 
 #[derive(Debug, Serialize)]
 struct Minted {
     #[serde(flatten)]
-    next: facts::Next,
+    next: views::Next,
     /// It is the one that was made before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     repeated: bool,
@@ -61,34 +62,34 @@ struct Minted {
 #[derive(Debug, Serialize)]
 struct Reviewed {
     #[serde(flatten)]
-    task: facts::Task,
+    task: views::Task,
     /// It had been given before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     repeated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    issue: Option<facts::Issue>,
+    issue: Option<views::Issue>,
 }
 
 pub(super) async fn review(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
-    let issue_id = said::issue(arguments)?.to_string();
-    let is_approved = said::approves(arguments)?;
+    let issue_id = args::issue(arguments)?.to_string();
+    let is_approved = args::approves(arguments)?;
     let next_step_token = arguments.name("next_step_token")?.unwrap_or_default();
     if is_approved && next_step_token.is_empty() {
         return Err(Refusal {
             reason: Reason::InvalidArgument,
-            message: "next_step_token is required to approve: call getNextStepToken, then review \
-                      with what it gives. Nothing happened."
+            message: "next_step_token is required to approve: call getNextStepToken, then \
+                      reviewIssueTask with its token. No change was made."
                 .to_owned(),
         });
     }
     let request = wire::ReviewTaskRequest {
         issue_id: issue_id.clone(),
-        task_id: said::required(arguments, said::TASK)?,
+        task_id: args::required(arguments, args::TASK)?,
         submission_id: arguments.name("submission_id")?.unwrap_or_default(),
-        completion_score: said::score(arguments)?,
+        completion_score: args::score(arguments)?,
         next_step_token,
         review: Some(wire::Review { is_approved, ..review_words(arguments)? }),
         ..wire::ReviewTaskRequest::default()
@@ -98,9 +99,9 @@ pub(super) async fn review(
     let of = wire::GetIssueRequest { issue_id, ..wire::GetIssueRequest::default() };
     let issue = caller.ask(of).await.ok().and_then(|it| it.issue);
     let next = after_review(is_approved, issue.as_ref());
-    let mut others = Others::default();
-    let task = facts::Task::new(&reviewed.task.unwrap_or_default(), &mut others);
-    let issue = issue.map(|it| facts::Issue::new(&brief(it), &mut others));
+    let mut others = Sanitizer::default();
+    let task = views::Task::new(&reviewed.task.unwrap_or_default(), &mut others);
+    let issue = issue.map(|it| views::Issue::new(&brief(it), &mut others));
     let told = Reviewed { task, repeated: reviewed.repeated, issue };
     Ok(answer(told, reviewed.now_ms, &others, vec![next.to_owned()]))
 }
@@ -118,17 +119,16 @@ fn brief(it: wire::Issue) -> wire::Issue {
 fn after_review(is_approved: bool, issue: Option<&wire::Issue>) -> &'static str {
     use wire::TaskStatus::{Blocked, InProgress, Open};
     let is_left = |it: &wire::Issue| {
-        [Open, InProgress, Blocked].into_iter().any(|status| {
-            let status = i32::from(status).unsigned_abs();
-            it.tasks.get(&status).is_some_and(|count| *count != 0)
-        })
+        [Open, InProgress, Blocked]
+            .into_iter()
+            .any(|status| it.tasks.unwrap_or_default().of(status) != 0)
     };
     match issue {
-        _ if !is_approved => "Its worker was told and has the task still. waitIssueTaskEvents.",
+        _ if !is_approved => "Its worker is notified and keeps the task. Call waitIssueTaskEvents.",
         Some(issue) if !is_left(issue) => {
-            "All tasks are done: test the whole, then submitDelivery."
+            "All tasks are done. Test the whole, then call submitDelivery."
         }
-        Some(_) | None => "Call waitIssueTaskEvents for what comes next.",
+        Some(_) | None => "Call waitIssueTaskEvents for the next event.",
     }
 }
 
@@ -137,26 +137,26 @@ fn review_words(arguments: Arguments<'_>) -> Result<wire::Review, Refusal> {
     let required = |what: &str| Refusal {
         reason: Reason::InvalidArgument,
         message: format!(
-            "artifacts.reviewed_refs and feedback_details are required: {what}. Nothing happened."
+            "artifacts.reviewed_refs and feedback_details are required: {what}. No change was made."
         ),
     };
-    let artifacts = arguments.required_object("artifacts", "say what you looked at")?;
+    let artifacts = arguments.required_object("artifacts", "give what you reviewed")?;
     let reviewed_refs = artifacts.texts("reviewed_refs")?;
     if reviewed_refs.is_empty() {
-        return Err(required("reviewed_refs says which files or commits you looked at"));
+        return Err(required("list the files or commits you reviewed in reviewed_refs"));
     }
     let found = arguments.objects(DETAILS)?;
     if found.is_empty() {
-        return Err(required("feedback_details says what you found, in one entry or more"));
+        return Err(required("give your findings in feedback_details, one entry or more"));
     }
     let mut details = Vec::new();
     for (place, it) in found.into_iter().enumerate() {
-        details.push(detail(it).map_err(|why| said::of(DETAILS, place, why))?);
+        details.push(detail(it).map_err(|why| args::of(DETAILS, place, why))?);
     }
     Ok(wire::Review {
         is_approved: false,
         feedback: arguments.text("feedback")?.unwrap_or_default(),
-        review_summary: artifacts.words("review_summary", "say in short what you found")?,
+        review_summary: artifacts.words("review_summary", "summarize your findings")?,
         reviewed_refs,
         details,
     })
@@ -169,11 +169,11 @@ const SEVERITIES: [&str; 4] = ["info", "minor", "major", "critical"];
 fn detail(it: Arguments<'_>) -> Result<wire::FeedbackDetail, Refusal> {
     let one_of = |field: &'static str, known: &[&str]| {
         let known_words = known.join(", ");
-        let word = said::word(it, field)?;
+        let word = args::word(it, field)?;
         let word = word.ok_or_else(|| missing(&it.at(field), &format!("one of {known_words}")))?;
         match known.contains(&word.as_str()) {
             true => Ok(word),
-            false => Err(invalid(&it.at(field), &format_args!("is one of {known_words}"))),
+            false => Err(invalid(&it.at(field), &format_args!("must be one of {known_words}"))),
         }
     };
     Ok(wire::FeedbackDetail {
@@ -181,14 +181,14 @@ fn detail(it: Arguments<'_>) -> Result<wire::FeedbackDetail, Refusal> {
         severity: one_of("severity", &SEVERITIES)?,
         file_path: it.text("file_path")?.unwrap_or_default(),
         line_range: it.name("line_range")?.unwrap_or_default(),
-        content: it.words("content", "say what you found")?,
+        content: it.words("content", "give your finding")?,
         suggestion: it.text("suggestion")?.unwrap_or_default(),
     })
 }
 
 #[derive(Debug, Serialize)]
 struct Replied {
-    message: facts::Message,
+    message: views::Message,
     /// As its task stands.
     task_status: &'static str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -200,21 +200,21 @@ pub(super) async fn reply(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ReplyMessageRequest {
-        issue_id: said::issue(arguments)?.to_string(),
-        task_id: said::required(arguments, said::TASK)?,
+        issue_id: args::issue(arguments)?.to_string(),
+        task_id: args::required(arguments, args::TASK)?,
         message_id: arguments.name("message_id")?.unwrap_or_default(),
-        content: arguments.words("content", "say what the worker is to know")?,
-        refs: said::refs(arguments)?,
+        content: arguments.words("content", "give the answer for the worker")?,
+        refs: args::refs(arguments)?,
         ..wire::ReplyMessageRequest::default()
     };
     let replied = caller.tell(request).await?;
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let told = Replied {
-        message: facts::Message::new(&replied.message.unwrap_or_default(), &mut others),
-        task_status: facts::task_status(replied.task.unwrap_or_default().status()),
+        message: views::Message::new(&replied.message.unwrap_or_default(), &mut others),
+        task_status: views::task_status(replied.task.unwrap_or_default().status()),
         repeated: replied.repeated,
     };
-    let next = "Its worker was told. Call waitIssueTaskEvents for what comes next.";
+    let next = "Its worker is notified. Call waitIssueTaskEvents for the next event.";
     Ok(answer(told, replied.now_ms, &others, vec![next.to_owned()]))
 }
 
@@ -275,14 +275,13 @@ mod tests {
 
     #[test]
     fn after_the_last_approval_it_is_time_to_deliver() {
-        let with = |status: wire::TaskStatus| {
-            let tasks = [(i32::from(status).unsigned_abs(), 2)].into_iter().collect();
-            wire::Issue { tasks, ..wire::Issue::default() }
-        };
+        let with = |tasks| wire::Issue { tasks: Some(tasks), ..wire::Issue::default() };
+        let done = with(wire::TaskCounts { done: 2, ..Default::default() });
+        let blocked = with(wire::TaskCounts { done: 1, blocked: 1, ..Default::default() });
         let after = |issue: &wire::Issue| after_review(true, Some(issue));
-        assert!(after(&with(wire::TaskStatus::Done)).contains("submitDelivery"));
-        assert!(after(&with(wire::TaskStatus::Blocked)).contains("waitIssueTaskEvents"));
-        assert!(after_review(false, Some(&with(wire::TaskStatus::Done))).contains("told"));
+        assert!(after(&done).contains("submitDelivery"));
+        assert!(after(&blocked).contains("waitIssueTaskEvents"));
+        assert!(after_review(false, Some(&done)).contains("notified"));
         assert!(after_review(true, None).contains("waitIssueTaskEvents"));
     }
 }

@@ -8,7 +8,7 @@ mod locks;
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use super::{super::schema, list, said};
+use super::{super::schema, args, list};
 
 /// What a tool does to the world, for clients that ask their user before they call one.
 #[derive(Clone, Copy)]
@@ -86,14 +86,15 @@ fn results() -> Value {
         }),
         &["command", "passed", "exit_code", "output"],
     );
-    json!({ "type": "array", "items": one, "description": "One for each of doc_commands, in order." })
+    json!({ "type": "array", "items": one, "description": "One per entry of doc_commands, same \
+                                                           order." })
 }
 
 fn spec() -> Value {
     object(
         json!({
             "name": text(),
-            "split_from": about("What it is a part of."),
+            "split_from": about("Parent of this task."),
             "split_reason": text(),
             "impact_scope": text(),
             "context_task_ids": texts(""),
@@ -101,7 +102,7 @@ fn spec() -> Value {
             "rules": text(),
             "constraints": text(),
             "conventions": text(),
-            "acceptance": about("How to see that it is done."),
+            "acceptance": about("How to check that it is done."),
         }),
         &[
             "name",
@@ -119,8 +120,8 @@ fn spec() -> Value {
 
 /// What can be run again to see for oneself.
 fn with_rerun(mut fields: Value) -> Value {
-    fields["commit"] = about("Full hash of the commit that holds it.");
-    fields["commands"] = texts("To run there again.");
+    fields["commit"] = about("Full hash of the commit with the work.");
+    fields["commands"] = texts("Commands that repeat the tests at that commit.");
     fields
 }
 
@@ -130,18 +131,18 @@ fn task() -> Value {
         "subject": text(),
         "description": text(),
         "difficulty": one_of(&["easy", "medium", "focus"]),
-        "points": count("Its worth for the worker's score; else 0."),
+        "points": count("Points granted on approval. Default 0."),
         "spec": spec(),
         "context_task_ids": texts(""),
         "suggested_files": texts(""),
         "labels": texts(""),
         "doc_paths": texts(""),
-        "blocked_by": texts("Tasks that have to be done before, such as task-1."),
+        "blocked_by": texts("Ids of tasks to finish first, such as task-1."),
     })
 }
 
 fn page(mut fields: Value) -> Value {
-    fields["limit"] = count("At most 200, else 50.");
+    fields["limit"] = count("1–200. Default 50.");
     fields["offset"] = json!({ "type": "integer" });
     fields
 }
@@ -154,11 +155,11 @@ fn sorted(mut fields: Value, by: &str) -> Value {
 }
 
 fn wait_for() -> Value {
-    count("Wait at most so long; else as long as your client allows.")
+    count("Seconds. Default: as long as your client allows.")
 }
 
 fn lease() -> Value {
-    count("From now.")
+    count("New lease length in seconds, counted from now. Up to 86400.")
 }
 
 /// Every tool of the three sets.
@@ -175,12 +176,19 @@ pub(in crate::mcp::tools) fn tools() -> Vec<Tool> {
 fn of_issues() -> Vec<Tool> {
     let issue = || json!({ "issue_id": text() });
     vec![
-        tool(list::PROFILE, Look, "Who you are, what you hold and what waits.", json!({}), &[]),
-        tool(list::NOW, Look, "The broker's time.", json!({}), &[]),
+        tool(
+            list::PROFILE,
+            Look,
+            "Returns your role, what you hold and what is waiting for you. Call it after a \
+             restart.",
+            json!({}),
+            &[],
+        ),
+        tool(list::NOW, Look, "Returns the broker's time in milliseconds.", json!({}), &[]),
         tool(
             list::CREATE_ISSUE,
             Act,
-            "Opens an issue, with what the user wants and how you understand it as documents.",
+            "Opens an issue. The documents hold your user's request and your understanding of it.",
             json!({
                 "subject": text(),
                 "description": text(),
@@ -195,7 +203,7 @@ fn of_issues() -> Vec<Tool> {
         tool(
             list::UPDATE_DOC_PATHS,
             Act,
-            "Says which documents belong to an issue.",
+            "Sets the document paths of an issue.",
             json!({
                 "issue_id": text(),
                 "shared_doc_paths": texts(""),
@@ -206,59 +214,53 @@ fn of_issues() -> Vec<Tool> {
         tool(
             list::CLOSE_ISSUE,
             Act,
-            "Closes an issue whose tasks are done: after an approved delivery, or with a summary \
-             that says why without one.",
+            "Closes an issue whose tasks are done. Without an approved delivery, a summary with \
+             the reason is required.",
             json!({ "issue_id": text(), "summary": text() }),
             &["issue_id"],
         ),
         tool(
             list::REOPEN_ISSUE,
             Act,
-            "Opens a closed issue again.",
+            "Reopens a closed issue.",
             json!({ "issue_id": text(), "summary": text() }),
             &["issue_id"],
         ),
         tool(
             list::EXTEND_ISSUE,
             Act,
-            "Puts off when an issue lapses that nobody works on.",
+            "Extends the lease of an idle issue.",
             json!({ "issue_id": text(), "extend_sec": lease() }),
             &["issue_id"],
         ),
-        tool(
-            list::GET_ISSUE,
-            Look,
-            "An issue: what it is about and where it stands.",
-            issue(),
-            &["issue_id"],
-        ),
+        tool(list::GET_ISSUE, Look, "Returns an issue and its status.", issue(), &["issue_id"]),
         tool(
             list::LIST_ISSUES,
             Look,
-            "Lists issues, the newest first.",
+            "Lists issues, newest first.",
             sorted(
                 json!({ "status": about("open, in_progress, done or canceled.") }),
-                said::ISSUE_ORDERS,
+                args::ISSUE_ORDERS,
             ),
             &[],
         ),
-        tool(list::LIST_OPEN_ISSUES, Look, "Lists issues that are open.", json!({}), &[]),
+        tool(list::LIST_OPEN_ISSUES, Look, "Lists open issues.", json!({}), &[]),
         tool(
             list::WAIT_ISSUES,
             Look,
-            "Waits until an issue is open.",
+            "Waits until an issue is open. Returns the issues.",
             json!({
-                "status": about("open, else done or canceled."),
-                "limit": count("At most 50, else 50."),
+                "status": about("open, done or canceled. Default open."),
+                "limit": count("1–50. Default 50."),
                 "timeout_sec": wait_for(),
             }),
             &[],
         ),
-        tool(list::LIST_WORKERS, Look, "Lists workers and what they are at.", json!({}), &[]),
+        tool(list::LIST_WORKERS, Look, "Lists workers and their tasks.", json!({}), &[]),
         tool(
             list::GET_WORKER,
             Look,
-            "A worker and what it is at.",
+            "Returns a worker and its tasks.",
             json!({ "worker_id": text() }),
             &["worker_id"],
         ),
@@ -272,7 +274,7 @@ fn of_tasks() -> Vec<Tool> {
         fields.remove("issue_id");
         fields.insert(
             "blocked_by".to_owned(),
-            texts("Ids of tasks, or names of others in this plan."),
+            texts("Task ids, or names of other tasks in this plan."),
         );
     }
     let required = ["subject", "difficulty", "spec"];
@@ -287,8 +289,7 @@ fn of_tasks() -> Vec<Tool> {
         tool(
             list::PLAN,
             Act,
-            "Adds several tasks to an issue at once, all or none, with what has to be done before \
-             what.",
+            "Adds several tasks to an issue, all or none, with their dependencies.",
             json!({
                 "issue_id": text(),
                 "tasks": { "type": "array", "items": object(task_graph, &required) },
@@ -298,18 +299,18 @@ fn of_tasks() -> Vec<Tool> {
         tool(
             list::REGISTER_WORKER,
             Act,
-            "Makes you a worker. Answers your worker_id.",
+            "Registers you as a worker. Returns your worker_id and your claims.",
             json!({}),
             &[],
         ),
         tool(
             list::WAIT_TASKS,
             Look,
-            "Waits until a task of the issue can be claimed by you.",
+            "Waits until you can claim a task of the issue. Returns the task.",
             json!({
                 "issue_id": text(),
                 "status": about("open."),
-                "limit": count("At most; one at a time is offered."),
+                "limit": count("Ignored: one task is returned at a time."),
                 "timeout_sec": wait_for(),
             }),
             &["issue_id"],
@@ -317,19 +318,19 @@ fn of_tasks() -> Vec<Tool> {
         tool(
             list::CLAIM_TASK,
             Act,
-            "Takes charge of an open task. Nobody else can have it meanwhile.",
+            "Claims an open task. No other worker can claim it while you hold it.",
             json!({
                 "issue_id": text(),
                 "task_id": text(),
                 "worker_id": text(),
-                "next_step_token": about("From your last review, for the task it keeps for you."),
+                "next_step_token": about("From your last review. Claims the task reserved for you."),
             }),
             &["issue_id", "task_id", "worker_id"],
         ),
         tool(
             list::EXTEND_TASK,
             Act,
-            "Holds your claim for longer; while you are there it is held anyway.",
+            "Extends your claim. Claims renew by themselves while you are connected.",
             json!({
                 "issue_id": text(),
                 "task_id": text(),
@@ -341,38 +342,38 @@ fn of_tasks() -> Vec<Tool> {
         tool(
             list::GET_TASK,
             Look,
-            "A task, whole: what to do, what was said and submitted.",
+            "Returns a task with its spec, messages and submissions.",
             of_task(),
             &["issue_id", "task_id"],
         ),
         tool(
             list::LIST_TASKS,
             Look,
-            "Lists tasks of an issue, the newest first.",
+            "Lists tasks of an issue, newest first.",
             sorted(
                 json!({
                     "issue_id": text(),
-                    "status": about("open, in_progress, blocked, done or canceled; or a stage: ready, \
-                                     waiting, reserved, submitted, in_review."),
+                    "status": about("open, in_progress, blocked (waiting for an answer), done or \
+                                     canceled; or a stage: ready, waiting (blocked by other \
+                                     tasks), reserved, submitted, in_review."),
                     "claimed_by": text(),
                     "submitter": text(),
                 }),
-                said::TASK_ORDERS,
+                args::TASK_ORDERS,
             ),
             &["issue_id"],
         ),
         tool(
             list::LIST_OPEN_TASKS,
             Look,
-            "Lists open tasks of an issue, the ready ones first.",
+            "Lists open tasks of an issue, ready tasks first.",
             json!({ "issue_id": text() }),
             &["issue_id"],
         ),
         tool(
             list::ASK_TASK,
             Act,
-            "Asks the lead about your task, and waits for the answer. The same question again is \
-             asked once.",
+            "Asks the lead about your task and waits for the answer. A repeat is not asked twice.",
             json!({
                 "issue_id": text(),
                 "task_id": text(),
@@ -387,7 +388,7 @@ fn of_tasks() -> Vec<Tool> {
         tool(
             list::POST_MESSAGE,
             Act,
-            "Tells the lead something about your task, and goes on.",
+            "Sends the lead a message about your task. Does not wait.",
             json!({
                 "issue_id": text(),
                 "task_id": text(),
@@ -401,11 +402,11 @@ fn of_tasks() -> Vec<Tool> {
         tool(
             list::REPLY_MESSAGE,
             Act,
-            "Answers a worker's question; its task goes on.",
+            "Answers a worker's question. The worker continues its task.",
             json!({
                 "issue_id": text(),
                 "task_id": text(),
-                "message_id": about("Where several are open."),
+                "message_id": about("Required if several are open."),
                 "content": text(),
                 "refs": text(),
             }),
@@ -414,7 +415,7 @@ fn of_tasks() -> Vec<Tool> {
         tool(
             list::RESET_TASK,
             TakeAway,
-            "Takes a task from whoever has it and opens it again.",
+            "Takes a task from its worker and opens it again.",
             json!({ "issue_id": text(), "task_id": text(), "reason": text() }),
             &["issue_id", "task_id"],
         ),
@@ -452,13 +453,13 @@ fn of_reviews() -> Vec<Tool> {
         "test_output": text(),
     }));
     let reviewed = json!({ "review_summary": text(), "reviewed_refs": texts("") });
-    const SAME: &str = "The same as waitIssueTaskEvents.";
+    const SAME: &str = "Alias of waitIssueTaskEvents.";
     vec![
         tool(
             list::SUBMIT_TASK,
             Act,
-            "Puts your result before the lead, and waits for the review. The same result again is \
-             submitted once.",
+            "Submits your result for review and waits for the review. A repeat is not submitted \
+             twice.",
             json!({
                 "issue_id": text(),
                 "task_id": text(),
@@ -473,8 +474,8 @@ fn of_reviews() -> Vec<Tool> {
         tool(
             list::WAIT_EVENTS,
             Look,
-            "Waits for what you have to answer in an issue: submissions, questions, the verdict on \
-             its delivery.",
+            "Waits for the next event of an issue that needs you: a submission, a question, or the \
+             verdict on its delivery.",
             issue(),
             &["issue_id"],
         ),
@@ -484,7 +485,7 @@ fn of_reviews() -> Vec<Tool> {
         tool(
             list::NEXT_STEP,
             Act,
-            "What the worker of a submission does after it; keeps a task for it. Needed to approve.",
+            "Reserves the worker's next task and returns the token that approving needs.",
             json!({
                 "issue_id": text(),
                 "task_id": text(),
@@ -496,14 +497,14 @@ fn of_reviews() -> Vec<Tool> {
         tool(
             list::REVIEW_TASK,
             Act,
-            "Your verdict on a submission; its worker is told.",
+            "Approves or rejects a submission and notifies its worker.",
             json!({
                 "issue_id": text(),
                 "task_id": text(),
-                "submission_id": about("Where several are open."),
+                "submission_id": about("Required if several are open."),
                 "verdict": about("approved or rejected."),
                 "completion_score": score(),
-                "next_step_token": about("From getNextStepToken; not needed to reject."),
+                "next_step_token": about("From getNextStepToken. Required to approve."),
                 "feedback": text(),
                 "feedback_details": { "type": "array", "items": detail, "minItems": 1 },
                 "artifacts": object(reviewed, &["review_summary", "reviewed_refs"]),

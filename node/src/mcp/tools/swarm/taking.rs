@@ -1,7 +1,7 @@
 //! Taking a lock, so that in the end it is told to its agent or free.
 //!
 //! An agent may leave, or take its call back, while its lock is being granted or after that, until
-//! the answer is [given](crate::mcp::transport::handed::Fate). Then the lock is given back, so that
+//! the answer is [given](crate::mcp::transport::write_ack::Fate). Then the lock is given back, so that
 //! whoever waits for the files need not wait for its lease.
 //!
 //! - **LK1** A lock is given back when all answers that would have told of it were taken back: an
@@ -11,11 +11,12 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use tasuki_proto::{id::RoleId, wire};
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -36,7 +37,7 @@ pub(in crate::mcp) struct Grants(Mutex<BTreeMap<RoleId, Untold>>);
 
 impl Grants {
     fn of(&self, role: &RoleId) -> Untold {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         Arc::clone(all.entry(role.clone()).or_default())
     }
 }
@@ -96,7 +97,7 @@ pub(super) async fn take(
             give_back(&*of_call, lock, telling).await;
         }
     });
-    let lost = |_| (Err(outcome_unknown("the node stopped or failed before it came")), None);
+    let lost = |_| (Err(outcome_unknown("the node stopped or failed before the result")), None);
     let (answer, is_told) = told.await.unwrap_or_else(lost);
     if let (Ok(it), Some(is_told), Some(probe)) = (&answer, is_told, probe) {
         let telling = Telling { is_told: Some(is_told) };
@@ -129,6 +130,7 @@ mod tests {
         Telling { is_told: Some(Arc::clone(is_told)) }
     }
 
+    /// Holds LK1 and LK2.
     #[test]
     fn a_lock_is_given_back_when_no_answer_tells_of_it() {
         let both = || {

@@ -6,10 +6,11 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{Row, is_shown},
+    super::{ToolDef, is_shown},
+    hints,
     list::{self, ROWS, named},
     next::{self, Asker},
-    schemas, waited, ways,
+    schemas, wait_results,
 };
 use crate::{
     config::ToolsetChoice,
@@ -42,19 +43,19 @@ fn check(text: &str, choices: &str, from: &str) {
     }
 }
 
-fn row(tool: &str) -> &'static Row {
+fn row(tool: &str) -> &'static ToolDef {
     ROWS.iter().find(|it| it.name == tool).expect("a tool")
 }
 
 fn refused(tool: &str, reason: Reason, choices: &str) -> String {
     let refusal = Refusal { reason, message: "It is so".to_owned() };
-    ways::with_way(refusal, row(tool), &sets(choices)).message
+    hints::with_hint(refusal, row(tool), &sets(choices)).message
 }
 
 #[test]
 fn refusals_name_tools_of_whoever_is_refused() {
     for choices in CHOICES {
-        let has = |row: &&Row| sets(choices).iter().any(|it| row.is_in(it.set));
+        let has = |row: &&ToolDef| sets(choices).iter().any(|it| row.is_in(it.set));
         for row in ROWS.iter().filter(has) {
             for reason in Reason::ALL {
                 check(&refused(row.name, *reason, choices), choices, row.name);
@@ -75,7 +76,7 @@ fn a_refusal_leads_on() {
             "swarm-lead,swarm-worker",
             "getNextStepToken",
         ),
-        (list::CREATE_TASK, Reason::IssueClosed, "swarm-lead", "tasuki swarm reopen"),
+        (list::CREATE_TASK, Reason::IssueClosed, "swarm-lead", "tasuki issue reopen"),
         (list::CREATE_TASK, Reason::IssueClosed, "swarm-lead:full", "reopenIssue opens it again"),
         (list::SUBMIT_TASK, Reason::IssueClosed, "swarm-worker:full", "waitIssues"),
         (list::SUBMIT_TASK, Reason::LeaseLost, "swarm-worker", "waitIssueTasks"),
@@ -180,7 +181,7 @@ fn the_ends_of_waits_name_tools_of_whoever_waits() {
     ];
     for (choices, awaited) in &waits {
         for answer in answers() {
-            let told = waited::told(&role, awaited, &answer);
+            let told = wait_results::told(&role, awaited, &answer);
             let told = told.structured_content.expect("facts");
             let next = told["next_actions"].to_string();
             check(&next, choices, &format!("{awaited:?} {answer:?}"));

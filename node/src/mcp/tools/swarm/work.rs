@@ -21,13 +21,14 @@ use tokio::time::timeout;
 use super::{
     super::{
         arguments::{Arguments, invalid},
-        others::{FRAME, Others},
         result::shown,
+        sanitizer::{FRAME, Sanitizer},
     },
     answer::answer,
+    args,
     caller::Caller,
-    facts::{self, is_nothing},
-    list, said,
+    list,
+    views::{self, is_nothing},
 };
 use crate::role::{
     Refusal,
@@ -49,7 +50,7 @@ const HISTORY_LOOK: u32 = 64;
 #[derive(Debug, Serialize)]
 struct Registered {
     worker_id: String,
-    joined_at: facts::Time,
+    joined_at: views::Time,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     claimed_before: Vec<Before>,
     next_actions: [String; 1],
@@ -64,7 +65,7 @@ pub(super) async fn register(caller: &Caller<'_>) -> Result<CallToolResult, Refu
     let unfinished = Unfinished::of(caller, &it);
     Ok(shown(&Registered {
         worker_id: it.worker,
-        joined_at: facts::Time(it.joined_ms),
+        joined_at: views::Time(it.joined_ms),
         next_actions: [match unfinished.is_empty() {
             true => "Call waitIssues or waitIssueTasks to find work.".to_owned(),
             false => unfinished.next(),
@@ -119,8 +120,8 @@ impl Unfinished {
         let told = |it: &Before| format!("{} of {}", it.task_id, it.issue_id);
         let all: Vec<String> = self.0.iter().take(BEFORE_MAX).map(told).collect();
         format!(
-            "You have claimed {} and not submitted it: call claimIssueTask for it again, which \
-             tells all that is known of it, and go on with it.",
+            "You have claimed {} and not submitted it. Call claimIssueTask for it again, which \
+             returns its details, and continue.",
             all.join(", ")
         )
     }
@@ -162,8 +163,8 @@ pub(super) async fn claim(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let request = wire::ClaimTaskRequest {
-        issue_id: said::issue(arguments)?.to_string(),
-        task_id: said::required(arguments, said::TASK)?,
+        issue_id: args::issue(arguments)?.to_string(),
+        task_id: args::required(arguments, args::TASK)?,
         next_step_token: arguments.name("next_step_token")?.unwrap_or_default(),
         ..wire::ClaimTaskRequest::default()
     };
@@ -181,7 +182,7 @@ pub(super) fn claim_of(issue: &str, task: &str) -> String {
 #[derive(Debug, Serialize)]
 struct Claimed {
     #[serde(flatten)]
-    task: facts::Task,
+    task: views::Task,
     server_now_ms: u64,
     note: &'static str,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -191,16 +192,17 @@ struct Claimed {
 
 impl Claimed {
     fn new(task: &wire::Task, now_ms: u64) -> Self {
-        let mut others = Others::default();
+        let mut others = Sanitizer::default();
         Self {
-            task: facts::Task::new(task, &mut others),
+            task: views::Task::new(task, &mut others),
             server_now_ms: now_ms,
             note: FRAME,
             stripped: others.stripped,
             next_actions: [
-                "Lock what you are about to edit with lockFiles.",
-                "Ask with askIssueTask rather than guess.",
-                "When it is done and tested, submitIssueTask. Its approval unlocks what you locked for it.",
+                "Lock the files with lockFiles before you edit them.",
+                "If something is unclear, ask with askIssueTask.",
+                "When it is done and tested, call submitIssueTask. Approval releases your locks \
+                 for it.",
             ],
         }
     }
@@ -210,13 +212,13 @@ pub(super) async fn wait_issues(
     caller: &Caller<'_>,
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
-    let state = match said::word(arguments, said::STATUS)?.as_deref() {
+    let state = match args::word(arguments, args::STATUS)?.as_deref() {
         None | Some("open") => IssuesIn::Open,
         Some("done") => IssuesIn::Done,
         Some("canceled") => IssuesIn::Canceled,
-        Some(_) => return Err(invalid(said::STATUS, &"is open, done or canceled")),
+        Some(_) => return Err(invalid(args::STATUS, &"must be open, done or canceled")),
     };
-    let limit = match said::count(arguments, "limit")? {
+    let limit = match args::count(arguments, "limit")? {
         0 => ISSUES_MAX,
         limit => limit.min(ISSUES_MAX),
     };
@@ -241,12 +243,12 @@ pub(super) async fn wait_tasks(
     if status.is_some_and(|it| it != "open") {
         return Err(Refusal {
             reason: Reason::InvalidArgument,
-            message: "only status 'open' is supported; leave `status` out.".to_owned(),
+            message: "only status 'open' is supported; omit `status`.".to_owned(),
         });
     }
-    let issue = said::issue(arguments)?;
+    let issue = args::issue(arguments)?;
     // One task is offered at a time, however many are asked for.
-    said::count(arguments, "limit")?;
+    args::count(arguments, "limit")?;
     let _playing = caller.playing()?;
     if let Some(unfinished) = Unfinished::known(caller).await
         && unfinished.is_news(caller)
@@ -267,8 +269,8 @@ struct Of {
 
 impl Of {
     fn said(arguments: Arguments<'_>) -> Result<Self, Refusal> {
-        let issue = said::issue(arguments)?.to_string();
-        Ok(Self { issue, task: said::required(arguments, said::TASK)? })
+        let issue = args::issue(arguments)?.to_string();
+        Ok(Self { issue, task: args::required(arguments, args::TASK)? })
     }
 
     fn token(&self, caller: &Caller<'_>) -> u64 {
@@ -279,7 +281,7 @@ impl Of {
     /// what its wait would have told. One that nothing is known of, with how to find out.
     async fn with_why(&self, caller: &Caller<'_>, refusal: Refusal) -> Refusal {
         if refusal.reason == Reason::OutcomeUnknown {
-            let message = format!("{} getIssueTask shows whether it is there.", refusal.message);
+            let message = format!("{} getIssueTask shows whether it took effect.", refusal.message);
             return Refusal { message, ..refusal };
         }
         let is_over = matches!(refusal.reason, Reason::NotClaimant | Reason::LeaseLost);
@@ -287,7 +289,7 @@ impl Of {
             return refusal;
         }
         let Some(why) = self.why_ended(caller).await else { return refusal };
-        Refusal { message: format!("{}. What happened last: {why}", refusal.message), ..refusal }
+        Refusal { message: format!("{}. Last event: {why}", refusal.message), ..refusal }
     }
 
     async fn why_ended(&self, caller: &Caller<'_>) -> Option<String> {
@@ -309,13 +311,13 @@ impl Of {
 fn why(it: &wire::HistoryEntry) -> Option<String> {
     let what = match it.r#type.as_str() {
         "issue_task_reset" => "the task was reset",
-        "issue_task_expired" => "the claim lapsed",
+        "issue_task_expired" => "the claim expired",
         "issue_task_resolved" => "the task was approved",
         "issue_closed" => "the issue was closed",
-        "issue_expired" => "the issue lapsed",
+        "issue_expired" => "the issue expired",
         _ => return None,
     };
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     // What lapses is nobody's doing; the role is whose claim it was.
     let is_done = !matches!(it.r#type.as_str(), "issue_task_expired" | "issue_expired");
     let by = [&it.role, &it.person].into_iter().find(|it| is_done && !it.is_empty());
@@ -338,15 +340,15 @@ pub(super) async fn extend(
         issue_id: of.issue.clone(),
         task_id: of.task.clone(),
         claim_token: of.token(caller),
-        for_ms: said::lasting(arguments, "extend_sec")?,
+        for_ms: args::lasting(arguments, "extend_sec")?,
         ..wire::RenewClaimRequest::default()
     };
     let it = match caller.tell(request).await {
         Ok(it) => it,
         Err(refusal) => return Err(of.with_why(caller, refusal).await),
     };
-    let mut others = Others::default();
-    let task = facts::Task::new(&it.task.unwrap_or_default(), &mut others);
+    let mut others = Sanitizer::default();
+    let task = views::Task::new(&it.task.unwrap_or_default(), &mut others);
     Ok(answer(task, it.now_ms, &others, Vec::new()))
 }
 
@@ -374,8 +376,8 @@ pub(super) async fn submit(
 fn unreadable() -> Refusal {
     Refusal {
         reason: Reason::OutcomeUnknown,
-        message: "It was taken, but which it is cannot be read from the answer. Call again with \
-                  the same: it is taken once."
+        message: "It was accepted, but its id cannot be read from the answer. Call again with the \
+                  same arguments. Nothing is stored twice."
             .to_owned(),
     }
 }
@@ -383,7 +385,7 @@ fn unreadable() -> Refusal {
 fn artifacts(arguments: Arguments<'_>) -> Result<wire::SubmissionWords, Refusal> {
     let it = arguments
         .object("artifacts")?
-        .ok_or_else(|| required("artifacts.summary", "say in `artifacts` what you did"))?;
+        .ok_or_else(|| required("artifacts.summary", "describe your work in `artifacts`"))?;
     let said = |field: &str, what: &str| match it.text(field)? {
         Some(text) if !text.trim().is_empty() => Ok(text),
         Some(_) | None => Err(required(&it.at(field), what)),
@@ -393,14 +395,14 @@ fn artifacts(arguments: Arguments<'_>) -> Result<wire::SubmissionWords, Refusal>
         list => Ok(list),
     };
     Ok(wire::SubmissionWords {
-        summary: said("summary", "say what you did")?,
-        changed_files: changed(listed("changed_files", "name them; `none` if there are none")?),
+        summary: said("summary", "describe your work")?,
+        changed_files: changed(listed("changed_files", "list them; `none` if there are none")?),
         diff: it.text("diff")?.unwrap_or_default(),
         links: it.texts("links")?,
-        test_cases: listed("test_cases", "name what you tested")?,
-        test_result: said("test_result", "say how the tests ended")?,
-        test_output: said("test_output", "give the end of what the tests printed")?,
-        rerun: said::rerun(it)?,
+        test_cases: listed("test_cases", "list what you tested")?,
+        test_result: said("test_result", "give the test result")?,
+        test_output: said("test_output", "give the end of the test output")?,
+        rerun: args::rerun(it)?,
     })
 }
 
@@ -412,7 +414,7 @@ fn changed(named: Vec<String>) -> Vec<String> {
 fn required(field: &str, what: &str) -> Refusal {
     Refusal {
         reason: Reason::InvalidArgument,
-        message: format!("{field} is required: {what}. Nothing was submitted; call again with it."),
+        message: format!("{field} is required: {what}. Nothing was submitted. Add it and retry."),
     }
 }
 
@@ -428,7 +430,7 @@ fn message(
         task_id: of.task.clone(),
         kind: kind.to_owned(),
         content: arguments.words("content", "say it")?,
-        refs: said::refs(arguments)?,
+        refs: args::refs(arguments)?,
         claim_token: of.token(caller),
         ..wire::PostMessageRequest::default()
     })
@@ -439,13 +441,13 @@ pub(super) async fn ask(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResponse, Refusal> {
     let of = Of::said(arguments)?;
-    let kind = match said::word(arguments, "kind")? {
+    let kind = match args::word(arguments, "kind")? {
         None => "question".to_owned(),
         Some(kind) if matches!(kind.as_str(), "question" | "blocker") => kind,
         Some(_) => {
             let why = match caller.has(list::POST_MESSAGE) {
-                true => "is question or blocker; postIssueTaskMessage tells anything else",
-                false => "is question or blocker",
+                true => "must be question or blocker; for anything else, use postIssueTaskMessage",
+                false => "must be question or blocker",
             };
             return Err(invalid("kind", &why));
         }
@@ -463,20 +465,21 @@ pub(super) async fn post(
     arguments: Arguments<'_>,
 ) -> Result<CallToolResult, Refusal> {
     let of = Of::said(arguments)?;
-    let kind = said::word(arguments, "kind")?.unwrap_or_else(|| "message".to_owned());
+    let kind = args::word(arguments, "kind")?.unwrap_or_else(|| "message".to_owned());
     let it = match caller.tell(message(caller, &of, &kind, arguments)?).await {
         Ok(it) => it,
         Err(refusal) => return Err(of.with_why(caller, refusal).await),
     };
-    let mut others = Others::default();
+    let mut others = Sanitizer::default();
     let message = it.message.unwrap_or_default();
     let next = match message.kind.as_str() {
         "question" | "blocker" => {
-            "The task is blocked until it is answered: askIssueTask with the same waits for that."
+            "The task is waiting for an answer: call askIssueTask with the same arguments to wait \
+             for it."
         }
-        _ => "Go on with the task; nobody has to answer this.",
+        _ => "Continue with the task; this needs no answer.",
     };
-    let message = facts::Message::new(&message, &mut others);
+    let message = views::Message::new(&message, &mut others);
     Ok(answer(message, it.now_ms, &others, vec![next.to_owned()]))
 }
 
@@ -538,7 +541,7 @@ mod tests {
             role: "w".to_owned(),
             ..wire::HistoryEntry::default()
         };
-        assert_eq!(why(&lapsed).unwrap(), "the claim lapsed");
+        assert_eq!(why(&lapsed).unwrap(), "the claim expired");
         assert_eq!(why(&entry("issue_task_claimed", "")), None);
     }
 }

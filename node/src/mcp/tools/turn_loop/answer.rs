@@ -12,7 +12,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::others::{FRAME, Others},
+    super::sanitizer::{FRAME, Sanitizer},
     labels::unlabelled,
 };
 use crate::role::Seen;
@@ -78,7 +78,7 @@ impl<'a> Awaited<'a> {
         let has_words = latest.is_some_and(|it| {
             !it.summary.is_empty() || !it.instruction.is_empty() || it.kind() == EntryKind::Handover
         });
-        let mut others = Others::default();
+        let mut others = Sanitizer::default();
         let words = latest.filter(|_| has_words);
         let from = words.map(|it| others.line(author(it))).unwrap_or_default();
         let summary = words.map(|it| others.text(&it.summary));
@@ -126,11 +126,11 @@ fn author(entry: &wire::Entry) -> &str {
 
 fn hint(role: &RoleId, answer: &wire::TurnAnswer) -> String {
     if answer.superseded {
-        format!("Another call or agent has the place of this one as {role}; do not call again.")
+        format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
     } else if answer.still_waiting && answer.holder.is_empty() {
-        "Not your turn yet. Call await_my_turn again at once.".to_owned()
+        "Not your turn yet. Call await_my_turn again immediately.".to_owned()
     } else if answer.still_waiting {
-        format!("It is {}'s turn. Call await_my_turn again at once.", answer.holder)
+        format!("It is {}'s turn. Call await_my_turn again immediately.", answer.holder)
     } else {
         String::new()
     }
@@ -214,7 +214,7 @@ impl From<&wire::Receipts> for Receipts {
 
 impl<'a> Status<'a> {
     pub(in crate::mcp) fn new(loop_id: &'a str, seen: &'a Seen<wire::GetLoopResponse>) -> Self {
-        let (response, mut others) = (&seen.what, Others::default());
+        let (response, mut others) = (&seen.what, Sanitizer::default());
         let shown = response.r#loop.as_ref();
         Self {
             seen_ms_ago: seen.ago.map(|ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)),
@@ -275,8 +275,8 @@ impl Status<'_> {
 /// Said beside what may be over.
 fn caution(ago: Duration) -> String {
     format!(
-        "As of {} s ago; the broker is out of reach. It may have changed since: only \
-         await_my_turn says whether you may start.",
+        "State as of {} s ago: the broker is unreachable. It may have changed since. Call \
+         await_my_turn to learn whether you may start.",
         ago.as_secs()
     )
 }

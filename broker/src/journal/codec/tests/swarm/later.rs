@@ -1,18 +1,18 @@
 //! What came to be kept of issues after the first bytes of it were.
 
 use super::*;
-use crate::rules::swarm::{ImportBegun, ImportEnd, Imported, Recalled};
+use crate::rules::swarm::{ImportBegun, ImportEnd, Imported, ImportedAuditEntry};
 
 /// What can happen since the first bytes of this were kept, in a record of its own.
 fn later() -> Record {
     let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
-    let canceled = Happened::Canceled {
+    let canceled = IssueEventKind::Canceled {
         task: task(1),
         reason: "why".to_owned(),
         unblocked: vec![task(2), task(3)],
     };
     let all = vec![
-        Happened::Created { subject: "s".to_owned(), content, paths },
+        IssueEventKind::Created { subject: "s".to_owned(), content, paths },
         created(1, &[]),
         created(2, &[1]),
         created(3, &[1]),
@@ -26,10 +26,10 @@ fn later() -> Record {
 /// A delivery that names the commit that evidence is of.
 fn named() -> Record {
     let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
-    let Happened::Delivered(delivered) = delivered(5) else { panic!("nothing delivered") };
+    let IssueEventKind::Delivered(delivered) = delivered(5) else { panic!("nothing delivered") };
     let all = vec![
-        Happened::Created { subject: "s".to_owned(), content, paths },
-        Happened::Delivered(Delivered { commit: "c".repeat(40), ..delivered }),
+        IssueEventKind::Created { subject: "s".to_owned(), content, paths },
+        IssueEventKind::Delivered(Delivered { commit: "c".repeat(40), ..delivered }),
     ];
     Record { events: numbered(1, all).map(Event::Swarm).collect(), ..record() }
 }
@@ -38,7 +38,7 @@ fn named() -> Record {
 fn unjudged() -> Record {
     let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
     let all = vec![
-        Happened::Created { subject: "s".to_owned(), content, paths },
+        IssueEventKind::Created { subject: "s".to_owned(), content, paths },
         delivered(5),
         closed(false, Some(DeliveryId(stamp(5)))),
     ];
@@ -51,15 +51,15 @@ fn elsewhere() -> Record {
     let mut done = swarm::Task::blank(task(1), "t".to_owned(), at(9));
     done.state = swarm::TaskState::Done;
     let all = vec![
-        Happened::Imported(Box::new(Imported {
+        IssueEventKind::Imported(Box::new(Imported {
             content: Hash([12; 16]),
             part: 1,
             parts: 2,
             begin: Some(ImportBegun { subject: "s".to_owned(), content, paths, created: at(9) }),
             end: None,
         })),
-        Happened::TaskImported(Box::new(done)),
-        Happened::SubmissionImported {
+        IssueEventKind::TaskImported(Box::new(done)),
+        IssueEventKind::SubmissionImported {
             task: task(1),
             submission: Box::new(swarm::Submission {
                 id: SubmissionId(stamp(5)),
@@ -73,7 +73,7 @@ fn elsewhere() -> Record {
                 item: 0,
             }),
         },
-        Happened::MessageImported {
+        IssueEventKind::MessageImported {
             task: task(1),
             message: Box::new(swarm::Message {
                 id: TaskMessageId(stamp(6)),
@@ -88,7 +88,7 @@ fn elsewhere() -> Record {
                 item: 0,
             }),
         },
-        Happened::DeliveryImported(Box::new(swarm::Delivery {
+        IssueEventKind::DeliveryImported(Box::new(swarm::Delivery {
             id: DeliveryId(stamp(7)),
             issue: IssueId(stamp(21)),
             role: None,
@@ -104,11 +104,11 @@ fn elsewhere() -> Record {
             evidence: Vec::new(),
             verdict: None,
         })),
-        Happened::PointsImported {
+        IssueEventKind::PointsImported {
             worker: role("W"),
             total: swarm::Total { points: 7, low_scores: 1 },
         },
-        Happened::Recalled(Box::new(Recalled {
+        IssueEventKind::ImportedAuditEntry(Box::new(ImportedAuditEntry {
             kind: AuditKind::TaskMessage,
             at: at(8),
             actor: "w".to_owned(),
@@ -119,7 +119,7 @@ fn elsewhere() -> Record {
             detail: "d".to_owned(),
             refs: "r".to_owned(),
         })),
-        Happened::Imported(Box::new(Imported {
+        IssueEventKind::Imported(Box::new(Imported {
             content: Hash([12; 16]),
             part: 2,
             parts: 2,
@@ -166,7 +166,7 @@ fn an_older_record_is_read() {
 fn a_large_state_is_kept_in_small_pieces() {
     let mut state = Workspace::default();
     let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
-    let mut all = vec![Happened::Created { subject: "s".to_owned(), content, paths }];
+    let mut all = vec![IssueEventKind::Created { subject: "s".to_owned(), content, paths }];
     all.extend((1..=3000).map(|number| created(number, &[])));
     all.extend((1..=1500).flat_map(|number| {
         [claimed(number, "W", number.into()), submitted(number, "W", 10 + number, None)]

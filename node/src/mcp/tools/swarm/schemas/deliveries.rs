@@ -17,7 +17,7 @@ pub(super) fn tools() -> Vec<Tool> {
         json!({
             "test_result": one_of(&["passed", "failed"]),
             "test_cases": texts(""),
-            "changed_files": texts("All files of the approved submissions."),
+            "changed_files": texts("All files changed by the approved submissions."),
             "reviewed_refs": texts(""),
             "test_output": text(),
             "known_risks": text(),
@@ -59,8 +59,8 @@ pub(super) fn tools() -> Vec<Tool> {
         tool(
             list::SUBMIT_DELIVERY,
             Act,
-            "Puts an issue whose tasks are all done before the acceptors, and waits for the \
-             verdict. The same delivery again is delivered once.",
+            "Submits an issue whose tasks are all done for acceptance and waits for the verdict. A \
+             repeat is not delivered twice.",
             json!({
                 "issue_id": text(),
                 "summary": text(),
@@ -74,26 +74,34 @@ pub(super) fn tools() -> Vec<Tool> {
         tool(
             list::WAIT_DELIVERIES,
             Look,
-            "Waits for a delivery to be claimed; with status in_review, for those you claimed.",
+            "Waits for a delivery that you can claim. With status in_review, returns those you \
+             claimed.",
             json!({
                 "status": about("open or in_review."),
-                "limit": count("At most so many; else all."),
+                "limit": count("Maximum number of results. Default: all."),
                 "timeout_sec": wait_for(),
             }),
             &[],
         ),
-        tool(list::CLAIM_DELIVERY, Act, "Takes charge of a delivery.", lasting(), &["delivery_id"]),
+        tool(
+            list::CLAIM_DELIVERY,
+            Act,
+            "Claims a delivery. No other acceptor can claim it while you hold it.",
+            lasting(),
+            &["delivery_id"],
+        ),
         tool(
             list::EXTEND_DELIVERY,
             Act,
-            "Holds your claim of a delivery for longer.",
+            "Extends your claim of a delivery.",
             lasting(),
             &["delivery_id"],
         ),
         tool(
             list::REVIEW_DELIVERY,
             Act,
-            "Your verdict on a delivery you claimed, with what you saw when you verified it.",
+            "Approves or rejects a delivery that you claimed, with the results of your \
+             verification.",
             json!({
                 "delivery_id": text(),
                 "verdict": about("approved or rejected."),
@@ -103,11 +111,17 @@ pub(super) fn tools() -> Vec<Tool> {
             }),
             &["delivery_id", "verdict", "verification"],
         ),
-        tool(list::GET_DELIVERY, Look, "A delivery, whole.", delivery(), &["delivery_id"]),
+        tool(
+            list::GET_DELIVERY,
+            Look,
+            "Returns a delivery with its evidence.",
+            delivery(),
+            &["delivery_id"],
+        ),
         tool(
             list::LIST_DELIVERIES,
             Look,
-            "Lists deliveries, the newest first.",
+            "Lists deliveries, newest first.",
             page(json!({
                 "status": about("open, in_review, approved or rejected."),
                 "issue_id": text(),
@@ -116,17 +130,11 @@ pub(super) fn tools() -> Vec<Tool> {
             })),
             &[],
         ),
-        tool(
-            list::LIST_OPEN_DELIVERIES,
-            Look,
-            "Lists deliveries nobody has claimed.",
-            json!({}),
-            &[],
-        ),
+        tool(list::LIST_OPEN_DELIVERIES, Look, "Lists unclaimed deliveries.", json!({}), &[]),
         tool(
             list::BUNDLE,
             Look,
-            "All it takes to judge an issue: its documents, tasks, submissions and delivery.",
+            "Returns what a review of the issue needs: documents, tasks, submissions and delivery.",
             json!({ "issue_id": text() }),
             &["issue_id"],
         ),

@@ -21,24 +21,12 @@ pub(super) fn tools() -> Vec<Tool> {
         tool(
             list::WRITE_SHARED_DOC,
             Act,
-            "Writes a document that all issues share.",
+            "Writes a shared document.",
             with_content(named()),
             &["name"],
         ),
-        tool(
-            list::READ_SHARED_DOC,
-            Look,
-            "Reads a document that all issues share.",
-            named(),
-            &["name"],
-        ),
-        tool(
-            list::LIST_SHARED_DOCS,
-            Look,
-            "Lists the documents that all issues share.",
-            json!({}),
-            &[],
-        ),
+        tool(list::READ_SHARED_DOC, Look, "Reads a shared document.", named(), &["name"]),
+        tool(list::LIST_SHARED_DOCS, Look, "Lists shared documents.", json!({}), &[]),
         tool(
             list::WRITE_ISSUE_DOC,
             Act,

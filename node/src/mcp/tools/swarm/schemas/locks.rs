@@ -12,7 +12,9 @@ use super::{
 pub(super) fn tools() -> Vec<Tool> {
     let lease_of = || json!({ "lease_id": text(), "worker_id": text() });
     let repository = || {
-        about("A directory of another repository than the project's, or its name as locks show it.")
+        about(
+            "Directory of another repository, or its name as shown in locks. Default: the project's.",
+        )
     };
     let mut renewed = lease_of();
     renewed["extend_sec"] = lease();
@@ -21,16 +23,16 @@ pub(super) fn tools() -> Vec<Tool> {
             list::LOCK_FILES,
             Act,
             "Locks files before you edit them, all or none: paths in your project, patterns such \
-             as src/**/*.rs, or directories with a / at the end. Held while you are there, until \
-             you unlock.",
+             as src/**/*.rs, or directories ending in /. Locks renew by themselves while you are \
+             connected, until you unlock.",
             json!({
                 "files": texts(""),
                 "worker_id": text(),
                 "issue_id": text(),
                 "task_id": text(),
                 "ttl_sec": lease(),
-                "wait_sec": count("Wait so long for files that others have locked; else not."),
-                "owner": about("As worker_id."),
+                "wait_sec": count("Seconds to wait for files locked by others. Default 0."),
+                "owner": about("Alias of worker_id."),
                 "repository": repository(),
             }),
             &["files", "worker_id"],
@@ -38,22 +40,22 @@ pub(super) fn tools() -> Vec<Tool> {
         tool(
             list::HEARTBEAT,
             Act,
-            "Holds a lock for longer; while you are there it is held anyway.",
+            "Extends a lock. Locks renew by themselves while you are connected.",
             renewed,
             &["lease_id", "worker_id"],
         ),
-        tool(list::UNLOCK, Act, "Gives your lock back.", lease_of(), &["lease_id", "worker_id"]),
+        tool(list::UNLOCK, Act, "Releases your lock.", lease_of(), &["lease_id", "worker_id"]),
         tool(
             list::LIST_LOCKS,
             Look,
-            "Lists who has locked what, until when.",
-            json!({ "files": texts("Only locks on these."), "owner": text(), "repository": repository() }),
+            "Lists locks: files, holder and expiry.",
+            json!({ "files": texts("Filter by file."), "owner": text(), "repository": repository() }),
             &[],
         ),
         tool(
             list::FORCE_UNLOCK,
             TakeAway,
-            "Takes a lock from its holder.",
+            "Releases another worker's lock. Its holder is notified.",
             json!({ "lease_id": text(), "reason": text() }),
             &["lease_id", "reason"],
         ),

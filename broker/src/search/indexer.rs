@@ -1,0 +1,253 @@
+//! Keeps the index of one workspace up to date, as long as the workspace is awake.
+//!
+//! It follows the workspace's feed like any subscriber, behind the disk, so that no command ever
+//! waits for it; but it keeps the workspace awake only while it has something to write, ends when
+//! that falls asleep, and is there again when it wakes. What it missed it reads back from the journal; what the journal no longer has, or
+//! an index that cannot be used, it makes anew from all mail there is. When anything fails it says
+//! why, and tries again after a while: mail goes on.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use tasuki_proto::id::{Sequence, WorkspaceId};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    Limits,
+    disk_space::Room,
+    index::{self, Extent, Index, IndexError, Origin},
+    source::{self, Todo},
+    tail::Following,
+    writer::Scribe,
+};
+use crate::{
+    journal::JournalError,
+    workspace::{ExecuteError, Workspaces},
+};
+
+/// Between attempts after a failure, doubling.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// Where an index is.
+#[derive(Debug, Clone)]
+pub(super) enum State {
+    /// It cannot be searched yet; what is going on.
+    Coming(String),
+    Ready(Index),
+    /// Why it cannot be searched.
+    Failed(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("{0}")]
+    Index(#[from] IndexError),
+    #[error("{0}")]
+    Journal(#[from] JournalError),
+    #[error("{0}")]
+    Workspace(#[from] ExecuteError),
+    #[error("{0}")]
+    NoRoom(String),
+}
+
+impl Failure {
+    fn is_compacted(&self) -> bool {
+        matches!(self, Self::Journal(JournalError::Compacted { .. }))
+    }
+}
+
+pub(super) enum End {
+    Asleep,
+    Stopping,
+}
+
+pub(super) struct Keeper {
+    pub(super) workspace: WorkspaceId,
+    pub(super) workspaces: Workspaces,
+    pub(super) folder: PathBuf,
+    pub(super) limits: Arc<Limits>,
+    pub(super) room: Room,
+    pub(super) state: watch::Sender<State>,
+    pub(super) through: watch::Sender<Sequence>,
+    /// A search found the index not to be what it should be.
+    pub(super) suspect: Arc<Notify>,
+    pub(super) stopping: CancellationToken,
+}
+
+impl Keeper {
+    /// Until the workspace falls asleep, or the broker stops.
+    pub(super) async fn run(self) {
+        let mut retry_after = RETRY_AFTER;
+        let mut must_rebuild = false;
+        loop {
+            self.tell("is being opened");
+            let began = Instant::now();
+            let failure = match self.session(must_rebuild).await {
+                Ok(End::Asleep | End::Stopping) => return,
+                Err(failure) => failure,
+            };
+            let workspace = &self.workspace;
+            if failure.is_compacted() {
+                info!(%workspace, "the index of this workspace's mail is too old; it is made anew");
+                must_rebuild = true;
+                continue;
+            }
+            must_rebuild = match &failure {
+                Failure::Index(IndexError::Unfit(_)) => true,
+                // Whatever the engine stumbled over may be on disk.
+                Failure::Index(error) => !error.is_full(),
+                Failure::Journal(_) | Failure::Workspace(_) | Failure::NoRoom(_) => false,
+            };
+            warn!(%workspace, "mail cannot be searched: {failure}");
+            self.state.send_replace(State::Failed(failure.to_string()));
+            if RETRY_AFTER_MAX < began.elapsed() {
+                retry_after = RETRY_AFTER;
+            }
+            tokio::select! {
+                () = sleep(retry_after) => {}
+                () = self.stopping.cancelled() => return,
+            }
+            retry_after = (retry_after * 2).min(RETRY_AFTER_MAX);
+            if !self.workspaces.is_awake(workspace) {
+                // Whoever searches next begins anew.
+                return;
+            }
+        }
+    }
+
+    pub(super) fn tell(&self, what: &str) {
+        self.state.send_replace(State::Coming(what.to_owned()));
+    }
+
+    async fn session(&self, must_rebuild: bool) -> Result<End, Failure> {
+        // ActiveToken first, then what lies before: nothing can fall between.
+        let live = self.workspaces.follow(&self.workspace).await?;
+        let opened = if must_rebuild { None } else { self.open().await? };
+        let (index, scribe) = match opened {
+            Some(index) => (index, None),
+            None => match self.rebuild().await? {
+                Some((index, scribe)) => (index, Some(scribe)),
+                None => return Ok(End::Stopping),
+            },
+        };
+        let mut following = Following::new(self, index, scribe);
+        let end = following.run(live).await;
+        // The next one to write must find nobody writing.
+        following.let_go(end.is_err()).await;
+        end
+    }
+
+    /// The index that is there; `None` when one is to be made.
+    async fn open(&self) -> Result<Option<Index>, Failure> {
+        let (folder, origin) = (self.folder.clone(), self.origin());
+        if !index::is_there(&folder) {
+            return Ok(None);
+        }
+        let opened = tokio::task::spawn_blocking(move || Index::open(&folder, origin)).await;
+        let why = match opened {
+            Ok(Ok(index)) => return Ok(Some(index)),
+            Ok(Err(error)) if error.is_full() => return Err(error.into()),
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => panic.to_string(),
+        };
+        let workspace = &self.workspace;
+        warn!(%workspace, "the index of this workspace's mail is made anew: {why}");
+        Ok(None)
+    }
+
+    fn origin(&self) -> Origin {
+        Origin { incarnation: self.workspaces.journal().incarnation() }
+    }
+
+    /// Makes the index from all mail there is; `None`: the broker stops.
+    async fn rebuild(&self) -> Result<Option<(Index, Scribe)>, Failure> {
+        self.tell("waits until others are made");
+        let _turn = Limits::place(&self.limits.rebuilds).await?;
+        let place = Limits::place(&self.limits.writers).await?;
+        self.tell("is being made");
+        let began = Instant::now();
+        self.room.check(&self.folder)?;
+        let (folder, origin) = (self.folder.clone(), self.origin());
+        let made = tokio::task::spawn_blocking(move || Index::create(&folder, origin)).await;
+        let made = made.map_err(|panic| IndexError::Unfit(format!("cannot be made: {panic}")))?;
+        let index = made?;
+        let scribe = Scribe::start(&index, true, place).await?;
+        match self.fill(&scribe).await {
+            Ok(true) => {}
+            Ok(false) => {
+                scribe.end().await;
+                return Ok(None);
+            }
+            Err(failure) => {
+                scribe.settle().await;
+                return Err(failure);
+            }
+        }
+        let (workspace, entries) = (&self.workspace, index.entries());
+        let ms = began.elapsed().as_millis();
+        info!(%workspace, entries, ms, "the index of this workspace's mail was made");
+        Ok(Some((index, scribe)))
+    }
+
+    /// False: the broker stops.
+    async fn fill(&self, scribe: &Scribe) -> Result<bool, Failure> {
+        let (mut from, mut first) = (0, None);
+        let ahead = loop {
+            let page = source::page(&self.workspaces, &self.workspace, from).await?;
+            first = first.or(Some(page.sequence));
+            if page.todos.is_empty() {
+                break page.sequence;
+            }
+            from += page.todos.len();
+            self.room.check(&self.folder)?;
+            self.write(scribe, page.todos, None).await?;
+            self.tell(&format!("is being made, {from} of {} threads so far", page.threads));
+            if self.stopping.is_cancelled() {
+                return Ok(false);
+            }
+        };
+        let through = first.unwrap_or(ahead);
+        scribe.write(move |writer| writer.commit(Extent { through, ahead })).await?;
+        Ok(true)
+    }
+
+    /// Adds entries. What is committed on the way goes `through` and `ahead` as given; without
+    /// that, the index is still being made.
+    pub(super) async fn write(
+        &self,
+        scribe: &Scribe,
+        todos: Vec<Todo>,
+        extent: Option<Extent>,
+    ) -> Result<(), Failure> {
+        let journal = self.workspaces.journal().clone();
+        let workspace = self.workspace.clone();
+        let written = scribe.write(move |writer| {
+            for todo in todos {
+                if todo.is_again {
+                    writer.remove(todo.thread);
+                }
+                let added = source::docs(&*journal, &workspace, &todo, |doc| {
+                    writer.add(&doc)?;
+                    match extent {
+                        Some(extent) if writer.is_full() => writer.commit(extent)?,
+                        None if writer.is_full() => writer.commit_unfinished()?,
+                        Some(_) | None => {}
+                    }
+                    Ok(())
+                });
+                match added {
+                    Ok(()) => {}
+                    Err(Failure::Index(error)) => return Err(error),
+                    Err(failure) => return Ok(Err(failure)),
+                }
+            }
+            Ok(Ok(()))
+        });
+        written.await?
+    }
+}

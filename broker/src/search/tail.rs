@@ -1,0 +1,197 @@
+//! An index that is there, with the records that come in.
+
+use std::time::Duration;
+
+use tasuki_proto::id::Sequence;
+use tokio::{
+    sync::broadcast::error::RecvError,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Limits,
+    index::{Extent, Index, IndexError},
+    indexer::{End, Failure, Keeper, State},
+    source::Changes,
+    writer::Scribe,
+};
+use crate::{
+    journal::{JournalError, codec},
+    rules::Record,
+    workspace::Follower,
+};
+
+/// From the first entry that came in until it can be found, at least; more come in meanwhile, and
+/// a commit costs some syncs of the disk.
+const COMMIT_AFTER: Duration = Duration::from_millis(200);
+
+/// Threads with something new at which a commit is made at once.
+const COMMIT_THREADS: usize = 2000;
+
+/// How long nothing must come in until the writer is let go: long enough for what it puts together
+/// in the background.
+const WRITER_IDLE: Duration = Duration::from_secs(30);
+
+/// Records read back at once.
+const READ_RECORDS: usize = 256;
+
+/// Records without mail after which the index notes how far it is: reading them again is cheap,
+/// but one day they are no longer kept.
+const NOTE_AFTER_RECORDS: u64 = 2000;
+
+/// An index that is kept up to date.
+pub(super) struct Following<'a> {
+    keeper: &'a Keeper,
+    index: Index,
+    /// The record that comes next.
+    next: Sequence,
+    /// How far the index on disk goes.
+    noted: Sequence,
+    /// Not yet written.
+    changes: Changes,
+    /// When they are to be.
+    due: Option<Instant>,
+    scribe: Option<Scribe>,
+}
+
+impl<'a> Following<'a> {
+    pub(super) fn new(keeper: &'a Keeper, index: Index, scribe: Option<Scribe>) -> Self {
+        let through = index.extent().through;
+        Self {
+            keeper,
+            index,
+            next: through.next(),
+            noted: through,
+            changes: Changes::default(),
+            due: None,
+            scribe,
+        }
+    }
+
+    /// Until the workspace falls asleep, or the broker stops.
+    pub(super) async fn run(&mut self, live: Follower) -> Result<End, Failure> {
+        self.keeper.tell("is catching up");
+        self.catch_up().await?;
+        self.keeper.state.send_replace(State::Ready(self.index.clone()));
+        let end = self.follow(live).await?;
+        match end {
+            // Asking who may read what came in last would wake it again; the journal has that.
+            End::Asleep if !self.changes.is_empty() => {}
+            // How far it is must be noted: the records may be dropped before the next time.
+            End::Asleep => self.write().await?,
+            // What came in last is written in any case; there may be no next time for long.
+            End::Stopping if self.changes.is_empty() => {}
+            End::Stopping => self.write().await?,
+        }
+        Ok(end)
+    }
+
+    async fn follow(&mut self, mut live: Follower) -> Result<End, Failure> {
+        loop {
+            live.set_idle(self.changes.is_empty());
+            let idle = Instant::now() + WRITER_IDLE;
+            tokio::select! {
+                received = live.recv() => match received {
+                    Ok(record) if record.sequence < self.next => {}
+                    Ok(record) if record.sequence == self.next => self.take(&record).await?,
+                    Ok(_) | Err(RecvError::Lagged(_)) => self.catch_up().await?,
+                    Err(RecvError::Closed) => return Ok(End::Asleep),
+                },
+                () = sleep_until(self.due.unwrap_or(idle)), if self.due.is_some() => {
+                    self.write().await?;
+                }
+                () = sleep_until(idle), if self.due.is_none() && self.scribe.is_some() => {
+                    self.let_go(false).await;
+                }
+                () = self.keeper.suspect.notified() => {
+                    let what = "gave a search what it should not have";
+                    return Err(IndexError::Unfit(what.to_owned()).into());
+                }
+                () = self.keeper.stopping.cancelled() => return Ok(End::Stopping),
+            }
+        }
+    }
+
+    /// What the journal has from `next` on.
+    async fn catch_up(&mut self) -> Result<(), Failure> {
+        loop {
+            let keeper = self.keeper;
+            let journal = keeper.workspaces.journal();
+            let records = journal.read(&keeper.workspace, self.next, READ_RECORDS)?;
+            if records.is_empty() {
+                break;
+            }
+            for stored in records {
+                let place = || format!("workspace {}, {}", keeper.workspace, stored.sequence);
+                let record = codec::decode_record(stored.record).map_err(|error| {
+                    JournalError::Damaged { place: place(), what: error.to_string() }
+                })?;
+                self.take(&record).await?;
+            }
+        }
+        if self.changes.is_empty() { Ok(()) } else { self.write().await }
+    }
+
+    async fn take(&mut self, record: &Record) -> Result<(), Failure> {
+        self.changes.add(record, record.sequence <= self.index.extent().ahead);
+        self.next = record.sequence.next();
+        if self.changes.is_empty() {
+            self.index.nothing_up_to(record.sequence);
+            self.keeper.through.send_replace(record.sequence);
+            if self.noted.get() + NOTE_AFTER_RECORDS < record.sequence.get() {
+                self.write().await?;
+            }
+            return Ok(());
+        }
+        if self.due.is_none() {
+            self.due = Some(Instant::now() + COMMIT_AFTER);
+        }
+        if COMMIT_THREADS <= self.changes.threads() {
+            self.write().await?;
+        }
+        Ok(())
+    }
+
+    /// Writes what came in, and how far that is.
+    async fn write(&mut self) -> Result<(), Failure> {
+        self.due = None;
+        let keeper = self.keeper;
+        let through = Sequence::from(self.next.get() - 1);
+        if through <= self.noted {
+            keeper.through.send_replace(through);
+            return Ok(());
+        }
+        keeper.room.check(&keeper.folder)?;
+        let changes = std::mem::take(&mut self.changes);
+        let todos = changes.todos(&keeper.workspaces, &keeper.workspace).await?;
+        let scribe = match &mut self.scribe {
+            Some(scribe) => scribe,
+            none => {
+                let place = Limits::place(&keeper.limits.writers).await?;
+                none.insert(Scribe::start(&self.index, false, place).await?)
+            }
+        };
+        let before = self.index.extent();
+        let ahead = before.ahead.max(through);
+        keeper.write(scribe, todos, Some(Extent { ahead, ..before })).await?;
+        scribe.write(move |writer| writer.commit(Extent { through, ahead })).await?;
+        self.noted = through;
+        keeper.through.send_replace(through);
+        if keeper.limits.writers.available_permits() == 0
+            && let Some(scribe) = self.scribe.take()
+        {
+            // Others may wait to write.
+            scribe.settle().await;
+        }
+        Ok(())
+    }
+
+    /// Stops writing, until there is something to write; `is_last`: nothing of it may be left.
+    pub(super) async fn let_go(&mut self, is_last: bool) {
+        match self.scribe.take() {
+            Some(scribe) if is_last => scribe.settle().await,
+            Some(scribe) => scribe.end().await,
+            None => {}
+        }
+    }
+}

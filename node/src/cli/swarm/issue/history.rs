@@ -1,0 +1,140 @@
+//! `tasuki issue history`.
+//!
+//! The audit of an issue is numbered without gaps, so following it means to ask for what is behind
+//! the last number shown, whenever the feed tells that something happened there or may have been
+//! missed.
+
+use owo_colors::OwoColorize as _;
+use serde_json::json;
+use tasuki_proto::wire::{self, event::Kind};
+
+use crate::{
+    cli::{
+        broker::Broker,
+        following::{Following, Told},
+        stopped,
+        swarm::{Failure, Output, Target, names::IssueName, pages::PAGE, who::Acting},
+        text::{fitted, line, time},
+    },
+    config::Config,
+    counted::counted,
+};
+
+/// Characters of what is told with an entry.
+const DETAIL_CHARS_MAX: usize = 200;
+
+/// Show what happened to an issue, oldest first.
+///
+/// With --json each entry is one line. Entries never change.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Issue to show
+    #[arg(value_name = "ISSUE")]
+    issue: IssueName,
+    /// Number of the first entry to show
+    #[arg(long, value_name = "NUMBER", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    from: u64,
+    /// Keep printing new entries until Ctrl-C
+    #[arg(long)]
+    follow: bool,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = Acting { broker: Broker::new(config), role: String::new() };
+    let issue = args.issue.find(&acting).await?;
+    let mut after = args.from - 1;
+    if args.follow {
+        return tokio::select! {
+            result = follow(&acting, &issue, after, output) => result,
+            () = stopped() => Ok(()),
+        };
+    }
+    let total = show(&acting, &issue, &mut after, output).await?;
+    if total < args.from {
+        let issue = line(&issue);
+        let entries = counted(total, "entry");
+        output.guide(|| format!("The history of {issue} has {entries}.\n"))?;
+    }
+    Ok(())
+}
+
+async fn follow(
+    acting: &Acting,
+    issue: &str,
+    mut after: u64,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let mut feed = Following::new(&acting.broker, 0).await?;
+    loop {
+        let is_news = match feed.next(&mut |note| output.note(note)).await? {
+            Told::Joined => true,
+            Told::Item(item) => item.events.iter().any(|it| is_of(it, issue)),
+        };
+        if !is_news {
+            continue;
+        }
+        match show(acting, issue, &mut after, output).await {
+            // The feed says when the broker is there again.
+            Err(failure) if failure.is_retryable() => output.note(&failure.message),
+            told => drop(told?),
+        }
+    }
+}
+
+fn is_of(event: &wire::Event, issue: &str) -> bool {
+    matches!(&event.kind, Some(Kind::IssueChanged(it)) if it.issue_id == issue)
+}
+
+/// Shows what is behind `after`, and says how much there is in all.
+async fn show(
+    acting: &Acting,
+    issue: &str,
+    after: &mut u64,
+    output: &mut Output,
+) -> Result<u64, Failure> {
+    loop {
+        let request = wire::GetHistoryRequest {
+            issue_id: issue.to_owned(),
+            after: *after,
+            limit: PAGE,
+            ..Default::default()
+        };
+        let page = acting.broker.call(&request).await?;
+        for entry in &page.entries {
+            output.answer(|| json!(entry), || row(entry))?;
+        }
+        match page.entries.last() {
+            Some(last) if *after < last.number => *after = last.number,
+            // A page that leads nowhere would be asked for for ever.
+            Some(_) | None => return Ok(page.total),
+        }
+        if page.total <= *after {
+            return Ok(page.total);
+        }
+    }
+}
+
+fn row(of: &wire::HistoryEntry) -> String {
+    let mut what = vec![line(&of.r#type).cyan().to_string()];
+    what.extend(
+        [&of.kind, &of.task_id, &of.about]
+            .into_iter()
+            .filter(|it| !it.is_empty())
+            .map(|it| line(it)),
+    );
+    let who = [&of.person, &of.role].into_iter().find(|it| !it.is_empty());
+    let who = who.map_or_else(String::new, |it| format!("by {}", line(it)));
+    let node = if of.node.is_empty() { String::new() } else { format!(" on {}", line(&of.node)) };
+    let token =
+        if of.token.is_empty() { String::new() } else { format!(", token {}", line(&of.token)) };
+    let who = format!("{who}{node}{token}");
+    let detail = match of.detail.as_str() {
+        "" => String::new(),
+        detail => format!(": {}", fitted(detail, DETAIL_CHARS_MAX)),
+    };
+    let (number, at) = (format!("{:>4}", of.number), time(of.at_ms));
+    format!("{} {}  {}{detail}  {}\n", number.bold(), at.dimmed(), what.join(" "), who.dimmed())
+}

@@ -1,0 +1,30 @@
+//! `tasuki issue show`.
+
+use serde_json::json;
+
+use super::get_issue;
+use crate::{
+    cli::{
+        broker::Broker,
+        swarm::{Failure, Output, Target, names::IssueName, who::Acting, whole, with_now},
+    },
+    config::Config,
+};
+
+/// Show an issue.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Issue to show
+    #[arg(value_name = "ISSUE")]
+    issue: IssueName,
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = Acting { broker: Broker::new(config), role: String::new() };
+    let issue_id = args.issue.find(&acting).await?;
+    let told = get_issue(&acting, &issue_id).await?;
+    let issue = told.issue.unwrap_or_default();
+    output.answer(|| with_now(json!(issue), told.now_ms), || whole::issue(&issue, told.now_ms))
+}

@@ -1,0 +1,48 @@
+//! `tasuki task answer`.
+
+use tasuki_proto::{swarm::TaskMessageId, wire};
+
+use super::ask::report_message;
+use crate::{
+    cli::{
+        loops::words::{HELP, Words},
+        swarm::{Failure, Output, names::TaskName, who::Who},
+    },
+    config::Config,
+};
+
+/// Answer a worker's question.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Task that the question is about
+    #[arg(value_name = "ISSUE/TASK")]
+    task: TaskName,
+    /// The answer
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// Message to answer [default: the only open question of the task]
+    #[arg(long, value_name = "ID")]
+    message: Option<TaskMessageId>,
+    /// References, such as files or links
+    #[arg(long, value_name = "TEXT")]
+    refs: Option<String>,
+    #[command(flatten)]
+    pub(super) who: Who,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.acting(config).await?;
+    let ids = args.task.find(&acting).await?;
+    let request = wire::ReplyMessageRequest {
+        role: acting.role.clone(),
+        issue_id: ids.issue,
+        task_id: ids.task,
+        message_id: args.message.map(|it| it.to_string()).unwrap_or_default(),
+        content: Words::default().read("TEXT", &args.text)?,
+        refs: args.refs.unwrap_or_default(),
+        ..Default::default()
+    };
+    let done = acting.broker.call(&request).await?;
+    report_message(&done, "is answered", output)
+}

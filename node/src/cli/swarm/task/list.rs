@@ -1,0 +1,108 @@
+//! `tasuki task list`.
+
+use serde_json::json;
+use tasuki_proto::{
+    id::RoleId,
+    wire::{self, TaskStage, TaskStatus},
+};
+
+use crate::{
+    cli::swarm::{
+        Failure, Output,
+        names::IssueName,
+        pages::{self, Page, Wanted},
+        rows,
+        who::{Acting, Looker},
+        words::{task_stages, task_statuses},
+    },
+    config::Config,
+};
+
+/// List the tasks of an issue, oldest first.
+///
+/// With --json each task is one line.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+ready: can be claimed. waiting: blocked by other tasks. reserved: kept for one worker.
+asking: waiting for an answer. submitted: the lead was not notified yet; in review: it was.
+LEFT is the time until the claim or the reservation expires unless it is renewed.")]
+pub struct Args {
+    /// Issue whose tasks to list
+    #[arg(value_name = "ISSUE")]
+    issue: IssueName,
+    /// Only tasks with this status
+    #[arg(long, value_name = "STATUS", value_parser = task_statuses())]
+    status: Option<TaskStatus>,
+    /// Only tasks in this stage
+    #[arg(long, value_name = "STAGE", value_parser = task_stages(), conflicts_with = "status")]
+    stage: Option<TaskStage>,
+    /// Only tasks claimed by this role
+    #[arg(long, value_name = "ROLE")]
+    claimed_by: Option<RoleId>,
+    /// Only tasks whose newest submission is from this role
+    #[arg(long, value_name = "ROLE")]
+    submitter: Option<RoleId>,
+    /// Only tasks whose subject contains this text
+    #[arg(long, value_name = "TEXT")]
+    contains: Option<String>,
+    #[command(flatten)]
+    wanted: Wanted,
+    #[command(flatten)]
+    pub(super) who: Looker,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.looking(config);
+    let wanted = wire::ListTasksRequest {
+        issue_id: args.issue.find(&acting).await?,
+        status: args.status.unwrap_or_default().into(),
+        stage: args.stage.unwrap_or_default().into(),
+        subject_contains: args.contains.clone().unwrap_or_default(),
+        claimed_by: args.claimed_by.as_ref().map(ToString::to_string).unwrap_or_default(),
+        submitter: args.submitter.as_ref().map(ToString::to_string).unwrap_or_default(),
+        ..Default::default()
+    };
+    let ask = async |limit, offset| list_tasks(&acting, &wanted, limit, offset).await;
+    let mut is_first = true;
+    let shown = pages::all(
+        args.wanted,
+        ask,
+        |it: &wire::Task| &it.task_id,
+        |it, now_ms| {
+            if std::mem::take(&mut is_first) {
+                output.guide(rows::task_head)?;
+            }
+            output.answer(|| json!(it), || rows::task(it, now_ms))
+        },
+    )
+    .await?;
+    let is_all = args.status.is_none()
+        && args.stage.is_none()
+        && args.contains.is_none()
+        && args.claimed_by.is_none()
+        && args.submitter.is_none();
+    shown.tell(output, "tasks", || match is_all {
+        true => {
+            "No tasks. Create them with `tasuki task create` or `tasuki task plan`.\n".to_owned()
+        }
+        false => "No matching tasks.\n".to_owned(),
+    })
+}
+
+/// One page of an issue's tasks, oldest first: later pages do not shift.
+pub(in crate::cli::swarm) async fn list_tasks(
+    acting: &Acting,
+    wanted: &wire::ListTasksRequest,
+    limit: u32,
+    offset: u32,
+) -> Result<Page<wire::Task>, Failure> {
+    let request = wire::ListTasksRequest {
+        role: acting.role.clone(),
+        ascending: true,
+        limit,
+        offset,
+        ..wanted.clone()
+    };
+    let page = acting.broker.call(&request).await?;
+    Ok(Page { things: page.tasks, total: page.total, now_ms: page.now_ms })
+}

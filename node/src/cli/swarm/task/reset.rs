@@ -1,0 +1,71 @@
+//! `tasuki task reset` and `tasuki task cancel`.
+
+use serde_json::json;
+use tasuki_proto::wire;
+
+use crate::{
+    cli::{
+        loops::words::{HELP, Words},
+        swarm::{Failure, Output, names::TaskName, who::Who},
+        text::line,
+    },
+    config::Config,
+};
+
+/// Which task, and why.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Task to end or to open again
+    #[arg(value_name = "ISSUE/TASK")]
+    task: TaskName,
+    /// Why; kept in the history
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    #[command(flatten)]
+    pub(super) who: Who,
+}
+
+pub(super) async fn reset(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.acting(config).await?;
+    let ids = args.task.find(&acting).await?;
+    let request = wire::ResetTaskRequest {
+        role: acting.role.clone(),
+        issue_id: ids.issue,
+        task_id: ids.task,
+        reason: Words::default().read("--reason", &args.reason)?,
+        ..Default::default()
+    };
+    let done = acting.broker.call(&request).await?;
+    tell(&done, "open", output)
+}
+
+pub(super) async fn cancel(
+    args: Args,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let acting = args.who.acting(config).await?;
+    let ids = args.task.find(&acting).await?;
+    let request = wire::CancelTaskRequest {
+        role: acting.role.clone(),
+        issue_id: ids.issue,
+        task_id: ids.task,
+        reason: Words::default().read("--reason", &args.reason)?,
+        ..Default::default()
+    };
+    let done = acting.broker.call(&request).await?;
+    tell(&done, "canceled", output)
+}
+
+fn tell(done: &wire::TaskResponse, state: &str, output: &mut Output) -> Result<(), Failure> {
+    let of = done.task.clone().unwrap_or_default();
+    output.answer(
+        || json!(done),
+        || {
+            let (task, issue) = (line(&of.task_id), line(&of.issue_id));
+            let already = if done.repeated { " already; nothing changed" } else { "" };
+            format!("{task} of {issue} is {state}{already}.\n")
+        },
+    )
+}

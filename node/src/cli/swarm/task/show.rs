@@ -1,0 +1,61 @@
+//! `tasuki task show`.
+
+use serde_json::json;
+use tasuki_proto::wire::{self, TaskStage};
+
+use super::get_task;
+use crate::{
+    cli::swarm::{
+        Failure, Output,
+        names::{TaskIds, TaskName},
+        who::{Acting, Looker},
+        whole, with_now,
+        words::task_stage,
+    },
+    config::Config,
+};
+
+/// Show a task, with its submission and its messages.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Task to show
+    #[arg(value_name = "ISSUE/TASK")]
+    task: TaskName,
+    #[command(flatten)]
+    pub(super) who: Looker,
+}
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let acting = args.who.looking(config);
+    let ids = args.task.find(&acting).await?;
+    let told = get_task(&acting, &ids).await?;
+    let task = told.task.unwrap_or_default();
+    let blockers = blockers(&acting, &ids.issue, &task).await?;
+    let stages =
+        blockers.iter().map(|(task, stage)| json!({"task_id": task, "stage": task_stage(*stage)}));
+    let stages: Vec<_> = stages.collect();
+    output.answer(
+        || {
+            let mut value = with_now(json!(task), told.now_ms);
+            value["blockers"] = stages.into();
+            value
+        },
+        || whole::task(&task, &blockers, told.now_ms),
+    )
+}
+
+/// The tasks that block `task`, each with its stage. They are few: what may block one task is
+/// bounded.
+async fn blockers(
+    acting: &Acting,
+    issue: &str,
+    task: &wire::Task,
+) -> Result<Vec<(String, TaskStage)>, Failure> {
+    let mut found = Vec::new();
+    for blocker in &task.blocked_by {
+        let ids = TaskIds { issue: issue.to_owned(), task: blocker.clone() };
+        let stage = get_task(acting, &ids).await?.task.unwrap_or_default().stage();
+        found.push((blocker.clone(), stage));
+    }
+    Ok(found)
+}
