@@ -5,6 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin"
+# Tests make files that count as the user's own, which those that a group may write to do not.
+umask 022
 
 # check NEED: whether this machine has it.
 check() {
