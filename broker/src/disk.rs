@@ -13,7 +13,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Of the disk that `folder` is on, or will be. `None` where that cannot be told: it is found
+    /// Of the disk that `folder` is on, or will be. `None` if the system does not say: it is found
     /// out by writing.
     pub(crate) fn of(folder: &Path) -> Option<Self> {
         let mut there = folder;

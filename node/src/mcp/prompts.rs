@@ -110,7 +110,7 @@ impl Part {
     }
 }
 
-/// Those of a node's roles that take turns, in order. None where it cannot be told from this node
+/// Those of a node's roles that take turns, in order. None if this node does not know
 /// who begins: it has one role of several, or a B whose A another machine has.
 pub fn turn_order(roles: &[Role]) -> Vec<RoleId> {
     let has = |name: &str| roles.iter().any(|role| role.name.as_str() == name);

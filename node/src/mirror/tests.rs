@@ -254,7 +254,7 @@ async fn a_file_may_name_a_group() {
     let why = bench.path("p/docs/mailbox/outbox/alone.md.rejected.txt");
     let why = fs::read_to_string(why).unwrap();
     assert!(why.contains("a group with nobody else in it"), "{why}");
-    // Which of the two is meant cannot be told, nor, while the broker is away, whether both exist.
+    // The receiver is ambiguous, and while the broker is away nobody knows whether both exist.
     bench.office.know("crew");
     bench.office.be_away(true);
     bench.put("p/docs/mailbox/outbox/either.md", &DRAFT.replace("dev", "crew"));

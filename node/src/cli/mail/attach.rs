@@ -66,7 +66,7 @@ fn name_of(path: &Path) -> Result<String, Failure> {
         |name: &&str| name.len() <= ATTACHMENT_NAME_BYTES_MAX && name.chars().all(is_visible);
     name.filter(fits).map(str::to_owned).ok_or_else(|| {
         let shown = path.display();
-        Failure::usage(format!("--attach: {shown} has no name that can be told; nothing was sent."))
+        Failure::usage(format!("--attach: {shown} has no name that can be shown. Nothing was sent."))
     })
 }
 

@@ -72,7 +72,7 @@ fn nothing(args: &Args, mail: &Mail, total: u64) -> String {
         0 => format!("The {place} of {role} is empty.\n"),
         total => {
             let threads = counted(total, "thread");
-            format!("Nothing in the {place} of {role} is so; it has {threads}.\n")
+            format!("No matching threads in the {place} of {role}, which has {threads}.\n")
         }
     }
 }
