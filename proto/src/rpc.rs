@@ -12,7 +12,7 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-use crate::{limits::MESSAGE_BYTES_MAX, token::Right, wire};
+use crate::{id::RoleId, limits::MESSAGE_BYTES_MAX, token::Right, wire};
 
 /// A method of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,27 @@ pub trait Rpc: prost::Message + Default + Clone + 'static {
 
     /// The fields that say who calls.
     fn envelope(&mut self) -> Envelope<'_>;
+
+    /// Says who calls, if the request has a place for it.
+    fn set_caller(&mut self, caller: wire::Caller) {
+        if let Some(field) = self.envelope().caller {
+            *field = Some(caller);
+        }
+    }
+
+    /// Names the command, if the request has a place for it.
+    fn set_key(&mut self, key: Option<wire::IdempotencyKey>) {
+        if let Some(field) = self.envelope().key {
+            *field = key;
+        }
+    }
+
+    /// Says which role acts or asks, if the request has a place for it.
+    fn set_role(&mut self, role: &RoleId) {
+        if let Some(field) = self.envelope().role {
+            *field = role.to_string();
+        }
+    }
 }
 
 /// The fields of a request that say who calls, as far as it has them.

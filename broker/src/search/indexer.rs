@@ -22,7 +22,7 @@ use super::{
     index::{self, Extent, Index, IndexError, Origin},
     source::{self, Todo},
     tail::Following,
-    writer::Scribe,
+    writer::WriterThread,
 };
 use crate::{
     journal::JournalError,
@@ -66,7 +66,7 @@ pub(super) enum End {
     Stopping,
 }
 
-pub(super) struct Keeper {
+pub(super) struct Indexer {
     pub(super) workspace: WorkspaceId,
     pub(super) workspaces: Workspaces,
     pub(super) folder: PathBuf,
@@ -79,7 +79,7 @@ pub(super) struct Keeper {
     pub(super) stopping: CancellationToken,
 }
 
-impl Keeper {
+impl Indexer {
     /// Until the workspace falls asleep, or the broker stops.
     pub(super) async fn run(self) {
         let mut retry_after = RETRY_AFTER;
@@ -128,14 +128,14 @@ impl Keeper {
         // ActiveToken first, then what lies before: nothing can fall between.
         let live = self.workspaces.follow(&self.workspace).await?;
         let opened = if must_rebuild { None } else { self.open().await? };
-        let (index, scribe) = match opened {
+        let (index, writer_thread) = match opened {
             Some(index) => (index, None),
             None => match self.rebuild().await? {
-                Some((index, scribe)) => (index, Some(scribe)),
+                Some((index, writer_thread)) => (index, Some(writer_thread)),
                 None => return Ok(End::Stopping),
             },
         };
-        let mut following = Following::new(self, index, scribe);
+        let mut following = Following::new(self, index, writer_thread);
         let end = following.run(live).await;
         // The next one to write must find nobody writing.
         following.let_go(end.is_err()).await;
@@ -165,7 +165,7 @@ impl Keeper {
     }
 
     /// Makes the index from all mail there is; `None`: the broker stops.
-    async fn rebuild(&self) -> Result<Option<(Index, Scribe)>, Failure> {
+    async fn rebuild(&self) -> Result<Option<(Index, WriterThread)>, Failure> {
         self.tell("waits until others are made");
         let _turn = Limits::place(&self.limits.rebuilds).await?;
         let place = Limits::place(&self.limits.writers).await?;
@@ -176,26 +176,26 @@ impl Keeper {
         let made = tokio::task::spawn_blocking(move || Index::create(&folder, origin)).await;
         let made = made.map_err(|panic| IndexError::Unfit(format!("cannot be made: {panic}")))?;
         let index = made?;
-        let scribe = Scribe::start(&index, true, place).await?;
-        match self.fill(&scribe).await {
+        let writer_thread = WriterThread::start(&index, true, place).await?;
+        match self.fill(&writer_thread).await {
             Ok(true) => {}
             Ok(false) => {
-                scribe.end().await;
+                writer_thread.end().await;
                 return Ok(None);
             }
             Err(failure) => {
-                scribe.settle().await;
+                writer_thread.settle().await;
                 return Err(failure);
             }
         }
         let (workspace, entries) = (&self.workspace, index.entries());
         let ms = began.elapsed().as_millis();
         info!(%workspace, entries, ms, "the index of this workspace's mail was made");
-        Ok(Some((index, scribe)))
+        Ok(Some((index, writer_thread)))
     }
 
     /// False: the broker stops.
-    async fn fill(&self, scribe: &Scribe) -> Result<bool, Failure> {
+    async fn fill(&self, writer_thread: &WriterThread) -> Result<bool, Failure> {
         let (mut from, mut first) = (0, None);
         let ahead = loop {
             let page = source::page(&self.workspaces, &self.workspace, from).await?;
@@ -205,14 +205,14 @@ impl Keeper {
             }
             from += page.todos.len();
             self.room.check(&self.folder)?;
-            self.write(scribe, page.todos, None).await?;
+            self.write(writer_thread, page.todos, None).await?;
             self.tell(&format!("is being made, {from} of {} threads so far", page.threads));
             if self.stopping.is_cancelled() {
                 return Ok(false);
             }
         };
         let through = first.unwrap_or(ahead);
-        scribe.write(move |writer| writer.commit(Extent { through, ahead })).await?;
+        writer_thread.write(move |writer| writer.commit(Extent { through, ahead })).await?;
         Ok(true)
     }
 
@@ -220,13 +220,13 @@ impl Keeper {
     /// that, the index is still being made.
     pub(super) async fn write(
         &self,
-        scribe: &Scribe,
+        writer_thread: &WriterThread,
         todos: Vec<Todo>,
         extent: Option<Extent>,
     ) -> Result<(), Failure> {
         let journal = self.workspaces.journal().clone();
         let workspace = self.workspace.clone();
-        let written = scribe.write(move |writer| {
+        let written = writer_thread.write(move |writer| {
             for todo in todos {
                 if todo.is_again {
                     writer.remove(todo.thread);

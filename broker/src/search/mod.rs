@@ -1,7 +1,7 @@
 //! Finding mail by its words.
 //!
 //! ```text
-//!   workspace feed ──▶ keeper ──▶ scribe ──▶ index on disk     (a projection, behind the disk)
+//!   workspace feed ──▶ indexer ──▶ writer ──▶ index on disk     (a projection, behind the disk)
 //!   SearchMail ──▶ query ──▶ index ──▶ hits ──▶ workspace: may the role read them? ──▶ excerpts
 //! ```
 //!
@@ -50,7 +50,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::{
     disk_space::{FREE_BYTES_MIN, Room},
     index::{Index, IndexError},
-    indexer::{Failure, Keeper, State},
+    indexer::{Failure, Indexer, State},
 };
 pub use self::{
     excerpt::Excerpt,
@@ -118,7 +118,7 @@ struct Shared {
     stopping: CancellationToken,
     limits: Arc<Limits>,
     kept: Mutex<BTreeMap<WorkspaceId, Kept>>,
-    keepers: TaskTracker,
+    indexers: TaskTracker,
 }
 
 /// An index that somebody keeps.
@@ -151,7 +151,7 @@ impl Search {
             stopping,
             limits: Arc::new(limits),
             kept: Mutex::default(),
-            keepers: TaskTracker::new(),
+            indexers: TaskTracker::new(),
         };
         let search = Self { shared: Arc::new(shared) };
         let woken = Arc::downgrade(&search.shared);
@@ -234,8 +234,8 @@ impl Search {
 
     /// Resolves when nobody writes to an index any more, once the broker is stopping.
     pub async fn gone(&self) {
-        self.shared.keepers.close();
-        self.shared.keepers.wait().await;
+        self.shared.indexers.close();
+        self.shared.indexers.wait().await;
     }
 
     /// Whether the workspace has an index, perhaps one of no use.
@@ -266,7 +266,7 @@ impl Search {
                 Some(Err(_)) if self.shared.stopping.is_cancelled() => {
                     return Err(Unavailable("the broker is stopping".to_owned()));
                 }
-                // Its keeper ended with the workspace that fell asleep.
+                // Its indexer ended with the workspace that fell asleep.
                 Some(Err(_)) => tokio::task::yield_now().await,
                 None => {
                     let state = kept.state.borrow().clone();
@@ -296,7 +296,7 @@ impl Search {
         let kept = Kept { state: is_state, through: is_through, suspect: suspect.clone() };
         all.insert(workspace.clone(), kept.clone());
         let shared = &self.shared;
-        let keeper = Keeper {
+        let indexer = Indexer {
             workspace: workspace.clone(),
             workspaces: shared.workspaces.clone(),
             folder: self.folder_of(workspace),
@@ -309,8 +309,8 @@ impl Search {
         };
         let all = Arc::downgrade(shared);
         let workspace = workspace.clone();
-        shared.keepers.spawn(async move {
-            keeper.run().await;
+        shared.indexers.spawn(async move {
+            indexer.run().await;
             if let Some(shared) = all.upgrade() {
                 let mut all = shared.kept.lock();
                 // Another may keep it by now.
@@ -319,7 +319,7 @@ impl Search {
                 }
                 drop(all);
                 let search = Self { shared };
-                // It woke while this keeper let go.
+                // It woke while this indexer let go.
                 if search.shared.workspaces.is_awake(&workspace)
                     && !search.shared.stopping.is_cancelled()
                     && index::is_there(&search.folder_of(&workspace))

@@ -11,9 +11,9 @@ use tokio::{
 use super::{
     Limits,
     index::{Extent, Index, IndexError},
-    indexer::{End, Failure, Keeper, State},
+    indexer::{End, Failure, Indexer, State},
     source::Changes,
-    writer::Scribe,
+    writer::WriterThread,
 };
 use crate::{
     journal::{JournalError, codec},
@@ -41,7 +41,7 @@ const NOTE_AFTER_RECORDS: u64 = 2000;
 
 /// An index that is kept up to date.
 pub(super) struct Following<'a> {
-    keeper: &'a Keeper,
+    indexer: &'a Indexer,
     index: Index,
     /// The record that comes next.
     next: Sequence,
@@ -51,28 +51,32 @@ pub(super) struct Following<'a> {
     changes: Changes,
     /// When they are to be.
     due: Option<Instant>,
-    scribe: Option<Scribe>,
+    writer_thread: Option<WriterThread>,
 }
 
 impl<'a> Following<'a> {
-    pub(super) fn new(keeper: &'a Keeper, index: Index, scribe: Option<Scribe>) -> Self {
+    pub(super) fn new(
+        indexer: &'a Indexer,
+        index: Index,
+        writer_thread: Option<WriterThread>,
+    ) -> Self {
         let through = index.extent().through;
         Self {
-            keeper,
+            indexer,
             index,
             next: through.next(),
             noted: through,
             changes: Changes::default(),
             due: None,
-            scribe,
+            writer_thread,
         }
     }
 
     /// Until the workspace falls asleep, or the broker stops.
     pub(super) async fn run(&mut self, live: Follower) -> Result<End, Failure> {
-        self.keeper.tell("is catching up");
+        self.indexer.tell("is catching up");
         self.catch_up().await?;
-        self.keeper.state.send_replace(State::Ready(self.index.clone()));
+        self.indexer.state.send_replace(State::Ready(self.index.clone()));
         let end = self.follow(live).await?;
         match end {
             // Asking who may read what came in last would wake it again; the journal has that.
@@ -100,14 +104,14 @@ impl<'a> Following<'a> {
                 () = sleep_until(self.due.unwrap_or(idle)), if self.due.is_some() => {
                     self.write().await?;
                 }
-                () = sleep_until(idle), if self.due.is_none() && self.scribe.is_some() => {
+                () = sleep_until(idle), if self.due.is_none() && self.writer_thread.is_some() => {
                     self.let_go(false).await;
                 }
-                () = self.keeper.suspect.notified() => {
+                () = self.indexer.suspect.notified() => {
                     let what = "gave a search what it should not have";
                     return Err(IndexError::Unfit(what.to_owned()).into());
                 }
-                () = self.keeper.stopping.cancelled() => return Ok(End::Stopping),
+                () = self.indexer.stopping.cancelled() => return Ok(End::Stopping),
             }
         }
     }
@@ -115,14 +119,14 @@ impl<'a> Following<'a> {
     /// What the journal has from `next` on.
     async fn catch_up(&mut self) -> Result<(), Failure> {
         loop {
-            let keeper = self.keeper;
-            let journal = keeper.workspaces.journal();
-            let records = journal.read(&keeper.workspace, self.next, READ_RECORDS)?;
+            let indexer = self.indexer;
+            let journal = indexer.workspaces.journal();
+            let records = journal.read(&indexer.workspace, self.next, READ_RECORDS)?;
             if records.is_empty() {
                 break;
             }
             for stored in records {
-                let place = || format!("workspace {}, {}", keeper.workspace, stored.sequence);
+                let place = || format!("workspace {}, {}", indexer.workspace, stored.sequence);
                 let record = codec::decode_record(stored.record).map_err(|error| {
                     JournalError::Damaged { place: place(), what: error.to_string() }
                 })?;
@@ -137,7 +141,7 @@ impl<'a> Following<'a> {
         self.next = record.sequence.next();
         if self.changes.is_empty() {
             self.index.nothing_up_to(record.sequence);
-            self.keeper.through.send_replace(record.sequence);
+            self.indexer.through.send_replace(record.sequence);
             if self.noted.get() + NOTE_AFTER_RECORDS < record.sequence.get() {
                 self.write().await?;
             }
@@ -155,42 +159,42 @@ impl<'a> Following<'a> {
     /// Writes what came in, and how far that is.
     async fn write(&mut self) -> Result<(), Failure> {
         self.due = None;
-        let keeper = self.keeper;
+        let indexer = self.indexer;
         let through = Sequence::from(self.next.get() - 1);
         if through <= self.noted {
-            keeper.through.send_replace(through);
+            indexer.through.send_replace(through);
             return Ok(());
         }
-        keeper.room.check(&keeper.folder)?;
+        indexer.room.check(&indexer.folder)?;
         let changes = std::mem::take(&mut self.changes);
-        let todos = changes.todos(&keeper.workspaces, &keeper.workspace).await?;
-        let scribe = match &mut self.scribe {
-            Some(scribe) => scribe,
+        let todos = changes.todos(&indexer.workspaces, &indexer.workspace).await?;
+        let writer_thread = match &mut self.writer_thread {
+            Some(writer_thread) => writer_thread,
             none => {
-                let place = Limits::place(&keeper.limits.writers).await?;
-                none.insert(Scribe::start(&self.index, false, place).await?)
+                let place = Limits::place(&indexer.limits.writers).await?;
+                none.insert(WriterThread::start(&self.index, false, place).await?)
             }
         };
         let before = self.index.extent();
         let ahead = before.ahead.max(through);
-        keeper.write(scribe, todos, Some(Extent { ahead, ..before })).await?;
-        scribe.write(move |writer| writer.commit(Extent { through, ahead })).await?;
+        indexer.write(writer_thread, todos, Some(Extent { ahead, ..before })).await?;
+        writer_thread.write(move |writer| writer.commit(Extent { through, ahead })).await?;
         self.noted = through;
-        keeper.through.send_replace(through);
-        if keeper.limits.writers.available_permits() == 0
-            && let Some(scribe) = self.scribe.take()
+        indexer.through.send_replace(through);
+        if indexer.limits.writers.available_permits() == 0
+            && let Some(writer_thread) = self.writer_thread.take()
         {
             // Others may wait to write.
-            scribe.settle().await;
+            writer_thread.settle().await;
         }
         Ok(())
     }
 
     /// Stops writing, until there is something to write; `is_last`: nothing of it may be left.
     pub(super) async fn let_go(&mut self, is_last: bool) {
-        match self.scribe.take() {
-            Some(scribe) if is_last => scribe.settle().await,
-            Some(scribe) => scribe.end().await,
+        match self.writer_thread.take() {
+            Some(writer_thread) if is_last => writer_thread.settle().await,
+            Some(writer_thread) => writer_thread.end().await,
             None => {}
         }
     }

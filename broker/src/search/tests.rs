@@ -274,7 +274,7 @@ async fn a_workspace_with_an_index_falls_asleep_and_the_index_goes_on_when_it_wa
         })
         .await;
         until("let go", || kept().is_none()).await;
-        assert!(!mail.workspaces.is_awake(&id), "its keeper woke it");
+        assert!(!mail.workspaces.is_awake(&id), "its indexer woke it");
         // It need not read again what may be dropped.
         let incarnation = mail.workspaces.journal().incarnation();
         let index = Index::open(&folder, index::Origin { incarnation }).unwrap();

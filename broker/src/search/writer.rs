@@ -1,7 +1,7 @@
 //! A thread that writes to one index.
 //!
 //! It yields to the rest of the broker: indexing is work for idle time. The engine's own threads
-//! begin below it and are as modest. While a scribe lives, pieces of the index are put together in
+//! begin below it and are as modest. While a writer thread lives, pieces of the index are put together in
 //! the background; one that ends waits for that or gives it up, to be begun again by the next.
 
 use std::{
@@ -24,7 +24,7 @@ enum Order {
 }
 
 #[derive(Debug)]
-pub(super) struct Scribe {
+pub(super) struct WriterThread {
     orders: SyncSender<Order>,
     ended: oneshot::Receiver<()>,
 }
@@ -34,7 +34,7 @@ fn gone() -> IndexError {
     IndexError::Files(io::Error::other("the index's writer stumbled"))
 }
 
-impl Scribe {
+impl WriterThread {
     /// `place` is held as long as the thread lives.
     pub(super) async fn start(
         index: &Index,

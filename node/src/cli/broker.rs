@@ -57,8 +57,8 @@ impl Broker {
         Self { url, workspace: workspace(config), data, kept: Arc::default() }
     }
 
-    pub(crate) fn caller(&self) -> Option<wire::Caller> {
-        Some(wire::Caller { workspace: self.workspace.to_string(), node: String::new(), epoch: 0 })
+    pub(crate) fn caller(&self) -> wire::Caller {
+        wire::Caller { workspace: self.workspace.to_string(), node: String::new(), epoch: 0 }
     }
 
     pub(crate) fn workspace(&self) -> &WorkspaceId {
@@ -168,13 +168,8 @@ impl Broker {
 
     fn addressed<R: Rpc>(&self, request: &R, key: Option<&wire::IdempotencyKey>) -> R {
         let mut request = request.clone();
-        let envelope = request.envelope();
-        if let Some(caller) = envelope.caller {
-            *caller = self.caller();
-        }
-        if let Some(field) = envelope.key {
-            *field = key.cloned();
-        }
+        request.set_caller(self.caller());
+        request.set_key(key.cloned());
         request
     }
 

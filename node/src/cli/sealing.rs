@@ -40,7 +40,6 @@ impl<'a> Asking<'a> {
     }
 
     async fn list(&self, request: wire::ListBoxRequest) -> Result<wire::ListBoxResponse, Refusal> {
-        let request = wire::ListBoxRequest { ..request };
         self.told(self.broker.call(&request).await)
     }
 

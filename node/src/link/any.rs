@@ -2,15 +2,13 @@
 
 use std::any::Any;
 
-use futures::{FutureExt as _, future::BoxFuture};
+use super::{call::Answering, channel::Channel};
+use futures::FutureExt as _;
 use tasuki_proto::{
     id::RoleId,
-    rpc::{Call, Rpc},
+    rpc::{self, Call, Rpc},
     wire,
 };
-use tonic::{Response, Status};
-
-use super::{call::from_this_node, channel::Channel};
 
 /// A request, whichever call's it is.
 pub struct AnyRequest(Box<dyn Erased>);
@@ -32,11 +30,7 @@ impl AnyRequest {
         self.0.address(role, key);
     }
 
-    pub(super) fn send(
-        &self,
-        channel: Channel,
-        caller: wire::Caller,
-    ) -> BoxFuture<'static, Result<Response<AnyResponse>, Status>> {
+    pub(super) fn send(&self, channel: Channel, caller: wire::Caller) -> Answering<AnyResponse> {
         self.0.send(channel, caller)
     }
 }
@@ -52,11 +46,7 @@ trait Erased: Send + Sync {
 
     fn address(&mut self, role: &RoleId, key: Option<wire::IdempotencyKey>);
 
-    fn send(
-        &self,
-        channel: Channel,
-        caller: wire::Caller,
-    ) -> BoxFuture<'static, Result<Response<AnyResponse>, Status>>;
+    fn send(&self, channel: Channel, caller: wire::Caller) -> Answering<AnyResponse>;
 }
 
 impl<R: Rpc> Erased for R {
@@ -65,21 +55,14 @@ impl<R: Rpc> Erased for R {
     }
 
     fn address(&mut self, role: &RoleId, key: Option<wire::IdempotencyKey>) {
-        let envelope = self.envelope();
-        if let Some(field) = envelope.role {
-            *field = role.to_string();
-        }
-        if let Some(field) = envelope.key {
-            *field = key;
-        }
+        self.set_role(role);
+        self.set_key(key);
     }
 
-    fn send(
-        &self,
-        channel: Channel,
-        caller: wire::Caller,
-    ) -> BoxFuture<'static, Result<Response<AnyResponse>, Status>> {
-        let sent = from_this_node(self.clone())(channel, caller);
+    fn send(&self, channel: Channel, caller: wire::Caller) -> Answering<AnyResponse> {
+        let mut request = self.clone();
+        request.set_caller(caller);
+        let sent = rpc::send(channel, request);
         async move { Ok(sent.await?.map(|response| Box::new(response) as AnyResponse)) }.boxed()
     }
 }

@@ -50,9 +50,7 @@ impl Link {
         key: Option<&IdempotencyKey>,
     ) -> Result<R::Response, Refusal> {
         let (_room, key) = self.ready_to_command(key).await?;
-        if let Some(field) = request.envelope().key {
-            *field = Some(key.wire());
-        }
+        request.set_key(Some(key.wire()));
         self.send(Attempts::default(), from_this_node(request)).await
     }
 
@@ -205,15 +203,16 @@ impl CommandKey {
     }
 }
 
-/// Sends a request as the node that `caller` names.
+/// What a call came to.
+pub(super) type Answering<T> = BoxFuture<'static, Result<Response<T>, Status>>;
+
+/// Sends a request as the node that `caller` names, each time anew.
 pub(super) fn from_this_node<R: Rpc>(
     request: R,
-) -> impl Fn(Channel, wire::Caller) -> BoxFuture<'static, Result<Response<R::Response>, Status>> {
+) -> impl Fn(Channel, wire::Caller) -> Answering<R::Response> {
     move |channel, caller| {
         let mut request = request.clone();
-        if let Some(field) = request.envelope().caller {
-            *field = Some(caller);
-        }
+        request.set_caller(caller);
         rpc::send(channel, request).boxed()
     }
 }

@@ -26,7 +26,7 @@ pub(super) async fn run(broker: &Broker, output: &mut Output) -> Result<(), Fail
 /// All loops of the workspace, page by page.
 pub(in crate::cli) async fn every(broker: &Broker) -> Result<Vec<wire::Loop>, Failure> {
     let mut loops = Vec::new();
-    let mut request = wire::ListLoopsRequest { ..wire::ListLoopsRequest::default() };
+    let mut request = wire::ListLoopsRequest::default();
     loop {
         let page = broker.call(&request).await?;
         loops.extend(page.loops);

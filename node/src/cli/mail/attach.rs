@@ -66,7 +66,9 @@ fn name_of(path: &Path) -> Result<String, Failure> {
         |name: &&str| name.len() <= ATTACHMENT_NAME_BYTES_MAX && name.chars().all(is_visible);
     name.filter(fits).map(str::to_owned).ok_or_else(|| {
         let shown = path.display();
-        Failure::usage(format!("--attach: {shown} has no name that can be shown. Nothing was sent."))
+        Failure::usage(format!(
+            "--attach: {shown} has no name that can be shown. Nothing was sent."
+        ))
     })
 }
 
@@ -82,7 +84,7 @@ pub(super) async fn put(mail: &Mail, paths: &[PathBuf]) -> Result<Vec<wire::Atta
             hash: blake3::hash(&content).to_hex().to_string(),
         };
         let head = wire::PutAttachmentHead {
-            caller: mail.broker.caller(),
+            caller: Some(mail.broker.caller()),
             role: mail.role.to_string(),
             size: attachment.size,
             hash: attachment.hash.clone(),
@@ -144,7 +146,7 @@ pub(super) async fn save(
 
 async fn get(mail: &Mail, message: &str, of: &wire::Attachment) -> Result<Vec<u8>, Failure> {
     let request = wire::GetAttachmentRequest {
-        caller: mail.broker.caller(),
+        caller: Some(mail.broker.caller()),
         role: mail.role.to_string(),
         message: message.to_owned(),
         hash: of.hash.clone(),

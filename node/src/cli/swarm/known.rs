@@ -24,8 +24,7 @@ pub(in crate::cli) async fn check(acting: &Acting, config: &Config) -> Result<()
     if known.contains(role) {
         return Ok(());
     }
-    let caller = || broker.caller();
-    let workers = wire::ListWorkersRequest { ..Default::default() };
+    let workers = wire::ListWorkersRequest::default();
     known.extend(broker.call(&workers).await?.workers.into_iter().map(|it| it.worker));
     // Its own, then the newest of all, for their names.
     for (lead, limit) in [(role.clone(), 1), (String::new(), PAGE)] {
@@ -33,7 +32,6 @@ pub(in crate::cli) async fn check(acting: &Acting, config: &Config) -> Result<()
         known.extend(broker.call(&issues).await?.issues.into_iter().map(|it| it.lead));
     }
     for (claimed_by, limit) in [(role.clone(), 1), (String::new(), PAGE)] {
-        let _caller = caller();
         let deliveries = wire::ListDeliveriesRequest { claimed_by, limit, ..Default::default() };
         known
             .extend(broker.call(&deliveries).await?.deliveries.into_iter().map(|it| it.claimed_by));

@@ -135,7 +135,7 @@ impl Gatherer {
     /// Workers, locks, deliveries and the time.
     async fn others(&self, state: &mut State) -> Result<(), Failure> {
         let broker = &self.acting.broker;
-        let request = wire::ListWorkersRequest { ..Default::default() };
+        let request = wire::ListWorkersRequest::default();
         let told = broker.call(&request).await?;
         (state.workers, state.now_ms) = (told.workers, told.now_ms);
         let request = wire::ListLocksRequest { limit: OTHERS_MAX, ..Default::default() };
