@@ -222,7 +222,6 @@ fn set_entry(
     };
     let inside = |key: &str| [keys, &[key.to_owned()]].concat();
     let is_wanted = |key: &str| pairs.iter().any(|(wanted, _)| wanted == key);
-    let is_way = |key: &str| WAY_KEYS.contains(&key);
     let ways = WAY_KEYS.iter().copied().filter(|key| there.get(*key).is_some());
     // What else stands in an entry that was not written here came with the project, say: its
     // variables lead the command elsewhere.
@@ -324,9 +323,13 @@ const NAME_CELLS_MAX: usize = 40;
 /// Names of others that are shown of one entry.
 const NAMES_MAX: usize = 8;
 
+/// Whether a field of an entry says how the client reaches the node.
+fn is_way(key: &str) -> bool {
+    WAY_KEYS.contains(&key)
+}
+
 /// What an entry has besides what is wanted, for people. `None`: nothing.
 fn extras(entry: &Read, pairs: &[(String, Value)]) -> Option<String> {
-    let is_way = |key: &str| WAY_KEYS.contains(&key);
     let mut names = Vec::new();
     for (key, value) in entry.as_object()? {
         let wanted = pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.to_json());
