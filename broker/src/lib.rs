@@ -11,22 +11,13 @@
 //! **Invariant:** nothing leaves the broker before what it rests on is durable.
 
 pub mod access;
-pub mod admin;
 pub mod canonical;
-pub mod checked;
 pub mod clock;
-pub mod config;
-pub mod dial;
 mod disk;
-pub mod files;
 pub mod grpc;
 pub mod hash;
 pub mod journal;
-pub mod location;
-pub mod logs;
 pub mod rules;
 pub mod search;
 pub mod server;
-pub mod tls;
-pub mod trust;
 pub mod workspace;

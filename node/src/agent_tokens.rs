@@ -19,11 +19,11 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::{
-    checked,
-    files::{self, SecretFileError},
-};
 use tasuki_proto::{
+    host::{
+        checked,
+        files::{self, SecretFileError},
+    },
     id::RoleId,
     token::{SECRET_BYTES, Secret, Token},
 };

@@ -19,16 +19,16 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::{
-    admin::AdminFile,
-    checked,
-    config::FOLDER,
-    files::{self, SecretFileError},
-    tls::Trusting,
-};
 use tasuki_proto::{
+    host::{
+        admin::AdminFile,
+        checked,
+        config::FOLDER,
+        files::{self, SecretFileError},
+    },
     id::{RoleId, TokenId},
     invitation::{Fingerprint, Trust},
+    net::tls::Trusting,
     token::{Right, Token},
     wire,
 };

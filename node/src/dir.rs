@@ -318,7 +318,7 @@ impl Dir {
 
     /// Which directory it is, over restarts of the machine and under whatever name.
     pub(crate) fn identity(&self) -> io::Result<String> {
-        Ok(tasuki_broker::files::identity(&self.to_file()?.metadata()?))
+        Ok(tasuki_proto::host::files::identity(&self.to_file()?.metadata()?))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Renames that never take the place of what is there.
 //!
 //! Small files of this node's own that must be whole and durable are
-//! [`tasuki_broker::files`]'s.
+//! [`tasuki_proto::host::files`]'s.
 
 use std::{io, os::fd::AsFd, path::Path};
 

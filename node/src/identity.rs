@@ -17,12 +17,14 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use tasuki_broker::{
-    checked,
-    files::{self, Locked},
-    location::Location,
+use tasuki_proto::{
+    host::{
+        checked,
+        files::{self, Locked},
+        location::Location,
+    },
+    id::{ClientId, IdempotencyKey, InvalidId, NodeId},
 };
-use tasuki_proto::id::{ClientId, IdempotencyKey, InvalidId, NodeId};
 
 /// Counters reserved by one durable write: a thousand commands for one fsync.
 const BLOCK: u64 = 1_000;

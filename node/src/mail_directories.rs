@@ -10,8 +10,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::{checked, files};
-use tasuki_proto::id::RoleId;
+use tasuki_proto::{
+    host::{checked, files},
+    id::RoleId,
+};
 use tokio::sync::watch;
 
 /// In the node's data directory.

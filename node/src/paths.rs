@@ -13,8 +13,8 @@ use std::{
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
-pub use tasuki_broker::files::{private, replace};
-use tasuki_broker::{checked, files};
+pub use tasuki_proto::host::files::{private, replace};
+use tasuki_proto::host::{checked, files};
 
 /// The address file's name in the data directory.
 const NODE_FILE: &str = "node.json";

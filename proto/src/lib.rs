@@ -1,6 +1,7 @@
-//! The words nodes and broker say to each other.
+//! What broker and node share: the words they say to each other, and the machine and the network
+//! that both stand on.
 //!
-//! Four layers, each knowing only the ones before:
+//! Layers, each knowing only the ones before:
 //!
 //! - [`wire`]: the API as generated; strings and optional fields, nothing promised. [`rpc`]: its
 //!   calls as types.
@@ -12,15 +13,18 @@
 //! - [`swarm`]: ids of issues, tasks, locks and deliveries.
 //! - [`private`]: keys of nodes, and who vouches for them, where mail is private.
 //! - [`visible`]: what of somebody else's text may stand in ours.
+//! - [`host`]: files, settings, trust, logs. [`net`]: TLS and connections.
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
 
 pub mod echo;
+pub mod host;
 pub mod id;
 pub mod invitation;
 mod json;
 pub mod limits;
 pub mod mail;
+pub mod net;
 pub mod private;
 pub mod reason;
 pub mod rpc;

@@ -12,7 +12,6 @@
 
 mod grant;
 mod live;
-mod penalty;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,6 +23,7 @@ use std::{
 use parking_lot::{RwLock, RwLockReadGuard};
 use tasuki_proto::{
     id::{Sequence, Timestamp, TokenId, WorkspaceId},
+    net::auth_backoff::AuthBackoff,
     token::{SecretHash, Token as Presented},
 };
 use tokio::time::MissedTickBehavior;
@@ -34,14 +34,8 @@ pub use self::grant::{
     CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Ended, Grant, HELD_PER_TOKEN_MAX,
     PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
-pub(crate) use self::{
-    grant::{Place, take_words},
-    penalty::{FAILURES_PER_CONNECTION_MAX, network},
-};
-pub use self::{
-    live::ActiveToken,
-    penalty::{AuthBackoff, Penalty},
-};
+pub(crate) use self::grant::{Place, take_words};
+pub use self::live::ActiveToken;
 use crate::{
     clock::Clock,
     rules::{

@@ -8,14 +8,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tasuki_broker::{
-    admin::AdminFile,
-    dial::{Channel, DialError, dial, refused_later},
-    files::SecretFileError,
-    tls::Trusting,
-};
 use tasuki_proto::{
+    host::{admin::AdminFile, files::SecretFileError},
     invitation::{Fingerprint, Trust},
+    net::{
+        dial::{Channel, DialError, dial, refused_later},
+        tls::Trusting,
+    },
     reason::Reason,
     token::Token,
     wire::{WhoAmIRequest, access_client::AccessClient},

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tasuki_broker::admin::random_secret;
 use tasuki_proto::{
+    host::admin::random_secret,
     invitation::{Invitation, Trust},
     wire,
 };

@@ -21,12 +21,8 @@ use std::{
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use serde_json::json;
-use tasuki_broker::{
-    config, files,
-    journal::{JournalError, sled},
-    logs,
-    trust::TrustStore,
-};
+use tasuki_broker::journal::{JournalError, sled};
+use tasuki_proto::host::{config, files, logs, trust::TrustStore};
 
 /// Everything is as it should be.
 const EXIT_OK: u8 = 0;

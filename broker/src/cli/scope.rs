@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use clap::Args;
 use serde_json::{Value, json};
-use tasuki_broker::config::duration;
 use tasuki_proto::{
+    host::config::duration,
     id::{RoleId, WorkspaceId},
     limits::{INVITATION_MS_MAX, WORKSPACE_DEFAULT},
     token::Right,

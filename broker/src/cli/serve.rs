@@ -8,14 +8,13 @@ use std::{
 
 use clap::{Args, builder::FalseyValueParser};
 use tasuki_broker::{
-    config,
     journal::{
         JournalError,
         sled::{Durability, Options},
     },
     server::{Broker, Settings, StartError},
-    tls::TlsError,
 };
+use tasuki_proto::{host::config, net::tls::TlsError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{

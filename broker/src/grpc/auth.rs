@@ -20,6 +20,7 @@ use http_body::{Frame, SizeHint};
 use tasuki_proto::{
     echo::echo,
     limits::MESSAGE_BYTES_MAX,
+    net::auth_backoff::{FAILURES_PER_CONNECTION_MAX, Penalty},
     reason::Reason,
     rpc::{Access, CALLS, Call, CallKind},
     token::Right,
@@ -31,8 +32,7 @@ use tracing::{debug, warn};
 
 use super::session::Admitted;
 use crate::{
-    access::{self, Denied, Ended, Grant, Penalty, Place, Tokens},
-    access::{FAILURES_PER_CONNECTION_MAX, JOINS_PER_CONNECTION_MAX},
+    access::{self, Denied, Ended, Grant, JOINS_PER_CONNECTION_MAX, Place, Tokens},
     server::{Joining, Peer},
 };
 

@@ -23,7 +23,7 @@ use super::{
     limits::STALLED_MS_MAX,
     places::{Places, Shares},
 };
-use crate::tls::ALPN_H2;
+use tasuki_proto::net::tls::ALPN_H2;
 
 /// How long to wait when the system has no descriptor for another connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);

@@ -11,7 +11,15 @@ mod settings;
 use std::{fmt, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tasuki_proto::{invitation::Fingerprint, token::Token};
+use tasuki_proto::{
+    host::{
+        admin::{self, Serving},
+        location,
+    },
+    invitation::Fingerprint,
+    net::tls::{ALPN_H2, ServerIdentity, TlsError},
+    token::Token,
+};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::MissedTickBehavior};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -29,16 +37,13 @@ pub use self::{
 };
 use crate::{
     access::Tokens,
-    admin::{self, Serving},
     clock::Clock,
     grpc,
     journal::{
         Journal, JournalError,
         sled::{Options, SledJournal},
     },
-    location,
     search::Search,
-    tls::{ALPN_H2, ServerIdentity, TlsError},
     workspace::{Settings as WorkspaceSettings, Workspaces},
 };
 

@@ -2,13 +2,15 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
-use tasuki_proto::{id::WorkspaceId, limits::LEASE_MS};
+use tasuki_proto::{
+    host::{admin::AdminError, location::LocationError},
+    id::WorkspaceId,
+    limits::LEASE_MS,
+    net::tls::TlsError,
+};
 
 use crate::{
-    admin::AdminError,
     journal::{JournalError, sled::Options},
-    location::LocationError,
-    tls::TlsError,
     workspace::{ExecuteError, IDLE_MS},
 };
 

@@ -6,8 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tasuki_broker::config::FOLDER;
-use tasuki_proto::wire::{self, turn_loop_client::TurnLoopClient};
+use tasuki_proto::{
+    host::config::FOLDER,
+    wire::{self, turn_loop_client::TurnLoopClient},
+};
 use tonic::{Status, transport::Channel};
 
 use crate::{

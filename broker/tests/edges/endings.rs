@@ -121,7 +121,7 @@ async fn a_copy_of_a_directory_is_not_served_beside_the_original() {
         broker.kill().await;
     }
     // Data of a release that noted nothing is where it is.
-    std::fs::remove_file(copied.join("broker").join(tasuki_broker::location::FILE)).unwrap();
+    std::fs::remove_file(copied.join("broker").join(tasuki_proto::host::location::FILE)).unwrap();
     let (broker, _) = Process::served(&copied).await;
     broker.kill().await;
     let away = place.path().join("away");

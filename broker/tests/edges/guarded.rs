@@ -10,13 +10,11 @@ use std::{
 use bytes::{Buf as _, BufMut as _, Bytes};
 use futures::{StreamExt as _, stream};
 use hyper_util::rt::TokioIo;
-use tasuki_broker::{
-    admin::AdminFile,
-    tls::{self, ALPN_H2, Trusting},
-};
 use tasuki_proto::{
+    host::admin::AdminFile,
     id::TokenId,
     invitation::Trust,
+    net::tls::{self, ALPN_H2, Trusting},
     token::{Right, Secret, Token},
     wire::{self, access_client::AccessClient},
 };
@@ -120,7 +118,7 @@ impl Guarded {
 }
 
 pub(crate) fn fresh() -> Secret {
-    tasuki_broker::admin::random_secret().unwrap()
+    tasuki_proto::host::admin::random_secret().unwrap()
 }
 
 /// `roles` with `*` in it are any.

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
-use tasuki_broker::config::FOLDER;
-use tasuki_proto::{DESCRIPTORS, stored::Mark, wire};
+use tasuki_proto::{DESCRIPTORS, host::config::FOLDER, stored::Mark, wire};
 use tokio_stream::StreamExt as _;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,

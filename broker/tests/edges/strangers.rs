@@ -2,14 +2,13 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use tasuki_broker::{
-    admin::AdminFile,
-    config::FOLDER,
-    dial::{self, dial},
-    tls::{self, ALPN_H2, Trusting},
-};
 use tasuki_proto::{
+    host::{admin::AdminFile, config::FOLDER},
     invitation::{Fingerprint, Trust},
+    net::{
+        dial::{self, dial},
+        tls::{self, ALPN_H2, Trusting},
+    },
     token::Token,
     wire::{self, turn_loop_client::TurnLoopClient},
 };

@@ -3,13 +3,16 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use tasuki_broker::{
-    dial::{DialError, dial},
-    files,
-    server::{SILENT_MS_MAX, STRANGER_MS_MAX},
-    tls::{self, ALPN_HTTP1, ConnectError, Trusting},
+use tasuki_broker::server::{SILENT_MS_MAX, STRANGER_MS_MAX};
+use tasuki_proto::{
+    host::files,
+    invitation::Trust,
+    net::{
+        dial::{DialError, dial},
+        tls::{self, ALPN_HTTP1, ConnectError, Trusting},
+    },
+    wire::turn_loop_client::TurnLoopClient,
 };
-use tasuki_proto::{invitation::Trust, wire::turn_loop_client::TurnLoopClient};
 use tokio::{io::AsyncWriteExt as _, task::JoinSet, time::Instant};
 
 use crate::{

@@ -143,7 +143,7 @@ fn usual(here: Here, around: &Environment, hint: &str) -> Result<RoleId, Failure
 
 #[cfg(test)]
 mod tests {
-    use tasuki_broker::trust::TrustStore;
+    use tasuki_proto::host::trust::TrustStore;
 
     use super::*;
     use crate::config::{Key, Layer, Raw};

@@ -6,9 +6,9 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tasuki_broker::dial::{Channel, DialError, dial, refused_later};
 use tasuki_proto::{
     id::WorkspaceId,
+    net::dial::{Channel, DialError, dial, refused_later},
     reason::Reason,
     rpc::{self, Rpc},
     token::Token,
@@ -358,8 +358,11 @@ fn is_judged(failure: &Failure) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tasuki_broker::{dial::Bearer, trust::TrustStore};
-    use tasuki_proto::token::{SECRET_BYTES, Secret};
+    use tasuki_proto::{
+        host::trust::TrustStore,
+        net::dial::Bearer,
+        token::{SECRET_BYTES, Secret},
+    };
     use tonic::{service::interceptor::InterceptedService, transport::Endpoint};
 
     use super::*;

@@ -10,9 +10,15 @@ use std::{
 };
 
 use serde_json::json;
-use tasuki_broker::{admin::random_secret, config::duration, tls::Trusting};
 use tasuki_proto::{
-    invitation::Fingerprint, limits::INVITATION_MS_MAX, reason::Reason, rpc, token::Token, wire,
+    host::{admin::random_secret, config::duration},
+    invitation::Fingerprint,
+    limits::INVITATION_MS_MAX,
+    net::tls::Trusting,
+    reason::Reason,
+    rpc,
+    token::Token,
+    wire,
 };
 
 use super::{

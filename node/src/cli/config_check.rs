@@ -8,8 +8,7 @@ use std::{
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value, json};
-use tasuki_broker::config::Found;
-use tasuki_proto::id::RoleId;
+use tasuki_proto::{host::config::Found, id::RoleId};
 
 use super::{Failure, Output, text::line};
 use crate::{

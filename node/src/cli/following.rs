@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use tasuki_broker::dial::Channel;
 use tasuki_proto::{
+    net::dial::Channel,
     reason::Reason,
     wire::{self, feed_client::FeedClient},
 };

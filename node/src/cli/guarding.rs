@@ -5,8 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use tasuki_broker::tls::{ALPN_HTTP1, ServerIdentity};
-use tasuki_proto::{id::RoleId, invitation::Fingerprint};
+use tasuki_proto::{
+    id::RoleId,
+    invitation::Fingerprint,
+    net::tls::{ALPN_HTTP1, ServerIdentity},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, hosting::sentence};

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde_json::json;
-use tasuki_broker::config::kept_places;
+use tasuki_proto::host::config::kept_places;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -312,7 +312,7 @@ pub(super) fn sentence(error: &dyn std::error::Error) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tasuki_broker::trust::TrustStore;
+    use tasuki_proto::host::trust::TrustStore;
 
     use super::*;
     use crate::config::{Environment, FILE, Key, Layer, Raw};

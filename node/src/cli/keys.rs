@@ -14,8 +14,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::{checked, location::Location};
-use tasuki_proto::wire;
+use tasuki_proto::{
+    host::{checked, location::Location},
+    wire,
+};
 
 use super::Failure;
 use crate::{clock, paths};
@@ -91,7 +93,7 @@ fn next_at(data: &Path, now_s: u64) -> Result<wire::IdempotencyKey, Failure> {
 }
 
 fn take(data: &Path, now_s: u64) -> io::Result<wire::IdempotencyKey> {
-    tasuki_broker::files::private_directory(data)?;
+    tasuki_proto::host::files::private_directory(data)?;
     let lock = paths::private(&data.join(LOCK))?;
     lock.lock()?;
     let path = data.join(FILE);

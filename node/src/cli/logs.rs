@@ -1,7 +1,7 @@
 //! Logs go to standard error, in the format that was asked for, and nowhere when it takes nothing
 //! any more: a full disk or a terminal that was closed must not stop the work.
 
-use tasuki_broker::logs;
+use tasuki_proto::host::logs;
 
 use crate::config::LogFormat;
 

@@ -110,7 +110,7 @@ fn unknown(name: &RoleId, hosted: &[Role], set: &[Role]) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use tasuki_broker::trust::TrustStore;
+    use tasuki_proto::host::trust::TrustStore;
 
     use super::*;
     use crate::config::{Environment, Key, Layer, Raw};

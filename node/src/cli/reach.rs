@@ -47,7 +47,7 @@ impl Shown {
     pub(super) fn token(&self) -> Result<Option<Token>, Failure> {
         let (text, from) = match (&self.file, &self.variable) {
             (Some(path), _) => {
-                let read = tasuki_broker::files::read_secret(path);
+                let read = tasuki_proto::host::files::read_secret(path);
                 let read = read.map_err(|why| Failure::local(sentence(&why)))?;
                 let missing = || Failure::local(format!("{} is not there.", path.display()));
                 let text = String::from_utf8(read.ok_or_else(missing)?).unwrap_or_default();

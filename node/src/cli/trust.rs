@@ -10,11 +10,13 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tasuki_broker::{
-    config::{kept_places, read_settings},
-    trust::{FREE, Trusted, has_data},
+use tasuki_proto::{
+    host::{
+        config::{kept_places, read_settings},
+        trust::{FREE, Trusted, has_data},
+    },
+    id::RoleId,
 };
-use tasuki_proto::id::RoleId;
 use toml_edit::{DocumentMut, Item};
 
 use super::{

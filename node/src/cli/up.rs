@@ -1,9 +1,7 @@
 //! `tasuki up`: broker and node in one process.
 
-use tasuki_broker::{
-    config::{self as broker, FOLDER, Found},
-    server::{Broker, Settings},
-};
+use tasuki_broker::server::{Broker, Settings};
+use tasuki_proto::host::config::{self as broker, FOLDER, Found};
 
 use super::{
     Failure, Flags, Output,

@@ -1,7 +1,7 @@
 //! `[accept]`: which commands of others may be run again here, and what they may touch.
 //!
 //! It is the operator's word on running what others wrote: in a file that came with a directory it
-//! counts only once its user trusts it (`tasuki_broker::trust`). `tasuki accept` is usually called
+//! counts only once its user trusts it (`tasuki_proto::host::trust`). `tasuki accept` is usually called
 //! inside of a repository: where that has a `tasuki.toml` of its own that does not say, the table
 //! is taken from the operator's file.
 

@@ -5,8 +5,11 @@ use std::{
     path::Path,
 };
 
-use tasuki_broker::{config::Found, trust::FREE};
-use tasuki_proto::{echo::bounded, id::RoleId};
+use tasuki_proto::{
+    echo::bounded,
+    host::{config::Found, trust::FREE},
+    id::RoleId,
+};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},

@@ -1,7 +1,7 @@
 //! `[[hooks]]`: what is to be run or posted to when something happens to mail.
 //!
 //! Hooks run programs and send mail's words elsewhere: in a file that came with a directory they
-//! count only once its user trusts it (`tasuki_broker::trust`).
+//! count only once its user trusts it (`tasuki_proto::host::trust`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +11,10 @@ use std::{
 };
 
 use http::Uri;
-use tasuki_broker::dial::is_loopback;
 use tasuki_proto::{
     echo::echo,
     id::{HookName, InvalidId},
+    net::dial::is_loopback,
 };
 use toml::{Spanned, de::DeValue};
 

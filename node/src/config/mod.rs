@@ -21,12 +21,14 @@ use std::{
     time::Duration,
 };
 
-use tasuki_broker::{
-    config::{self as broker, FileError, Found, NO_DATA_DIRECTORY, data_directory},
-    files::check_data_directory,
-    trust::TrustStore,
+use tasuki_proto::{
+    host::{
+        config::{self as broker, FileError, Found, NO_DATA_DIRECTORY, data_directory},
+        files::check_data_directory,
+        trust::TrustStore,
+    },
+    id::{RoleId, WorkspaceId},
 };
-use tasuki_proto::id::{RoleId, WorkspaceId};
 
 pub use file::OfBroker;
 pub use key::Key;
@@ -41,7 +43,7 @@ use crate::{
     hooks::spec::Hook,
 };
 
-pub use tasuki_broker::config::FILE;
+pub use tasuki_proto::host::config::FILE;
 
 /// Where the broker is unless anyone says so.
 pub const BROKER_DEFAULT: &str = "http://127.0.0.1:7420";

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use tasuki_broker::trust::TrustStore;
+use tasuki_proto::host::trust::TrustStore;
 
 use super::*;
 use crate::{accept::policy::Kind, hooks::spec::Action};
@@ -549,7 +549,8 @@ fn the_broker_takes_a_file_with_any_of_the_nodes_settings() {
     for name in Key::ALL.map(Key::name).into_iter().chain(file::TABLES) {
         fs::write(&path, format!("{name} = 1\n")).unwrap();
         // A value of the broker's own may be wrong, but not its name.
-        let read = tasuki_broker::config::read(Some(&path), None).map_err(|why| why.to_string());
+        let read =
+            tasuki_proto::host::config::read(Some(&path), None).map_err(|why| why.to_string());
         assert!(read.as_ref().is_ok() || read.is_err_and(|why| !why.contains("unknown")), "{name}");
     }
 }

@@ -6,11 +6,12 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use http::Uri;
-use tasuki_broker::{config::duration, dial::is_loopback};
 use tasuki_proto::{
     echo::echo,
+    host::config::duration,
     id::{InvalidId, RoleId, Toolset},
     limits::{HOLD_MS_MAX, RECEIVERS_MAX, ROLES_MAX, TOOLSETS_MAX},
+    net::dial::is_loopback,
 };
 
 use crate::mcp::has_tools;

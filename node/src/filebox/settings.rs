@@ -11,9 +11,9 @@ use std::{
 };
 
 use serde::Deserialize;
-use tasuki_broker::config::read_settings;
 use tasuki_proto::{
     echo::{bounded, echo},
+    host::config::read_settings,
     id::RoleId,
 };
 

@@ -25,8 +25,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::{checked, files};
-use tasuki_proto::id::{HookName, WorkspaceId};
+use tasuki_proto::{
+    host::{checked, files},
+    id::{HookName, WorkspaceId},
+};
 
 use super::event::{Happening, Place};
 

@@ -22,11 +22,11 @@ use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use jiff::{Timestamp, fmt::rfc2822};
 use sha2::Sha256;
-use tasuki_broker::{
-    files,
-    tls::{self, Trusting},
+use tasuki_proto::{
+    host::files,
+    invitation::Trust,
+    net::tls::{self, Trusting},
 };
-use tasuki_proto::invitation::Trust;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,

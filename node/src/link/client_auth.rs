@@ -9,8 +9,10 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use tasuki_broker::tls::{ALPN_H2, TlsError, Trusting};
-use tasuki_proto::token::Token;
+use tasuki_proto::{
+    net::tls::{ALPN_H2, TlsError, Trusting},
+    token::Token,
+};
 use tokio_rustls::TlsConnector;
 use tonic::{
     Request, Status,

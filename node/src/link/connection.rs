@@ -17,7 +17,7 @@ use std::{
 use futures::future::BoxFuture;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use parking_lot::{Mutex, MutexGuard};
-use tasuki_broker::tls;
+use tasuki_proto::net::tls;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,

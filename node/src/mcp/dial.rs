@@ -5,9 +5,9 @@
 use std::{io, net::IpAddr};
 
 use http::{Uri, uri::Authority};
-use tasuki_broker::tls::{ALPN_HTTP1, ConnectError, Trusting, connect};
 use tasuki_proto::{
     invitation::{Fingerprint, Trust},
+    net::tls::{ALPN_HTTP1, ConnectError, Trusting, connect},
     token::Token,
 };
 use tokio::{

@@ -342,7 +342,7 @@ impl Index {
             bytes.extend(written(&line)?);
             self.lines += 1;
         }
-        tasuki_broker::files::replace(&self.path, &bytes)?;
+        tasuki_proto::host::files::replace(&self.path, &bytes)?;
         self.file = Some(fs::OpenOptions::new().append(true).open(&self.path)?);
         Ok(())
     }

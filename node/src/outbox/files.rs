@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tasuki_broker::files::{not_own, private_directory};
+use tasuki_proto::host::files::{not_own, private_directory};
 
 use super::entry::{ENTRY_BYTES_MAX, Entry};
 
@@ -15,7 +15,7 @@ const DIRECTORY: &str = "outbox";
 
 const EXTENSION: &str = "entry";
 
-/// What [`tasuki_broker::files::replace`] calls what it has not put in place yet.
+/// What [`tasuki_proto::host::files::replace`] calls what it has not put in place yet.
 const UNFINISHED: &str = "new-";
 
 /// What is there, in order.
@@ -56,7 +56,7 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
         let path = file?.path();
         let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
         if extension.starts_with(UNFINISHED) && number_of(&path).is_some() {
-            tasuki_broker::files::remove(&path)?;
+            tasuki_proto::host::files::remove(&path)?;
         }
     }
     Ok(())

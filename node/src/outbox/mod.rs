@@ -393,7 +393,7 @@ impl Outbox {
         let path = files::path(&self.0.directory, number);
         let taken = on_disk(move || {
             let was_there = path.exists();
-            tasuki_broker::files::remove(&path).map(|()| was_there)
+            tasuki_proto::host::files::remove(&path).map(|()| was_there)
         });
         let was_there = taken.await?;
         self.change(|index| index.remove(number));
@@ -482,7 +482,7 @@ impl Outbox {
 
     async fn write(&self, number: u64, bytes: Vec<u8>) -> io::Result<()> {
         let path = files::path(&self.0.directory, number);
-        on_disk(move || tasuki_broker::files::replace(&path, &bytes)).await
+        on_disk(move || tasuki_proto::host::files::replace(&path, &bytes)).await
     }
 }
 

@@ -214,7 +214,7 @@ mod tests {
         let other_key = NodeKeys::rotate(data.path()).unwrap().newest().unwrap().id().to_string();
         let first = NodeKeys::read(data.path()).unwrap().0[0].id().to_string();
         for bad in ["{", "[]", &good.replace(&first, &other_key)] {
-            tasuki_broker::files::replace(&path, bad.as_bytes()).unwrap();
+            tasuki_proto::host::files::replace(&path, bad.as_bytes()).unwrap();
             for refused in [NodeKeys::read(data.path()), NodeKeys::rotate(data.path())] {
                 let why = refused.unwrap_err().to_string();
                 assert!(why.contains("mail-keys.json is not what was written there"), "{why}");

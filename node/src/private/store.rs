@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Serialize, de::DeserializeOwned};
-use tasuki_broker::{
+use tasuki_proto::host::{
     checked,
     files::{self, SecretFileError},
 };

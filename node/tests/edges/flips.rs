@@ -40,7 +40,7 @@ fn restore(root: &Path, files: &Files) {
     for (name, bytes) in files {
         let path = root.join(name);
         // One that was put aside was written for its owner alone.
-        drop(tasuki_broker::files::private(&path).unwrap());
+        drop(tasuki_proto::host::files::private(&path).unwrap());
         fs::write(path, bytes).unwrap();
     }
 }

@@ -210,7 +210,7 @@ async fn a_data_directory_that_a_command_made_is_its_users() {
     // Each of what is kept there tells that there is data.
     for entry in fs::read_dir(clone.path("mine")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let is_known = tasuki_broker::trust::is_of_data(&name);
+        let is_known = tasuki_proto::host::trust::is_of_data(&name);
         assert_eq!(is_known, name != ".gitignore", "{name}");
     }
     // One that is put together from what a node kept is nobody's.

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
-use tasuki_broker::files;
+use tasuki_proto::host::files;
 
 use crate::join::world::{Home, Host, until};
 

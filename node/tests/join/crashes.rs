@@ -131,7 +131,7 @@ async fn a_rotation_whose_answer_was_lost_is_found_out_after_the_old_secret_ende
     laptop.says("tasuki status").await;
     // As a crash after the broker's answer leaves it; the new secret was used, so the old ended.
     let write = |name: &str, text: &str| {
-        tasuki_broker::files::replace(&laptop.file(name), text.as_bytes()).unwrap();
+        tasuki_proto::host::files::replace(&laptop.file(name), text.as_bytes()).unwrap();
     };
     for command in ["tasuki status", "tasuki loop status", "tasuki broker-token rotate"] {
         let before =

@@ -191,7 +191,7 @@ async fn the_administration_token_is_rotated_in_place() {
     cut["next_token"] = after["token"].clone();
     cut.as_object_mut().unwrap().remove("check");
     let file = host.home.file("broker/admin.json");
-    tasuki_broker::files::replace(&file, cut.to_string().as_bytes()).unwrap();
+    tasuki_proto::host::files::replace(&file, cut.to_string().as_bytes()).unwrap();
     host.invite("--role dev").await;
     host.restart().await;
     assert_eq!(host.home.read("broker/admin.json")["token"], after["token"]);

@@ -2,7 +2,6 @@
 
 use std::{path::Path, time::Duration};
 
-use tasuki_broker::tls::{ALPN_H2, ServerIdentity};
 use tasuki_node::{
     credentials::Joined,
     link::{Link, LinkState, Phase},
@@ -10,6 +9,7 @@ use tasuki_node::{
 };
 use tasuki_proto::{
     invitation::Fingerprint,
+    net::tls::{ALPN_H2, ServerIdentity},
     reason::Reason,
     token::{SECRET_BYTES, Secret, Token},
 };

@@ -9,12 +9,14 @@ use std::{
     },
 };
 
-use tasuki_broker::tls::{ALPN_HTTP1, ServerIdentity, Trusting, connect};
 use tasuki_node::{
     agent_tokens::{AgentTokens, Bearing, watched},
     mcp::{Guard, Settings, dial::NodeAt},
 };
-use tasuki_proto::invitation::{Fingerprint, Trust};
+use tasuki_proto::{
+    invitation::{Fingerprint, Trust},
+    net::tls::{ALPN_HTTP1, ServerIdentity, Trusting, connect},
+};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,

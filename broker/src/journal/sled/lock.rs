@@ -8,7 +8,8 @@ use std::{
     path::Path,
 };
 
-use crate::{files::Locked, journal::JournalError};
+use crate::journal::JournalError;
+use tasuki_proto::host::files::Locked;
 
 /// Held as long as this lives.
 #[derive(Debug)]

@@ -21,10 +21,8 @@ use super::{
     mark::{self, HighWater, MarkFile},
     read::damaged,
 };
-use crate::{
-    files,
-    journal::{Hash, JournalError},
-};
+use crate::journal::{Hash, JournalError};
+use tasuki_proto::host::files;
 
 pub(super) struct Open {
     pub(super) lock: Lock,

@@ -27,7 +27,10 @@ use tantivy::{
     DocId, IndexReader, ReloadPolicy, Score, Searcher, SegmentReader,
     collector::{Count, TopDocs},
 };
-use tasuki_proto::id::{RoleId, Sequence, Timestamp};
+use tasuki_proto::{
+    host::files,
+    id::{RoleId, Sequence, Timestamp},
+};
 
 use self::{extent::Payload, statistics::Statistics};
 pub(super) use self::{
@@ -38,7 +41,7 @@ use super::{
     query::{Narrow, Query, plan},
     schema::{AT, ENTRY, Fields, THREAD, VERSION},
 };
-use crate::{files, rules::mailbox::ThreadNumber};
+use crate::rules::mailbox::ThreadNumber;
 
 /// What an entry of this moment is worth more than an old one, and after how many days half of
 /// that is left.

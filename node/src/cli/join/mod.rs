@@ -16,13 +16,13 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tasuki_broker::{
-    dial::{DialError, dial, refused_later},
-    files::{self, Locked},
-    tls::Trusting,
-};
 use tasuki_proto::{
+    host::files::{self, Locked},
     invitation::{Invitation, Trust},
+    net::{
+        dial::{DialError, dial, refused_later},
+        tls::Trusting,
+    },
     reason::Reason,
     rpc,
     token::Token,
@@ -184,7 +184,7 @@ pub(super) async fn open(
     broker: &str,
     trusting: &Trusting,
     token: Option<&Token>,
-) -> Result<tasuki_broker::dial::Channel, Failure> {
+) -> Result<tasuki_proto::net::dial::Channel, Failure> {
     dial(broker, trusting, token).await.map_err(|why| {
         no_connection(&why).unwrap_or_else(|| {
             let what = match &why {

@@ -5,8 +5,10 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::{admin::random_secret, checked, files};
-use tasuki_proto::token::Secret;
+use tasuki_proto::{
+    host::{admin::random_secret, checked, files},
+    token::Secret,
+};
 
 use super::{Failure, Output};
 use crate::credentials::Joined;

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tasuki_broker::{
+use tasuki_proto::host::{
     config::kept_places,
     trust::{FREE, TrustStore},
 };

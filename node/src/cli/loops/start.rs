@@ -182,7 +182,7 @@ async fn start_round(args: Args, broker: &Broker, output: &mut Output) -> Result
 
 #[cfg(test)]
 mod tests {
-    use tasuki_broker::trust::TrustStore;
+    use tasuki_proto::host::trust::TrustStore;
 
     use super::*;
     use crate::config::{Environment, Key, Layer, Raw};

@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use tasuki_broker::files::private_directory;
+use tasuki_proto::host::files::private_directory;
 
 use super::Failure;
 use crate::{

@@ -8,8 +8,8 @@ use std::{
 
 use owo_colors::OwoColorize as _;
 use serde_json::json;
-use tasuki_broker::config::duration;
 use tasuki_proto::{
+    host::config::duration,
     id::RoleId,
     limits::{CLIENT_REF_BYTES_MAX, MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX, SUBJECT_BYTES_MAX},
     mail::MessageType,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tasuki_broker::config::duration;
 use tasuki_proto::{
+    host::config::duration,
     id::RoleId,
     mail::MessageType,
     reason::Reason,

@@ -1,8 +1,8 @@
 //! As which role a command acts, and the calls that several commands make.
 
-use tasuki_broker::dial::Channel;
 use tasuki_proto::{
     id::RoleId,
+    net::dial::Channel,
     wire::{self, MailMark, mailbox_client::MailboxClient},
 };
 

@@ -7,10 +7,12 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tasuki_broker::config::duration;
-use tasuki_proto::wire::{
-    self, DeliveryStatus, MessageStatus, SubmissionStatus, swarm_answer::Standing,
-    swarm_question::Ask,
+use tasuki_proto::{
+    host::config::duration,
+    wire::{
+        self, DeliveryStatus, MessageStatus, SubmissionStatus, swarm_answer::Standing,
+        swarm_question::Ask,
+    },
 };
 
 use super::{Failure, Output, who::Acting, whole};

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tasuki_broker::config::duration;
-use tasuki_proto::limits::SWARM_LEASE_MS_MAX;
+use tasuki_proto::{host::config::duration, limits::SWARM_LEASE_MS_MAX};
 
 use super::{Failure, Output, words::has_left};
 use crate::cli::text::{line, time};

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use owo_colors::OwoColorize as _;
 use serde_json::json;
-use tasuki_broker::config::duration;
-use tasuki_proto::{id::PersonId, wire};
+use tasuki_proto::{host::config::duration, id::PersonId, wire};
 
 use super::{Failure, Output, Target};
 use crate::{

@@ -23,7 +23,7 @@ fn a_file_that_came_with_a_directory_names_a_workspace_roles_and_limits_alone() 
         .map(Key::name)
         .into_iter()
         .chain(file::OF_THE_BROKER)
-        .filter(|name| !tasuki_broker::trust::FREE.contains(name))
+        .filter(|name| !tasuki_proto::host::trust::FREE.contains(name))
         .collect();
     assert_eq!(others.len(), 17, "{others:?}");
     for name in &others {

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tasuki_broker::checked;
+use tasuki_proto::host::checked;
 
 /// The shortest hold that is learnt, and the shortest cut that says anything, in milliseconds.
 /// Below it every wait would cost a model more than it gains.

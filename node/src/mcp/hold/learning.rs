@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::Implementation;
-use tasuki_broker::checked;
+use tasuki_proto::host::checked;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::learned_timeouts::{Cuts, Lesson};

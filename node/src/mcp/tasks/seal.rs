@@ -8,8 +8,8 @@
 use std::{fs, io, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use tasuki_broker::files;
 use tasuki_proto::{
+    host::files,
     id::{TokenId, WorkspaceId},
     limits::ID_BYTES_MAX,
     mail::MessageType,

@@ -31,9 +31,9 @@ use http::{
 };
 use http_body::Frame;
 use parking_lot::RwLock;
-use tasuki_broker::access::{AuthBackoff, Penalty};
 use tasuki_proto::{
     id::{RoleId, Timestamp, TokenId},
+    net::auth_backoff::{AuthBackoff, Penalty},
     token::{PREFIX, SECRET_BYTES, SecretHash, Token},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -14,8 +14,10 @@ use rmcp::transport::streamable_http_server::session::{
     SessionState, SessionStore, SessionStoreError,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
-use tasuki_broker::{checked, files};
-use tasuki_proto::id::TokenId;
+use tasuki_proto::{
+    host::{checked, files},
+    id::TokenId,
+};
 
 use super::sessions::Owners;
 use crate::mcp::notices::SUBSCRIBED;

@@ -12,17 +12,16 @@ use std::{
     path::Path,
 };
 
-use serde::{Deserialize, Serialize};
-use tasuki_proto::{
+use crate::{
+    host::{
+        checked,
+        files::{self, SecretFileError},
+    },
     id::TokenId,
     invitation::Fingerprint,
     token::{SECRET_BYTES, Secret, SecretHash, Token},
 };
-
-use crate::{
-    checked,
-    files::{self, SecretFileError},
-};
+use serde::{Deserialize, Serialize};
 
 /// The file's name, in the broker's part of a data directory.
 pub const FILE: &str = "admin.json";

@@ -2,12 +2,12 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use crate::invitation::Trust;
 use rustls::{
     ClientConfig, RootCertStore,
     client::{Resumption, WebPkiServerVerifier},
     sign::SingleCertAndKey,
 };
-use tasuki_proto::invitation::Trust;
 use tokio_rustls::TlsConnector;
 
 use super::{

@@ -96,7 +96,7 @@ fn certificate(key: &KeyPair, names: &[String]) -> Result<String, TlsError> {
 fn write(folder: &Path, certificate: &str, key: &str) -> io::Result<()> {
     let parent = folder.parent().filter(|it| !it.as_os_str().is_empty());
     let parent = parent.unwrap_or_else(|| Path::new("."));
-    crate::files::private_directory(parent)?;
+    crate::host::files::private_directory(parent)?;
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let unfinished = parent.join(name);

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
+use crate::invitation::Fingerprint;
 use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, PeerIncompatible, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
-use tasuki_proto::invitation::Fingerprint;
 
 use super::fingerprint;
 

@@ -23,7 +23,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use crate::host::{
     config::kept_places,
     files::{self, SecretFileError},
 };

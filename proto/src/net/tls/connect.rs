@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
+use crate::invitation::Fingerprint;
 use rustls::{
     AlertDescription, CertificateError, Error, SignatureScheme, client::ResolvesClientCert,
     pki_types::ServerName, sign::CertifiedKey,
 };
-use tasuki_proto::invitation::Fingerprint;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite},
     time::timeout,

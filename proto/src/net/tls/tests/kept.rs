@@ -2,10 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use tasuki_proto::invitation::Trust;
+use crate::{
+    invitation::Trust,
+    net::tls::{ALPN_H2, ServerIdentity, TlsError, Trusting},
+};
 
 use super::*;
-use crate::tls::{ALPN_H2, ServerIdentity, TlsError, Trusting};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777

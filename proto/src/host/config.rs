@@ -11,13 +11,14 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, de::IgnoredAny};
-use tasuki_proto::echo::{bounded, echo};
-
 use crate::{
-    files::directory_of,
-    trust::{Distrust, TrustStore},
+    echo::{bounded, echo},
+    host::{
+        files::directory_of,
+        trust::{Distrust, TrustStore},
+    },
 };
+use serde::{Deserialize, de::IgnoredAny};
 
 /// The file's name.
 pub const FILE: &str = "tasuki.toml";

@@ -235,7 +235,7 @@ pub enum ForeignDirectory {
 /// # Errors
 /// When others may write to it, or it is another user's.
 pub fn check_data_directory(data: &Path) -> Result<(), ForeignDirectory> {
-    for path in [data.to_owned(), data.join(crate::config::FOLDER)] {
+    for path in [data.to_owned(), data.join(crate::host::config::FOLDER)] {
         // What cannot be looked at is refused by whoever uses it, with the reason.
         let Ok(metadata) = fs::metadata(&path) else { continue };
         check_own(path, &metadata)?;
@@ -290,7 +290,7 @@ fn check_own(path: PathBuf, metadata: &fs::Metadata) -> Result<(), ForeignDirect
 
 /// Whether it belongs to this user, or to the system.
 #[cfg(unix)]
-pub(crate) fn is_own(metadata: &fs::Metadata) -> bool {
+pub fn is_own(metadata: &fs::Metadata) -> bool {
     let owner = std::os::unix::fs::MetadataExt::uid(metadata);
     [0, rustix::process::geteuid().as_raw()].contains(&owner)
 }
@@ -355,7 +355,7 @@ pub fn identity(about: &fs::Metadata) -> String {
     }
 }
 
-pub(crate) fn directory_of(path: &Path) -> &Path {
+pub fn directory_of(path: &Path) -> &Path {
     let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
     directory.unwrap_or_else(|| Path::new("."))
 }

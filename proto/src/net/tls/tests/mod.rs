@@ -104,7 +104,7 @@ fn self_made(folder: &Path, name: &str, (from, until): (i32, i32)) -> (PathBuf, 
 
 fn write_pair(folder: &Path, name: &str, cert: &str, key: &KeyPair) -> (PathBuf, PathBuf) {
     let files = (folder.join(format!("{name}.pem")), folder.join(format!("{name}.key")));
-    crate::files::replace(&files.0, cert.as_bytes()).unwrap();
-    crate::files::replace(&files.1, key.serialize_pem().as_bytes()).unwrap();
+    crate::host::files::replace(&files.0, cert.as_bytes()).unwrap();
+    crate::host::files::replace(&files.1, key.serialize_pem().as_bytes()).unwrap();
     files
 }

@@ -2,6 +2,10 @@
 
 use std::{fmt, fs, io, path::Path, sync::Arc};
 
+use crate::{
+    host::files::{self, SecretFileError},
+    invitation::Fingerprint,
+};
 use rustls::{
     RootCertStore, ServerConfig,
     client::verify_server_name,
@@ -9,11 +13,9 @@ use rustls::{
     server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
 };
-use tasuki_proto::invitation::Fingerprint;
 use tokio_rustls::TlsAcceptor;
 
 use super::{TlsError, VERSIONS, fingerprint, issuer, kept, protocols, provider};
-use crate::files::{self, SecretFileError};
 
 /// A server's certificate and key. `Debug` shows the fingerprint alone.
 #[derive(Clone)]

@@ -2,15 +2,17 @@
 
 use std::{fs, sync::Arc};
 
+use crate::{
+    invitation::{Fingerprint, Trust},
+    net::tls::{ALPN_H2, ALPN_HTTP1, ServerIdentity, Trusting, VERSIONS, provider},
+};
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     sign::{CertifiedKey, SingleCertAndKey},
 };
-use tasuki_proto::invitation::{Fingerprint, Trust};
 
 use super::*;
-use crate::tls::{ALPN_H2, ALPN_HTTP1, ServerIdentity, Trusting, VERSIONS, provider};
 
 fn own(folder: &TempDir) -> ServerIdentity {
     ServerIdentity::own(&folder.path().join("tls"), &[]).unwrap()
@@ -91,7 +93,7 @@ async fn a_pin_reads_as_openssl_prints_it() {
     // SHA-256("abc"), FIPS 180-2 appendix B.1.
     let known = "BA:78:16:BF:8F:01:CF:EA:41:41:40:DE:5D:AE:22:23:\
                  B0:03:61:A3:96:17:7A:9C:B4:10:FF:61:F2:00:15:AD";
-    assert_eq!(crate::tls::fingerprint(&der).to_string(), known);
+    assert_eq!(crate::net::tls::fingerprint(&der).to_string(), known);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{checked, files};
+use crate::host::{checked, files};
 
 /// In the directory that it is about.
 pub const FILE: &str = "location.json";

@@ -1,9 +1,11 @@
 //! Certificates that an authority vouches for, of servers and of clients.
 
-use tasuki_proto::invitation::{Fingerprint, Trust};
+use crate::{
+    invitation::{Fingerprint, Trust},
+    net::tls::{ALPN_H2, ServerIdentity, TlsError, Trusting},
+};
 
 use super::*;
-use crate::tls::{ALPN_H2, ServerIdentity, TlsError, Trusting};
 
 fn trusting(authorities: PathBuf) -> Trusting {
     Trusting { authorities: Some(authorities), ..Trusting::new(Trust::Authorities) }

@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
+use crate::id::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
-use tasuki_proto::id::Timestamp;
 
 /// Addresses remembered. Past it the one that failed the longest ago is forgotten.
 const ADDRESSES_MAX: usize = 4096;
@@ -30,7 +30,7 @@ const FORGIVEN_MS: u64 = 60_000;
 const HELD_BACK_MAX: usize = 16;
 
 /// Failures on one connection. Past it the connection is cut.
-pub(crate) const FAILURES_PER_CONNECTION_MAX: u32 = 8;
+pub const FAILURES_PER_CONNECTION_MAX: u32 = 8;
 
 /// Who failed lately, by address.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl AuthBackoff {
 }
 
 /// One customer has at least a /64 of IPv6.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(it) => IpAddr::V4(it),
         IpAddr::V6(it) => IpAddr::V6(Ipv6Addr::from(u128::from(it) >> 64 << 64)),

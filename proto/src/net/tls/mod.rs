@@ -22,8 +22,8 @@ mod trusting;
 
 use std::sync::Arc;
 
+use crate::invitation::Fingerprint;
 use rustls::{SupportedProtocolVersion, crypto::CryptoProvider};
-use tasuki_proto::invitation::Fingerprint;
 
 pub use self::{
     connect::{ConnectError, connect},

@@ -6,9 +6,12 @@
 
 use std::{error::Error, io, net::IpAddr, sync::Mutex, time::Duration};
 
+use crate::{
+    net::tls::{self, ALPN_H2, ConnectError, TlsError, Trusting},
+    token::Token,
+};
 use http::{Uri, uri::Scheme};
 use hyper_util::rt::TokioIo;
-use tasuki_proto::token::Token;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, lookup_host},
@@ -20,8 +23,6 @@ use tonic::{
     service::{Interceptor, interceptor::InterceptedService},
     transport::Endpoint,
 };
-
-use crate::tls::{self, ALPN_H2, ConnectError, TlsError, Trusting};
 
 /// To reach one address of a host. One that is there answers within a second, the first packet
 /// lost included.
@@ -210,7 +211,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use tasuki_proto::invitation::Trust;
+    use crate::invitation::Trust;
 
     use super::*;
 
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_token_is_not_shown_to_programmers() {
-        let secret = tasuki_proto::token::Secret::new([0; 32]);
+        let secret = crate::token::Secret::new([0; 32]);
         let token = Token { id: "0011".parse().unwrap(), secret };
         assert!(!format!("{:?}", Bearer::new(Some(&token))).contains("AAAA"));
     }
