@@ -13,6 +13,7 @@
 pub mod access;
 pub mod canonical;
 pub mod clock;
+pub mod connection;
 mod disk;
 pub mod grpc;
 pub mod hash;

@@ -18,8 +18,8 @@ use super::{
     PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
 use crate::{
+    connection::Peer,
     rules::access::{Scope, Token},
-    server::Peer,
 };
 
 /// A token that is remembered, good or not.

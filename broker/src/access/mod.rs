@@ -49,10 +49,6 @@ use crate::{
 /// first, then connections are cut.
 pub const END_MS_MAX: u64 = 1000;
 
-/// Calls without a token under way on one connection: joining is one, and may be sent again. They
-/// wait for the disk, and all strangers together must leave room for those who administrate.
-pub(crate) const JOINS_PER_CONNECTION_MAX: u32 = 2;
-
 /// Between two looks for tokens that expired, in milliseconds.
 const SWEEP_MS: u64 = 250;
 

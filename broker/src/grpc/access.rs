@@ -18,11 +18,11 @@ use tracing::{info, warn};
 use super::{Service, auth, parse, render, session::Admitted, status};
 use crate::{
     access::Grant,
+    connection::Peer,
     rules::{
         Rejection, Reply,
         access::{self, Command, Invitation, Roles, Scope, Token},
     },
-    server::Peer,
     workspace::{ExecuteError, Executed},
 };
 

@@ -32,8 +32,8 @@ use tracing::{debug, warn};
 
 use super::session::Admitted;
 use crate::{
-    access::{self, Denied, Ended, Grant, JOINS_PER_CONNECTION_MAX, Place, Tokens},
-    server::{Joining, Peer},
+    access::{self, Denied, Ended, Grant, Place, Tokens},
+    connection::{Joining, Peer, limits::JOINS_PER_CONNECTION_MAX},
 };
 
 const HEAD_BYTES: usize = 5;

@@ -1,11 +1,6 @@
 //! A running broker: storage, workspaces, the port they are reached at.
 
-mod accept;
 mod advertise;
-mod connection;
-mod limits;
-mod peer;
-mod places;
 mod settings;
 
 use std::{fmt, net::SocketAddr, path::Path, sync::Arc, time::Duration};
@@ -26,18 +21,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::advertise::Advertised;
-pub(crate) use self::peer::Joining;
-pub use self::{
-    limits::{
-        CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, SILENT_MS_MAX, STALLED_MS_MAX,
-        STRANGER_MS_MAX, STRANGERS_MAX, STRANGERS_PER_ADDRESS_MAX,
-    },
-    peer::Peer,
-    settings::{Settings, StartError},
-};
+pub use self::settings::{Settings, StartError};
 use crate::{
     access::Tokens,
     clock::Clock,
+    connection::{self, limits},
     grpc,
     journal::{
         Journal, JournalError,
@@ -134,7 +122,7 @@ impl Broker {
         let fingerprint = identity.as_ref().map(ServerIdentity::fingerprint);
         let search = Search::start(&settings.data, &workspaces, stopping.clone());
         let routes = grpc::routes(&workspaces, &tokens, &search, &stopping)?;
-        let connections = accept::connections(listener, tls, stopping.clone());
+        let connections = connection::connections(listener, tls, stopping.clone());
         let server = tonic::transport::Server::builder()
             .max_concurrent_streams(limits::STREAMS_MAX)
             .http2_keepalive_interval(Some(limits::KEEP_ALIVE_EVERY))

@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tasuki_broker::server::STALLED_MS_MAX;
+use tasuki_broker::connection::STALLED_MS_MAX;
 use tasuki_proto::wire;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

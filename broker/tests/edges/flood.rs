@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tasuki_broker::server::{SILENT_MS_MAX, STRANGERS_MAX, STRANGERS_PER_ADDRESS_MAX};
+use tasuki_broker::connection::{SILENT_MS_MAX, STRANGERS_MAX, STRANGERS_PER_ADDRESS_MAX};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet, time::Instant};
 use tokio_rustls::client::TlsStream;
 

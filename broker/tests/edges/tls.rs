@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use tasuki_broker::server::{SILENT_MS_MAX, STRANGER_MS_MAX};
+use tasuki_broker::connection::{SILENT_MS_MAX, STRANGER_MS_MAX};
 use tasuki_proto::{
     host::files,
     invitation::Trust,

@@ -8,7 +8,7 @@
 //! nothing is sent early: each connection is judged by itself, so that a certificate that is no
 //! longer trusted stops the next connection.
 //!
-//! Not here: who may do what once connected (tokens), how many may connect (`server/accept`).
+//! Not here: who may do what once connected (tokens), how many may connect (the broker's `connection`).
 
 mod connect;
 mod error;

@@ -2,7 +2,7 @@
 //!
 //! tonic has no bound on either: silent connections would stay for ever, each with its buffers.
 //!
-//! **Invariant:** accepting never waits for a peer, nor for a place: who finds none is closed at
+//! **Invariant:** accepting never waits for a peer, nor for a slot: who finds none is closed at
 //! once, so that the next one in the queue is heard.
 
 use std::{io, sync::Arc, time::Duration};
@@ -19,9 +19,9 @@ use tracing::{debug, warn};
 
 use super::{
     Peer,
-    connection::{Connection, PendingConnection, Wire},
     limits::STALLED_MS_MAX,
-    places::{Places, Shares},
+    slots::{ConnectionSlots, Shares},
+    stream::{Connection, PendingConnection, Wire},
 };
 use tasuki_proto::net::tls::ALPN_H2;
 
@@ -34,20 +34,20 @@ const TAKEN_AT_ONCE: usize = 16;
 type Accepted = mpsc::Sender<io::Result<Connection>>;
 
 /// Accepted connections, bounded in number; with `tls` they are a guarded broker's.
-pub(super) fn connections(
+pub(crate) fn connections(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     stopping: CancellationToken,
 ) -> impl Stream<Item = io::Result<Connection>> {
     raise_descriptor_limit();
     let (accepted, connections) = mpsc::channel(TAKEN_AT_ONCE);
-    let door = Door {
-        places: Places::new(if tls.is_some() { Shares::GUARDED } else { Shares::OPEN }),
+    let acceptor = Acceptor {
+        slots: ConnectionSlots::new(if tls.is_some() { Shares::GUARDED } else { Shares::OPEN }),
         tls,
         accepted,
         stopping,
     };
-    tokio::spawn(door.keep(listener));
+    tokio::spawn(acceptor.run(listener));
     ReceiverStream::new(connections)
 }
 
@@ -61,16 +61,16 @@ fn raise_descriptor_limit() {
     }
 }
 
-struct Door {
-    places: Places,
+struct Acceptor {
+    slots: ConnectionSlots,
     tls: Option<TlsAcceptor>,
     accepted: Accepted,
     stopping: CancellationToken,
 }
 
-impl Door {
-    async fn keep(self, listener: TcpListener) {
-        let mut turned_away = 0_u64;
+impl Acceptor {
+    async fn run(self, listener: TcpListener) {
+        let mut refused = 0_u64;
         loop {
             let next = tokio::select! {
                 next = listener.accept() => next,
@@ -85,19 +85,19 @@ impl Door {
                 }
             };
             let peer = Peer::new(address);
-            match self.places.take(address.ip(), peer.is_cut().clone()) {
-                Ok(place) => {
-                    let place = Arc::new(place);
-                    let peer = Arc::new(peer.at(&place));
-                    let newcomer = PendingConnection::new(peer, place, self.tls.is_some());
+            match self.slots.take(address.ip(), peer.is_cut().clone()) {
+                Ok(slot) => {
+                    let slot = Arc::new(slot);
+                    let peer = Arc::new(peer.at(&slot));
+                    let newcomer = PendingConnection::new(peer, slot, self.tls.is_some());
                     if !self.enter(stream, newcomer).await {
                         return;
                     }
                 }
                 Err(full) => {
-                    turned_away += 1;
-                    if turned_away.is_power_of_two() {
-                        warn!(%address, turned_away, "closed a new connection: {full}");
+                    refused += 1;
+                    if refused.is_power_of_two() {
+                        warn!(%address, refused, "closed a new connection: {full}");
                     }
                 }
             }

@@ -14,8 +14,7 @@ use parking_lot::Mutex;
 use tasuki_proto::id::TokenId;
 use tokio_util::sync::CancellationToken;
 
-use super::places::Place;
-use crate::access::JOINS_PER_CONNECTION_MAX;
+use super::{limits::JOINS_PER_CONNECTION_MAX, slots::ConnectionSlot};
 
 /// Tokens shown on one connection that are remembered. A connection that shows more is cut: a
 /// node has one, a proxy in front of many nodes is not foreseen.
@@ -33,7 +32,7 @@ pub struct Peer {
     joining: AtomicU32,
     bearers: Mutex<BTreeSet<TokenId>>,
     /// Its connection's, which may be gone while a call is still answered.
-    place: Weak<Place>,
+    slot: Weak<ConnectionSlot>,
 }
 
 impl Peer {
@@ -44,12 +43,12 @@ impl Peer {
             failures: AtomicU32::new(0),
             joining: AtomicU32::new(0),
             bearers: Mutex::default(),
-            place: Weak::new(),
+            slot: Weak::new(),
         }
     }
 
-    pub(super) fn at(self, place: &Arc<Place>) -> Self {
-        Self { place: Arc::downgrade(place), ..self }
+    pub(super) fn at(self, slot: &Arc<ConnectionSlot>) -> Self {
+        Self { slot: Arc::downgrade(slot), ..self }
     }
 
     /// Ends the connection as if the network had.
@@ -80,9 +79,9 @@ impl Peer {
 
     /// A place for a call without a token; `None` when as many are under way as may be.
     pub(crate) fn join(self: &Arc<Self>) -> Option<Joining> {
-        let place = Joining(Arc::clone(self));
+        let slot = Joining(Arc::clone(self));
         let others = self.joining.fetch_add(1, Ordering::Relaxed);
-        (others < JOINS_PER_CONNECTION_MAX).then_some(place)
+        (others < JOINS_PER_CONNECTION_MAX).then_some(slot)
     }
 
     /// Notes that a good token was shown here; whether it is the first time.
@@ -95,8 +94,8 @@ impl Peer {
             self.cut();
             return false;
         }
-        if let Some(place) = self.place.upgrade() {
-            place.become_known();
+        if let Some(slot) = self.slot.upgrade() {
+            slot.become_known();
         }
         bearers.insert(token.clone())
     }

@@ -24,7 +24,7 @@ use tonic::transport::server::Connected;
 use super::{
     Peer,
     limits::{SILENT_MS_MAX, STALLED_MS_MAX, STRANGER_MS_MAX},
-    places::Place,
+    slots::ConnectionSlot,
 };
 
 /// What every HTTP/2 client says first (RFC 9113, section 3.4).
@@ -47,7 +47,7 @@ enum Handshake {
 /// Somebody who connected, and the time there is to say what for.
 pub(super) struct PendingConnection {
     pub(super) peer: Arc<Peer>,
-    pub(super) place: Arc<Place>,
+    pub(super) slot: Arc<ConnectionSlot>,
     is_guarded: bool,
     /// Until the preface, then until the token.
     pub(super) patience: Pin<Box<Sleep>>,
@@ -55,16 +55,16 @@ pub(super) struct PendingConnection {
 }
 
 impl PendingConnection {
-    pub(super) fn new(peer: Arc<Peer>, place: Arc<Place>, is_guarded: bool) -> Self {
+    pub(super) fn new(peer: Arc<Peer>, slot: Arc<ConnectionSlot>, is_guarded: bool) -> Self {
         let patience = Box::pin(tokio::time::sleep(Duration::from_millis(SILENT_MS_MAX)));
         let since = patience.deadline() - Duration::from_millis(SILENT_MS_MAX);
-        Self { peer, place, is_guarded, patience, since }
+        Self { peer, slot, is_guarded, patience, since }
     }
 }
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     wire: Wire,
-    owes: Handshake,
+    handshake: Handshake,
     newcomer: PendingConnection,
     /// Since when nothing of what is written goes out.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -74,7 +74,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(wire: Wire, newcomer: PendingConnection) -> Self {
         let cut = Box::pin(newcomer.peer.is_cut().clone().cancelled_owned());
-        Self { wire, owes: Handshake::Preface(0), newcomer, stalled: None, cut }
+        Self { wire, handshake: Handshake::Preface(0), newcomer, stalled: None, cut }
     }
 
     fn cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -86,12 +86,12 @@ impl Connection {
 
     /// Whether patience ended; asked also while something comes, since nonsense comes too.
     fn late(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if let Handshake::Token = self.owes
-            && !self.newcomer.place.is_stranger()
+        if let Handshake::Token = self.handshake
+            && !self.newcomer.slot.is_stranger()
         {
-            self.owes = Handshake::Nothing;
+            self.handshake = Handshake::Nothing;
         }
-        let is_late = match self.owes {
+        let is_late = match self.handshake {
             Handshake::Nothing => false,
             Handshake::Preface(_) | Handshake::Token => {
                 self.newcomer.patience.as_mut().poll(cx).is_ready()
@@ -102,7 +102,7 @@ impl Connection {
 
     /// Compares what came with the preface.
     fn heard(&mut self, new: &[u8]) -> io::Result<()> {
-        let Handshake::Preface(seen) = &mut self.owes else { return Ok(()) };
+        let Handshake::Preface(seen) = &mut self.handshake else { return Ok(()) };
         let expected = &PREFACE[*seen..];
         let compared = new.len().min(expected.len());
         if new[..compared] != expected[..compared] {
@@ -115,10 +115,10 @@ impl Connection {
         if self.newcomer.is_guarded {
             let until = self.newcomer.since + Duration::from_millis(STRANGER_MS_MAX);
             self.newcomer.patience.as_mut().reset(until);
-            self.owes = Handshake::Token;
+            self.handshake = Handshake::Token;
         } else {
-            self.newcomer.place.become_known();
-            self.owes = Handshake::Nothing;
+            self.newcomer.slot.become_known();
+            self.handshake = Handshake::Nothing;
         }
         Ok(())
     }

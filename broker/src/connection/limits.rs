@@ -36,32 +36,36 @@ pub const STALLED_MS_MAX: u32 = 14_000;
 
 /// HTTP/2 streams open at once on one connection. One connection was seen to break down
 /// somewhere between 2,000 and 4,000.
-pub(super) const STREAMS_MAX: u32 = 1000;
+pub(crate) const STREAMS_MAX: u32 = 1000;
 
 /// Names and values of a call's header together, in bytes. Ours take less than 1 KiB; it also
 /// ends a header that goes on for ever.
-pub(super) const HEADER_BYTES_MAX: u32 = 16 * 1024;
+pub(crate) const HEADER_BYTES_MAX: u32 = 16 * 1024;
 
 /// Streams that the peer opened and reset before they were looked at. More is an attack by rapid
 /// reset (CVE-2023-44487): the connection ends.
-pub(super) const RESETS_UNSEEN_MAX: usize = 20;
+pub(crate) const RESETS_UNSEEN_MAX: usize = 20;
 
 /// Streams that were reset here over the life of a connection: because the peer broke the protocol
 /// in them, or went on in them after they were refused. The second is no breach: whoever is far
 /// away has said all of a call when the refusal arrives, so a full house of callers that are
-/// refused together owes [`STREAMS_MAX`]. A peer that goes on so for ever is not worth its work:
+/// refused together handshake [`STREAMS_MAX`]. A peer that goes on so for ever is not worth its work:
 /// the connection ends.
-pub(super) const RESETS_OWED_MAX: usize = 10 * STREAMS_MAX as usize;
+pub(crate) const RESETS_OWED_MAX: usize = 10 * STREAMS_MAX as usize;
 
 /// What may be on the way to one stream, in bytes: several of the usual messages, and 3 MB/s to a
 /// node at the other end of the world.
-pub(super) const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// What may be on the way to one connection, in bytes; with [`STRANGERS_MAX`] it bounds what
 /// strangers can have in memory.
-pub(super) const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
 
 /// Keep-alive towards a peer that may be gone: a ping after this much quiet, and this long for
 /// its answer. Both together stay under 15 s.
-pub(super) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);
-pub(super) const KEEP_ALIVE_WITHIN: Duration = Duration::from_secs(6);
+pub(crate) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);
+pub(crate) const KEEP_ALIVE_WITHIN: Duration = Duration::from_secs(6);
+
+/// Calls without a token under way on one connection: joining is one, and may be sent again. They
+/// wait for the disk, and all strangers together must leave room for those who administrate.
+pub(crate) const JOINS_PER_CONNECTION_MAX: u32 = 2;

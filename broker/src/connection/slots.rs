@@ -49,7 +49,7 @@ impl Shares {
     };
 }
 
-/// Why there is no place.
+/// Why there is no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Full {
     #[error("the address has too many connections")]
@@ -59,7 +59,7 @@ pub(super) enum Full {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Places(Arc<Mutex<Counts>>);
+pub(super) struct ConnectionSlots(Arc<Mutex<Counts>>);
 
 #[derive(Debug)]
 struct Counts {
@@ -85,7 +85,7 @@ impl Held {
     }
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(shares: Shares) -> Self {
         Self(Arc::new(Mutex::new(Counts {
             shares,
@@ -96,11 +96,15 @@ impl Places {
         })))
     }
 
-    /// A stranger's place; `cut` is cancelled when it has to give way.
-    pub(super) fn take(&self, address: IpAddr, cut: CancellationToken) -> Result<Place, Full> {
+    /// A stranger's slot; `cut` is cancelled when it has to give way.
+    pub(super) fn take(
+        &self,
+        address: IpAddr,
+        cut: CancellationToken,
+    ) -> Result<ConnectionSlot, Full> {
         let address = network(address);
         let number = self.lock().take(address, cut)?;
-        Ok(Place { places: self.clone(), address, number })
+        Ok(ConnectionSlot { slots: self.clone(), address, number })
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -188,22 +192,22 @@ impl Counts {
     }
 }
 
-/// The place of one connection; free again when dropped.
+/// The slot of one connection; free again when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct ConnectionSlot {
+    slots: ConnectionSlots,
     address: IpAddr,
     number: u64,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// It is a stranger no more, and does not give way.
     pub(super) fn become_known(&self) {
-        self.places.lock().know(self.address, self.number);
+        self.slots.lock().know(self.address, self.number);
     }
 
     pub(super) fn is_stranger(&self) -> bool {
-        let counts = self.places.lock();
+        let counts = self.slots.lock();
         counts
             .addresses
             .get(&self.address)
@@ -211,9 +215,9 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.places.lock().leave(self.address, self.number);
+        self.slots.lock().leave(self.address, self.number);
     }
 }
 
@@ -226,13 +230,13 @@ mod tests {
 
     struct Guest {
         cut: CancellationToken,
-        place: Place,
+        slot: ConnectionSlot,
     }
 
-    fn take(places: &Places, address: &str) -> Result<Guest, Full> {
+    fn take(slots: &ConnectionSlots, address: &str) -> Result<Guest, Full> {
         let cut = CancellationToken::new();
-        let place = places.take(address.parse().unwrap(), cut.clone())?;
-        Ok(Guest { cut, place })
+        let slot = slots.take(address.parse().unwrap(), cut.clone())?;
+        Ok(Guest { cut, slot })
     }
 
     fn is_cut(guests: &[Guest]) -> Vec<bool> {
@@ -241,80 +245,80 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_gets_it_back() {
-        let places = Places::new(SHARES);
+        let slots = ConnectionSlots::new(SHARES);
         let mut guests = Vec::new();
         for _ in 0..5 {
-            let guest = take(&places, "10.0.0.1").unwrap();
-            guest.place.become_known();
-            guest.place.become_known();
+            let guest = take(&slots, "10.0.0.1").unwrap();
+            guest.slot.become_known();
+            guest.slot.become_known();
             guests.push(guest);
         }
-        assert_eq!(take(&places, "10.0.0.1").err(), Some(Full::Address));
+        assert_eq!(take(&slots, "10.0.0.1").err(), Some(Full::Address));
         guests.pop();
-        guests.push(take(&places, "10.0.0.1").unwrap());
+        guests.push(take(&slots, "10.0.0.1").unwrap());
         assert_eq!(is_cut(&guests), [false; 5]);
         drop(guests);
-        let counts = places.lock();
+        let counts = slots.lock();
         assert_eq!((counts.connections, counts.strangers, counts.addresses.len()), (0, 0, 0));
     }
 
     /// Holds V2.
     #[test]
     fn strangers_of_one_address_give_way_to_each_other() {
-        let places = Places::new(SHARES);
-        let other = [take(&places, "10.0.0.2").unwrap()];
-        let guests: Vec<Guest> = (0..4).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
+        let slots = ConnectionSlots::new(SHARES);
+        let other = [take(&slots, "10.0.0.2").unwrap()];
+        let guests: Vec<Guest> = (0..4).map(|_| take(&slots, "10.0.0.1").unwrap()).collect();
         assert_eq!(is_cut(&guests), [true, false, false, false]);
         assert_eq!(is_cut(&other), [false]);
-        assert_eq!(places.lock().strangers, 4);
+        assert_eq!(slots.lock().strangers, 4);
     }
 
     #[test]
     fn the_oldest_stranger_of_whoever_has_most_gives_way() {
-        let places = Places::new(SHARES);
-        let few = [take(&places, "10.0.0.2").unwrap()];
-        let crowd: Vec<Guest> = (0..3).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
-        let others: Vec<Guest> = (0..2).map(|_| take(&places, "10.0.0.3").unwrap()).collect();
+        let slots = ConnectionSlots::new(SHARES);
+        let few = [take(&slots, "10.0.0.2").unwrap()];
+        let crowd: Vec<Guest> = (0..3).map(|_| take(&slots, "10.0.0.1").unwrap()).collect();
+        let others: Vec<Guest> = (0..2).map(|_| take(&slots, "10.0.0.3").unwrap()).collect();
         assert_eq!(is_cut(&crowd), [true, true, false]);
         assert_eq!((is_cut(&few), is_cut(&others)), (vec![false], vec![false, false]));
     }
 
     #[test]
     fn who_is_known_gives_way_to_nobody() {
-        let places = Places::new(SHARES);
-        let known: Vec<Guest> = (0..3).map(|_| take(&places, "10.0.0.1").unwrap()).collect();
+        let slots = ConnectionSlots::new(SHARES);
+        let known: Vec<Guest> = (0..3).map(|_| take(&slots, "10.0.0.1").unwrap()).collect();
         for guest in &known {
-            guest.place.become_known();
+            guest.slot.become_known();
         }
         let strangers: Vec<Guest> =
-            (1..=5).map(|n| take(&places, &format!("10.0.1.{n}")).unwrap()).collect();
+            (1..=5).map(|n| take(&slots, &format!("10.0.1.{n}")).unwrap()).collect();
         assert_eq!(is_cut(&known), [false; 3]);
         assert_eq!(is_cut(&strangers), [true, false, false, false, false]);
         drop(strangers);
         let others: Vec<Guest> = (1..=5)
             .map(|n| {
-                let guest = take(&places, &format!("10.0.1.{n}")).unwrap();
-                guest.place.become_known();
+                let guest = take(&slots, &format!("10.0.1.{n}")).unwrap();
+                guest.slot.become_known();
                 guest
             })
             .collect();
-        assert_eq!(take(&places, "10.0.0.9").err(), Some(Full::All));
+        assert_eq!(take(&slots, "10.0.0.9").err(), Some(Full::All));
         assert_eq!((is_cut(&known), is_cut(&others)), (vec![false; 3], vec![false; 5]));
         drop(others);
-        assert!(take(&places, "10.0.0.9").is_ok());
+        assert!(take(&slots, "10.0.0.9").is_ok());
     }
 
     #[test]
     fn strangers_give_way_where_those_who_are_known_leave_little_room() {
-        let places = Places::new(SHARES);
+        let slots = ConnectionSlots::new(SHARES);
         let take_known = |address: &str| {
-            let guest = take(&places, address).unwrap();
-            guest.place.become_known();
+            let guest = take(&slots, address).unwrap();
+            guest.slot.become_known();
             guest
         };
         let crowd = |address: &str, known: usize, strangers: usize| {
             let known = (0..known).map(|_| take_known(address));
-            let strangers = (0..strangers).map(|_| take(&places, address).unwrap());
+            let strangers = (0..strangers).map(|_| take(&slots, address).unwrap());
             known.chain(strangers).collect::<Vec<Guest>>()
         };
         // At one address, which has its share.
@@ -323,22 +327,22 @@ mod tests {
         assert_eq!(is_cut(&here), [false, false, false, true, false]);
         // Everywhere, when all are there that may be.
         let there = crowd("10.0.0.2", 1, 2);
-        assert_eq!(places.lock().connections, 8);
+        assert_eq!(slots.lock().connections, 8);
         let another = take_known("10.0.0.3");
         assert_eq!(is_cut(&there), [false, true, false]);
         assert_eq!(is_cut(&here), [false, false, false, true, false]);
         drop((here, there, newcomer, another));
-        let counts = places.lock();
+        let counts = slots.lock();
         assert_eq!((counts.connections, counts.strangers, counts.addresses.len()), (0, 0, 0));
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_address() {
-        let places = Places::new(SHARES);
+        let slots = ConnectionSlots::new(SHARES);
         let network = ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:0:0:3", "2001:db8::4"];
-        let guests: Vec<Guest> = network.iter().map(|it| take(&places, it).unwrap()).collect();
+        let guests: Vec<Guest> = network.iter().map(|it| take(&slots, it).unwrap()).collect();
         assert_eq!(is_cut(&guests), [true, false, false, false]);
-        let other = [take(&places, "2001:db8:0:1::4").unwrap()];
+        let other = [take(&slots, "2001:db8:0:1::4").unwrap()];
         assert_eq!((is_cut(&guests)[1], is_cut(&other)), (false, vec![false]));
     }
 }
