@@ -5,13 +5,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tasuki_proto::{id::RoleId, reason::Reason};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time,
 };
 
-use crate::role::Refusal;
+use crate::refusal::Refusal;
 
 /// How long a call waits until another is over, in milliseconds. Superseded waits, for one, end as
 /// soon as their turn to run comes.
@@ -62,6 +63,46 @@ impl Limiter {
     }
 }
 
+/// A limit on what all roles of a node do, and on what each of them does.
+#[derive(Debug, Clone)]
+pub struct RoleLimiter {
+    node: Limiter,
+    what: &'static str,
+    share: usize,
+    roles: Arc<Mutex<BTreeMap<RoleId, Limiter>>>,
+}
+
+/// Room for one, until it is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    _role: OwnedSemaphorePermit,
+    _node: OwnedSemaphorePermit,
+}
+
+impl RoleLimiter {
+    /// `limit` of the node, of them `share` of each role; each with what is counted.
+    pub fn new(node: (&'static str, usize), role: (&'static str, usize)) -> Self {
+        let (what, share) = role;
+        Self { node: Limiter::new(node.0, node.1), what, share, roles: Arc::default() }
+    }
+
+    fn of(&self, role: &RoleId) -> Limiter {
+        let mut roles = self.roles.lock();
+        let limiter = roles.entry(role.clone());
+        limiter.or_insert_with(|| Limiter::new(self.what, self.share)).clone()
+    }
+
+    pub async fn acquire(&self, role: &RoleId) -> Result<Permit, Refusal> {
+        let role = self.of(role).acquire().await?;
+        Ok(Permit { _role: role, _node: self.node.acquire().await? })
+    }
+
+    /// Permits of `role` that are out.
+    pub fn in_use(&self, role: &RoleId) -> usize {
+        self.roles.lock().get(role).map_or(0, Limiter::in_use)
+    }
+}
+
 /// A limit of which each role has an equal share, so that one that floods takes nothing from the
 /// others. Nobody waits in line: whoever did would be what is counted here.
 #[derive(Debug)]
@@ -107,6 +148,26 @@ mod tests {
         assert!(refusal.message.starts_with("2 calls are under way already"), "{refusal}");
         drop((second, third));
         assert_eq!(limiter.in_use(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_role_has_its_share_of_what_the_node_has() {
+        let [a, b] = ["A", "B"].map(|it| it.parse::<RoleId>().unwrap());
+        let limiter = RoleLimiter::new(("calls of this node", 3), ("calls of this role", 2));
+        let first = limiter.acquire(&a).await.unwrap();
+        let second = limiter.acquire(&a).await.unwrap();
+        assert_eq!((limiter.in_use(&a), limiter.in_use(&b)), (2, 0));
+        let full = limiter.acquire(&a).await.unwrap_err();
+        assert!(full.message.starts_with("2 calls of this role are"), "{full}");
+        let third = limiter.acquire(&b).await.unwrap();
+        let full = limiter.acquire(&b).await.unwrap_err();
+        assert!(full.message.starts_with("3 calls of this node are"), "{full}");
+        assert_eq!(limiter.in_use(&b), 1, "who is refused holds nothing");
+        let mut next = Box::pin(limiter.acquire(&a));
+        assert!(futures::poll!(&mut next).is_pending());
+        drop(first);
+        drop((next.await.unwrap(), second, third));
+        assert_eq!((limiter.in_use(&a), limiter.in_use(&b)), (0, 0));
     }
 
     #[test]

@@ -17,10 +17,8 @@ use crate::{
     identity::{Identity, IdentityError},
     link::{self, HostedRole, Link, LinkState},
     mirror::{self, Mirror},
-    role::{
-        Actions, Overview, actor::RoleContext, handle::Handle, presence::Presence,
-        supervisor::Supervisor,
-    },
+    presence::Presence,
+    role::{Actions, Overview, actor::RoleContext, handle::Handle, supervisor::Supervisor},
 };
 
 /// A role to host, with the tools its agent gets.
@@ -119,7 +117,9 @@ impl Node {
         let handles = hosted
             .into_iter()
             .zip(actors)
-            .map(|(hosted, actor)| Arc::new(Handle::new(hosted.role, hosted.presence, actor)))
+            .map(|(hosted, actor)| {
+                Arc::new(Handle::new(hosted.role, hosted.presence, link.clone(), actor))
+            })
             .collect();
         let state = link.state();
         let supervision = Some(supervision);

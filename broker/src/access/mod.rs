@@ -248,7 +248,7 @@ impl Tokens {
             label: label.to_owned(),
         };
         let executed = self.execute(access::Command::Issue(issue), None, 0).await?;
-        let Reply::Issued { token, .. } = executed.reply else {
+        let Reply::Access(access::Reply::Issued { token, .. }) = executed.reply else {
             unreachable!("a token is issued or refused")
         };
         info!(%token, "made a token for administration");

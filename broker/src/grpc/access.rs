@@ -50,7 +50,7 @@ impl Access for Service {
                 return Err(status::executing(error));
             }
         };
-        let Reply::Issued { token, expires, scope } = reply else {
+        let Reply::Access(access::Reply::Issued { token, expires, scope }) = reply else {
             unreachable!("who joins gets a token or is refused")
         };
         if !is_repeat {
@@ -103,7 +103,7 @@ impl Access for Service {
             token_valid_ms: (it.token_valid_ms != 0).then_some(it.token_valid_ms),
             label: parse::label("label", &it.label)?,
         };
-        let Reply::Invited { invitation, expires } =
+        let Reply::Access(access::Reply::Invited { invitation, expires }) =
             self.administrate(&admitted, Command::Invite(invite)).await?
         else {
             unreachable!("an invitation is opened or refused")
@@ -157,7 +157,7 @@ impl Access for Service {
             valid_ms: (it.valid_ms != 0).then_some(it.valid_ms),
             label: parse::label("label", &it.label)?,
         };
-        let Reply::Issued { token, expires, .. } =
+        let Reply::Access(access::Reply::Issued { token, expires, .. }) =
             self.administrate(&admitted, Command::Issue(issue)).await?
         else {
             unreachable!("a token is issued or refused")
@@ -214,7 +214,7 @@ impl Access for Service {
             secret: secret("secret", &it.secret)?,
             overlap_ms: if it.overlap_ms == 0 { OVERLAP_MS } else { it.overlap_ms },
         };
-        let Reply::Rotated { token, old_until } =
+        let Reply::Access(access::Reply::Rotated { token, old_until }) =
             self.administrate(&admitted, Command::Rotate(rotate)).await?
         else {
             unreachable!("a token is rotated or refused")

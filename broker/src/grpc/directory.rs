@@ -12,8 +12,8 @@ use tonic::{Request, Response, Status};
 use super::{Service, parse, render, session::Admitted, status};
 use crate::{
     rules::{
-        self, Command, Reply,
-        directory::{Register, RoleSpec},
+        Command, Reply,
+        directory::{self, Register, RoleSpec},
     },
     workspace::{Executed, Question, View},
 };
@@ -55,9 +55,9 @@ impl Directory for Service {
             take_over: it.take_over,
             software: parse::label("software", &it.software)?,
         };
-        let command = Command::Register(register);
+        let command = Command::Directory(directory::Command::Register(register));
         let Executed { reply, sequence, .. } = session.execute(Some(key), command).await?;
-        let Reply::Registered { epoch } = reply else {
+        let Reply::Directory(directory::Reply::Registered { epoch }) = reply else {
             unreachable!("a node is registered or refused")
         };
         let heartbeat_ms = session.look(sign_every_ms).await?;
@@ -119,7 +119,7 @@ impl Directory for Service {
     }
 }
 
-fn node(id: &NodeId, it: &rules::directory::Node, view: &View<'_>) -> wire::Node {
+fn node(id: &NodeId, it: &directory::Node, view: &View<'_>) -> wire::Node {
     let seen = view.context.presence.node(id);
     let is_live = view.context.presence.is_node_live(id, view.now);
     wire::Node {

@@ -13,9 +13,9 @@ use crate::{
     journal::JournalError,
     rules::{
         Event,
-        directory::RoleSpec,
+        directory::{self, RoleSpec},
         mailbox, privacy,
-        turn::{EntryBody, EntryKind, EntryMeta, Loop, Receipts, TurnStatus},
+        turn::{self, EntryBody, EntryKind, EntryMeta, Loop, Receipts, TurnStatus},
     },
     workspace::{Answer, View, WaitOutcome},
 };
@@ -197,7 +197,7 @@ pub(super) fn role_spec(it: &RoleSpec) -> wire::RoleSpec {
 /// `None` for what belongs to no workspace that anybody can follow.
 pub(super) fn event(event: &Event) -> Option<wire::Event> {
     use wire::event::Kind;
-    let marked = |it: &crate::rules::TurnMoment, receipt: &str| {
+    let marked = |it: &turn::TurnMoment, receipt: &str| {
         Kind::TurnMarked(wire::TurnMarked {
             r#loop: it.loop_id.to_string(),
             turn: it.turn.get(),
@@ -205,21 +205,25 @@ pub(super) fn event(event: &Event) -> Option<wire::Event> {
         })
     };
     let kind = match event {
-        Event::NodeRegistered(it) => Kind::NodeRegistered(wire::NodeRegistered {
-            node: it.node.to_string(),
-            epoch: it.epoch.get(),
-            roles: it.roles.iter().map(role_spec).collect(),
-            software: it.software.clone(),
-        }),
-        Event::LoopOpened(it) => Kind::LoopOpened(wire::LoopOpened {
+        Event::Directory(directory::Event::NodeRegistered(it)) => {
+            Kind::NodeRegistered(wire::NodeRegistered {
+                node: it.node.to_string(),
+                epoch: it.epoch.get(),
+                roles: it.roles.iter().map(role_spec).collect(),
+                software: it.software.clone(),
+            })
+        }
+        Event::Turn(turn::Event::LoopOpened(it)) => Kind::LoopOpened(wire::LoopOpened {
             r#loop: it.loop_id.to_string(),
             participants: it.participants.iter().map(ToString::to_string).collect(),
         }),
-        Event::ParticipantsSet(it) => Kind::ParticipantsSet(wire::ParticipantsSet {
-            r#loop: it.loop_id.to_string(),
-            participants: it.participants.iter().map(ToString::to_string).collect(),
-        }),
-        Event::HandedOver(it) => Kind::HandedOver(wire::HandedOver {
+        Event::Turn(turn::Event::ParticipantsSet(it)) => {
+            Kind::ParticipantsSet(wire::ParticipantsSet {
+                r#loop: it.loop_id.to_string(),
+                participants: it.participants.iter().map(ToString::to_string).collect(),
+            })
+        }
+        Event::Turn(turn::Event::HandedOver(it)) => Kind::HandedOver(wire::HandedOver {
             r#loop: it.loop_id.to_string(),
             round: it.round,
             entry: it.entry,
@@ -229,7 +233,7 @@ pub(super) fn event(event: &Event) -> Option<wire::Event> {
             to: text(it.next.as_ref().map(|next| &next.to)),
             is_task_complete: it.next.is_none(),
         }),
-        Event::TurnReclaimed(it) => Kind::TurnReclaimed(wire::TurnReclaimed {
+        Event::Turn(turn::Event::TurnReclaimed(it)) => Kind::TurnReclaimed(wire::TurnReclaimed {
             r#loop: it.loop_id.to_string(),
             entry: it.entry,
             ended_turn: it.ended.get(),
@@ -238,20 +242,20 @@ pub(super) fn event(event: &Event) -> Option<wire::Event> {
             to: it.next.to.to_string(),
             reason: it.reason.clone(),
         }),
-        Event::RoundStarted(it) => Kind::RoundStarted(wire::RoundStarted {
+        Event::Turn(turn::Event::RoundStarted(it)) => Kind::RoundStarted(wire::RoundStarted {
             r#loop: it.loop_id.to_string(),
             round: it.round,
             entry: it.entry,
             turn: it.next.turn.get(),
             to: it.next.to.to_string(),
         }),
-        Event::TurnHanded(it) => marked(it, "handed"),
-        Event::TurnSeen(it) => marked(it, "seen"),
-        Event::TurnLapsed(it) => Kind::TurnLapsed(wire::TurnLapsed {
+        Event::Turn(turn::Event::TurnHanded(it)) => marked(it, "handed"),
+        Event::Turn(turn::Event::TurnSeen(it)) => marked(it, "seen"),
+        Event::Turn(turn::Event::TurnLapsed(it)) => Kind::TurnLapsed(wire::TurnLapsed {
             r#loop: it.loop_id.to_string(),
             turn: it.turn.get(),
         }),
-        Event::LeaseRenewed(it) => Kind::LeaseRenewed(wire::LeaseRenewed {
+        Event::Turn(turn::Event::LeaseRenewed(it)) => Kind::LeaseRenewed(wire::LeaseRenewed {
             r#loop: it.loop_id.to_string(),
             turn: it.turn.get(),
             lapses_ms: it.lapses.as_millis(),

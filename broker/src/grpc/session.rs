@@ -28,7 +28,7 @@ use crate::{
     rules::{
         self, Caller, Command, Event, Record, Rejection,
         access::Roles,
-        mailbox, privacy,
+        directory, mailbox, privacy,
         swarm::{self, words},
     },
     search::{Found, Search, SearchError, SearchRequest},
@@ -231,7 +231,7 @@ impl WorkspaceSession {
         if let Some(role) = command.role() {
             self.may_act_as(role)?;
         }
-        if let Command::Register(it) = &command {
+        if let Command::Directory(directory::Command::Register(it)) = &command {
             for spec in &it.roles {
                 self.may_act_as(&spec.role)?;
             }
@@ -445,16 +445,8 @@ impl WorkspaceSession {
                 let roles = it.roles();
                 roles.is_empty() || roles.into_iter().any(|role| grant.has_role(role))
             }
-            Event::NodeRegistered(_)
-            | Event::LoopOpened(_)
-            | Event::ParticipantsSet(_)
-            | Event::HandedOver(_)
-            | Event::TurnReclaimed(_)
-            | Event::RoundStarted(_)
-            | Event::TurnHanded(_)
-            | Event::TurnSeen(_)
-            | Event::TurnLapsed(_)
-            | Event::LeaseRenewed(_)
+            Event::Directory(_)
+            | Event::Turn(_)
             | Event::Privacy(_)
             | Event::Swarm(_)
             | Event::Access(_) => true,

@@ -31,7 +31,7 @@ impl TurnLoop for Service {
             loop_id: Clone::clone(&loop_id),
             participants: parse::participants(&it.participants)?,
         };
-        let command = Command::CreateLoop(create);
+        let command = Command::Turn(turn::Command::CreateLoop(create));
         session.execute(Some(key), command).await?;
         let state = session.loop_state(loop_id).await?.0;
         Ok(Response::new(wire::CreateLoopResponse { r#loop: Some(state) }))
@@ -50,9 +50,9 @@ impl TurnLoop for Service {
             summary: parse::text("summary", it.summary)?,
             instruction: parse::text("instruction", it.instruction)?,
         };
-        let command = Command::StartRound(start);
+        let command = Command::Turn(turn::Command::StartRound(start));
         let Executed { reply, sequence, .. } = session.execute(Some(key), command).await?;
-        let Reply::Started { round, turn, holder } = reply else {
+        let Reply::Turn(turn::Reply::Started { round, turn, holder }) = reply else {
             unreachable!("a round is started or refused")
         };
         Ok(Response::new(wire::StartRoundResponse {
@@ -97,10 +97,10 @@ impl TurnLoop for Service {
             to: parse::optional("to", &it.to)?,
             turn: (it.turn != 0).then(|| Turn::from(it.turn)),
         };
-        let command = Command::HandOver(handover);
+        let command = Command::Turn(turn::Command::HandOver(handover));
         let Executed { reply, is_repeat, sequence, .. } =
             session.execute(Some(key), command).await?;
-        let Reply::Handed { ended, next } = reply else {
+        let Reply::Turn(turn::Reply::Handed { ended, next }) = reply else {
             unreachable!("a turn is handed over or refused")
         };
         Ok(Response::new(wire::HandOverResponse {
@@ -126,7 +126,7 @@ impl TurnLoop for Service {
         };
         let (loop_id, role) = (parse::loop_id(&it.r#loop)?, parse::id("role", &it.role)?);
         let mark = turn::MarkTurn::new(loop_id, role, it.turn.into(), mark);
-        let command = Command::Mark(mark);
+        let command = Command::Turn(turn::Command::Mark(mark));
         session.execute(None, command).await?;
         Ok(Response::new(wire::MarkTurnResponse {}))
     }
@@ -185,10 +185,10 @@ impl TurnLoop for Service {
             reason: parse::reason(it.reason)?,
             turn: (it.turn != 0).then(|| Turn::from(it.turn)),
         };
-        let command = Command::Reclaim(reclaim);
+        let command = Command::Turn(turn::Command::Reclaim(reclaim));
         let Executed { reply, is_repeat, sequence, .. } =
             session.execute(Some(key), command).await?;
-        let Reply::Reclaimed { ended, turn, from, to } = reply else {
+        let Reply::Turn(turn::Reply::Reclaimed { ended, turn, from, to }) = reply else {
             unreachable!("a turn is reclaimed or refused")
         };
         Ok(Response::new(wire::ReclaimResponse {

@@ -7,8 +7,8 @@
 //!
 //! Whoever calls them puts the record on disk in between, or right behind, and lets nothing out
 //! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles),
-//! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`] (rosters and keys of private mail), [`access`]
-//! (invitations and tokens);
+//! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`]
+//! (rosters and keys of private mail), [`access`] (invitations and tokens); `noun` registers them.
 //! [`clients`] remembers answers, [`presence`] who gave a sign of life.
 //!
 //! # Invariants
@@ -25,12 +25,12 @@
 
 pub mod access;
 pub mod clients;
-mod command;
 pub mod directory;
-mod event;
 pub mod mailbox;
+mod noun;
 pub mod presence;
 pub mod privacy;
+mod record;
 mod rejection;
 pub mod swarm;
 pub mod turn;
@@ -51,8 +51,8 @@ use self::{
     turn::Loops,
 };
 pub use self::{
-    command::{Caller, Command, Mark, Request},
-    event::{Event, Principal, Record, Reply, TurnMoment},
+    noun::{Acting, Asked, Command, Event, Reply},
+    record::{Caller, Mark, Principal, Record, Request},
     rejection::Rejection,
 };
 
@@ -114,12 +114,14 @@ impl Decision {
         !self.events.is_empty() || is_new_answer
     }
 
-    fn new(events: Vec<Event>, reply: Reply) -> Self {
+    fn new<E: Into<Event>>(events: impl IntoIterator<Item = E>, reply: impl Into<Reply>) -> Self {
+        let events = events.into_iter().map(Into::into).collect();
+        let reply = reply.into();
         Self { events, bodies: Vec::new(), reply, is_repeat: false, answered_by: None }
     }
 
-    fn repeat(reply: Reply) -> Self {
-        Self { is_repeat: true, ..Self::new(Vec::new(), reply) }
+    fn repeat(reply: impl Into<Reply>) -> Self {
+        Self { is_repeat: true, ..Self::new::<Event>([], reply) }
     }
 }
 
@@ -142,7 +144,7 @@ impl Workspace {
                     return Ok(Decision {
                         answered_by: Some(answer.sequence),
                         is_repeat: answer.is_repeat,
-                        ..Decision::new(Vec::new(), answer.reply.clone())
+                        ..Decision::new::<Event>([], answer.reply.clone())
                     });
                 }
                 // Who fenced a node may have used up its keys, too: on a copy of its data.
@@ -153,30 +155,18 @@ impl Workspace {
             }
         }
         check()?;
-        match &request.command {
-            Command::Register(it) => {
-                let mut decision = self.directory.decide(now, context, &request.caller, it)?;
-                decision.events.extend(self.loops.decide_seats(&self.directory, it));
-                Ok(decision)
-            }
-            Command::CreateLoop(it) => self.loops.decide_create(it),
-            Command::StartRound(it) => self.loops.decide_start(now, context, it),
-            Command::HandOver(it) => self.loops.decide_hand_over(now, context, it),
-            Command::Reclaim(it) => self.loops.decide_reclaim(now, context, it),
-            Command::Mark(it) => self.loops.decide_mark(now, context, it),
-            Command::Access(it) => self.access.decide(now, it),
-            Command::Privacy(it) => self.privacy.decide(&self.directory, &request.caller, it),
-            Command::Mail(it) => self.decide_mail(now, &request.caller, it),
-            Command::Swarm(it) => Ok(self.swarm.decide(now, &request.caller, it)?),
-            Command::Tick => {
-                let mut decision = self.loops.decide_tick(now, context);
-                decision.events.extend(self.mail.decide_lapses(now));
-                let (events, words) = self.swarm.decide_lapses(now, &context.presence);
-                decision.events.extend(events.into_iter().map(Into::into));
-                decision.bodies.extend(words.into_iter().map(Body::Swarm));
-                Ok(decision)
-            }
-        }
+        let asked = Asked { now, context, caller: &request.caller, workspace: self };
+        self.decide_command(asked, &request.command)
+    }
+
+    /// What the passing of time alone brings.
+    fn decide_tick(&self, now: Timestamp, context: &Context) -> Decision {
+        let (of_swarm, words) = self.swarm.decide_lapses(now, &context.presence);
+        let mut decision = Decision::new(self.loops.decide_tick(now, context), Reply::Done);
+        decision.events.extend(self.mail.decide_lapses(now).map(Event::from));
+        decision.events.extend(of_swarm.into_iter().map(Event::from));
+        decision.bodies.extend(words.into_iter().map(Body::Swarm));
+        decision
     }
 
     /// Records that this happened.
@@ -190,24 +180,7 @@ impl Workspace {
         self.sequence = record.sequence;
         self.time = self.time.max(record.time);
         for event in &record.events {
-            match event {
-                Event::NodeRegistered(it) => self.directory.apply(record.time, it),
-                Event::Access(it) => self.access.apply(record.time, it),
-                Event::Mail(it) => self.mail.apply(record.time, it),
-                Event::Swarm(it) => self.swarm.apply(record.time, &record.principal, it),
-                Event::Privacy(it) => self.privacy.apply(record.time, it),
-                Event::LoopOpened(_)
-                | Event::ParticipantsSet(_)
-                | Event::HandedOver(_)
-                | Event::TurnReclaimed(_)
-                | Event::RoundStarted(_)
-                | Event::TurnHanded(_)
-                | Event::TurnSeen(_)
-                | Event::TurnLapsed(_)
-                | Event::LeaseRenewed(_) => {
-                    self.loops.apply(record.time, &record.principal, event);
-                }
-            }
+            self.apply_event(record.time, &record.principal, event);
         }
         if let Some((key, hash)) = &record.key {
             let answer = Answer {
@@ -237,38 +210,6 @@ impl Workspace {
     /// lapses when somebody next looks, and nobody can tell.
     pub fn must_stay_awake(&self, now: Timestamp, lease_ms: u64) -> bool {
         self.loops.next_deadline(now, lease_ms).is_some() || self.swarm.is_held()
-    }
-
-    fn decide_mail(
-        &self,
-        now: Timestamp,
-        caller: &Caller,
-        command: &mailbox::Command,
-    ) -> Result<Decision, Rejection> {
-        use mailbox::Command;
-        let around = mailbox::Surroundings { directory: &self.directory, loops: &self.loops };
-        match command {
-            Command::Send(it) => {
-                self.privacy.check_words(!it.sealed.is_empty())?;
-                if !it.attachments.is_empty() {
-                    self.privacy.check_files()?;
-                }
-                self.mail.decide_send(now, caller, around, it)
-            }
-            Command::Move(it) => Ok(self.mail.decide_move(it)),
-            Command::Mark(it) => self.mail.decide_mark_mail(it),
-            Command::Open(role) => self.mail.decide_open(role),
-            Command::Close(role) => self.mail.decide_close(around, role),
-            Command::HandAgain { role, thread } => self.mail.decide_hand_again(role, *thread),
-            Command::Import(it) => {
-                self.privacy.check_words(false)?;
-                self.mail.decide_import(now, caller, it)
-            }
-            Command::StoreAttachment(it) => {
-                self.privacy.check_files()?;
-                self.mail.decide_keep(it)
-            }
-        }
     }
 }
 

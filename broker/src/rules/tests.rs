@@ -70,21 +70,25 @@ fn command(line: &str) -> Request {
     let loop_id = || "main".parse().unwrap();
     let command = match words[..] {
         ["tick"] => Command::Tick,
-        ["opens", id, ref participants @ ..] => Command::CreateLoop(CreateLoop {
-            loop_id: id.parse().unwrap(),
-            participants: participants.iter().map(|name| role(name)).collect(),
-        }),
-        [node, "registers", ref roles @ ..] => Command::Register(Register {
-            node: node.parse().unwrap(),
-            roles: roles
-                .iter()
-                .map(|name| RoleSpec { role: role(name), toolsets: Vec::new() })
-                .collect(),
-            take_over: is_task_complete,
-            software: String::new(),
-            orphan_of,
-        }),
-        [who, "hands", "over", summary] => Command::HandOver(HandOver {
+        ["opens", id, ref participants @ ..] => {
+            Command::Turn(turn::Command::CreateLoop(CreateLoop {
+                loop_id: id.parse().unwrap(),
+                participants: participants.iter().map(|name| role(name)).collect(),
+            }))
+        }
+        [node, "registers", ref roles @ ..] => {
+            Command::Directory(directory::Command::Register(Register {
+                node: node.parse().unwrap(),
+                roles: roles
+                    .iter()
+                    .map(|name| RoleSpec { role: role(name), toolsets: Vec::new() })
+                    .collect(),
+                take_over: is_task_complete,
+                software: String::new(),
+                orphan_of,
+            }))
+        }
+        [who, "hands", "over", summary] => Command::Turn(turn::Command::HandOver(HandOver {
             loop_id: loop_id(),
             role: role(who),
             summary: summary.to_owned(),
@@ -92,27 +96,27 @@ fn command(line: &str) -> Request {
             is_task_complete,
             to,
             turn,
-        }),
-        [who, "reclaims", "because", reason] => Command::Reclaim(Reclaim {
+        })),
+        [who, "reclaims", "because", reason] => Command::Turn(turn::Command::Reclaim(Reclaim {
             loop_id: loop_id(),
             by: actor(who),
             to,
             reason: reason.to_owned(),
             turn,
-        }),
-        [who, "starts", "a", "round"] => Command::StartRound(StartRound {
+        })),
+        [who, "starts", "a", "round"] => Command::Turn(turn::Command::StartRound(StartRound {
             loop_id: loop_id(),
             by: actor(who),
             to,
             summary: String::new(),
             instruction: String::new(),
-        }),
-        [who, "marks", mark] => Command::Mark(MarkTurn::new(
+        })),
+        [who, "marks", mark] => Command::Turn(turn::Command::Mark(MarkTurn::new(
             loop_id(),
             role(who),
             turn.unwrap(),
             if mark == "handed" { Mark::Handed } else { Mark::Seen },
-        )),
+        ))),
         ref other => panic!("no such command: {other:?}"),
     };
     let key = key.map(|key| (key, Hash::of(words.join(" ").as_bytes())));
@@ -200,27 +204,43 @@ impl Story {
     }
 }
 
+/// Asks a noun alone, with nothing around it but these.
+pub(super) fn ask<T>(
+    now: Timestamp,
+    caller: &Caller,
+    workspace: &Workspace,
+    decide: impl FnOnce(Asked<'_>) -> T,
+) -> T {
+    let context = Context { presence: Presence::new(now), lease_ms: 100, told: BTreeMap::new() };
+    decide(Asked { now, context: &context, caller, workspace })
+}
+
 fn say(decision: &Decision) -> String {
     let mut said = match &decision.reply {
-        Reply::Registered { epoch } => format!("epoch {epoch}"),
-        Reply::Opened { .. } => "opened".to_owned(),
-        Reply::Started { round, turn, holder } => format!("round {round}, turn {turn} to {holder}"),
-        Reply::Handed { ended, next: None } => format!("turn {ended} ended, completed"),
-        Reply::Handed { ended, next: Some((turn, to)) } => {
+        Reply::Directory(directory::Reply::Registered { epoch }) => format!("epoch {epoch}"),
+        Reply::Turn(turn::Reply::Opened { .. }) => "opened".to_owned(),
+        Reply::Turn(turn::Reply::Started { round, turn, holder }) => {
+            format!("round {round}, turn {turn} to {holder}")
+        }
+        Reply::Turn(turn::Reply::Handed { ended, next: None }) => {
+            format!("turn {ended} ended, completed")
+        }
+        Reply::Turn(turn::Reply::Handed { ended, next: Some((turn, to)) }) => {
             format!("turn {ended} ended, turn {turn} to {to}")
         }
-        Reply::Reclaimed { ended, turn, from, to } => {
+        Reply::Turn(turn::Reply::Reclaimed { ended, turn, from, to }) => {
             format!("turn {ended} of {from} taken, turn {turn} to {to}")
         }
-        Reply::Invited { .. } | Reply::Issued { .. } | Reply::Rotated { .. } | Reply::Swarm(_) => {
-            unreachable!("these stories are not about access")
-        }
-        Reply::Sent { .. } | Reply::Moved { .. } | Reply::Imported { .. } => {
-            unreachable!("these stories are not about mail")
+        Reply::Access(_) | Reply::Mail(_) | Reply::Swarm(_) => {
+            unreachable!("these stories are about nodes and turns")
         }
         Reply::Done => decision.events.iter().map(happened).collect::<Vec<_>>().join(", "),
     };
-    if decision.events.iter().any(|event| matches!(event, Event::ParticipantsSet(_))) {
+    if decision
+        .events
+        .iter()
+        .any(|event| matches!(event, Event::Turn(turn::Event::ParticipantsSet(_))))
+    {
         said += ", seated";
     }
     if decision.is_repeat {
@@ -234,21 +254,27 @@ fn say(decision: &Decision) -> String {
 
 fn happened(event: &Event) -> String {
     match event {
-        Event::LeaseRenewed(it) if it.is_grace => format!("grace until {}", it.lapses.as_millis()),
-        Event::LeaseRenewed(it) => format!("renewed until {}", it.lapses.as_millis()),
-        Event::TurnLapsed(it) => format!("turn {} lapsed", it.turn),
-        Event::TurnHanded(it) => format!("turn {} handed", it.turn),
-        Event::TurnSeen(it) => format!("turn {} seen", it.turn),
-        Event::NodeRegistered(_)
+        Event::Turn(turn::Event::LeaseRenewed(it)) if it.is_grace => {
+            format!("grace until {}", it.lapses.as_millis())
+        }
+        Event::Turn(turn::Event::LeaseRenewed(it)) => {
+            format!("renewed until {}", it.lapses.as_millis())
+        }
+        Event::Turn(turn::Event::TurnLapsed(it)) => format!("turn {} lapsed", it.turn),
+        Event::Turn(turn::Event::TurnHanded(it)) => format!("turn {} handed", it.turn),
+        Event::Turn(turn::Event::TurnSeen(it)) => format!("turn {} seen", it.turn),
+        Event::Directory(_)
         | Event::Access(_)
         | Event::Mail(_)
         | Event::Privacy(_)
         | Event::Swarm(_)
-        | Event::LoopOpened(_)
-        | Event::ParticipantsSet(_)
-        | Event::HandedOver(_)
-        | Event::TurnReclaimed(_)
-        | Event::RoundStarted(_) => unreachable!("these have replies of their own"),
+        | Event::Turn(
+            turn::Event::LoopOpened(_)
+            | turn::Event::ParticipantsSet(_)
+            | turn::Event::HandedOver(_)
+            | turn::Event::TurnReclaimed(_)
+            | turn::Event::RoundStarted(_),
+        ) => unreachable!("these have replies of their own"),
     }
 }
 

@@ -23,8 +23,8 @@ use crate::{
     },
     rules::{
         Caller, Command, Principal, Rejection, Request,
-        directory::{Register, RoleSpec},
-        turn::HandOver,
+        directory::{self, Register, RoleSpec},
+        turn::{self, HandOver},
     },
 };
 
@@ -89,7 +89,7 @@ impl Fixture {
 
 /// `A` gives the first turn on.
 fn hand_over() -> Command {
-    Command::HandOver(HandOver {
+    Command::Turn(turn::Command::HandOver(HandOver {
         loop_id: "main".parse().unwrap(),
         role: "A".parse().unwrap(),
         summary: "s".to_owned(),
@@ -97,7 +97,7 @@ fn hand_over() -> Command {
         is_task_complete: false,
         to: None,
         turn: None,
-    })
+    }))
 }
 
 /// Keeps an actor busy, from when it says so until the sender goes away.
@@ -225,13 +225,13 @@ async fn however_a_workspace_ends_its_waits_end_and_the_next_call_wakes_it() {
 }
 
 fn register(node: &str, role: &str, take_over: bool) -> Request {
-    let command = Command::Register(Register {
+    let command = Command::Directory(directory::Command::Register(Register {
         node: node.parse().unwrap(),
         roles: vec![RoleSpec { role: role.parse().unwrap(), toolsets: Vec::new() }],
         take_over,
         software: String::new(),
         orphan_of: None,
-    });
+    }));
     Request { caller: Caller::default(), key: None, command }
 }
 

@@ -18,9 +18,9 @@ use tasuki_broker::{
     rules::{
         Caller, Command, Context, Event, Mark, Principal, Record, Rejection, Reply, Request,
         Workspace,
-        directory::{Register, RoleSpec},
+        directory::{self, Register, RoleSpec},
         presence::Presence,
-        turn::{Actor, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound, TurnStatus},
+        turn::{self, Actor, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound, TurnStatus},
     },
 };
 use tasuki_proto::{
@@ -252,7 +252,7 @@ impl World {
             }
             Step::HandOver { call, loop_id, role: index, text, complete, to, turn: number } => (
                 Some(call),
-                Command::HandOver(HandOver {
+                Command::Turn(turn::Command::HandOver(HandOver {
                     loop_id: loop_of(*loop_id),
                     role: role(*index),
                     summary: format!("s{text}"),
@@ -260,11 +260,11 @@ impl World {
                     is_task_complete: *complete,
                     to: to.map(role),
                     turn: turn(*number),
-                }),
+                })),
             ),
             Step::Reclaim { call, loop_id, by, is_person, to, turn: number } => (
                 Some(call),
-                Command::Reclaim(Reclaim {
+                Command::Turn(turn::Command::Reclaim(Reclaim {
                     loop_id: loop_of(*loop_id),
                     by: match is_person {
                         true => Actor::Person("ann".parse().unwrap()),
@@ -273,42 +273,50 @@ impl World {
                     to: to.map(role),
                     reason: "because".to_owned(),
                     turn: turn(*number),
-                }),
+                })),
             ),
             Step::Start { call, loop_id, to } => (
                 Some(call),
-                Command::StartRound(StartRound {
+                Command::Turn(turn::Command::StartRound(StartRound {
                     loop_id: loop_of(*loop_id),
                     by: Actor::Person("ann".parse().unwrap()),
                     to: to.map(role),
                     summary: String::new(),
                     instruction: "again".to_owned(),
-                }),
+                })),
             ),
             Step::Create { call, loop_id, participants } => (
                 Some(call),
-                Command::CreateLoop(CreateLoop {
+                Command::Turn(turn::Command::CreateLoop(CreateLoop {
                     loop_id: loop_of(*loop_id),
                     participants: roles(*participants),
-                }),
+                })),
             ),
             Step::Register { call, node, roles: bits, take_over } => {
                 let spec = |role| RoleSpec { role, toolsets: Vec::new() };
                 (
                     Some(call),
-                    Command::Register(Register {
+                    Command::Directory(directory::Command::Register(Register {
                         node: node_of(*node),
                         roles: roles(*bits).into_iter().map(spec).collect(),
                         take_over: *take_over,
                         software: String::new(),
                         orphan_of: self.orphan_of(&node_of(*node)),
-                    }),
+                    })),
                 )
             }
             Step::Mark { call, loop_id, role: index, turn, handed } => {
                 let mark = if *handed { Mark::Handed } else { Mark::Seen };
                 let (loop_id, role) = (loop_of(*loop_id), role(*index));
-                (Some(call), Command::Mark(MarkTurn::new(loop_id, role, Turn::from(*turn), mark)))
+                (
+                    Some(call),
+                    Command::Turn(turn::Command::Mark(MarkTurn::new(
+                        loop_id,
+                        role,
+                        Turn::from(*turn),
+                        mark,
+                    ))),
+                )
             }
         };
         let mut caller = Caller::default();
@@ -325,10 +333,10 @@ impl World {
             key = Some((IdempotencyKey { client, counter: u64::from(it.counter) + 1 }, request));
         }
         // A node that registers has no epoch yet, and a mark has no key.
-        if matches!(command, Command::Register(_)) {
+        if matches!(command, Command::Directory(directory::Command::Register(_))) {
             caller.node = None;
         }
-        if matches!(command, Command::Mark(_)) {
+        if matches!(command, Command::Turn(turn::Command::Mark(_))) {
             key = None;
         }
         let now = Timestamp::from_millis(self.now);
@@ -367,7 +375,7 @@ impl World {
         if !decision.is_recorded(&request) {
             return;
         }
-        if let Command::Register(it) = &request.command {
+        if let Command::Directory(directory::Command::Register(it)) = &request.command {
             self.context.presence.node_seen(&it.node, now);
         }
         let by = &request.caller;
@@ -438,7 +446,7 @@ impl World {
                 assert!(hosts, "D2: {node} acted as {role}");
             }
         }
-        if let Command::Register(it) = &request.command {
+        if let Command::Directory(directory::Command::Register(it)) = &request.command {
             let is_orphan = self.orphan_of(&it.node).is_some();
             assert!(is_owned(&it.node) || is_orphan, "D3: {token:?} took {}", it.node);
         }
@@ -448,27 +456,33 @@ impl World {
         for event in events {
             self.mail.take(event);
             self.swarm.take(Timestamp::from_millis(self.now), event);
-            if let Event::NodeRegistered(it) = event {
+            if let Event::Directory(directory::Event::NodeRegistered(it)) = event {
                 let earlier = self.epochs.insert(it.node.clone(), it.epoch);
                 assert!(earlier < Some(it.epoch), "D1: {} after {earlier:?}", it.epoch);
             }
             let (loop_id, entry, began) = match event {
-                Event::HandedOver(it) => {
+                Event::Turn(turn::Event::HandedOver(it)) => {
                     (&it.loop_id, it.entry, it.next.as_ref().map(|next| next.turn))
                 }
-                Event::TurnReclaimed(it) => (&it.loop_id, it.entry, Some(it.next.turn)),
-                Event::RoundStarted(it) => (&it.loop_id, it.entry, Some(it.next.turn)),
-                Event::NodeRegistered(_)
+                Event::Turn(turn::Event::TurnReclaimed(it)) => {
+                    (&it.loop_id, it.entry, Some(it.next.turn))
+                }
+                Event::Turn(turn::Event::RoundStarted(it)) => {
+                    (&it.loop_id, it.entry, Some(it.next.turn))
+                }
+                Event::Directory(_)
                 | Event::Access(_)
                 | Event::Mail(_)
                 | Event::Privacy(_)
                 | Event::Swarm(_)
-                | Event::LoopOpened(_)
-                | Event::ParticipantsSet(_)
-                | Event::TurnHanded(_)
-                | Event::TurnSeen(_)
-                | Event::TurnLapsed(_)
-                | Event::LeaseRenewed(_) => continue,
+                | Event::Turn(
+                    turn::Event::LoopOpened(_)
+                    | turn::Event::ParticipantsSet(_)
+                    | turn::Event::TurnHanded(_)
+                    | turn::Event::TurnSeen(_)
+                    | turn::Event::TurnLapsed(_)
+                    | turn::Event::LeaseRenewed(_),
+                ) => continue,
             };
             let last = self.entries.insert(loop_id.clone(), entry).unwrap_or(0);
             assert_eq!(entry, last + 1, "T3");

@@ -171,7 +171,7 @@ impl Filled {
         };
         let key = IdempotencyKey { client: "load".parse()?, counter: sequence.get() };
         let key = Some((key, Hash::of(&sequence.get().to_be_bytes())));
-        let command = Command::HandOver(handover);
+        let command = Command::Turn(turn::Command::HandOver(handover));
         let request = Request { caller: Caller::default(), key, command };
         // A second between two.
         let time = Timestamp::from_millis(sequence.get() * 1000);

@@ -19,9 +19,9 @@ use tonic::{Code, Response, Status};
 
 use super::{Failure, keys, text::line};
 use crate::{
+    client::retry::{self, is_lost},
     config::{Config, Source},
     credentials::{Credentials, keep_spare},
-    link::retry::{self, is_lost},
     paths::NodeFile,
 };
 

@@ -28,9 +28,9 @@ use super::{
     text::time,
 };
 use crate::{
+    client::retry::is_lost,
     config::Config,
     credentials::{FILE, Joined},
-    link::retry::is_lost,
 };
 
 /// More than any token has, in bytes.

@@ -15,7 +15,7 @@ use tonic::{Status, Streaming};
 use tonic_types::StatusExt as _;
 
 use super::{Failure, broker::Broker};
-use crate::link::retry::is_lost;
+use crate::client::retry::is_lost;
 
 /// Before the first attempt to connect again; doubled before each later one.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -11,6 +11,7 @@ mod acting;
 mod agent_token;
 mod broker;
 mod broker_token;
+mod client_files;
 mod completions;
 mod config_check;
 mod connect;
@@ -20,13 +21,13 @@ mod failure;
 mod following;
 mod guarding;
 mod help;
-mod hook;
 mod hosted;
 mod hosting;
 mod import;
 mod join;
 mod json;
 mod keys;
+mod lock_hook;
 mod logs;
 mod loops;
 mod mail;
@@ -128,7 +129,7 @@ pub enum Command {
     TakeOver(take_over::Args),
     AgentToken(agent_token::Args),
     #[command(subcommand)]
-    LockHook(hook::Command),
+    LockHook(lock_hook::Command),
     #[command(subcommand)]
     MailHook(mail_hook::Command),
     #[command(subcommand)]
@@ -321,7 +322,7 @@ fn keeps_data(command: &Command) -> bool {
         | Command::AgentToken(_) => true,
         #[cfg(unix)]
         Command::Accept(_) => true,
-        Command::LockHook(command) => matches!(command, hook::Command::Install(_)),
+        Command::LockHook(command) => matches!(command, lock_hook::Command::Install(_)),
         Command::Disconnect(_)
         | Command::Mcp(_)
         | Command::Watch(_)
@@ -371,7 +372,7 @@ async fn dispatch(
         Command::Mirror(command) => mirror::run(command, config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),
-        Command::LockHook(command) => hook::run(command, config, output).await,
+        Command::LockHook(command) => lock_hook::run(command, config, output).await,
         Command::MailHook(command) => mail_hook::run(command, config, output),
         Command::Prompt(args) => prompt::run(&args, config, output),
         Command::Config(_) | Command::Trust(_) | Command::Completions(_) | Command::ManPages(_) => {

@@ -19,9 +19,10 @@ use crate::{
     identity::{Identity, IdentityError},
     link,
     mcp::ask::{Error, post},
+    outbox::Settling,
     outbox::{self, Contents, Counts, Outbox, Summarised, Summary, Unreadable},
     paths::NodeFile,
-    role::{Refusal, Settling},
+    refusal::Refusal,
 };
 
 /// Shown of a subject, or of a reason in a list, in characters.

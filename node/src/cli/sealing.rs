@@ -17,7 +17,7 @@ use crate::{
         Ask, Sealer,
         finding::{Ended, Items, Mail},
     },
-    role::Refusal,
+    refusal::Refusal,
 };
 
 /// What sealing and opening ask the broker for, asked when they do. A sealer remembers the answer,

@@ -154,7 +154,7 @@ fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
         ("up", "SIGTERM and Ctrl-C stop it."),
         ("node", "keeps trying"),
         ("connect", "Two roles in one client need two names."),
-        ("disconnect", "Whatever else is in the client's files stays."),
+        ("disconnect", "Everything else in the client's files stays."),
         ("mcp", "Needs a running node"),
         ("take-over", "was quiet for a quarter of an hour"),
         ("loop start", "keeps its history"),

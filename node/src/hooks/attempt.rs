@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::link::retry::Backoff;
+use crate::client::retry::Backoff;
 
 /// The first pause between attempts, in milliseconds.
 const PAUSE_MS_MIN: u64 = 1_000;

@@ -13,7 +13,7 @@ use tasuki_proto::{
 };
 
 use super::event::{Happening, Place};
-use crate::role::Refusal;
+use crate::refusal::Refusal;
 
 /// Of the document.
 const VERSION: u32 = 1;

@@ -28,12 +28,12 @@ use super::{
     document::{Read, Writer},
     event::{self, Facts, Happening},
     line::{Common, Line},
-    source::{Ended, Items, Part, Source, Unanswered},
+    source::{Part, Source, Unanswered},
     spec::{Action, Kind},
     store::{Call, Places, Taken, WAITING_MAX},
 };
-use crate::link::{
-    feed_resume::{self, Last, told_again},
+use crate::client::{
+    feed::{self, Ended, Items, Last, told_again},
     retry::{Backoff, chance},
 };
 
@@ -119,7 +119,9 @@ impl Follower {
             match again {
                 Again::Room => continue,
                 Again::Stopped => return,
-                Again::Unanswered(why) | Again::Ended(Ended::Broken(why)) => self.is_deaf(why),
+                Again::Unanswered(why) | Again::Ended(Ended::Broken(why) | Ended::Lost(why)) => {
+                    self.is_deaf(why);
+                }
                 Again::Ended(Ended::Compacted { oldest }) => {
                     self.skip(oldest);
                 }
@@ -180,7 +182,7 @@ impl Follower {
             tokio::select! {
                 item = items.next() => match item {
                     Some(item) => self.take(item?).await?,
-                    None => return Err(Ended::Broken("the broker ended it".to_owned()).into()),
+                    None => return Err(Ended::silently().into()),
                 },
                 () = stop.cancelled() => return Err(Again::Stopped),
                 () = room.notified(), if !self.behind.is_empty() => {
@@ -240,18 +242,16 @@ impl Follower {
         };
         let last = Last { sequence: from.sequence, at_ms: from.at_ms };
         match told_again(&mut items, last).await {
-            feed_resume::Again::Known(is) => {
+            feed::Again::Known(is) => {
                 if from.at_ms == 0 {
                     self.know(from, is.at_ms).await?;
                 }
                 Ok(items)
             }
-            feed_resume::Again::Other => Err(Again::Other),
-            feed_resume::Again::Ended(Some(ended)) => Err(ended.into()),
-            feed_resume::Again::Ended(None) => {
-                Err(Ended::Broken("the broker ended it".to_owned()).into())
-            }
-            feed_resume::Again::Silence => Err(self.doubt(from).await),
+            feed::Again::Other => Err(Again::Other),
+            feed::Again::Ended(Some(ended)) => Err(ended.into()),
+            feed::Again::Ended(None) => Err(Ended::silently().into()),
+            feed::Again::Silence => Err(self.doubt(from).await),
         }
     }
 

@@ -20,7 +20,7 @@ use super::{
     store::{Call, Failed, Store},
     webhook::Address,
 };
-use crate::{beside::on_disk, clock, link::retry::chance};
+use crate::{beside::on_disk, client::retry::chance, clock};
 
 /// Programs that run at once, of all hooks: what a laptop does not notice.
 const PROGRAMS_MAX: usize = 4;

@@ -22,6 +22,7 @@
 //! the machine: it says that an entry is sealed, and no words of it.
 
 pub mod attempt;
+mod broker;
 pub mod command;
 pub mod document;
 pub mod event;

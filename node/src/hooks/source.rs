@@ -1,10 +1,10 @@
 //! Where happenings come from: the seam between hooks and the link to the broker.
 
 use async_trait::async_trait;
-use futures::stream::BoxStream;
-use tasuki_proto::{id::RoleId, wire};
+use tasuki_proto::id::RoleId;
 
 use super::document::Read;
+use crate::client::feed::{Ended, Items};
 
 /// What is read of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,20 +15,9 @@ pub enum Part {
     From(u32),
 }
 
-/// Why a feed ended, or did not begin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
-    /// It goes on where it was.
-    Broken(String),
-    /// Records before `oldest` are no longer kept.
-    Compacted { oldest: u64 },
-}
-
 /// The broker did not say; it is to be asked again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unanswered(pub String);
-
-pub type Items = BoxStream<'static, Result<wire::FeedItem, Ended>>;
 
 /// What hooks ask the broker. Nothing of it counts as a sign of an agent's life, or as told to it.
 #[async_trait]

@@ -16,12 +16,15 @@ use tokio::{
 
 use super::{
     document::Read,
-    source::{Ended, Items, Part, Unanswered},
+    source::{Part, Unanswered},
     spec::{Kind, Webhook},
     store::WAITING_MAX,
     *,
 };
-use crate::role::Refusal;
+use crate::{
+    client::feed::{Ended, Items},
+    refusal::Refusal,
+};
 
 /// For a step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,28 +1,32 @@
 //! One call, tried until it is answered or its time is over.
+//!
+//! A command is tried under one key. It is not kept for a broker that is away, since a claim or a
+//! lock that is granted an hour later is none; mail is, by way of the outbox. What only asks is
+//! answered with what was last seen while the broker is out of reach, if that was.
 
 use std::time::Duration;
 
-use futures::{FutureExt as _, future::BoxFuture};
 use tasuki_proto::{
-    id::IdempotencyKey,
+    id::{IdempotencyKey, RoleId},
     reason::Reason,
-    rpc::{self, Rpc},
+    rpc::Rpc,
     wire,
 };
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{self, Instant},
-};
+use tokio::time::{self, Instant};
 use tonic::{Response, Status};
 
 use super::{
-    Link,
-    channel::{ATTEMPT_MS_MAX, Channel},
-    keys::{self, Key},
-    retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance},
+    Link, keys,
     state::{turned_away, unanswered, unasked, unreachable},
 };
-use crate::role::Refusal;
+use crate::{
+    client::{
+        any::{AnyRequest, AnyResponse, send_as},
+        channel::{ATTEMPT_MS_MAX, Channel},
+        retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance},
+    },
+    refusal::{Refusal, Seen},
+};
 
 /// The last word on a call.
 #[derive(Debug)]
@@ -33,54 +37,87 @@ pub(super) struct GivenUp {
 }
 
 impl Link {
-    pub(super) async fn room(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        self.calls.acquire().await
-    }
-
-    /// Asks something; lost without harm.
-    pub(super) async fn query<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
-        self.ask(from_this_node(request)).await
-    }
-
-    /// Has something done, under `key` however often it is said; `None`: it is said once. A broker
-    /// that is away is not waited for.
-    pub(super) async fn command<R: Rpc>(
+    /// One call of an agent that plays `role`, which is filled in. The future of a command may be
+    /// dropped, but then nobody tries again: [`Link::carry_out`] carries it through. `key` names
+    /// the intent each time its sender says it; `None`: it is said once.
+    pub async fn call(
         &self,
-        mut request: R,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<R::Response, Refusal> {
-        let (_room, key) = self.ready_to_command(key).await?;
-        request.set_key(Some(key.wire()));
-        self.send(Attempts::default(), from_this_node(request)).await
+        role: &RoleId,
+        mut request: AnyRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Seen<AnyResponse>, Refusal> {
+        let _permit = self.calls.acquire(role).await?;
+        request.set_role(role);
+        if request.call().has_key {
+            return self.command(request, key).await.map(Seen::now);
+        }
+        if let Some(search) = request.downcast_ref::<wire::SearchMailRequest>()
+            && self.searches_itself().await?
+        {
+            let found = self.search_sealed(role, search.clone()).await?;
+            return Ok(Seen::now(Box::new(found)));
+        }
+        self.look_up(request).await
     }
 
-    /// Room for a command and its key, which is in use until the answer is there.
-    pub(super) async fn ready_to_command(
+    /// Asks something; answered from memory while the broker is out of reach.
+    pub async fn look_up(&self, request: AnyRequest) -> Result<Seen<AnyResponse>, Refusal> {
+        match self.ask(|channel, caller| request.send(channel, caller)).await {
+            Ok(mut response) => {
+                self.open(&mut response).await;
+                self.shared.cache.remember(&request, &response);
+                Ok(Seen::now(response))
+            }
+            Err(refusal) => {
+                self.shared.cache.recall(&request).filter(|_| is_away(&refusal)).ok_or(refusal)
+            }
+        }
+    }
+
+    /// Asks something for this node itself; lost without harm.
+    pub(crate) async fn query<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
+        self.ask(|channel, caller| send_as(&request, channel, caller)).await
+    }
+
+    /// Asks once, without a registration, so that it speaks for no agent.
+    pub(crate) async fn ask_once<R: Rpc>(&self, request: R) -> Result<R::Response, Failure> {
+        let call = send_as(&request, self.shared.client.channel(), self.shared.stranger());
+        match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), call).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(Failure::of(&status)),
+            Err(_) => Err(Failure::Lost(format!("no answer within {ATTEMPT_MS_MAX} ms"))),
+        }
+    }
+
+    async fn command(
         &self,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<(OwnedSemaphorePermit, CommandKey), Refusal> {
-        let room = self.room().await?;
+        mut request: AnyRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<AnyResponse, Refusal> {
         self.shared.ready().await?;
-        let key = match key {
-            Some(key) => CommandKey::Named(keys::wire(key)),
-            None => CommandKey::Own(self.shared.keys.next().await?),
-        };
-        Ok((room, key))
+        // One of this node's is in use until the answer is there.
+        let own = if key.is_none() { Some(self.shared.keys.next().await?) } else { None };
+        let key = key.as_ref().or(own.as_ref().map(keys::Key::id));
+        if let Some(key) = key {
+            request.set_key(keys::wire(key));
+        }
+        let call = |channel, caller| request.send(channel, caller);
+        let response = self.send(Attempts::default(), call).await?;
+        if let Some(lease) = lease(&response) {
+            self.shared.is_granted(lease);
+        }
+        Ok(response)
     }
 
-    pub(super) async fn ask<T, F>(
-        &self,
-        call: impl Fn(Channel, wire::Caller) -> F,
-    ) -> Result<T, Refusal>
+    async fn ask<T, F>(&self, call: impl Fn(Channel, wire::Caller) -> F) -> Result<T, Refusal>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let _room = self.room().await?;
         self.shared.ready_to_ask().await?;
         self.send(Attempts::of_question(), call).await
     }
 
-    pub(super) async fn send<T, F>(
+    async fn send<T, F>(
         &self,
         attempts: Attempts,
         call: impl Fn(Channel, wire::Caller) -> F,
@@ -99,18 +136,21 @@ impl Link {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let began = Instant::now();
+        let (shared, began) = (&self.shared, Instant::now());
         loop {
-            let epoch = self.shared.epoch();
-            let attempt = call(self.shared.channel.clone(), self.shared.caller());
-            let left = attempts.patience().map(|whole| whole.saturating_sub(began.elapsed()));
-            let failure = match self.attempt(attempt, began.elapsed(), left).await {
+            let epoch = shared.epoch();
+            let attempt = call(shared.client.channel(), shared.caller());
+            let whole = Duration::from_millis(ATTEMPT_MS_MAX);
+            let left = attempts.patience().map(|most| most.saturating_sub(began.elapsed()));
+            let whole = left.map_or(whole, |left| whole.min(left));
+            let unreached = Duration::from_millis(UNREACHED_MS_MAX).saturating_sub(began.elapsed());
+            let failure = match shared.client.attempt(attempt, unreached, whole).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             tracing::debug!(?failure, "a call failed");
             if failure.is_of_connection() {
-                self.shared.suspect.notify_one();
+                shared.suspect.notify_one();
             }
             let is_away = match &failure {
                 Failure::NotTaken(refusal) => refusal.reason == Reason::Unavailable,
@@ -121,11 +161,11 @@ impl Link {
                 Next::Again(pause) => {
                     tokio::select! {
                         () = time::sleep(pause) => {}
-                        () = self.shared.back() => {}
+                        () = shared.back() => {}
                     }
                 }
                 Next::Renew(within) => {
-                    if let Err(refusal) = self.shared.renew(epoch, within).await {
+                    if let Err(refusal) = shared.renew(epoch, within).await {
                         let is_away = refusal.reason == Reason::Unavailable;
                         let refusal = attempts.give_up(refusal, "registering again failed");
                         return Err(GivenUp { refusal, is_away });
@@ -136,37 +176,6 @@ impl Link {
                     return Err(GivenUp { refusal, is_away });
                 }
             }
-        }
-    }
-
-    /// One attempt, `spent` after its command began. One that finds no connection ends when the
-    /// command's time for finding one does, and never counts as lost (L5).
-    async fn attempt<T>(
-        &self,
-        call: impl Future<Output = Result<Response<T>, Status>>,
-        spent: Duration,
-        left: Option<Duration>,
-    ) -> Result<T, Failure> {
-        let (lines, witness) = (&self.shared.lines, self.shared.lines.witness());
-        let whole = Duration::from_millis(ATTEMPT_MS_MAX);
-        let whole = left.map_or(whole, |left| whole.min(left));
-        let unreached = Duration::from_millis(UNREACHED_MS_MAX).saturating_sub(spent).min(whole);
-        let mut call = Box::pin(call);
-        let mut answer = time::timeout(unreached, &mut call).await;
-        if answer.is_err() && lines.may_have_carried(witness) {
-            answer = time::timeout(whole.saturating_sub(unreached), &mut call).await;
-        }
-        drop(call);
-        match answer {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(Failure::of(&status)),
-            Err(_) if lines.may_have_carried(witness) => {
-                Err(Failure::Lost(format!("no answer within {ATTEMPT_MS_MAX} ms")))
-            }
-            Err(_) => Err(Failure::NotTaken(Refusal {
-                reason: Reason::Unavailable,
-                message: "no connection in time".to_owned(),
-            })),
         }
     }
 
@@ -185,71 +194,21 @@ impl Link {
     }
 }
 
-/// What names a command.
-#[derive(Debug)]
-pub(super) enum CommandKey {
-    /// Its sender does, each time the command is said.
-    Named(wire::IdempotencyKey),
-    /// This node does.
-    Own(Key),
-}
-
-impl CommandKey {
-    pub(super) fn wire(&self) -> wire::IdempotencyKey {
-        match self {
-            Self::Named(key) => key.clone(),
-            Self::Own(key) => key.wire(),
-        }
-    }
-}
-
-/// What a call came to.
-pub(super) type Answering<T> = BoxFuture<'static, Result<Response<T>, Status>>;
-
-/// Sends a request as the node that `caller` names, each time anew.
-pub(super) fn from_this_node<R: Rpc>(
-    request: R,
-) -> impl Fn(Channel, wire::Caller) -> Answering<R::Response> {
-    move |channel, caller| {
-        let mut request = request.clone();
-        request.set_caller(caller);
-        rpc::send(channel, request).boxed()
-    }
+/// How long something lasts that a response grants to whoever is there.
+fn lease(response: &AnyResponse) -> Option<Duration> {
+    let (expires_ms, now_ms) = if let Some(it) = response.downcast_ref::<wire::LockResponse>() {
+        (it.lock.as_ref()?.expires_ms, it.now_ms)
+    } else if let Some(it) = response.downcast_ref::<wire::TaskResponse>() {
+        (it.task.as_ref()?.lease_expires_ms, it.now_ms)
+    } else if let Some(it) = response.downcast_ref::<wire::DeliveryResponse>() {
+        (it.delivery.as_ref()?.lease_expires_ms, it.now_ms)
+    } else {
+        return None;
+    };
+    (expires_ms != 0).then(|| Duration::from_millis(expires_ms.saturating_sub(now_ms)))
 }
 
 /// Whether nobody was there to say anything else.
 pub(super) fn is_away(refusal: &Refusal) -> bool {
     refusal.reason == Reason::Unavailable
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::super::{CALLS_MAX, Settings};
-    use super::*;
-    use crate::identity::Identity;
-
-    #[tokio::test]
-    async fn a_call_of_a_busy_node_waits_in_line() {
-        let data = tempfile::tempdir().expect("a directory");
-        let identity = Arc::new(Identity::open(data.path()).expect("free"));
-        let settings = Settings {
-            broker: "http://127.0.0.1:9".to_owned(),
-            workspace: "default".parse().expect("an id"),
-            node: identity.node().clone(),
-            roles: Vec::new(),
-            take_over: false,
-        };
-        let link = Link::start(settings, identity).expect("an address");
-        let mut rooms = Vec::new();
-        for _ in 0..CALLS_MAX {
-            rooms.push(link.room().await.expect("room"));
-        }
-        let mut next = Box::pin(link.room());
-        assert!(futures::poll!(&mut next).is_pending());
-        rooms.pop();
-        drop(next.await.expect("the room of the one that is over"));
-        link.abandon();
-    }
 }

@@ -1,24 +1,19 @@
 //! What the broker tells of changes, while anybody here follows them.
 //!
 //! After a broken connection the feed goes on after the last record it told, if the journal is the
-//! one it was [known](super::feed_resume).
+//! one it was [known](crate::client::feed).
 //!
 //! **L4** Whoever follows is told of what changed, or that something was missed; a broken
 //! connection, a broker that restarted and one that forgot are no exceptions.
 
 use std::{sync::Arc, time::Duration};
 
-use tasuki_proto::{
-    reason::Reason,
-    wire::{self, feed_client::FeedClient},
-};
+use futures::StreamExt as _;
 use tokio::{sync::watch, time};
-use tonic::{Status, Streaming};
 
-use super::{
-    LinkState, Shared,
-    channel::{self, ATTEMPT_MS_MAX, Channel},
-    feed_resume::{Again, Last, told_again},
+use super::{LinkState, Shared};
+use crate::client::{
+    feed::{self, Ended, Items, Last},
     retry::{Backoff, chance},
 };
 
@@ -31,8 +26,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let closing = shared.closing.clone();
     let followers = shared.news.followers();
     let state = shared.state.subscribe();
-    let client = channel::feed(shared.channel.clone());
-    let mut feed = Feed { shared, followers, state, client, known: None };
+    let mut feed = Feed { shared, followers, state, known: None };
     closing.run_until_cancelled(feed.live()).await;
 }
 
@@ -41,7 +35,6 @@ struct Feed {
     shared: Arc<Shared>,
     followers: watch::Receiver<usize>,
     state: watch::Receiver<LinkState>,
-    client: FeedClient<Channel>,
     /// The record told last.
     known: Option<Last>,
 }
@@ -50,10 +43,13 @@ struct Feed {
 enum End {
     /// Nobody follows.
     Unused,
-    /// It goes on after what is known.
-    Broken(String),
-    /// What comes after what is known cannot be had.
-    Lost(String),
+    Ended(Ended),
+}
+
+impl From<Ended> for End {
+    fn from(ended: Ended) -> Self {
+        Self::Ended(ended)
+    }
 }
 
 impl Feed {
@@ -77,9 +73,11 @@ impl Feed {
                     backoff.reset();
                     continue;
                 }
-                End::Broken(why) => tracing::debug!(why, "the feed is to be opened again"),
-                End::Lost(why) => {
-                    tracing::debug!(why, "the feed begins anew");
+                End::Ended(Ended::Broken(why)) => {
+                    tracing::debug!(why, "the feed is to be opened again");
+                }
+                End::Ended(ended @ (Ended::Compacted { .. } | Ended::Lost(_))) => {
+                    tracing::debug!(?ended, "the feed begins anew");
                     self.known = None;
                 }
             }
@@ -91,46 +89,31 @@ impl Feed {
     async fn listen(&mut self) -> End {
         let mut items = match self.open().await {
             Ok(items) => items,
-            Err(end) => return end,
+            Err(ended) => return ended.into(),
         };
         loop {
             let item = tokio::select! {
-                item = items.message() => item,
+                item = items.next() => item,
                 () = unused(self.followers.clone()) => return End::Unused,
             };
             match item {
-                Ok(Some(item)) => {
+                Some(Ok(item)) => {
                     self.known = Some(Last::of(&item));
                     self.shared.news.take(&item);
                 }
-                Ok(None) => return End::Broken("the broker ended it".to_owned()),
-                Err(status) => return ended(&status),
+                Some(Err(ended)) => return ended.into(),
+                None => return Ended::silently().into(),
             }
         }
     }
 
     /// Opens the feed and says to followers that it is, and whether they missed anything.
-    async fn open(&mut self) -> Result<Streaming<wire::FeedItem>, End> {
-        let request = wire::SubscribeRequest {
-            caller: Some(self.shared.stranger()),
-            from_sequence: self.known.map_or(0, |last| last.sequence),
-        };
-        let opening = self.client.subscribe(request);
-        let opened = time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), opening).await;
-        let mut items = match opened {
-            Ok(Ok(response)) => response.into_inner(),
-            Ok(Err(status)) => return Err(ended(&status)),
-            Err(_) => return Err(End::Broken(format!("no answer within {ATTEMPT_MS_MAX} ms"))),
-        };
+    async fn open(&mut self) -> Result<Items, Ended> {
+        let from = self.known.map_or(0, |last| last.sequence);
+        let (channel, caller) = (self.shared.client.channel(), self.shared.stranger());
+        let mut items = feed::subscribe(channel, caller, from).await?;
         if let Some(last) = self.known {
-            match told_again(&mut items, last).await {
-                Again::Known(_) => {}
-                Again::Other | Again::Silence => {
-                    return Err(End::Lost("the journal is another one".to_owned()));
-                }
-                Again::Ended(Some(status)) => return Err(ended(&status)),
-                Again::Ended(None) => return Err(End::Broken("the broker ended it".to_owned())),
-            }
+            items = feed::resume(items, last).await?;
         }
         self.shared.news.begin(self.known.is_some());
         Ok(items)
@@ -147,13 +130,5 @@ async fn unused(mut followers: watch::Receiver<usize>) {
         if time::timeout(Duration::from_millis(UNUSED_MS), again).await.is_err() {
             return;
         }
-    }
-}
-
-fn ended(status: &Status) -> End {
-    let why = status.message().to_owned();
-    match Reason::of(status) {
-        Some(Reason::Compacted) => End::Lost(why),
-        Some(_) | None => End::Broken(why),
     }
 }

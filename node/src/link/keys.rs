@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::{
     identity::{Identity, IdentityError},
-    role::Refusal,
+    refusal::Refusal,
 };
 
 /// Between the oldest key in use and the newest: half the broker's window.
@@ -121,6 +121,10 @@ impl Shared {
 }
 
 impl Key {
+    pub const fn id(&self) -> &IdempotencyKey {
+        &self.key
+    }
+
     pub fn wire(&self) -> wire::IdempotencyKey {
         wire(&self.key)
     }

@@ -4,40 +4,27 @@
 //! and outlive it; heartbeats say which roles are there. The link keeps no truth: after a
 //! reconnect it asks again.
 //!
-//! - [`retry`]: when to try again, and what may be said in the end. Pure.
 //! - [`keys`]: idempotency keys that cannot expire while in use.
-//! - `channel`: the HTTP/2 connection. `connection`: the TCP connection below.
-//!   `client_auth`: what is shown on them, and to whom.
 //! - `network_monitor`: what makes the link look whether the connection still stands.
 //! - `session`: registration and heartbeats.
-//! - `call`: commands and reads. `any`: those of any type. They are of `turns`, of `mail` and of
-//!   `swarm`. `waits`: parked questions. `receipts`: how far a turn got.
-//! - `cache`: what loops looked like, for when nobody can be asked.
-//! - [`feed_resume`]: whether a feed goes on where it was.
-//! - `feed`: what changed, for whoever follows. `follow`: the same for hooks, with the words.
-//! - `mirror`: what mailboxes on disk are kept with. `records`: what both follow.
+//! - `call`: commands and reads. `mail`: what else there is of mail. `waits`: parked questions.
+//!   `receipts`: how far a turn got.
+//! - `cache`: what loops and mail looked like, for when nobody can be asked.
+//! - `feed`: what changed, for whoever follows. [`news`]: the same, as it is shown.
+//!
+//! How the broker is reached is the [client](crate::client)'s.
 
-pub mod feed_resume;
 pub mod keys;
-pub mod retry;
+pub mod news;
 
-mod any;
 mod cache;
 mod call;
-mod channel;
-mod client_auth;
-mod connection;
 mod feed;
-mod follow;
 mod mail;
-mod mirror;
 mod network_monitor;
 mod receipts;
-mod records;
 mod session;
 mod state;
-mod swarm;
-mod turns;
 mod waits;
 
 use std::{
@@ -53,42 +40,58 @@ use std::{
 use futures::FutureExt as _;
 use tasuki_proto::{
     id::{Epoch, NodeId, RoleId, Toolset, WorkspaceId},
-    limits::HEARTBEAT_MS,
+    limits::{HEARTBEAT_MS, WAITS_PER_STREAM_MAX},
     reason::Reason,
     wire,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use self::{
-    any::{AnyRequest, AnyResponse},
-    channel::BadAddress,
-    client_auth::ClientAuthError,
-    mail::settle,
-    receipts::Mark,
-    state::{LinkState, Phase},
-};
 use self::{
-    cache::Memory,
-    channel::Channel,
-    client_auth::ClientAuth,
-    connection::Lines,
+    cache::Cache,
     keys::Keys,
     mail::{Carriers, MailKeys, MailReceipts, Sending, TRANSFERS_MAX},
+    news::News,
     receipts::Receipts,
     waits::Waits,
 };
+pub use self::{
+    mail::{Moving, Sent, settle},
+    receipts::Mark,
+    state::{LinkState, Phase},
+};
+pub use crate::client::{
+    any::{AnyRequest, AnyResponse},
+    retry,
+};
 use crate::{
+    client::{
+        Client, OpenError,
+        feed::{self as records, Ended, Items},
+        retry::outcome_unknown,
+    },
     clock::{self, Moment},
     identity::Identity,
-    limiter::Limiter,
+    limiter::{Limiter, Permit, RoleLimiter},
     outbox::Outbox,
+    presence::Presence,
     private::Sealer,
-    role::{Refusal, news::News, presence::Presence},
+    refusal::Refusal,
+    wait::{Answer, Question},
 };
 
 /// Calls under way and not yet answered. Far below the window in which keys are remembered.
 pub const CALLS_MAX: usize = 64;
+
+/// Commands and reads of one role under way. An agent does one thing at a time, and a model that
+/// calls its tools side by side does a handful.
+const CALLS_PER_ROLE_MAX: usize = 16;
+
+/// Waits under way. A look is a call as well, and has a place on the same stream.
+const WAITS_MAX: usize = WAITS_PER_STREAM_MAX - CALLS_MAX;
+
+/// Waits of one role under way: one per question, and those that are just being superseded.
+const WAITS_PER_ROLE_MAX: usize = 256;
 
 /// A role that this node hosts.
 #[derive(Debug, Clone)]
@@ -119,9 +122,7 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
-    Address(#[from] BadAddress),
-    #[error(transparent)]
-    ClientAuth(#[from] ClientAuthError),
+    Open(#[from] OpenError),
     #[error("the letters that wait in {path} cannot be read")]
     Outbox { path: PathBuf, source: io::Error },
 }
@@ -138,7 +139,8 @@ pub struct Link {
     outbox: Outbox,
     carriers: Carriers,
     found: mail::Found,
-    calls: Limiter,
+    calls: RoleLimiter,
+    held: RoleLimiter,
     transfers: Limiter,
 }
 
@@ -147,9 +149,7 @@ struct Shared {
     settings: Settings,
     /// Tells this process from one that runs on a copy of its data directory.
     instance: String,
-    channel: Channel,
-    lines: Lines,
-    papers: ClientAuth,
+    client: Client,
     keys: Keys,
     state: watch::Sender<LinkState>,
     /// The latest epoch that the broker called stale.
@@ -165,8 +165,7 @@ struct Shared {
     /// How often the connection came under doubt other than by a call that failed.
     looks: watch::Sender<u64>,
     news: News,
-    memory: Memory,
-    mail: mail::Memory,
+    cache: Cache,
     sealer: Sealer,
     /// No further work is taken on; what was begun is ended.
     closing: CancellationToken,
@@ -179,19 +178,14 @@ struct Shared {
 impl Link {
     /// Begins to connect, in the background and for as long as it takes.
     pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, StartError> {
-        let endpoint = channel::endpoint(&settings.broker)?;
-        let papers = ClientAuth::find(identity.data(), &settings.broker)?;
+        let client = Client::new(&settings.broker, identity.data())?;
         let sealer = Sealer::new(identity.data(), &settings.workspace);
         let outbox = Outbox::open(identity.data())
             .map_err(|source| StartError::Outbox { path: identity.data().to_owned(), source })?;
-        let lines = Lines::default();
-        let channel = channel::open(&endpoint, papers.clone(), lines.clone());
         let shared = Arc::new(Shared {
             settings,
             instance: uuid::Uuid::new_v4().simple().to_string(),
-            channel,
-            lines,
-            papers,
+            client,
             sealer,
             keys: Keys::new(identity),
             state: watch::Sender::new(LinkState::begin(clock::wall_ms(), clock::now())),
@@ -202,8 +196,7 @@ impl Link {
             heartbeat_early: Notify::new(),
             looks: watch::Sender::new(0),
             news: News::default(),
-            memory: Memory::default(),
-            mail: mail::Memory::default(),
+            cache: Cache::default(),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -217,7 +210,14 @@ impl Link {
         );
         shared.session.spawn(session::run(shared.clone()));
         let mail_receipts = MailReceipts::start(&shared);
-        let calls = Limiter::new("calls of this node", CALLS_MAX);
+        let calls = RoleLimiter::new(
+            ("calls of this node", CALLS_MAX),
+            ("calls of this role", CALLS_PER_ROLE_MAX),
+        );
+        let held = RoleLimiter::new(
+            ("waits of this node", WAITS_MAX),
+            ("waits of this role", WAITS_PER_ROLE_MAX),
+        );
         let transfers = Limiter::new("transfers of files", TRANSFERS_MAX);
         let link = Self {
             shared,
@@ -230,6 +230,7 @@ impl Link {
             carriers: Carriers::default(),
             found: mail::Found::default(),
             calls,
+            held,
             transfers,
         };
         link.carry_what_waits();
@@ -252,6 +253,91 @@ impl Link {
     /// stands, and makes a new one if it does not.
     pub fn look(&self) {
         self.shared.look();
+    }
+
+    /// The broker's address.
+    pub fn broker(&self) -> &str {
+        &self.shared.settings.broker
+    }
+
+    /// What changed, for whoever shows it.
+    pub fn news(&self) -> &News {
+        &self.shared.news
+    }
+
+    /// Resolves while the broker can be asked.
+    pub(crate) async fn connected(&self) {
+        let mut state = self.shared.state.subscribe();
+        if state.wait_for(LinkState::is_connected).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// The broker's records from `from` on; 0: those yet to come. They are asked for without a
+    /// registration, so nothing of it speaks for an agent.
+    pub(crate) async fn subscribe(&self, from: u64) -> Result<Items, Ended> {
+        records::subscribe(self.shared.client.channel(), self.shared.stranger(), from).await
+    }
+
+    /// Room for a wait of `role`. A look is over at once, and does not find its place taken by
+    /// waits.
+    pub async fn admit_wait(&self, role: &RoleId, hold: Duration) -> Result<Permit, Refusal> {
+        let limiter = if hold.is_zero() { &self.calls } else { &self.held };
+        limiter.acquire(role).await
+    }
+
+    /// Waits of `role` under way, each until nothing of it is left here.
+    pub fn open_waits(&self, role: &RoleId) -> usize {
+        self.held.in_use(role)
+    }
+
+    /// Waits for what `role` asks, over reconnects, until `hold` is over.
+    pub async fn wait(
+        &self,
+        role: &RoleId,
+        question: Question,
+        hold: Duration,
+        permit: Permit,
+    ) -> Result<Answer, Refusal> {
+        let mut answer = self.waits.ask(role.clone(), question, hold, permit).await?;
+        if let Answer::Mail(mail) = &mut answer {
+            self.open_entries(mail.thread.as_mut(), &mut mail.entries).await;
+        }
+        Ok(answer)
+    }
+
+    /// Nobody acts on what the role was offered: it goes to the next at once.
+    pub fn decline(&self, role: &RoleId) {
+        self.waits.decline(role.clone());
+    }
+
+    /// Reports in the background how far a turn got.
+    pub fn mark(&self, mark: Mark) {
+        self.receipts.push(mark);
+    }
+
+    /// Does something for as long as somebody wants to hear of it; [`Link::shutdown`] gives it time
+    /// to end.
+    pub async fn do_while_heard<T>(
+        &self,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        let work = self.shared.ended.run_until_cancelled(work);
+        self.shared.tasks.track_future(work).await.unwrap_or_else(|| Err(stopping()))
+    }
+
+    /// Carries a command through, even when whoever asked goes away.
+    pub async fn carry_out<T: Send + 'static>(
+        &self,
+        command: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        if self.shared.closing.is_cancelled() {
+            return Err(stopping());
+        }
+        let (reply, answer) = oneshot::channel();
+        self.spawn(async move { drop(reply.send(command.await)) });
+        let lost = || outcome_unknown("the node stopped or failed before it came");
+        answer.await.unwrap_or_else(|_| Err(lost()))
     }
 
     /// Runs work that [`Link::shutdown`] gives time to end, and ends when its time is over.

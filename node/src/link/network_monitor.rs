@@ -58,7 +58,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 if let Some(slept) = pulse.beat(now) {
                     tracing::info!(?slept, "this machine slept, or stopped this program");
                     if Duration::from_millis(ASLEEP_MS) <= slept {
-                        shared.lines.cut();
+                        shared.client.connections().cut();
                     }
                     looks.sign(now);
                 }
@@ -66,7 +66,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             event = next(&mut networks) => match event {
                 Ok(IfEvent::Up(_)) => looks.sign(now),
                 Ok(IfEvent::Down(network)) => {
-                    if shared.lines.cut_from(network.addr()) {
+                    if shared.client.connections().cut_from(network.addr()) {
                         tracing::info!(%network, "the connection's address is gone");
                     }
                     looks.sign(now);

@@ -13,9 +13,9 @@ use tasuki_proto::{
 };
 use tokio::{sync::Notify, time};
 
-use super::{
-    Shared,
-    call::from_this_node,
+use super::Shared;
+use crate::client::{
+    any::send_as,
     channel::ATTEMPT_MS_MAX,
     retry::{Backoff, Failure, chance},
 };
@@ -100,11 +100,10 @@ async fn send(shared: &Shared, mark: &Mark) {
 /// Tells the broker how far something got, however often that has to be said; given up when it is
 /// refused, or the node stops.
 pub(super) async fn report<R: Rpc + std::fmt::Debug>(shared: &Shared, receipt: R) {
-    let send = from_this_node(receipt.clone());
     let mut backoff = Backoff::default();
     loop {
         let epoch = shared.epoch();
-        let call = send(shared.channel.clone(), shared.caller());
+        let call = send_as(&receipt, shared.client.channel(), shared.caller());
         let failure = match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), call).await {
             Ok(Ok(_)) => return,
             Ok(Err(status)) => Failure::of(&status),

@@ -25,11 +25,16 @@ use tonic::Response;
 
 use super::{
     Shared,
-    channel::ATTEMPT_MS_MAX,
-    retry::{Backoff, Failure, chance},
     state::{Phase, turned_away},
 };
-use crate::{clock, role::Refusal};
+use crate::{
+    client::{
+        channel::ATTEMPT_MS_MAX,
+        retry::{Backoff, Failure, chance},
+    },
+    clock,
+    refusal::Refusal,
+};
 
 /// Between two tries of a registration that was refused, in milliseconds.
 const REFUSED_PAUSE_MS: u64 = 2_000;
@@ -100,7 +105,7 @@ impl Session {
                     self.epoch = registered.epoch.into();
                     self.is_renewed = false;
                     self.is_told(registered.heartbeat_ms);
-                    self.shared.papers.taken();
+                    self.shared.client.auth().taken();
                     self.shared.enter(Phase::Connected, self.epoch);
                     return;
                 }
@@ -176,7 +181,7 @@ impl Session {
                     self.is_told(told.heartbeat_ms);
                     backoff.reset();
                     away.reset();
-                    self.shared.papers.taken();
+                    self.shared.client.auth().taken();
                     self.shared.enter(Phase::Connected, self.epoch);
                     self.rest().await;
                     if *self.stale.borrow_and_update() == self.epoch.get() {
@@ -206,7 +211,7 @@ impl Session {
 
     /// Whether there is a token that was not turned away with this.
     fn shows_another(&self, refusal: &Refusal) -> bool {
-        refusal.reason == Reason::Unauthenticated && self.shared.papers.turned_away()
+        refusal.reason == Reason::Unauthenticated && self.shared.client.auth().turned_away()
     }
 
     /// Between two heartbeats of a connection that stands; ends when that is in question.
@@ -219,7 +224,7 @@ impl Session {
             () = shared.heartbeat_early.notified() => {}
             _ = self.looks.changed() => self.is_in_doubt = true,
             () = shared.suspect.notified() => self.is_in_doubt = true,
-            () = shared.lines.lost() => {
+            () = shared.client.connections().lost() => {
                 time::sleep(Duration::from_millis(chance() % SPREAD_MS)).await;
                 self.is_in_doubt = true;
             }
@@ -234,7 +239,7 @@ impl Session {
             return;
         }
         // A certificate that is not trusted ends when this machine joins again.
-        self.shared.papers.read_again();
+        self.shared.client.auth().read_again();
         let pause = backoff.pause(chance());
         let shared = &self.shared;
         let wanted = async {
@@ -254,7 +259,7 @@ impl Session {
     /// One call, cut off when the broker does not answer. When the connection is in doubt that is
     /// soon, and the next call gets a new one.
     async fn ask<R: Rpc>(&mut self, request: R) -> Result<R::Response, Failure> {
-        let mut call = pin!(rpc::send(self.shared.channel.clone(), request));
+        let mut call = pin!(rpc::send(self.shared.client.channel(), request));
         let look = Duration::from_millis(LOOK_MS_MAX);
         let mut is_in_doubt = std::mem::take(&mut self.is_in_doubt);
         let patience = if is_in_doubt { look } else { Duration::from_millis(ATTEMPT_MS_MAX) };
@@ -267,7 +272,7 @@ impl Session {
                 }
                 () = time::sleep_until(deadline) => {
                     if is_in_doubt {
-                        self.shared.lines.cut();
+                        self.shared.client.connections().cut();
                         self.is_in_doubt = true;
                     }
                     return Err(Failure::Lost("no answer in time".to_owned()));

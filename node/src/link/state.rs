@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tasuki_proto::{id::Epoch, reason::Reason};
 
-use super::retry::UNREACHED_MS_MAX;
-use crate::{clock::Moment, role::Refusal};
+use crate::{client::retry::UNREACHED_MS_MAX, clock::Moment, refusal::Refusal};
 
 /// Where the connection stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

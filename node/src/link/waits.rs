@@ -9,7 +9,6 @@
 //! that is longer. One that the broker was never asked, and a look that it did not answer, are
 //! refused after [`UNREACHED_MS_MAX`], each with what is known of it.
 
-mod question;
 mod table;
 
 use std::{
@@ -24,10 +23,10 @@ use std::{
 
 use parking_lot::Mutex;
 use tasuki_proto::{
-    id::{Epoch, LoopId, RoleId},
+    id::{Epoch, RoleId},
     limits::{HOLD_MS_MAX, WAITS_PER_STREAM_MAX},
     reason::Reason,
-    wire::{self, park_request},
+    wire::{self, park_request, park_response::Outcome},
 };
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
@@ -36,20 +35,17 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use self::{
-    question::{Question, Reply, Told},
-    table::{Open, Table},
-};
-use super::{
-    LinkState, Phase, Shared, channel,
-    connection::Witness,
-    retry::{Backoff, Failure, UNREACHED_MS_MAX, chance},
-    state::turned_away,
-    stopping,
-};
+use self::table::{Open, Table};
+use super::{LinkState, Phase, Shared, state::turned_away, stopping};
 use crate::{
-    limiter::Limiter,
-    role::{Refusal, mail::MailFilter, swarm::Awaited},
+    client::{
+        channel,
+        connection::Witness,
+        retry::{Backoff, Failure, UNREACHED_MS_MAX, chance},
+    },
+    limiter::Permit,
+    refusal::Refusal,
+    wait::{Answer, Question},
 };
 
 /// Questions between the callers and the stream; a caller waits for room.
@@ -76,7 +72,6 @@ const EARLY_MS: u64 = 1_000;
 #[derive(Debug, Clone)]
 pub(super) struct Waits {
     asks: mpsc::Sender<Ask>,
-    room: Limiter,
     latest: Arc<AtomicU64>,
     dropped: Arc<Dropped>,
     shared: Arc<Shared>,
@@ -129,40 +124,7 @@ impl Waits {
             not_before: Instant::now(),
         };
         shared.spawn(multiplexer.run());
-        Self {
-            asks,
-            room: Limiter::new("waits of this node", WAITS_PER_STREAM_MAX),
-            latest: Arc::new(AtomicU64::new(0)),
-            dropped,
-            shared: shared.clone(),
-        }
-    }
-
-    pub(super) async fn ask_turn(
-        &self,
-        role: RoleId,
-        loop_id: LoopId,
-        hold: Duration,
-    ) -> Result<wire::TurnAnswer, Refusal> {
-        self.ask(role, hold, |reply| Question::Turn(loop_id, reply)).await
-    }
-
-    pub(super) async fn ask_mail(
-        &self,
-        role: RoleId,
-        filter: MailFilter,
-        hold: Duration,
-    ) -> Result<wire::MailAnswer, Refusal> {
-        self.ask(role, hold, |reply| Question::Mail(filter, reply)).await
-    }
-
-    pub(super) async fn ask_swarm(
-        &self,
-        role: RoleId,
-        awaited: Awaited,
-        hold: Duration,
-    ) -> Result<wire::SwarmAnswer, Refusal> {
-        self.ask(role, hold, |reply| Question::Swarm(awaited, reply)).await
+        Self { asks, latest: Arc::new(AtomicU64::new(0)), dropped, shared: shared.clone() }
     }
 
     /// Nobody acts on what the role was offered, so it goes to the next. Told behind the cancels of
@@ -172,13 +134,14 @@ impl Waits {
         self.dropped.notify.notify_one();
     }
 
-    async fn ask<T>(
+    /// Asks until `hold` is over; `permit` is given back when nothing of it is left here.
+    pub(super) async fn ask(
         &self,
         role: RoleId,
+        question: Question,
         hold: Duration,
-        question: impl FnOnce(Reply<T>) -> Question,
-    ) -> Result<T, Refusal> {
-        let room = self.room.acquire().await?;
+        permit: Permit,
+    ) -> Result<Answer, Refusal> {
         let hold = hold.min(Duration::from_millis(HOLD_MS_MAX));
         let wait = self.latest.fetch_add(1, Ordering::Relaxed) + 1;
         let (reply, answer) = oneshot::channel();
@@ -191,12 +154,13 @@ impl Waits {
         };
         let open = Open {
             role,
-            question: question(reply),
+            question,
+            reply,
             hold_ends: now + hold,
             deadline: now + patience,
             is_look: hold.is_zero(),
             is_parked: false,
-            _room: room,
+            _permit: permit,
         };
         if self.asks.send(Ask { wait, open }).await.is_err() {
             return Err(stopping());
@@ -277,9 +241,9 @@ impl Multiplexer {
         }
         self.asked.close();
         while let Some(ask) = self.asked.recv().await {
-            ask.open.question.still_waiting();
+            ask.open.still_waiting();
         }
-        self.table.drain().for_each(|open| open.question.still_waiting());
+        self.table.drain().for_each(Open::still_waiting);
     }
 
     /// A stream is opened when there is something to ask, and somebody to ask.
@@ -293,12 +257,12 @@ impl Multiplexer {
 
     fn open(&mut self, ask: Ask) {
         // Whoever asked may be gone already, and have said so before this was heard.
-        if ask.open.question.is_closed() {
+        if ask.open.reply.is_closed() {
             return;
         }
         let state = self.state.borrow();
         if let Phase::Refused(refusal) = &state.phase {
-            ask.open.question.refuse(refusal.clone());
+            ask.open.refuse(refusal.clone());
             return;
         }
         drop(state);
@@ -310,6 +274,7 @@ impl Multiplexer {
             let request = self.question(wait, &open);
             self.table.unsent.push_back(request);
         }
+        assert!(self.table.len() < WAITS_PER_STREAM_MAX, "L3: each open wait has a permit");
         self.table.insert(wait, open);
     }
 
@@ -342,18 +307,18 @@ impl Multiplexer {
         let (now, broker) = (Instant::now(), &self.shared.settings.broker);
         while let Some(open) = self.table.pop_due(now) {
             match (open.is_parked, open.is_look) {
-                (true, false) => open.question.still_waiting(),
+                (true, false) => open.still_waiting(),
                 // How it stands is the broker's to say.
-                (true, true) => open.question.refuse(self.state.borrow().unanswered(broker)),
-                (false, _) => open.question.refuse(self.state.borrow().unasked(broker)),
+                (true, true) => open.refuse(self.state.borrow().unanswered(broker)),
+                (false, _) => open.refuse(self.state.borrow().unasked(broker)),
             }
         }
     }
 
     /// Whether what was put on the stream may have left this node.
     fn may_have_asked(&self) -> bool {
-        let lines = &self.shared.lines;
-        self.stream.as_ref().is_some_and(|stream| lines.may_have_carried(stream.witness))
+        let connections = self.shared.client.connections();
+        self.stream.as_ref().is_some_and(|stream| connections.may_have_carried(stream.witness))
     }
 
     /// The broker says nothing: is it there?
@@ -377,7 +342,7 @@ impl Multiplexer {
         match state.phase {
             Phase::Refused(refusal) => {
                 self.stream = None;
-                self.table.drain().for_each(|open| open.question.refuse(refusal.clone()));
+                self.table.drain().for_each(|open| open.refuse(refusal.clone()));
             }
             Phase::Connected => {
                 if self.stream.as_ref().is_some_and(|stream| stream.epoch != state.epoch) {
@@ -394,14 +359,14 @@ impl Multiplexer {
 
     fn open_stream(&mut self) {
         let (requests, sent) = mpsc::channel(STREAM_BUFFER);
-        let mut client = channel::waits(self.shared.channel.clone());
+        let mut client = channel::waits(self.shared.client.channel());
         let opening = async move {
             let opened = client.park(ReceiverStream::new(sent)).await?;
             Ok(opened.into_inner())
         };
         self.stream = Some(Stream {
             epoch: self.shared.epoch(),
-            witness: self.shared.lines.witness(),
+            witness: self.shared.client.connections().witness(),
             doubted: Some(Instant::now() + Duration::from_millis(OPENING_MS)),
             requests,
             responses: Responses::Opening(Box::pin(opening)),
@@ -415,7 +380,7 @@ impl Multiplexer {
     fn question(&self, wait: u64, open: &Open) -> wire::ParkRequest {
         let left = open.hold_ends.saturating_duration_since(Instant::now());
         let hold_ms = u64::try_from(left.as_millis()).unwrap_or(HOLD_MS_MAX);
-        let ask = Some(open.question.ask(self.shared.caller(), &open.role, hold_ms));
+        let ask = Some(open.question.to_wire(self.shared.caller(), &open.role, hold_ms));
         wire::ParkRequest { wait, ask }
     }
 
@@ -435,27 +400,25 @@ impl Multiplexer {
             Heard::TurnedAway(refusal) => {
                 self.lose_stream(&refusal.message);
                 let refusal = turned_away(refusal);
-                self.table.drain().for_each(|open| open.question.refuse(refusal.clone()));
+                self.table.drain().for_each(|open| open.refuse(refusal.clone()));
                 return;
             }
             Heard::Response(response) => response,
         };
         let wait = response.wait;
-        let told = match Told::of(response.outcome) {
-            Ok(told) => told,
-            Err(refusal) => return self.refused(wait, refusal),
+        let answer = match response.outcome {
+            Some(Outcome::Turn(answer)) => Answer::Turn(Box::new(answer)),
+            Some(Outcome::Mail(answer)) => Answer::Mail(Box::new(answer)),
+            Some(Outcome::Swarm(answer)) => Answer::Swarm(Box::new(answer)),
+            Some(Outcome::Refusal(refusal)) => return self.refused(wait, refusal),
+            None => return self.refused(wait, wire::Refusal::default()),
         };
-        if told.is_still_waiting() && self.table.has_left(wait, EARLY_MS) {
+        if answer.is_still_waiting() && self.table.has_left(wait, EARLY_MS) {
             return self.lose_stream("the broker let a wait go early");
         }
         self.backoff.reset();
-        if let Some(open) = self.table.remove(wait)
-            && let Err(question) = told.answer(open.question)
-        {
-            question.refuse(Refusal {
-                reason: Reason::Unavailable,
-                message: "The broker answered another question. Ask again.".to_owned(),
-            });
+        if let Some(open) = self.table.remove(wait) {
+            open.answer(answer);
         }
     }
 
@@ -483,7 +446,7 @@ impl Multiplexer {
         if refusal.reason == Reason::Unavailable && self.table.has_left(wait, EARLY_MS) {
             self.lose_stream(&refusal.message);
         } else if let Some(open) = self.table.remove(wait) {
-            open.question.refuse(refusal);
+            open.refuse(refusal);
         }
     }
 

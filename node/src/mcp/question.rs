@@ -10,7 +10,7 @@ use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
     mail::MessageId,
     reason::Reason,
-    wire::{self, MailMark, mail_answer::Standing, swarm_answer},
+    wire::MailMark,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,12 @@ use super::{
     tools::{arrived, awaited, told},
     transport::write_ack::{Mark, WriteAck},
 };
-use crate::role::{Actions, Refusal, mail::MailFilter, swarm::Awaited};
+pub(super) use crate::wait::{Answer, Question as What};
+use crate::{
+    refusal::Refusal,
+    role::Actions,
+    wait::{Awaited, MailFilter},
+};
 
 /// How long an answer may be overdue, in milliseconds, before the wait ends without it: longer
 /// than it takes to find out that the broker is away, and before the client's own limit.
@@ -30,16 +35,6 @@ pub(super) const OVERDUE_MS: u64 = 4_000;
 pub(super) struct Question {
     pub role: RoleId,
     pub what: What,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
-    /// "Is it my turn in this loop?"
-    Turn(LoopId),
-    /// "Is there mail of this kind?"
-    Mail(MailFilter),
-    /// "Did this happen to an issue, a task, a delivery?"
-    Swarm(Awaited),
 }
 
 /// A question, and whom to ask.
@@ -54,13 +49,6 @@ pub(super) enum About {
     Turn(LoopId),
     Mail { filter: MailFilter, shown: Shown },
     Swarm { awaited: Awaited, shown: Shown },
-}
-
-#[derive(Debug)]
-pub(super) enum Answer {
-    Turn(Box<wire::TurnAnswer>),
-    Mail(Box<wire::MailAnswer>),
-    Swarm(Box<wire::SwarmAnswer>),
 }
 
 /// What was found out without waiting.
@@ -83,29 +71,19 @@ pub(super) struct Words {
 
 impl Asking {
     pub(super) fn question(&self) -> Question {
-        let what = match &self.about {
+        Question { role: self.actions.role().clone(), what: self.what() }
+    }
+
+    fn what(&self) -> What {
+        match &self.about {
             About::Turn(loop_id) => What::Turn(loop_id.clone()),
             About::Mail { filter, .. } => What::Mail(filter.clone()),
             About::Swarm { awaited, .. } => What::Swarm(awaited.clone()),
-        };
-        Question { role: self.actions.role().clone(), what }
+        }
     }
 
     pub(super) async fn ask(&self, hold: Duration) -> Result<Answer, Refusal> {
-        match &self.about {
-            About::Turn(loop_id) => {
-                let answer = self.actions.await_turn(loop_id, hold).await?;
-                Ok(Answer::Turn(Box::new(answer)))
-            }
-            About::Mail { filter, .. } => {
-                let answer = self.actions.mail().await_mail(filter, hold).await?;
-                Ok(Answer::Mail(Box::new(answer)))
-            }
-            About::Swarm { awaited, .. } => {
-                let answer = self.actions.swarm().await_swarm(awaited, hold).await?;
-                Ok(Answer::Swarm(Box::new(answer)))
-            }
-        }
+        self.actions.wait(self.what(), hold).await
     }
 
     /// Whether a task may stand for it. A lock is taken by the call that waits for its files.
@@ -130,36 +108,19 @@ impl Asking {
 
     /// The hold is over, and nothing is known.
     pub(super) fn still_waiting(&self) -> Answer {
-        match &self.about {
-            About::Turn(loop_id) => Answer::Turn(Box::new(wire::TurnAnswer {
-                still_waiting: true,
-                r#loop: loop_id.to_string(),
-                ..Default::default()
-            })),
-            About::Mail { .. } => mail_answer(Standing::StillWaiting),
-            About::Swarm { .. } => swarm_answer(swarm_answer::Standing::StillWaiting),
-        }
+        self.what().still_waiting()
     }
 
     /// Another agent plays the role by now.
     pub(super) fn lost(&self) -> Answer {
-        match &self.about {
-            About::Turn(loop_id) => Answer::Turn(Box::new(wire::TurnAnswer {
-                superseded: true,
-                r#loop: loop_id.to_string(),
-                ..Default::default()
-            })),
-            About::Mail { .. } => mail_answer(Standing::Superseded),
-            About::Swarm { .. } => swarm_answer(swarm_answer::Standing::Superseded),
-        }
+        self.what().superseded()
     }
 
     /// A task's time is over, and the broker says nothing.
     pub(super) fn unanswered(&self) -> Answer {
         match &self.about {
             About::Turn(_) => Answer::Turn(Box::default()),
-            About::Mail { .. } => mail_answer(Standing::StillWaiting),
-            About::Swarm { .. } => swarm_answer(swarm_answer::Standing::StillWaiting),
+            About::Mail { .. } | About::Swarm { .. } => self.still_waiting(),
         }
     }
 
@@ -222,17 +183,6 @@ impl Asking {
     }
 }
 
-impl Answer {
-    /// Whether it is what was waited for.
-    pub(super) fn is_ready(&self) -> bool {
-        match self {
-            Self::Turn(answer) => answer.can_start || answer.is_finished,
-            Self::Mail(answer) => answer.standing() == Standing::Mail,
-            Self::Swarm(answer) => answer.standing() == swarm_answer::Standing::There,
-        }
-    }
-}
-
 const fn swarm_words(awaited: &Awaited) -> &'static Words {
     /// A wait that another call of the same tool takes the place of.
     macro_rules! words {
@@ -258,14 +208,6 @@ const fn swarm_words(awaited: &Awaited) -> &'static Words {
         Awaited::Verdict(_) => words!("the verdict", "submitDelivery"),
         Awaited::Files { .. } => words!("the files", "lockFiles"),
     }
-}
-
-fn mail_answer(standing: Standing) -> Answer {
-    Answer::Mail(Box::new(wire::MailAnswer { standing: standing.into(), ..Default::default() }))
-}
-
-fn swarm_answer(standing: swarm_answer::Standing) -> Answer {
-    Answer::Swarm(Box::new(wire::SwarmAnswer { standing: standing.into(), ..Default::default() }))
 }
 
 /// Whether a refusal says nothing about the question, only that it got no answer for now.

@@ -13,12 +13,9 @@ use tasuki_proto::{
 };
 use tokio::time;
 
-use super::{
-    dirty_set::DirtySet,
-    source::{Ended, Items, Source},
-};
-use crate::link::{
-    feed_resume::{Again, Last, told_again},
+use super::{dirty_set::DirtySet, source::Source};
+use crate::client::{
+    feed::{self, Ended, Last},
     retry::{Backoff, chance},
 };
 
@@ -104,8 +101,8 @@ pub(super) async fn run(source: Arc<dyn Source>, told: Told) {
         let before = last;
         match listen(&*source, &told, &mut last).await {
             Ended::Broken(why) => tracing::debug!(why, "the mirror's feed is to be opened again"),
-            Ended::Lost(why) => {
-                tracing::debug!(why, "the mirror's feed begins anew");
+            ended @ (Ended::Compacted { .. } | Ended::Lost(_)) => {
+                tracing::debug!(?ended, "the mirror's feed begins anew");
                 last = None;
             }
         }
@@ -123,11 +120,10 @@ async fn listen(source: &dyn Source, told: &Told, last: &mut Option<Last>) -> En
         Err(ended) => return ended,
     };
     match last {
-        Some(last) => {
-            if let Err(ended) = known(&mut items, *last).await {
-                return ended;
-            }
-        }
+        Some(last) => match feed::resume(items, *last).await {
+            Ok(resumed) => items = resumed,
+            Err(ended) => return ended,
+        },
         // What came before is not told.
         None => told.all_mail(),
     }
@@ -138,16 +134,7 @@ async fn listen(source: &dyn Source, told: &Told, last: &mut Option<Last>) -> En
                 told.take(&item);
             }
             Some(Err(ended)) => return ended,
-            None => return Ended::Broken("the broker ended it".to_owned()),
+            None => return Ended::silently(),
         }
-    }
-}
-
-async fn known(items: &mut Items, last: Last) -> Result<(), Ended> {
-    match told_again(items, last).await {
-        Again::Known(_) => Ok(()),
-        Again::Ended(Some(ended)) => Err(ended),
-        Again::Ended(None) => Err(Ended::Broken("the broker ended it".to_owned())),
-        Again::Other | Again::Silence => Err(Ended::Lost("the journal is another one".to_owned())),
     }
 }

@@ -28,9 +28,9 @@ use super::{
     watch,
 };
 use crate::{
+    client::retry::{Backoff, chance},
     clock,
     dir::Dir,
-    link::retry::{Backoff, chance},
 };
 
 /// Threads read and written at once: a disk and a broker do several in the time of one.

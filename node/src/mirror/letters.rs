@@ -27,9 +27,10 @@ use super::{
 use crate::{
     clock,
     filebox::{Document, Entry},
+    link::Sent,
     mail_terms::{self, NoReceivers},
+    refusal::Refusal,
     repository::{self, NoAnswer, Tracked},
-    role::{Refusal, mail::Sent},
 };
 
 /// For so long a file must not change, in milliseconds: whoever copies it writes more often. The

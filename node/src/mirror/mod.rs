@@ -20,6 +20,7 @@
 //! `disk`: single changes. `index`: what was written where. `scan`: what is there. `shared`: what
 //! all work of one role has in common.
 
+mod broker;
 mod dirty_set;
 mod disk;
 mod dropped;

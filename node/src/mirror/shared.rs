@@ -22,7 +22,7 @@ use super::{
     source::Source,
     thread::{Job, Outcome, Want},
 };
-use crate::{beside, filebox::Document, role::Refusal};
+use crate::{beside, filebox::Document, refusal::Refusal};
 
 /// One thread, in bytes; what is larger is not written as a file.
 pub(super) const THREAD_BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -3,26 +3,17 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use futures::stream::BoxStream;
 use tasuki_proto::{
     id::RoleId,
     mail::{BoxKind, MessageId},
     wire,
 };
 
-use crate::role::{Refusal, mail::Sent};
-
-/// Records as the broker tells them; the last one may say why it ended.
-pub type Items = BoxStream<'static, Result<wire::FeedItem, Ended>>;
-
-/// Why the broker tells nothing more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
-    /// It goes on where it was.
-    Broken(String),
-    /// What comes after the record that was told last cannot be had.
-    Lost(String),
-}
+use crate::{
+    client::feed::{Ended, Items},
+    link::Sent,
+    refusal::Refusal,
+};
 
 /// What the mirror asks. Nothing of it counts as a sign of an agent's life, or as told to it.
 #[async_trait]

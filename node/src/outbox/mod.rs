@@ -36,7 +36,7 @@ pub use self::{
     entry::{ENTRY_BYTES_MAX, Entry, Failed, Summarised, Summary, What, content_of},
     files::{Contents, Unreadable, read},
 };
-use crate::{beside::on_disk, role::Refusal};
+use crate::{beside::on_disk, refusal::Refusal};
 
 /// Entries, failed ones included: what agents say in a long day on the road.
 pub const ENTRIES_MAX: usize = 4_096;
@@ -47,6 +47,15 @@ pub const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Entries that were refused late and are kept to be looked at. Past it the oldest goes, first of
 /// those whose agent was told.
 pub const FAILED_MAX: usize = 256;
+
+/// What a person decides about an entry of the outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settling {
+    /// It failed, and is to go out again.
+    Retry,
+    /// It is not to be sent.
+    Drop,
+}
 
 /// How many there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -31,7 +31,7 @@ use super::{
     store,
     trust::Pin,
 };
-use crate::role::Refusal;
+use crate::refusal::Refusal;
 
 /// What sealing asks the broker for.
 #[async_trait]

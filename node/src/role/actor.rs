@@ -3,12 +3,12 @@
 //! What a call needs of the broker runs beside the actor, so that a wait of ten minutes holds
 //! nobody up, and a handover that was begun is carried through whatever becomes of the caller.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
-    wire::{self, mark_turn_request},
+    wire::mark_turn_request,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, oneshot},
@@ -17,57 +17,23 @@ use tokio::{
 
 use super::{
     Refusal,
-    mail::MailFilter,
-    presence::Presence,
-    state::{Question, Receipt, State, WaitNumber},
-    swarm::Awaited,
+    state::{Receipt, State, WaitNumber},
 };
-use crate::link::{Link, Mark};
+use crate::{
+    limiter::Permit,
+    link::{Link, Mark},
+    presence::Presence,
+    wait::{Answer, Awaited, Question},
+};
 
 /// Where an answer goes. Nobody may be left to hear it.
-pub type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+pub type Reply = oneshot::Sender<Result<Answer, Refusal>>;
 
 #[derive(Debug)]
 pub enum Msg {
-    AwaitTurn {
-        loop_id: LoopId,
-        hold: Duration,
-        reply: Reply<wire::TurnAnswer>,
-        permit: OwnedSemaphorePermit,
-    },
-    AwaitMail {
-        filter: MailFilter,
-        hold: Duration,
-        reply: Reply<wire::MailAnswer>,
-        permit: OwnedSemaphorePermit,
-    },
-    AwaitSwarm {
-        awaited: Awaited,
-        hold: Duration,
-        reply: Reply<wire::SwarmAnswer>,
-        permit: OwnedSemaphorePermit,
-    },
-    CloseWait {
-        question: Question,
-        wait: WaitNumber,
-    },
-    /// Something that needs nothing of what the actor keeps.
-    Beside(Work),
-    Report {
-        loop_id: LoopId,
-        turn: Turn,
-        receipt: Receipt,
-        _permit: OwnedSemaphorePermit,
-    },
-}
-
-/// Begins something beside the actor.
-pub struct Work(pub Box<dyn FnOnce(&RoleContext) + Send>);
-
-impl fmt::Debug for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Work").finish_non_exhaustive()
-    }
+    Wait { question: Question, hold: Duration, reply: Reply, permit: Permit },
+    CloseWait { question: Question, wait: WaitNumber },
+    Report { loop_id: LoopId, turn: Turn, receipt: Receipt, _permit: OwnedSemaphorePermit },
 }
 
 /// What an actor needs, and needs again when it starts anew.
@@ -109,38 +75,9 @@ impl Actor for RoleActor {
         running: &mut Running,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
-            Msg::AwaitTurn { loop_id, hold, reply, permit } => {
-                let RoleContext { role, link, .. } = running.around.clone();
-                let superseded = superseded_turn(&loop_id);
-                let question = Question::Turn(loop_id.clone());
-                let ask = async move { link.await_turn(&role, &loop_id, hold).await };
-                if hold.is_zero() {
-                    running.around.link.spawn(looking(ask, reply, permit));
-                } else {
-                    running.wait(myself, question, ask, superseded, reply, permit);
-                }
+            Msg::Wait { question, hold, reply, permit } => {
+                running.wait(myself, question, hold, reply, permit);
             }
-            Msg::AwaitMail { filter, hold, reply, permit } => {
-                let RoleContext { role, link, .. } = running.around.clone();
-                let question = Question::Mail(filter.clone());
-                let ask = async move { link.await_mail(&role, &filter, hold).await };
-                if hold.is_zero() {
-                    running.around.link.spawn(looking(ask, reply, permit));
-                } else {
-                    running.wait(myself, question, ask, superseded_mail(), reply, permit);
-                }
-            }
-            Msg::AwaitSwarm { awaited, hold, reply, permit } => {
-                let RoleContext { role, link, .. } = running.around.clone();
-                let question = Question::Swarm(awaited.clone());
-                let ask = async move { link.await_swarm(&role, &awaited, hold).await };
-                if hold.is_zero() {
-                    running.around.link.spawn(looking(ask, reply, permit));
-                } else {
-                    running.wait(myself, question, ask, superseded_swarm(), reply, permit);
-                }
-            }
-            Msg::Beside(Work(begin)) => begin(&running.around),
             Msg::CloseWait { question, wait } => {
                 running.state.close_wait(&question, wait);
                 running.superseded.remove(&wait);
@@ -152,14 +89,13 @@ impl Actor for RoleActor {
 }
 
 impl Running {
-    fn wait<T: Send + 'static>(
+    fn wait(
         &mut self,
         myself: ActorRef<Msg>,
         question: Question,
-        ask: impl Future<Output = Result<T, Refusal>> + Send + 'static,
-        superseded_answer: T,
-        mut reply: Reply<T>,
-        permit: OwnedSemaphorePermit,
+        hold: Duration,
+        mut reply: Reply,
+        permit: Permit,
     ) {
         let (wait, older) = self.state.open_wait(&question);
         if let Some(older) = older.and_then(|older| self.superseded.remove(&older)) {
@@ -175,12 +111,11 @@ impl Running {
             // supersede the newer one at the broker.
             let answer = tokio::select! {
                 biased;
-                Ok(()) = superseded => Some(Ok(superseded_answer)),
+                Ok(()) = superseded => Some(Ok(question.superseded())),
                 () = reply.closed() => None,
-                answer = ask => Some(answer),
+                answer = link.wait(&role, question.clone(), hold, permit) => Some(answer),
             };
             drop(open);
-            drop(permit);
             let is_heard = answer.is_some_and(|answer| reply.send(answer).is_ok());
             if !is_heard && matches!(question, Question::Swarm(Awaited::Tasks(_))) {
                 link.decline(&role);
@@ -198,41 +133,5 @@ impl Running {
             };
             self.around.link.mark(Mark { role: self.around.role.clone(), loop_id, turn, mark });
         }
-    }
-}
-
-/// Asks how it stands, for as long as somebody wants to hear it.
-pub(super) async fn looking<T>(
-    ask: impl Future<Output = Result<T, Refusal>>,
-    mut reply: Reply<T>,
-    permit: OwnedSemaphorePermit,
-) {
-    let answer = tokio::select! {
-        answer = ask => answer,
-        () = reply.closed() => return,
-    };
-    drop(permit);
-    drop(reply.send(answer));
-}
-
-fn superseded_mail() -> wire::MailAnswer {
-    wire::MailAnswer {
-        standing: wire::mail_answer::Standing::Superseded.into(),
-        ..wire::MailAnswer::default()
-    }
-}
-
-fn superseded_swarm() -> wire::SwarmAnswer {
-    wire::SwarmAnswer {
-        standing: wire::swarm_answer::Standing::Superseded.into(),
-        ..wire::SwarmAnswer::default()
-    }
-}
-
-fn superseded_turn(loop_id: &LoopId) -> wire::TurnAnswer {
-    wire::TurnAnswer {
-        superseded: true,
-        r#loop: loop_id.to_string(),
-        ..wire::TurnAnswer::default()
     }
 }

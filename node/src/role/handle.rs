@@ -1,48 +1,36 @@
-//! How the MCP side talks to a role's actor, `mail`: how it gets at the role's
-//! mail, and `swarm`: at issues, tasks, deliveries and locks.
+//! How the MCP side talks to a role's actor.
 //!
-//! ractor's mailboxes have no bound, so this door has: each message carries a permit, given back
-//! when the call is done and not when its caller tires of waiting.
-
-mod mail;
-mod swarm;
+//! Waits and receipts of turns are the actor's, which knows what supersedes what; whatever needs
+//! nothing of what it keeps goes to the link at once. ractor's mailboxes have no bound, so this door
+//! has: each message carries a permit, given back when the call is done and not when its caller
+//! tires of waiting.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use ractor::{ActorRef, MessagingErr};
 use tasuki_proto::{
-    id::{LoopId, RoleId, Turn},
+    id::{IdempotencyKey, LoopId, RoleId, Turn},
+    mail::MessageId,
     reason::Reason,
+    swarm::IssueId,
     wire,
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
+    sync::{Semaphore, oneshot, watch},
     time,
 };
 
-use super::{
-    Actions, Connected, HandOver, Refusal, Seen,
-    actor::{Msg, Reply, RoleContext, Work, looking},
-    mail::Mail,
-    player::Instance,
-    presence::Presence,
-    state::Receipt,
-    swarm::Swarm,
-};
+use super::{Actions, Connected, Refusal, Seen, actor::Msg, player::Instance, state::Receipt};
 use crate::{
-    limiter::Limiter,
-    link::{Link, retry::outcome_unknown},
+    link::{AnyRequest, AnyResponse, Link, Moving, Sent},
+    outbox::{Summary, Untold},
+    presence::Presence,
+    wait::{Answer, Question},
 };
 
-/// Commands and reads of one role under way. An agent does one thing at a time, and a model that
-/// calls its tools side by side does a handful.
-const CALLS_PER_ROLE_MAX: usize = 16;
-
-/// Waits of one role under way: one per question, and those that are just being superseded.
-const WAITS_PER_ROLE_MAX: usize = 256;
-
-/// Receipts on their way to the actor; more are dropped.
+/// Receipts of one role on their way; more are dropped.
 const REPORTS_PER_ROLE_MAX: usize = 64;
 
 /// How long a call waits for an actor that is being started anew, in milliseconds.
@@ -53,39 +41,21 @@ const RESTART_MS_MAX: u64 = 1_000;
 pub struct Handle {
     role: RoleId,
     presence: Presence,
+    link: Link,
     /// Another one after the actor started anew; closed when the node has stopped.
     actor: watch::Receiver<ActorRef<Msg>>,
-    calls: Limiter,
-    waits: Limiter,
     reports: Arc<Semaphore>,
 }
 
 impl Handle {
-    pub fn new(role: RoleId, presence: Presence, actor: watch::Receiver<ActorRef<Msg>>) -> Self {
-        Self {
-            role,
-            presence,
-            actor,
-            calls: Limiter::new("calls of this role", CALLS_PER_ROLE_MAX),
-            waits: Limiter::new("waits of this role", WAITS_PER_ROLE_MAX),
-            reports: Arc::new(Semaphore::new(REPORTS_PER_ROLE_MAX)),
-        }
-    }
-
-    /// A look is over at once, and must not find its place taken by waits.
-    async fn admit_wait(&self, hold: Duration) -> Result<OwnedSemaphorePermit, Refusal> {
-        if hold.is_zero() { self.calls.acquire().await } else { self.waits.acquire().await }
-    }
-
-    /// `lost` is said when the node stopped, or the actor failed, before the answer came.
-    async fn call<T>(
-        &self,
-        message: impl FnOnce(Reply<T>) -> Msg,
-        lost: impl FnOnce() -> Refusal,
-    ) -> Result<T, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.deliver(message(reply)).await?;
-        answer.await.unwrap_or_else(|_| Err(lost()))
+    pub fn new(
+        role: RoleId,
+        presence: Presence,
+        link: Link,
+        actor: watch::Receiver<ActorRef<Msg>>,
+    ) -> Self {
+        let reports = Arc::new(Semaphore::new(REPORTS_PER_ROLE_MAX));
+        Self { role, presence, link, actor, reports }
     }
 
     /// Hands a message over, to the next actor if this one just failed.
@@ -107,46 +77,6 @@ impl Handle {
         }
     }
 
-    /// A question that needs nothing of what the actor keeps; given up when whoever asked goes
-    /// away.
-    async fn ask<T, F>(
-        &self,
-        ask: impl FnOnce(Link, RoleId) -> F + Send + 'static,
-    ) -> Result<T, Refusal>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Refusal>> + Send + 'static,
-    {
-        let permit = self.calls.acquire().await?;
-        let begin = |around: &RoleContext, reply: Reply<T>| {
-            let ask = ask(around.link.clone(), around.role.clone());
-            around.link.spawn(looking(ask, reply, permit));
-        };
-        self.call(|reply| beside(move |around| begin(around, reply)), gone).await
-    }
-
-    /// A command of the same kind; carried through even when whoever asked goes away.
-    async fn carry<T, F>(
-        &self,
-        command: impl FnOnce(Link, RoleId) -> F + Send + 'static,
-    ) -> Result<T, Refusal>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Refusal>> + Send + 'static,
-    {
-        let permit = self.calls.acquire().await?;
-        let begin = |around: &RoleContext, reply: Reply<T>| {
-            let command = command(around.link.clone(), around.role.clone());
-            around.link.spawn(async move {
-                let answer = command.await;
-                drop(permit);
-                drop(reply.send(answer));
-            });
-        };
-        let lost = || outcome_unknown("the node stopped or failed before it came");
-        self.call(|reply| beside(move |around| begin(around, reply)), lost).await
-    }
-
     fn report(&self, loop_id: &LoopId, turn: Turn, receipt: Receipt) {
         let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
         let message = Msg::Report { loop_id: loop_id.clone(), turn, receipt, _permit: permit };
@@ -162,27 +92,88 @@ impl Actions for Handle {
         &self.role
     }
 
-    async fn await_turn(
+    async fn call(
         &self,
-        loop_id: &LoopId,
-        hold: Duration,
-    ) -> Result<wire::TurnAnswer, Refusal> {
-        let permit = self.admit_wait(hold).await?;
-        let loop_id = loop_id.clone();
-        self.call(|reply| Msg::AwaitTurn { loop_id, hold, reply, permit }, gone).await
+        request: AnyRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Seen<AnyResponse>, Refusal> {
+        let (link, role) = (self.link.clone(), self.role.clone());
+        let is_command = request.call().has_key;
+        let call = async move { link.call(&role, request, key).await };
+        if is_command {
+            self.link.carry_out(call).await
+        } else {
+            self.link.do_while_heard(call).await
+        }
     }
 
-    async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal> {
-        self.carry(|link, role| async move { link.hand_over(&role, &handover).await }).await
-    }
-
-    async fn loop_status(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
-        let loop_id = loop_id.clone();
-        self.ask(|link, _| async move { link.loop_status(&loop_id).await }).await
+    async fn wait(&self, question: Question, hold: Duration) -> Result<Answer, Refusal> {
+        let permit = self.link.admit_wait(&self.role, hold).await?;
+        if hold.is_zero() {
+            let look = self.link.wait(&self.role, question, hold, permit);
+            return self.link.do_while_heard(look).await;
+        }
+        let (reply, answer) = oneshot::channel();
+        self.deliver(Msg::Wait { question, hold, reply, permit }).await?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
     fn open_waits(&self) -> usize {
-        self.waits.in_use()
+        self.link.open_waits(&self.role)
+    }
+
+    async fn send(
+        &self,
+        request: wire::SendRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Sent, Refusal> {
+        let (link, role) = (self.link.clone(), self.role.clone());
+        self.link.carry_out(async move { link.send_mail(&role, request, key).await }).await
+    }
+
+    async fn move_mail(
+        &self,
+        request: wire::MoveRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Moving, Refusal> {
+        let (link, role) = (self.link.clone(), self.role.clone());
+        self.link.carry_out(async move { link.move_mail(&role, request, key).await }).await
+    }
+
+    async fn put_attachment(
+        &self,
+        attachment: &wire::Attachment,
+        content: Bytes,
+    ) -> Result<(), Refusal> {
+        let put = self.link.put_attachment(&self.role, attachment, content);
+        self.link.do_while_heard(put).await
+    }
+
+    async fn get_attachment(
+        &self,
+        message: &str,
+        attachment: &wire::Attachment,
+    ) -> Result<Bytes, Refusal> {
+        let get = self.link.get_attachment(&self.role, message, attachment);
+        self.link.do_while_heard(get).await
+    }
+
+    async fn untold(&self, max: usize) -> Result<Untold, Refusal> {
+        Ok(self.link.untold(&self.role, max))
+    }
+
+    async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal> {
+        Ok(self.link.kept(&self.role, names))
+    }
+
+    fn mark_told(&self, told: Untold) {
+        // What nobody claims to have told is told again.
+        let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
+        let (link, role) = (self.link.clone(), self.role.clone());
+        self.link.spawn(async move {
+            link.mark_told(&role, told).await;
+            drop(permit);
+        });
     }
 
     fn mark_handed(&self, loop_id: &LoopId, turn: Turn) {
@@ -193,12 +184,31 @@ impl Actions for Handle {
         self.report(loop_id, turn, Receipt::Seen);
     }
 
-    fn mail(&self) -> &dyn Mail {
-        self
+    fn mark_mail(&self, message: MessageId, through: u32, mark: wire::MailMark) {
+        self.link.mark_mail(&self.role, message, through, mark);
     }
 
-    fn swarm(&self) -> &dyn Swarm {
-        self
+    fn mark_item(&self, issue: IssueId, number: u64, until: Box<dyn Send + Sync>) {
+        let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
+        let (link, role) = (self.link.clone(), self.role.clone());
+        self.link.spawn(async move {
+            let request = wire::MarkItemsRequest {
+                issue_id: issue.to_string(),
+                numbers: vec![number],
+                ..Default::default()
+            };
+            // What nobody claims to have shown is shown again.
+            drop(link.call(&role, AnyRequest::new(request), None).await);
+            drop((permit, until));
+        });
+    }
+
+    async fn marks_settled(&self) {
+        self.link.mail_marks_settled(&self.role).await;
+    }
+
+    fn decline(&self) {
+        self.link.decline(&self.role);
     }
 
     fn called(&self, client: &str, by: Option<&Instance>) {
@@ -214,19 +224,8 @@ impl Actions for Handle {
     }
 
     fn connected(&self, who: &Instance) -> Connected {
-        let open = self.presence.connected(who);
-        let (guard, dropped) = Connected::new();
-        tokio::spawn(async move {
-            let _open = open;
-            // An error is how a dropped guard is told.
-            let _dropped = dropped.await;
-        });
-        guard
+        Connected::new(self.presence.connected(who))
     }
-}
-
-fn beside(begin: impl FnOnce(&RoleContext) + Send + 'static) -> Msg {
-    Msg::Beside(Work(Box::new(begin)))
 }
 
 /// The refusal of what has no effect, or was never taken.

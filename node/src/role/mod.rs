@@ -7,79 +7,42 @@
 //! [`Overview`] is its smaller sister: what can be seen of the workspace without playing a role.
 //!
 //! - [`state`]: what a role's actor keeps. Pure.
-//! - [`mail`]: the part of the seam that is about mail.
-//! - [`swarm`]: the part about issues, tasks, deliveries and locks.
-//! - [`presence`]: whether somebody plays the role.
-//! - [`news`]: what changed, for whoever shows it.
-//! - [`player`]: which agent does. Pure.
+//! - [`player`]: which agent plays the role. Pure.
 //! - [`actor`]: the shell around the state. [`handle`]: the door to it. [`supervisor`]: its care.
 
 pub mod actor;
 pub mod handle;
-pub mod mail;
-pub mod news;
 pub mod player;
-pub mod presence;
 pub mod state;
 pub mod supervisor;
-pub mod swarm;
+
+mod overview;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tasuki_proto::{
     id::{IdempotencyKey, LoopId, RoleId, Turn},
+    mail::MessageId,
     reason::Reason,
+    rpc::Rpc,
+    swarm::IssueId,
     wire,
 };
 
+pub use self::overview::{NodeStatus, Overview};
 use self::player::Instance;
-use crate::{
-    link::LinkState,
-    outbox::{Counts, Summary},
+pub use crate::{
+    link::news,
+    outbox::Settling,
+    refusal::{Refusal, Seen},
 };
-
-/// Why an action did not happen, or may not have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    pub reason: Reason,
-    /// What happened, what holds, what to do: one or two sentences for an agent.
-    pub message: String,
-}
-
-/// What the broker said, or what it last said where it cannot be asked.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Seen<T> {
-    pub what: T,
-    /// How long ago; `None`: the broker says so now.
-    pub ago: Option<Duration>,
-}
-
-impl<T> Seen<T> {
-    pub const fn now(what: T) -> Self {
-        Self { what, ago: None }
-    }
-}
-
-/// What a node knows without asking its broker.
-#[derive(Debug, Clone)]
-pub struct NodeStatus {
-    pub broker: String,
-    pub link: LinkState,
-    pub outbox: Counts,
-    /// `None`: none were seen yet.
-    pub loops: Option<Seen<wire::ListLoopsResponse>>,
-}
-
-/// What a person decides about an entry of the outbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settling {
-    /// It failed, and is to go out again.
-    Retry,
-    /// It is not to be sent.
-    Drop,
-}
+use crate::{
+    link::{AnyRequest, AnyResponse, Moving, Sent},
+    outbox::{Summary, Untold},
+    wait::{Answer, Question},
+};
 
 /// A handover as the agent worded it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,42 +59,108 @@ pub struct HandOver {
     pub key: Option<IdempotencyKey>,
 }
 
+impl HandOver {
+    /// The request, and what names its intent.
+    pub fn into_request(self) -> (wire::HandOverRequest, Option<IdempotencyKey>) {
+        let request = wire::HandOverRequest {
+            r#loop: self.loop_id.to_string(),
+            summary: self.summary,
+            instruction: self.instruction,
+            is_task_complete: self.is_task_complete,
+            to: self.to.as_ref().map(RoleId::to_string).unwrap_or_default(),
+            turn: self.turn.unwrap_or(Turn::NONE).get(),
+            ..Default::default()
+        };
+        (request, self.key)
+    }
+}
+
 /// What the agent that plays a role can ask for.
+///
+/// Requests are the broker's own; `caller` and `role` of them are filled in by whoever carries them
+/// out. A command that was begun is carried through even when the future is dropped. Its `key`
+/// names the intent each time its sender says it; `None`: it is said once.
+///
+/// Mail is kept in the node's outbox while the broker is out of reach. There its order stays: what
+/// is sent while something waits goes behind it. Nothing else is kept.
 #[async_trait]
 pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
     fn role(&self) -> &RoleId;
 
-    /// Waits until it is this role's turn, the loop is finished, or `hold` is over. Dropping the
-    /// future removes the wait; nothing is lost. A newer call for the same loop supersedes an
-    /// older one, which then answers `superseded`; one with a `hold` of zero only looks, and
-    /// supersedes nothing.
-    async fn await_turn(
+    /// Carries out a call, whichever it is. What asks for loops or mail is answered with what was
+    /// last seen while the broker is out of reach, if anything was.
+    async fn call(
         &self,
-        loop_id: &LoopId,
-        hold: Duration,
-    ) -> Result<wire::TurnAnswer, Refusal>;
+        request: AnyRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Seen<AnyResponse>, Refusal>;
 
-    /// Ends the turn. Once begun it is carried through even when the future is dropped.
-    async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal>;
-
-    /// While the broker is out of reach: what was last seen, if anything was.
-    async fn loop_status(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal>;
+    /// Waits for something until `hold` is over. Dropping the future removes the wait; nothing is
+    /// lost. A newer wait for the same supersedes an older one; one with a `hold` of zero only
+    /// looks, and supersedes nothing.
+    async fn wait(&self, question: Question, hold: Duration) -> Result<Answer, Refusal>;
 
     /// Waits under way, each until nothing of it is left in this node.
     fn open_waits(&self) -> usize;
 
+    /// Sends a letter.
+    async fn send(
+        &self,
+        request: wire::SendRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Sent, Refusal>;
+
+    /// Resolves or rejects threads.
+    async fn move_mail(
+        &self,
+        request: wire::MoveRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Moving, Refusal>;
+
+    /// Stores a file, to be attached.
+    async fn put_attachment(
+        &self,
+        attachment: &wire::Attachment,
+        content: Bytes,
+    ) -> Result<(), Refusal>;
+
+    /// The content of a file attached to a thread, checked against its hash.
+    async fn get_attachment(
+        &self,
+        message: &str,
+        attachment: &wire::Attachment,
+    ) -> Result<Bytes, Refusal>;
+
+    /// What waited in the node's outbox and was refused late, and the agent was not told: the
+    /// oldest `max` of it.
+    async fn untold(&self, max: usize) -> Result<Untold, Refusal>;
+
+    /// What of this role is in the node's outbox about a thread, by any of its names.
+    async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal>;
+
+    /// The agent was told that these of its outbox failed.
+    fn mark_told(&self, told: Untold);
+
     /// The answer that told of `turn` was written to a live connection of the agent. Reported in
-    /// the background.
+    /// the background, as all receipts are.
     fn mark_handed(&self, loop_id: &LoopId, turn: Turn);
 
-    /// The agent named `turn` in a later call. Reported in the background.
+    /// The agent named `turn` in a later call.
     fn mark_seen(&self, loop_id: &LoopId, turn: Turn);
 
-    /// Its mailbox.
-    fn mail(&self) -> &dyn mail::Mail;
+    /// Entries up to `through` were written to a live connection of the agent.
+    fn mark_mail(&self, message: MessageId, through: u32, mark: wire::MailMark);
 
-    /// Its issues, tasks, deliveries and locks.
-    fn swarm(&self) -> &dyn swarm::Swarm;
+    /// The lead's agent was told of this item of an issue. `until` is dropped once the broker
+    /// knows, or will not.
+    fn mark_item(&self, issue: IssueId, number: u64, until: Box<dyn Send + Sync>);
+
+    /// Resolves once what was marked of mail so far is at the broker, or will not get there soon:
+    /// an agent that acts on what it just read is judged with that.
+    async fn marks_settled(&self);
+
+    /// The role's agent left: a task that it was offered goes to the next at once.
+    fn decline(&self);
 
     /// A call of `client` (name and version, for people) came in that is a sign of life. From then
     /// on only those of the agent `by` count, until another one's call does; `None`: anybody's.
@@ -148,44 +177,162 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
     fn answers(&self, is_answered: bool, who: &Instance);
 }
 
-/// What can be seen of the workspace by somebody who only looks, and decided about this node's
-/// outbox: nothing of it counts as a sign of life, or as told.
-#[async_trait]
-pub trait Overview: std::fmt::Debug + Send + Sync + 'static {
-    /// While the broker is out of reach: what was last seen, if anything was.
-    async fn loops(&self) -> Result<Seen<wire::ListLoopsResponse>, Refusal>;
+impl dyn Actions {
+    /// Asks something.
+    pub async fn query<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
+        self.command(request, None).await
+    }
 
-    /// The same of one loop.
-    async fn look(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal>;
+    /// Asks something that may be answered with what was last seen.
+    pub async fn look_up<R: Rpc>(&self, request: R) -> Result<Seen<R::Response>, Refusal> {
+        typed::<R>(self.call(AnyRequest::new(request), None).await?)
+    }
 
-    /// Where the connection to the broker stands; what it last said of the loops, asking nobody.
-    fn at_a_glance(&self) -> NodeStatus;
+    /// Has something done.
+    pub async fn command<R: Rpc>(
+        &self,
+        request: R,
+        key: Option<IdempotencyKey>,
+    ) -> Result<R::Response, Refusal> {
+        Ok(typed::<R>(self.call(AnyRequest::new(request), key).await?)?.what)
+    }
 
-    /// What waits in the node's outbox, or was refused late, of all roles.
-    fn outbox(&self) -> Vec<Summary>;
+    /// Ends the turn.
+    pub async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal> {
+        let (request, key) = handover.into_request();
+        self.command(request, key).await
+    }
 
-    /// A person has something that was refused late go out again, or not at all. Whether it was
-    /// there is answered.
-    async fn settle(&self, number: u64, how: Settling) -> Result<bool, Refusal>;
-
-    /// What changed, as it does.
-    fn news(&self) -> &news::News;
-}
-
-/// Keeps a role present until dropped.
-#[derive(Debug)]
-pub struct Connected(Option<tokio::sync::oneshot::Sender<()>>);
-
-impl Connected {
-    /// A guard, and what resolves when it is dropped.
-    pub fn new() -> (Self, tokio::sync::oneshot::Receiver<()>) {
-        let (guard, dropped) = tokio::sync::oneshot::channel();
-        (Self(Some(guard)), dropped)
+    /// One loop.
+    pub async fn loop_status(
+        &self,
+        loop_id: &LoopId,
+    ) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
+        let r#loop = loop_id.to_string();
+        self.look_up(wire::GetLoopRequest { r#loop, ..Default::default() }).await
     }
 }
 
-impl Drop for Connected {
-    fn drop(&mut self) {
-        drop(self.0.take());
+fn typed<R: Rpc>(Seen { what, ago }: Seen<AnyResponse>) -> Result<Seen<R::Response>, Refusal> {
+    let what = what.downcast::<R::Response>().map_err(|_| Refusal {
+        reason: Reason::OutcomeUnknown,
+        message: "The answer belongs to another call. Look how it stands before you go on."
+            .to_owned(),
+    })?;
+    Ok(Seen { what: *what, ago })
+}
+
+/// Keeps a role present until dropped.
+pub struct Connected(#[expect(dead_code, reason = "kept for its drop")] Box<dyn Send + Sync>);
+
+impl Connected {
+    pub fn new(guard: impl Send + Sync + 'static) -> Self {
+        Self(Box::new(guard))
+    }
+}
+
+impl std::fmt::Debug for Connected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connected").finish_non_exhaustive()
+    }
+}
+
+/// What tools of mail ask, by the names they know.
+pub mod mail {
+    pub use super::Actions as Mail;
+    use super::{Actions, Refusal, RoleId, Seen, wire};
+    pub use crate::{
+        link::{Moving, Sent},
+        wait::MailFilter,
+    };
+
+    impl dyn Actions {
+        pub fn mail(&self) -> &dyn Mail {
+            self
+        }
+
+        pub async fn list_box(
+            &self,
+            request: wire::ListBoxRequest,
+        ) -> Result<Seen<wire::ListBoxResponse>, Refusal> {
+            self.look_up(request).await
+        }
+
+        pub async fn read_thread(
+            &self,
+            request: wire::ReadThreadRequest,
+        ) -> Result<Seen<wire::ReadThreadResponse>, Refusal> {
+            self.look_up(request).await
+        }
+
+        pub async fn mailboxes(&self) -> Result<Seen<wire::ListMailboxesResponse>, Refusal> {
+            self.look_up(wire::ListMailboxesRequest::default()).await
+        }
+
+        pub async fn search_mail(
+            &self,
+            request: wire::SearchMailRequest,
+        ) -> Result<wire::SearchMailResponse, Refusal> {
+            self.query(request).await
+        }
+
+        pub async fn dead_letters(&self) -> Result<wire::ListDeadLettersResponse, Refusal> {
+            self.query(wire::ListDeadLettersRequest::default()).await
+        }
+
+        pub async fn open_mailbox(
+            &self,
+            role: &RoleId,
+        ) -> Result<wire::OpenMailboxResponse, Refusal> {
+            let role = role.to_string();
+            self.command(wire::OpenMailboxRequest { role, ..Default::default() }, None).await
+        }
+
+        pub async fn close_mailbox(
+            &self,
+            role: &RoleId,
+        ) -> Result<wire::CloseMailboxResponse, Refusal> {
+            let role = role.to_string();
+            self.command(wire::CloseMailboxRequest { role, ..Default::default() }, None).await
+        }
+
+        pub async fn hand_again(&self, message: &str) -> Result<wire::HandAgainResponse, Refusal> {
+            let message = message.to_owned();
+            self.command(wire::HandAgainRequest { message, ..Default::default() }, None).await
+        }
+    }
+}
+
+/// What tools of issues, tasks, deliveries and locks ask, by the names they know.
+pub mod swarm {
+    use std::time::Duration;
+
+    pub use super::Actions as Swarm;
+    use super::{Actions, Answer, IdempotencyKey, Question, Refusal, Rpc, wire};
+    pub use crate::wait::{Awaited, IssuesIn};
+
+    impl dyn Actions {
+        pub fn swarm(&self) -> &dyn Swarm {
+            self
+        }
+
+        pub async fn await_swarm(
+            &self,
+            awaited: &Awaited,
+            hold: Duration,
+        ) -> Result<wire::SwarmAnswer, Refusal> {
+            match self.wait(Question::Swarm(awaited.clone()), hold).await? {
+                Answer::Swarm(answer) => Ok(*answer),
+                Answer::Turn(_) | Answer::Mail(_) => unreachable!("an answer is to its question"),
+            }
+        }
+    }
+
+    pub async fn call<R: Rpc>(
+        actions: &dyn Actions,
+        request: R,
+        key: Option<IdempotencyKey>,
+    ) -> Result<R::Response, Refusal> {
+        actions.command(request, key).await
     }
 }

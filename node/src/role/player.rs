@@ -9,14 +9,12 @@
 //!
 //! Roles that several agents may play at once have no [`Players`].
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use tasuki_proto::{
-    id::{InstanceId, TokenId},
-    limits::LEASE_MS,
-};
+use tasuki_proto::{id::InstanceId, limits::LEASE_MS};
 
 use crate::clock::Moment;
+pub use crate::presence::Instance;
 
 /// Agents of one role that are remembered after they called; of more, whoever was quiet longest is
 /// forgotten. An address names itself as it likes.
@@ -25,44 +23,6 @@ const KNOWN_MAX: usize = 32;
 /// How long an agent is waited for whose last stream ended, in milliseconds: clients open a
 /// stream again within seconds when they lost it, and not at all when they were closed.
 const STREAM_MS: u64 = 30_000;
-
-/// An agent by the name its address gives it, and the token it shows. All that have neither are
-/// one.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Instance {
-    id: Option<InstanceId>,
-    /// A name is worth nothing with another token.
-    token: Option<TokenId>,
-}
-
-impl Instance {
-    pub const fn new(id: Option<InstanceId>, token: Option<TokenId>) -> Self {
-        Self { id, token }
-    }
-
-    pub const fn id(&self) -> Option<&InstanceId> {
-        self.id.as_ref()
-    }
-
-    pub const fn token(&self) -> Option<&TokenId> {
-        self.token.as_ref()
-    }
-}
-
-impl From<Option<InstanceId>> for Instance {
-    fn from(id: Option<InstanceId>) -> Self {
-        Self::new(id, None)
-    }
-}
-
-impl fmt::Display for Instance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.id {
-            Some(id) => write!(f, "instance {id}"),
-            None => f.write_str("the instance without an id"),
-        }
-    }
-}
 
 /// What of an agent's ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +89,7 @@ struct Player {
 
 impl Player {
     fn is(&self, who: &Instance) -> bool {
-        self.who == *who || (self.is_given && self.who.id == who.id)
+        self.who == *who || (self.is_given && self.who.id() == who.id())
     }
 }
 
@@ -205,9 +165,9 @@ impl Players {
 
     /// A person gives the role to `who`. The one that loses it, if one was playing.
     pub fn take_over(&mut self, now: Moment, who: &Instance) -> Option<InUse> {
-        let loses = self.present(now).filter(|player| player.who.id != who.id);
+        let loses = self.present(now).filter(|player| player.who.id() != who.id());
         let loses = loses.map(|player| self.in_use(now, player));
-        let known = self.player.take().filter(|player| player.who.id == who.id);
+        let known = self.player.take().filter(|player| player.who.id() == who.id());
         let known = known.map(|player| (player.who, player.client));
         let (who, client) = known.unwrap_or_else(|| (who.clone(), String::new()));
         self.player = Some(Player {
@@ -223,7 +183,7 @@ impl Players {
     /// The agents that called, are connected or play the role, by their names.
     pub fn candidates(&self, now: Moment) -> Vec<Candidate> {
         let player = self.present(now);
-        let playing = player.map(|player| player.who.id.as_ref());
+        let playing = player.map(|player| player.who.id());
         let mut ids: Vec<_> = self.known.keys().collect();
         ids.extend(self.open.keys().map(|who| &who.id));
         ids.extend(player.map(|player| &player.who.id));
@@ -246,7 +206,7 @@ impl Players {
     }
 
     fn remember(&mut self, now: Moment, who: &Instance, client: &str) {
-        let known = self.known.entry(who.id.clone());
+        let known = self.known.entry(who.id().cloned());
         let known = known.or_insert(Known { client: String::new(), last: now });
         known.last = now;
         if !client.is_empty() {

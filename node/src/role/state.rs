@@ -3,12 +3,11 @@
 //! **RS1** At most one wait per question is open; a newer one supersedes the older.
 //! **RS2** A receipt is not reported twice in a row, nor a weaker one after a stronger of its turn.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use tasuki_proto::id::{LoopId, Turn};
 
-use super::{mail::MailFilter, player::Instance, swarm::Awaited};
-use crate::clock::Moment;
+use crate::wait::Question;
 
 /// Loops whose latest report is remembered. An agent names loops as it likes; what is forgotten is
 /// reported again at worst, which changes nothing at the broker.
@@ -17,14 +16,6 @@ const REPORTED_MAX: usize = 1_024;
 /// One call that waits, numbered by this actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaitNumber(u64);
-
-/// What a role may wait for: each once at a time.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Question {
-    Turn(LoopId),
-    Mail(MailFilter),
-    Swarm(Awaited),
-}
 
 /// How far a turn was reported; each says more than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,197 +62,12 @@ impl State {
     }
 }
 
-/// How long what is open counts for somebody who says nothing: a connection may stay open when
-/// whoever opened it is stopped for good, and nothing may be held for ever.
-const OPEN_COUNTS: Duration = Duration::from_secs(12 * 3600);
-
-/// When a role was last heard of.
-///
-/// **P3** While an agent plays the role, no sign of another one counts: whoever only looks keeps
-/// nothing alive that a silent agent holds.
-#[derive(Debug, Default)]
-pub struct Signs {
-    last: Option<Moment>,
-    /// Whose signs count; `None`: anybody's.
-    agent: Option<Instance>,
-    /// Open connections of each agent, and, without one, waits, which only the role's agent has.
-    open: BTreeMap<Option<Instance>, u32>,
-    /// It was asked for a sign of life and gave none.
-    is_asleep: bool,
-    client: String,
-}
-
-impl Signs {
-    /// `client` called, and it counts; an empty name changes nothing. `by`: whose signs count from
-    /// here on.
-    pub fn called(&mut self, now: Moment, client: &str, by: Option<&Instance>) {
-        if self.agent.as_ref() != by {
-            self.agent = by.cloned();
-        }
-        self.heard(now);
-        if !client.is_empty() && self.client != client {
-            client.clone_into(&mut self.client);
-        }
-    }
-
-    /// A person gave the role to `who`, who has not called since.
-    pub fn given_to(&mut self, who: &Instance) {
-        self.agent = Some(who.clone());
-    }
-
-    /// `who` gave a sign of life.
-    pub fn answered(&mut self, now: Moment, who: &Instance) {
-        if self.counts(Some(who)) {
-            self.heard(now);
-        }
-    }
-
-    /// `who` did not answer: what is open counts for nothing until the role is heard of again.
-    pub fn fell_asleep(&mut self, who: &Instance) {
-        self.is_asleep |= self.counts(Some(who));
-    }
-
-    pub fn opened(&mut self, now: Moment, who: Option<&Instance>) {
-        if self.counts(who) {
-            self.heard(now);
-        }
-        *self.open.entry(who.cloned()).or_default() += 1;
-    }
-
-    pub fn closed(&mut self, now: Moment, who: Option<&Instance>) {
-        // What ends by itself says nothing of whoever is asleep.
-        if self.counts(who) && !self.is_asleep {
-            self.last = Some(now);
-        }
-        let who = who.cloned();
-        if let Some(open) = self.open.get_mut(&who) {
-            *open -= 1;
-            if *open == 0 {
-                self.open.remove(&who);
-            }
-        }
-    }
-
-    /// How long ago the last sign of life was; `None`: there was none.
-    pub fn quiet(&self, now: Moment) -> Option<Duration> {
-        let silent = now.since(self.last?);
-        let is_open = self.open.keys().any(|who| self.counts(who.as_ref()));
-        let is_there = is_open && !self.is_asleep && silent < OPEN_COUNTS;
-        Some(if is_there { Duration::ZERO } else { silent })
-    }
-
-    const fn heard(&mut self, now: Moment) {
-        self.last = Some(now);
-        self.is_asleep = false;
-    }
-
-    fn counts(&self, who: Option<&Instance>) -> bool {
-        self.agent.is_none() || who.is_none() || self.agent.as_ref() == who
-    }
-
-    pub fn client(&self) -> &str {
-        &self.client
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tasuki_proto::mail::MessageType;
 
     use super::*;
-
-    enum Step {
-        Call(&'static str),
-        Open(&'static str),
-        Close(&'static str),
-        Sleep(&'static str),
-        Answer(&'static str),
-        Give(&'static str),
-        Wait,
-        EndOfWait,
-    }
-
-    fn agent(name: &str) -> Instance {
-        Instance::from(Some(name.parse().expect("an id")))
-    }
-
-    /// How quiet the role is at `now`, after steps at their times, in milliseconds.
-    fn check(steps: Vec<(u64, Step)>, now: u64, quiet: Option<u128>) {
-        use Step::{Answer, Call, Close, EndOfWait, Give, Open, Sleep, Wait};
-        let mut signs = Signs::default();
-        for (at, step) in steps {
-            let at = Moment::from_millis(at);
-            match step {
-                // Of a role that several may play.
-                Call("") => signs.called(at, "c 1", None),
-                Call(who) => signs.called(at, "c 1", Some(&agent(who))),
-                Open(who) => signs.opened(at, Some(&agent(who))),
-                Close(who) => signs.closed(at, Some(&agent(who))),
-                Sleep(who) => signs.fell_asleep(&agent(who)),
-                Answer(who) => signs.answered(at, &agent(who)),
-                Give(who) => signs.given_to(&agent(who)),
-                Wait => signs.opened(at, None),
-                EndOfWait => signs.closed(at, None),
-            }
-        }
-        assert_eq!(signs.quiet(Moment::from_millis(now)).map(|it| it.as_millis()), quiet);
-    }
-
-    #[test]
-    fn how_quiet_a_role_is() {
-        use Step::{Answer, Call, Close, EndOfWait, Open, Sleep, Wait};
-        const HOUR: u64 = 3_600_000;
-        for (steps, now, quiet) in [
-            (vec![], 9, None),
-            (vec![(1, Call("x"))], 9, Some(8)),
-            (vec![(1, Call("x")), (5, Call("x"))], 9, Some(4)),
-            (vec![(1, Open("x"))], 9, Some(0)),
-            (vec![(1, Open("x")), (2, Open("x")), (3, Close("x"))], 9, Some(0)),
-            (vec![(1, Open("x")), (2, Wait), (3, Close("x")), (4, EndOfWait)], 9, Some(5)),
-            (vec![(1, Open("x")), (2, Call("x")), (4, Sleep("x"))], 9, Some(7)),
-            (vec![(1, Open("x")), (2, Call("x")), (4, Sleep("x")), (5, Close("x"))], 9, Some(7)),
-            (vec![(1, Open("x")), (4, Sleep("x")), (5, Answer("x"))], 9, Some(0)),
-            (vec![(1, Open("x")), (4, Sleep("x")), (5, Call("x"))], 9, Some(0)),
-            (vec![(1, Open("x")), (4, Sleep("x")), (5, Open("x"))], 9, Some(0)),
-            (vec![(1, Open("x"))], 12 * HOUR, Some(0)),
-            (vec![(1, Open("x"))], 12 * HOUR + 1, Some(12 * 3_600_000)),
-            (vec![(1, Open("x")), (2, Answer("x"))], 12 * HOUR + 1, Some(0)),
-        ] {
-            check(steps, now, quiet);
-        }
-    }
-
-    /// Holds P3.
-    #[test]
-    fn another_agent_keeps_nothing_alive_while_one_plays_the_role() {
-        use Step::{Answer, Call, Close, Give, Open, Sleep, Wait};
-        for (steps, quiet) in [
-            (vec![(1, Call("x")), (2, Open("y"))], 8),
-            (vec![(1, Open("y")), (2, Call("x"))], 7),
-            (vec![(1, Call("x")), (2, Open("y")), (3, Answer("y"))], 8),
-            (vec![(1, Call("x")), (2, Open("y")), (3, Close("y"))], 8),
-            (vec![(1, Open("x")), (1, Call("x")), (2, Open("y")), (3, Sleep("y"))], 0),
-            (vec![(1, Open("x")), (1, Call("x")), (3, Give("y"))], 8),
-            (vec![(1, Open("y")), (2, Call("x")), (3, Give("y"))], 0),
-            // Its own call has it counted, with what it has open.
-            (vec![(1, Call("x")), (2, Open("y")), (3, Call("y"))], 0),
-            (vec![(1, Open("x")), (1, Call("x")), (3, Call("y"))], 6),
-            (vec![(1, Call("x")), (2, Wait)], 0),
-            // Of a role that several may play everybody counts.
-            (vec![(1, Call("")), (2, Open("y")), (3, Call(""))], 0),
-        ] {
-            check(steps, 9, Some(quiet));
-        }
-    }
-
-    #[test]
-    fn the_latest_client_that_has_a_name_is_remembered() {
-        let mut signs = Signs::default();
-        for (client, kept) in [("", ""), ("a 1", "a 1"), ("", "a 1"), ("b 2", "b 2")] {
-            signs.called(Moment::default(), client, None);
-            assert_eq!(signs.client(), kept);
-        }
-    }
+    use crate::wait::MailFilter;
 
     #[test]
     fn a_newer_wait_supersedes_the_older_on_the_same_question_only() {

@@ -95,7 +95,9 @@ mod tests {
         clock,
         identity::Identity,
         link::{self, AnyRequest, Link},
-        role::{Actions as _, handle::Handle, presence::Presence},
+        presence::Presence,
+        role::{Actions, handle::Handle},
+        wait::{Answer, Question},
     };
 
     /// A role behind its handle, without a broker.
@@ -134,7 +136,7 @@ mod tests {
                     .await
                     .expect("started");
             let actor = actors.await.expect("started").remove(0);
-            let handle = Arc::new(Handle::new(role, presence.clone(), actor.clone()));
+            let handle = Arc::new(Handle::new(role, presence.clone(), link.clone(), actor.clone()));
             Self { link, supervisor, supervision, actor, handle, presence, _data: data }
         }
 
@@ -142,8 +144,11 @@ mod tests {
         fn wait(&self) -> JoinHandle<wire::TurnAnswer> {
             let handle = self.handle.clone();
             tokio::spawn(async move {
-                let answer = handle.await_turn(&main(), Duration::from_secs(60)).await;
-                answer.expect("answered, whichever actor took it")
+                let answer = handle.wait(Question::Turn(main()), Duration::from_secs(60)).await;
+                match answer.expect("answered, whichever actor took it") {
+                    Answer::Turn(answer) => *answer,
+                    answer => panic!("of another kind: {answer:?}"),
+                }
             })
         }
 
@@ -176,8 +181,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_asked_is_no_sign_of_life_by_itself() {
         let hosted = Hosted::new().await;
-        let main = main();
-        let mut asked = hosted.handle.await_turn(&main, Duration::ZERO);
+        let mut asked = hosted.handle.wait(Question::Turn(main()), Duration::ZERO);
         assert!(futures::poll!(&mut asked).is_pending());
         drop(asked);
         assert_eq!(hosted.presence.quiet(clock::now()), None);
@@ -189,7 +193,7 @@ mod tests {
         let hosted = Hosted::new().await;
         let read = || {
             let request = AnyRequest::new(wire::GetIssueRequest::default());
-            hosted.handle.swarm().swarm(request, None)
+            hosted.handle.call(request, None)
         };
         let mut reads: Vec<_> = (0..1_000).map(|_| read()).collect();
         for read in &mut reads {

@@ -296,7 +296,7 @@ async fn a_hook_that_was_there_goes_first_and_comes_back() {
     fs::write(&path, theirs).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
     let told = office.install(&["--as", "A"]).await;
-    assert_eq!(told["hooks"][0]["notes"][0], "The hook that was there goes first.");
+    assert_eq!(told["hooks"][0]["notes"][0], "The hook that was there runs first.");
     let again = office.install(&["--as", "A"]).await;
     assert_eq!(again["hooks"][0]["change"], "unchanged");
     let status = office.hook_json(&["status", "--git"]).await;
@@ -541,7 +541,7 @@ async fn hooks_of_agents_come_and_go_without_a_trace() {
     }
     office.write(".claude/settings.local.json", "{");
     let no = office.hook(&["install", "--as", "A"]).await;
-    assert!(no.is_no(&["The file was left as it is"]), "{no:?}");
+    assert!(no.is_no(&["The file was not changed"]), "{no:?}");
 }
 
 #[tokio::test]

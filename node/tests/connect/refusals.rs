@@ -33,7 +33,7 @@ fn malformed_files_are_left_as_they_are() {
 fn nothing_is_written_when_the_second_file_is_malformed() {
     let home = Home::new();
     home.write(".claude/settings.json", "{\"permissions\": \"all\"}");
-    let why = "`permissions` is something else than a table of settings";
+    let why = "`permissions` is not a table";
     refuse(&home, "connect claude-code --role A --allow", 5, why);
     home.write(".claude/settings.json", "\n\n{");
     refuse(&home, "connect claude-code --role A --allow", 5, "settings.json:3: ");
@@ -45,14 +45,14 @@ fn what_cannot_be_written_is_said() {
     let home = Home::new();
     let path = home.write(".codex/config.toml", "a = 1\n");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    refuse(&home, "connect codex --role A", 5, "is read-only; it was left as it is");
+    refuse(&home, "connect codex --role A", 5, "is read-only and was not changed");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     refuse(&home, "connect codex --role A", 5, "it is not a file");
     fs::remove_dir(&path).unwrap();
     std::os::unix::fs::symlink(home.path().join("nowhere"), &path).unwrap();
     let said = home.run("connect codex --role A");
-    assert!(said.code == 5 && said.err.contains("nowhere, which is not there"), "{said:?}");
+    assert!(said.code == 5 && said.err.contains("nowhere, which does not exist"), "{said:?}");
     fs::remove_file(&path).unwrap();
     fs::write(&path, b"a = \"\xff\"\n").unwrap();
     let said = home.run("connect codex --role A");
@@ -144,9 +144,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_read() {
 fn a_record_that_cannot_be_read_stops_everything() {
     let home = Home::new();
     home.done("connect codex --role A");
-    fs::write(home.data().join("connections.json"), "{").unwrap();
-    refuse(&home, "disconnect codex", 5, "connections.json cannot be read");
-    fs::remove_file(home.data().join("connections.json")).unwrap();
+    fs::write(home.data().join("install-log.json"), "{").unwrap();
+    refuse(&home, "disconnect codex", 5, "install-log.json cannot be read");
+    fs::remove_file(home.data().join("install-log.json")).unwrap();
     // Without it the entry is known by what it says.
     home.done("disconnect codex");
     assert!(!home.read(".codex/config.toml").contains("tasuki"));
@@ -176,16 +176,16 @@ fn on_a_full_disk_nothing_is_lost_and_nothing_left_behind() {
 
     // What is noted of it does not fit: then it is not done, for nobody could take it back.
     let home = Home::new();
-    let note = home.write(".local/share/tasuki/connections.json", "");
-    let others = r#"{"files": {"/x": {"created": true, "entries": {"LONG": []}}}}"#;
+    let note = home.write(".local/share/tasuki/install-log.json", "");
+    let others = r#"{"files": {"/x": {"created": true, "parts": {"LONG": []}}}}"#;
     fs::write(&note, others.replace("LONG", &"x".repeat(MORE_THAN_FITS))).unwrap();
     let before = home.files();
     let said = run_on_a_full_disk(&home, line);
-    assert!(said.code == 5 && said.err.contains("connections.json cannot be written"), "{said:?}");
+    assert!(said.code == 5 && said.err.contains("install-log.json cannot be written"), "{said:?}");
     assert_eq!(home.files(), before);
     let kept: Vec<_> =
         fs::read_dir(home.data()).unwrap().map(|it| it.unwrap().file_name()).collect();
-    assert_eq!(kept, ["connections.json"]);
+    assert_eq!(kept, ["install-log.json"]);
     home.done(line);
     home.done("disconnect claude-code");
     assert_eq!(home.files(), before);

@@ -17,6 +17,7 @@ use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
 use crate::{
     LONG, SOON,
+    asking::AskLink as _,
     fake::{Fake, World, proxy::Proxy},
     lost::{role, start, until},
     main_loop, to,

@@ -6,11 +6,12 @@ use tasuki_node::{
     identity::Identity,
     link::{self, Link, LinkState, Phase},
 };
-use tasuki_proto::{id::RoleId, reason::Reason};
+use tasuki_proto::{id::RoleId, reason::Reason, wire};
 use tokio::time::Instant;
 
 use crate::{
     LONG, SOON,
+    asking::AskLink as _,
     fake::{Fake, World, proxy::Proxy},
     main_loop, to,
 };
@@ -48,8 +49,7 @@ impl Line {
     /// A wait of B, parked.
     async fn waiting(
         &self,
-    ) -> tokio::task::JoinHandle<Result<tasuki_proto::wire::TurnAnswer, tasuki_node::role::Refusal>>
-    {
+    ) -> tokio::task::JoinHandle<Result<wire::TurnAnswer, tasuki_node::role::Refusal>> {
         let link = self.link.clone();
         let waiting =
             tokio::spawn(async move { link.await_turn(&role("B"), &main_loop(), LONG).await });
@@ -162,7 +162,7 @@ async fn a_wait_that_the_broker_may_have_been_asked_is_asked_again_however_long_
     let never = never.expect_err("nobody there");
     assert!(never.message.contains("so there is no answer"), "{never}");
     assert!(!never.message.contains("Nothing was sent"), "{never}");
-    let search = line.link.search_mail(&role("C"), Default::default()).await;
+    let search = line.link.ask(&role("C"), wire::SearchMailRequest::default()).await;
     let search = search.expect_err("nobody there");
     assert!(search.message.contains("nothing was changed, and what is there stays"), "{search}");
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
@@ -181,7 +181,7 @@ async fn what_may_have_been_asked_is_not_called_unsent() {
     let (main, a) = (main_loop(), role("A"));
     let (look, read) = tokio::join!(
         line.link.await_turn(&a, &main, Duration::ZERO),
-        line.link.search_mail(&a, Default::default()),
+        line.link.ask(&a, wire::SearchMailRequest::default()),
     );
     for refusal in [look.expect_err("nobody answers"), read.expect_err("nobody answers")] {
         assert_eq!(refusal.reason, Reason::Unavailable);

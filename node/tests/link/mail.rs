@@ -17,7 +17,7 @@ use tasuki_proto::{
 };
 use tokio::task::JoinHandle;
 
-use super::{Bench, Fake, LONG, main_loop, start, to, until};
+use super::{Bench, Fake, LONG, asking::Await as _, main_loop, start, to, until};
 
 pub(crate) fn letter(text: &str) -> wire::SendRequest {
     wire::SendRequest {

@@ -1,5 +1,6 @@
 //! A node against a broker that dies, loses answers and forgets who is who.
 
+mod asking;
 mod fake;
 mod killed;
 mod known;
@@ -13,7 +14,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use futures::FutureExt as _;
 use tasuki_node::{
     identity::Identity,
-    link::{self, Link, Phase},
+    link::{self, CALLS_MAX, Link, Phase},
     node::{Node, RoleSpec, Settings},
     role::{Actions, HandOver, player::Instance},
 };
@@ -24,7 +25,10 @@ use tasuki_proto::{
     wire::mark_turn_request::Mark,
 };
 
-use self::fake::Fake;
+use self::{
+    asking::{AskLink as _, Await as _},
+    fake::Fake,
+};
 
 const LONG: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_secs(20);
@@ -428,19 +432,24 @@ async fn waits_are_bounded() {
         take_over: false,
     };
     let link = Link::start(settings, identity).expect("an address");
-    let (role, main): (RoleId, _) = ("A".parse().expect("an id"), main_loop());
+    let role = |number: usize| -> RoleId { format!("r{number}").parse().expect("an id") };
+    let (roles, main): (Vec<_>, _) = ((0..=WAITS_PER_STREAM_MAX).map(role).collect(), main_loop());
     let mut open = Vec::new();
-    for _ in 0..WAITS_PER_STREAM_MAX {
-        let mut wait = Box::pin(link.await_turn(&role, &main, LONG));
+    // A place is left for each look there may be.
+    for role in &roles[..WAITS_PER_STREAM_MAX - CALLS_MAX] {
+        let mut wait = Box::pin(link.await_turn(role, &main, LONG));
         assert!(wait.as_mut().now_or_never().is_none(), "nobody answers yet");
         open.push(wait);
     }
-    let refusal = link.await_turn(&role, &main, LONG).await.expect_err("too many");
+    let role = &roles[WAITS_PER_STREAM_MAX];
+    let refusal = link.await_turn(role, &main, LONG).await.expect_err("too many");
     assert_eq!(refusal.reason, Reason::Overloaded);
+    let mut look = Box::pin(link.await_turn(role, &main, Duration::ZERO));
+    assert!(look.as_mut().now_or_never().is_none(), "it has a place of its own");
     drop(open.pop());
-    let mut wait = Box::pin(link.await_turn(&role, &main, LONG));
+    let mut wait = Box::pin(link.await_turn(role, &main, LONG));
     assert!(wait.as_mut().now_or_never().is_none(), "there is room again");
-    drop((open, wait));
+    drop((open, look, wait));
     link.shutdown(SOON).await;
 }
 

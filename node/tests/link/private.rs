@@ -24,7 +24,7 @@ use tasuki_proto::{
 use tempfile::TempDir;
 use tonic::transport::Channel;
 
-use crate::{Bench, connected, fake::Fake, mail::letter, start};
+use crate::{Bench, asking::Await as _, connected, fake::Fake, mail::letter, start};
 
 /// Words that the broker must never have.
 const SUBJECT: &str = "canary-subject-5e0c";

@@ -5,12 +5,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tasuki_node::{
+    link::{AnyRequest, AnyResponse},
     mcp::Settings,
     outbox::{Summarised, Summary, Untold},
     role::{
         Refusal, Seen,
-        mail::{Mail, MailFilter, Moving, Sent},
+        mail::{MailFilter, Moving, Sent},
     },
+    wait::{Answer, Question},
 };
 use tasuki_proto::{
     id::{IdempotencyKey, RoleId, Timestamp},
@@ -20,7 +22,7 @@ use tasuki_proto::{
 };
 use tokio::sync::watch;
 
-use crate::world::{Loop, World};
+use crate::world::{self, Loop, World};
 
 /// When everything happens: 2026-11-21T20:42:52.094Z.
 const AT_MS: u64 = 1_795_293_772_094;
@@ -119,7 +121,7 @@ impl Post {
         World::with_mail("127.0.0.1:0", Loop::new(), settings, mail).await
     }
 
-    pub(crate) fn of(self: &Arc<Self>, role: RoleId) -> Arc<dyn Mail> {
+    pub(crate) fn of(self: &Arc<Self>, role: RoleId) -> Arc<dyn world::Mailbox> {
         Arc::new(Mailbox { role, post: Arc::clone(self) })
     }
 
@@ -247,97 +249,14 @@ impl Drop for Counted<'_> {
     }
 }
 
-#[async_trait]
-impl Mail for Mailbox {
-    async fn send(
-        &self,
-        request: wire::SendRequest,
-        key: Option<IdempotencyKey>,
-    ) -> Result<Sent, Refusal> {
-        let role = self.role.to_string();
-        self.post.0.send_modify(|state| state.sends.push((role.clone(), request.clone(), key)));
-        if self.post.0.borrow().is_away {
-            return Ok(Sent::Queued { message: id(99).to_string(), number: 7 });
-        }
-        if let Some(stranger) = request.to.iter().find(|it| !["A", "B", "C"].contains(&it.as_str()))
-        {
-            let message = format!("there is no role {stranger}; nothing was sent. Known: A, B, C.");
-            return Err(no(Reason::UnknownRole, message));
-        }
-        let to: Vec<&str> = request.to.iter().map(String::as_str).collect();
-        let number = if request.in_reply_to.is_empty() {
-            let number = u32::try_from(self.post.0.borrow().threads.len() + 1).unwrap();
-            let words = [request.subject.as_str(), &request.text];
-            self.post.begin(number, &role, &to, &request.r#type, words);
-            number
-        } else {
-            let state = self.post.0.borrow().clone();
-            let number = state.threads[self.find(&state, &request.in_reply_to)?].id.short();
-            self.post.answer(number, &role, &to, &request.r#type, &request.text);
-            number
-        };
-        let state = self.post.0.borrow().clone();
-        let thread = state.threads.iter().find(|it| it.id == id(number)).unwrap();
-        let sent = thread.entries.last().unwrap();
-        Ok(Sent::Stored(wire::SendResponse {
-            message_id: thread.id.to_string(),
-            entry: sent.number,
-            file_name: thread.file_name.clone(),
-            receipts: sent.receipts.clone(),
-            r#box: wire::Box::Outbox.into(),
-            ..Default::default()
-        }))
-    }
-
-    async fn move_mail(
-        &self,
-        request: wire::MoveRequest,
-        _key: Option<IdempotencyKey>,
-    ) -> Result<Moving, Refusal> {
-        self.post.0.send_modify(|state| state.moves.push(request.clone()));
-        if self.post.0.borrow().is_away {
-            return Ok(Moving::Queued { number: 8 });
-        }
-        let place = BoxKind::of_wire(request.to());
-        let moved = request.messages.iter().map(|asked| {
-            let state = self.post.0.borrow().clone();
-            let found = self.find(&state, asked).and_then(|at| {
-                let thread = &state.threads[at];
-                let copy = &thread.copies[self.role.as_str()];
-                if ![Some(BoxKind::Inbox), place].contains(&copy.place) {
-                    let message = "it is not in the inbox; nothing was moved.".to_owned();
-                    return Err(no(Reason::NotInInbox, message));
-                }
-                Ok(thread.clone())
-            });
-            let asked = asked.clone();
-            match found {
-                Ok(thread) => {
-                    self.post.0.send_modify(|state| {
-                        let at = state.threads.iter().position(|it| it.id == thread.id).unwrap();
-                        let copy = state.threads[at].copies.get_mut(self.role.as_str()).unwrap();
-                        copy.place = place;
-                    });
-                    let (message_id, file_name) = (thread.id.to_string(), thread.file_name);
-                    wire::Moved { asked, message_id, file_name, r#box: request.to, refusal: None }
-                }
-                Err(why) => {
-                    let reason = why.reason.to_string();
-                    let refusal = Some(wire::MailRefusal { reason, message: why.message });
-                    wire::Moved { asked, refusal, ..Default::default() }
-                }
-            }
-        });
-        Ok(Moving::Moved(wire::MoveResponse { moved: moved.collect(), sequence: 1 }))
-    }
-
-    async fn list_box(
+impl Mailbox {
+    fn list_box(
         &self,
         request: wire::ListBoxRequest,
     ) -> Result<Seen<wire::ListBoxResponse>, Refusal> {
-        self.post.0.send_modify(|state| state.lists.push(request.clone()));
         let state = self.post.0.borrow().clone();
         let place = BoxKind::of_wire(request.r#box());
+        self.post.0.send_modify(|state| state.lists.push(request.clone()));
         let role = self.role.as_str();
         let own = state
             .threads
@@ -357,7 +276,7 @@ impl Mail for Mailbox {
         }))
     }
 
-    async fn read_thread(
+    fn read_thread(
         &self,
         request: wire::ReadThreadRequest,
     ) -> Result<Seen<wire::ReadThreadResponse>, Refusal> {
@@ -430,7 +349,7 @@ impl Mail for Mailbox {
         })
     }
 
-    async fn search_mail(
+    fn search_mail(
         &self,
         request: wire::SearchMailRequest,
     ) -> Result<wire::SearchMailResponse, Refusal> {
@@ -439,7 +358,7 @@ impl Mail for Mailbox {
         Ok(self.post.0.borrow().found.clone())
     }
 
-    async fn mailboxes(&self) -> Result<Seen<wire::ListMailboxesResponse>, Refusal> {
+    fn mailboxes(&self) -> Seen<wire::ListMailboxesResponse> {
         let state = self.post.0.borrow().clone();
         let names = ["A", "B"].map(str::to_owned).into_iter().chain(state.opened);
         let mailbox = |role: String| wire::MailboxState {
@@ -449,10 +368,10 @@ impl Mail for Mailbox {
             ..Default::default()
         };
         let mailboxes = names.map(mailbox).collect();
-        Ok(self.seen(wire::ListMailboxesResponse { mailboxes }))
+        self.seen(wire::ListMailboxesResponse { mailboxes })
     }
 
-    async fn open_mailbox(&self, role: &RoleId) -> Result<wire::OpenMailboxResponse, Refusal> {
+    fn open_mailbox(&self, role: &str) -> Result<wire::OpenMailboxResponse, Refusal> {
         self.is_here()?;
         let repeated = self.post.0.borrow().opened.contains(&role.to_string());
         self.post.0.send_modify(|state| {
@@ -463,7 +382,7 @@ impl Mail for Mailbox {
         Ok(wire::OpenMailboxResponse { repeated })
     }
 
-    async fn close_mailbox(&self, role: &RoleId) -> Result<wire::CloseMailboxResponse, Refusal> {
+    fn close_mailbox(&self, role: &str) -> Result<wire::CloseMailboxResponse, Refusal> {
         self.is_here()?;
         if !self.post.0.borrow().opened.contains(&role.to_string()) {
             return Err(no(Reason::UnknownRole, format!("there is no role {role}")));
@@ -472,49 +391,155 @@ impl Mail for Mailbox {
         Ok(wire::CloseMailboxResponse::default())
     }
 
-    async fn dead_letters(&self) -> Result<wire::ListDeadLettersResponse, Refusal> {
+    fn dead_letters(&self) -> wire::ListDeadLettersResponse {
         let threads = self.post.0.borrow().dead.clone();
-        Ok(wire::ListDeadLettersResponse { threads, ..Default::default() })
+        wire::ListDeadLettersResponse { threads, ..Default::default() }
     }
 
-    async fn hand_again(&self, message: &str) -> Result<wire::HandAgainResponse, Refusal> {
+    fn hand_again(&self, message: &str) -> Result<wire::HandAgainResponse, Refusal> {
         let state = self.post.0.borrow().clone();
         let message_id = state.threads[self.find(&state, message)?].id.to_string();
         Ok(wire::HandAgainResponse { message_id })
     }
+}
 
-    async fn put_attachment(
+fn boxed<T: Send + 'static>(Seen { what, ago }: Seen<T>) -> Seen<AnyResponse> {
+    Seen { what: Box::new(what), ago }
+}
+
+#[async_trait]
+impl world::Mailbox for Mailbox {
+    async fn call(&self, request: AnyRequest) -> Result<Seen<AnyResponse>, Refusal> {
+        Ok(if let Some(it) = request.downcast_ref::<wire::ListBoxRequest>() {
+            boxed(self.list_box(it.clone())?)
+        } else if let Some(it) = request.downcast_ref::<wire::ReadThreadRequest>() {
+            boxed(self.read_thread(it.clone())?)
+        } else if let Some(it) = request.downcast_ref::<wire::SearchMailRequest>() {
+            boxed(Seen::now(self.search_mail(it.clone())?))
+        } else if request.downcast_ref::<wire::ListMailboxesRequest>().is_some() {
+            boxed(self.mailboxes())
+        } else if let Some(it) = request.downcast_ref::<wire::OpenMailboxRequest>() {
+            boxed(Seen::now(self.open_mailbox(&it.role)?))
+        } else if let Some(it) = request.downcast_ref::<wire::CloseMailboxRequest>() {
+            boxed(Seen::now(self.close_mailbox(&it.role)?))
+        } else if request.downcast_ref::<wire::ListDeadLettersRequest>().is_some() {
+            boxed(Seen::now(self.dead_letters()))
+        } else if let Some(it) = request.downcast_ref::<wire::HandAgainRequest>() {
+            boxed(Seen::now(self.hand_again(&it.message)?))
+        } else {
+            panic!("nobody asks {request:?} here")
+        })
+    }
+
+    async fn wait(&self, question: Question, hold: Duration) -> Result<Answer, Refusal> {
+        match question {
+            Question::Mail(filter) => {
+                Ok(Answer::Mail(Box::new(self.await_mail(&filter, hold).await?)))
+            }
+            Question::Turn(_) | Question::Swarm(_) => panic!("nobody waits for {question:?} here"),
+        }
+    }
+
+    async fn send(
         &self,
-        _attachment: &wire::Attachment,
-        _content: Bytes,
-    ) -> Result<(), Refusal> {
+        request: wire::SendRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Sent, Refusal> {
+        let role = self.role.to_string();
+        self.post.0.send_modify(|state| state.sends.push((role.clone(), request.clone(), key)));
+        if self.post.0.borrow().is_away {
+            return Ok(Sent::Queued { message: id(99).to_string(), number: 7 });
+        }
+        if let Some(stranger) = request.to.iter().find(|it| !["A", "B", "C"].contains(&it.as_str()))
+        {
+            let message = format!("there is no role {stranger}; nothing was sent. Known: A, B, C.");
+            return Err(no(Reason::UnknownRole, message));
+        }
+        let to: Vec<&str> = request.to.iter().map(String::as_str).collect();
+        let number = if request.in_reply_to.is_empty() {
+            let number = u32::try_from(self.post.0.borrow().threads.len() + 1).unwrap();
+            let words = [request.subject.as_str(), &request.text];
+            self.post.begin(number, &role, &to, &request.r#type, words);
+            number
+        } else {
+            let state = self.post.0.borrow().clone();
+            let number = state.threads[self.find(&state, &request.in_reply_to)?].id.short();
+            self.post.answer(number, &role, &to, &request.r#type, &request.text);
+            number
+        };
+        let state = self.post.0.borrow().clone();
+        let thread = state.threads.iter().find(|it| it.id == id(number)).unwrap();
+        let sent = thread.entries.last().unwrap();
+        Ok(Sent::Stored(wire::SendResponse {
+            message_id: thread.id.to_string(),
+            entry: sent.number,
+            file_name: thread.file_name.clone(),
+            receipts: sent.receipts.clone(),
+            r#box: wire::Box::Outbox.into(),
+            ..Default::default()
+        }))
+    }
+
+    async fn move_mail(&self, request: wire::MoveRequest) -> Result<Moving, Refusal> {
+        self.post.0.send_modify(|state| state.moves.push(request.clone()));
+        if self.post.0.borrow().is_away {
+            return Ok(Moving::Queued { number: 8 });
+        }
+        let place = BoxKind::of_wire(request.to());
+        let moved = request.messages.iter().map(|asked| {
+            let state = self.post.0.borrow().clone();
+            let found = self.find(&state, asked).and_then(|at| {
+                let thread = &state.threads[at];
+                let copy = &thread.copies[self.role.as_str()];
+                if ![Some(BoxKind::Inbox), place].contains(&copy.place) {
+                    let message = "it is not in the inbox; nothing was moved.".to_owned();
+                    return Err(no(Reason::NotInInbox, message));
+                }
+                Ok(thread.clone())
+            });
+            let asked = asked.clone();
+            match found {
+                Ok(thread) => {
+                    self.post.0.send_modify(|state| {
+                        let at = state.threads.iter().position(|it| it.id == thread.id).unwrap();
+                        let copy = state.threads[at].copies.get_mut(self.role.as_str()).unwrap();
+                        copy.place = place;
+                    });
+                    let (message_id, file_name) = (thread.id.to_string(), thread.file_name);
+                    wire::Moved { asked, message_id, file_name, r#box: request.to, refusal: None }
+                }
+                Err(why) => {
+                    let reason = why.reason.to_string();
+                    let refusal = Some(wire::MailRefusal { reason, message: why.message });
+                    wire::Moved { asked, refusal, ..Default::default() }
+                }
+            }
+        });
+        Ok(Moving::Moved(wire::MoveResponse { moved: moved.collect(), sequence: 1 }))
+    }
+
+    fn put_attachment(&self) -> Result<(), Refusal> {
         self.is_here()
     }
 
-    async fn get_attachment(
-        &self,
-        _message: &str,
-        attachment: &wire::Attachment,
-    ) -> Result<Bytes, Refusal> {
+    fn get_attachment(&self, attachment: &wire::Attachment) -> Result<Bytes, Refusal> {
         Err(no(Reason::UnknownAttachment, format!("there is no file {}", attachment.name)))
     }
 
-    async fn marks_settled(&self) {}
-
-    async fn untold(&self, max: usize) -> Result<Untold, Refusal> {
+    fn untold(&self, max: usize) -> Untold {
         let outbox = self.post.0.borrow().outbox.clone();
         let is_untold = |it: &Summary| it.failed.as_ref().is_some_and(|failed| !failed.is_told);
         let untold = outbox.into_iter().filter(|it| it.role == self.role && is_untold(it));
-        Ok(Untold::of(untold.take(max).collect()))
+        Untold::of(untold.take(max).collect())
     }
 
-    async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal> {
+    fn kept(&self, names: &[String]) -> Vec<Summary> {
         let outbox = self.post.0.borrow().outbox.clone();
         let is_about = |it: &Summary| match &it.what {
             Summarised::Send { message, .. } => names.contains(message),
             Summarised::Move { messages, .. } => messages.iter().any(|it| names.contains(it)),
         };
-        Ok(outbox.into_iter().filter(|it| it.role == self.role && is_about(it)).collect())
+        outbox.into_iter().filter(|it| it.role == self.role && is_about(it)).collect()
     }
 
     fn mark_told(&self, told: Untold) {

@@ -12,21 +12,23 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tasuki_node::{
     clock::{Clock, Moment},
     link::{AnyRequest, AnyResponse, LinkState},
     mcp::{Settings, serve},
-    outbox::{Counts, Summary},
+    outbox::{Counts, Summary, Untold},
     role::{
-        Actions, Connected, HandOver, NodeStatus, Overview, Refusal, Seen, Settling,
-        mail::Mail,
+        Actions, Connected, NodeStatus, Overview, Refusal, Seen, Settling,
+        mail::{Moving, Sent},
         news::News,
         player::Instance,
-        swarm::{self, Swarm},
     },
+    wait::{Answer, Question},
 };
 use tasuki_proto::{
     id::{IdempotencyKey, LoopId, RoleId, Turn},
+    mail::MessageId,
     reason::Reason,
     swarm::IssueId,
     wire::{self, event::Kind},
@@ -221,8 +223,35 @@ impl Overview for View {
 struct Fake {
     role: RoleId,
     shared: Arc<Loop>,
-    mail: Option<Arc<dyn Mail>>,
-    guards: Mutex<Vec<JoinHandle<()>>>,
+    mail: Option<Arc<dyn Mailbox>>,
+}
+
+/// A role's mail. What can be looked up has no method of its own.
+#[async_trait]
+pub(crate) trait Mailbox: std::fmt::Debug + Send + Sync + 'static {
+    async fn call(&self, request: AnyRequest) -> Result<Seen<AnyResponse>, Refusal>;
+
+    async fn wait(&self, question: Question, hold: Duration) -> Result<Answer, Refusal>;
+
+    async fn send(
+        &self,
+        request: wire::SendRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Sent, Refusal>;
+
+    async fn move_mail(&self, request: wire::MoveRequest) -> Result<Moving, Refusal>;
+
+    fn put_attachment(&self) -> Result<(), Refusal>;
+
+    fn get_attachment(&self, attachment: &wire::Attachment) -> Result<Bytes, Refusal>;
+
+    fn untold(&self, max: usize) -> Untold;
+
+    fn kept(&self, names: &[String]) -> Vec<Summary>;
+
+    fn mark_told(&self, told: Untold);
+
+    fn mark_mail(&self, message: MessageId, through: u32, mark: wire::MailMark);
 }
 
 struct Counted(Arc<Loop>);
@@ -233,10 +262,18 @@ impl Drop for Counted {
     }
 }
 
-#[async_trait]
-impl Actions for Fake {
-    fn role(&self) -> &RoleId {
-        &self.role
+/// A connection that is open until dropped.
+struct CountedConnection(Arc<Loop>);
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|state| state.connected -= 1);
+    }
+}
+
+impl Fake {
+    fn mailbox(&self) -> &dyn Mailbox {
+        self.mail.as_deref().expect("nothing here asks for mail")
     }
 
     async fn await_turn(
@@ -291,13 +328,16 @@ impl Actions for Fake {
         })
     }
 
-    async fn hand_over(&self, handover: HandOver) -> Result<wire::HandOverResponse, Refusal> {
+    fn hand_over(
+        &self,
+        handover: wire::HandOverRequest,
+    ) -> Result<wire::HandOverResponse, Refusal> {
         let state = self.shared.0.borrow().clone();
         if state.holder != self.role.as_str() {
             let message = format!("it is {}'s turn, not {}'s", state.holder, self.role);
             return Err(Refusal { reason: Reason::NotYourTurn, message });
         }
-        let to = handover.to.map_or_else(|| "B".to_owned(), |to| to.to_string());
+        let to = Some(handover.to).filter(|to| !to.is_empty()).unwrap_or_else(|| "B".to_owned());
         let entry = wire::Entry {
             kind: wire::EntryKind::Handover.into(),
             from: self.role.to_string(),
@@ -323,9 +363,9 @@ impl Actions for Fake {
         })
     }
 
-    async fn loop_status(&self, loop_id: &LoopId) -> Result<Seen<wire::GetLoopResponse>, Refusal> {
+    fn loop_status(&self, loop_id: &str) -> wire::GetLoopResponse {
         let state = self.shared.0.borrow().clone();
-        Ok(Seen::now(wire::GetLoopResponse {
+        wire::GetLoopResponse {
             r#loop: Some(wire::Loop {
                 r#loop: loop_id.to_string(),
                 participants: vec!["A".to_owned(), "B".to_owned()],
@@ -337,11 +377,89 @@ impl Actions for Fake {
             }),
             latest: state.latest,
             ..Default::default()
-        }))
+        }
+    }
+}
+
+#[async_trait]
+impl Actions for Fake {
+    fn role(&self) -> &RoleId {
+        &self.role
+    }
+
+    async fn call(
+        &self,
+        request: AnyRequest,
+        _key: Option<IdempotencyKey>,
+    ) -> Result<Seen<AnyResponse>, Refusal> {
+        if let Some(handover) = request.downcast_ref::<wire::HandOverRequest>() {
+            return Ok(Seen::now(Box::new(self.hand_over(handover.clone())?)));
+        }
+        if let Some(of) = request.downcast_ref::<wire::GetLoopRequest>() {
+            return Ok(Seen::now(Box::new(self.loop_status(&of.r#loop))));
+        }
+        if request.call().path.contains("/tasuki.v1.Swarm/") {
+            return Err(away());
+        }
+        self.mailbox().call(request).await
+    }
+
+    async fn wait(&self, question: Question, hold: Duration) -> Result<Answer, Refusal> {
+        match question {
+            Question::Turn(loop_id) => {
+                Ok(Answer::Turn(Box::new(self.await_turn(&loop_id, hold).await?)))
+            }
+            Question::Mail(_) => self.mailbox().wait(question, hold).await,
+            Question::Swarm(_) => Err(away()),
+        }
     }
 
     fn open_waits(&self) -> usize {
         self.shared.0.borrow().waiting
+    }
+
+    async fn send(
+        &self,
+        request: wire::SendRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Sent, Refusal> {
+        self.mailbox().send(request, key).await
+    }
+
+    async fn move_mail(
+        &self,
+        request: wire::MoveRequest,
+        _key: Option<IdempotencyKey>,
+    ) -> Result<Moving, Refusal> {
+        self.mailbox().move_mail(request).await
+    }
+
+    async fn put_attachment(
+        &self,
+        _attachment: &wire::Attachment,
+        _content: Bytes,
+    ) -> Result<(), Refusal> {
+        self.mailbox().put_attachment()
+    }
+
+    async fn get_attachment(
+        &self,
+        _message: &str,
+        attachment: &wire::Attachment,
+    ) -> Result<Bytes, Refusal> {
+        self.mailbox().get_attachment(attachment)
+    }
+
+    async fn untold(&self, max: usize) -> Result<Untold, Refusal> {
+        Ok(self.mailbox().untold(max))
+    }
+
+    async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal> {
+        Ok(self.mailbox().kept(names))
+    }
+
+    fn mark_told(&self, told: Untold) {
+        self.mailbox().mark_told(told);
     }
 
     fn mark_handed(&self, _loop_id: &LoopId, turn: Turn) {
@@ -350,13 +468,15 @@ impl Actions for Fake {
 
     fn mark_seen(&self, _loop_id: &LoopId, _turn: Turn) {}
 
-    fn mail(&self) -> &dyn Mail {
-        self.mail.as_deref().expect("nothing here asks for mail")
+    fn mark_mail(&self, message: MessageId, through: u32, mark: wire::MailMark) {
+        self.mailbox().mark_mail(message, through, mark);
     }
 
-    fn swarm(&self) -> &dyn Swarm {
-        &Away
-    }
+    fn mark_item(&self, _issue: IssueId, _number: u64, _until: Box<dyn Send + Sync>) {}
+
+    async fn marks_settled(&self) {}
+
+    fn decline(&self) {}
 
     fn called(&self, client: &str, _by: Option<&Instance>) {
         self.shared.0.send_modify(|state| state.clients.push(client.to_owned()));
@@ -368,48 +488,14 @@ impl Actions for Fake {
 
     fn connected(&self, _who: &Instance) -> Connected {
         self.shared.0.send_modify(|state| state.connected += 1);
-        let (guard, gone) = Connected::new();
-        let shared = Arc::clone(&self.shared);
-        self.guards.lock().unwrap().push(tokio::spawn(async move {
-            gone.await.ok();
-            shared.0.send_modify(|state| state.connected -= 1);
-        }));
-        guard
+        Connected::new(CountedConnection(Arc::clone(&self.shared)))
     }
 }
 
-/// A broker of issues that is out of reach.
-#[derive(Debug)]
-struct Away;
-
-impl Away {
-    fn refuse<T>() -> Result<T, Refusal> {
-        let message = "the broker is away".to_owned();
-        Err(Refusal { reason: Reason::Unavailable, message })
-    }
-}
-
-#[async_trait]
-impl Swarm for Away {
-    fn decline(&self) {}
-
-    async fn swarm(
-        &self,
-        _request: AnyRequest,
-        _key: Option<IdempotencyKey>,
-    ) -> Result<AnyResponse, Refusal> {
-        Self::refuse()
-    }
-
-    async fn await_swarm(
-        &self,
-        _awaited: &swarm::Awaited,
-        _hold: Duration,
-    ) -> Result<wire::SwarmAnswer, Refusal> {
-        Self::refuse()
-    }
-
-    fn mark_item(&self, _issue: IssueId, _number: u64, _until: Box<dyn Send + Sync>) {}
+/// A broker of issues is out of reach.
+fn away() -> Refusal {
+    let message = "the broker is away".to_owned();
+    Refusal { reason: Reason::Unavailable, message }
 }
 
 /// A server for A and B, until dropped.
@@ -444,14 +530,14 @@ impl World {
         addr: &str,
         shared: Arc<Loop>,
         settings: Settings,
-        mail: impl Fn(RoleId) -> Option<Arc<dyn Mail>>,
+        mail: impl Fn(RoleId) -> Option<Arc<dyn Mailbox>>,
     ) -> Self {
         let roles = ["A", "B"]
             .map(|role| {
                 let shared = Arc::clone(&shared);
                 let role: RoleId = role.parse().unwrap();
                 let mail = mail(role.clone());
-                Arc::new(Fake { role, shared, mail, guards: Mutex::default() }) as Arc<dyn Actions>
+                Arc::new(Fake { role, shared, mail }) as Arc<dyn Actions>
             })
             .to_vec();
         let listener = TcpListener::bind(addr).await.unwrap();

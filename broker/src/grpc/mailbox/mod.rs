@@ -59,7 +59,7 @@ impl Mailbox for Service {
         };
         let command = Command::Mail(mailbox::Command::Send(send));
         let done = session.execute(Some(key), command).await?;
-        let Reply::Sent { thread, entry, kind: place } = done.reply else {
+        let Reply::Mail(mailbox::Reply::Sent { thread, entry, kind: place }) = done.reply else {
             unreachable!("mail is sent or refused")
         };
         let (at, file_name) = match (done.recorded.filter(|_| !done.is_repeat), &begun, &answered) {
@@ -106,7 +106,9 @@ impl Mailbox for Service {
         let moving = mailbox::Move { role, threads, to };
         let command = Command::Mail(mailbox::Command::Move(moving));
         let Executed { reply, sequence, .. } = session.execute(Some(key), command).await?;
-        let Reply::Moved { moved, .. } = reply else { unreachable!("a move tells of each") };
+        let Reply::Mail(mailbox::Reply::Moved { moved, .. }) = reply else {
+            unreachable!("a move tells of each")
+        };
         let told = it.messages.into_iter().zip(found).map(|(asked, found)| match found {
             Ok((file_name, thread)) => {
                 let outcome = moved.iter().find(|it| it.thread == thread);
@@ -335,7 +337,7 @@ impl Mailbox for Service {
         let command = Command::Mail(mailbox::Command::Import(import));
         let Executed { reply, is_repeat, sequence, .. } =
             session.execute(Some(key), command).await?;
-        let Reply::Imported { thread, entries } = reply else {
+        let Reply::Mail(mailbox::Reply::Imported { thread, entries }) = reply else {
             unreachable!("a thread is taken over or refused")
         };
         Ok(Response::new(wire::ImportThreadResponse {

@@ -131,17 +131,9 @@ impl WorkspaceSession {
         let reply = match reply {
             Reply::Swarm(reply) => Some(reply),
             Reply::Done => None,
-            Reply::Registered { .. }
-            | Reply::Opened { .. }
-            | Reply::Started { .. }
-            | Reply::Handed { .. }
-            | Reply::Reclaimed { .. }
-            | Reply::Invited { .. }
-            | Reply::Issued { .. }
-            | Reply::Rotated { .. }
-            | Reply::Sent { .. }
-            | Reply::Moved { .. }
-            | Reply::Imported { .. } => unreachable!("a command is answered as what it is"),
+            Reply::Directory(_) | Reply::Turn(_) | Reply::Mail(_) | Reply::Access(_) => {
+                unreachable!("a command is answered as what it is")
+            }
         };
         Ok(Done { reply, is_repeat, sequence })
     }

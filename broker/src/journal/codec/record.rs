@@ -12,11 +12,12 @@ use super::{
     swarm, text,
 };
 use crate::rules::{
-    Event, Principal, Record, Reply, TurnMoment,
-    directory::{NodeRegistered, RoleSpec},
+    Event, Principal, Record, Reply, access as any_access,
+    directory::{self, NodeRegistered, RoleSpec},
+    mailbox,
     turn::{
-        HandedOver, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet, RoundStarted,
-        TurnReclaimed,
+        self, HandedOver, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet, RoundStarted,
+        TurnMoment, TurnReclaimed,
     },
 };
 
@@ -81,24 +82,28 @@ pub fn decode_record(stored: Bytes) -> Result<Record, CodecError> {
 fn encode_event(event: &Event) -> stored::Event {
     use stored::event::Kind;
     let kind = match event {
-        Event::NodeRegistered(it) => Kind::NodeRegistered(stored::NodeRegistered {
-            node: it.node.to_string(),
-            epoch: it.epoch.get(),
-            roles: encode_roles(&it.roles),
-            software: it.software.clone(),
-            token_id: text(it.token.as_ref()),
-            replaces: text(it.replaces.as_ref()),
-        }),
-        Event::LoopOpened(it) => Kind::LoopOpened(stored::LoopOpened {
+        Event::Directory(directory::Event::NodeRegistered(it)) => {
+            Kind::NodeRegistered(stored::NodeRegistered {
+                node: it.node.to_string(),
+                epoch: it.epoch.get(),
+                roles: encode_roles(&it.roles),
+                software: it.software.clone(),
+                token_id: text(it.token.as_ref()),
+                replaces: text(it.replaces.as_ref()),
+            })
+        }
+        Event::Turn(turn::Event::LoopOpened(it)) => Kind::LoopOpened(stored::LoopOpened {
             r#loop: it.loop_id.to_string(),
             participants: it.participants.iter().map(ToString::to_string).collect(),
         }),
-        Event::ParticipantsSet(it) => Kind::ParticipantsSet(stored::ParticipantsSet {
-            r#loop: it.loop_id.to_string(),
-            participants: it.participants.iter().map(ToString::to_string).collect(),
-            is_chosen: it.is_chosen,
-        }),
-        Event::HandedOver(it) => Kind::HandedOver(stored::HandedOver {
+        Event::Turn(turn::Event::ParticipantsSet(it)) => {
+            Kind::ParticipantsSet(stored::ParticipantsSet {
+                r#loop: it.loop_id.to_string(),
+                participants: it.participants.iter().map(ToString::to_string).collect(),
+                is_chosen: it.is_chosen,
+            })
+        }
+        Event::Turn(turn::Event::HandedOver(it)) => Kind::HandedOver(stored::HandedOver {
             r#loop: it.loop_id.to_string(),
             round: it.round,
             entry: it.entry,
@@ -109,7 +114,7 @@ fn encode_event(event: &Event) -> stored::Event {
             content: it.content.to_bytes(),
             lapses_ms: it.next.as_ref().map_or(0, |next| next.lapses.as_millis()),
         }),
-        Event::TurnReclaimed(it) => Kind::TurnReclaimed(stored::TurnReclaimed {
+        Event::Turn(turn::Event::TurnReclaimed(it)) => Kind::TurnReclaimed(stored::TurnReclaimed {
             r#loop: it.loop_id.to_string(),
             entry: it.entry,
             ended_turn: it.ended.get(),
@@ -120,7 +125,7 @@ fn encode_event(event: &Event) -> stored::Event {
             content: it.content.to_bytes(),
             lapses_ms: it.next.lapses.as_millis(),
         }),
-        Event::RoundStarted(it) => Kind::RoundStarted(stored::RoundStarted {
+        Event::Turn(turn::Event::RoundStarted(it)) => Kind::RoundStarted(stored::RoundStarted {
             r#loop: it.loop_id.to_string(),
             round: it.round,
             entry: it.entry,
@@ -130,18 +135,18 @@ fn encode_event(event: &Event) -> stored::Event {
             lapses_ms: it.next.lapses.as_millis(),
             has_text: it.has_text,
         }),
-        Event::TurnHanded(it) => Kind::TurnHanded(stored::TurnHanded {
+        Event::Turn(turn::Event::TurnHanded(it)) => Kind::TurnHanded(stored::TurnHanded {
             r#loop: it.loop_id.to_string(),
             turn: it.turn.get(),
         }),
-        Event::TurnSeen(it) => {
+        Event::Turn(turn::Event::TurnSeen(it)) => {
             Kind::TurnSeen(stored::TurnSeen { r#loop: it.loop_id.to_string(), turn: it.turn.get() })
         }
-        Event::TurnLapsed(it) => Kind::TurnLapsed(stored::TurnLapsed {
+        Event::Turn(turn::Event::TurnLapsed(it)) => Kind::TurnLapsed(stored::TurnLapsed {
             r#loop: it.loop_id.to_string(),
             turn: it.turn.get(),
         }),
-        Event::LeaseRenewed(it) => Kind::LeaseRenewed(stored::LeaseRenewed {
+        Event::Turn(turn::Event::LeaseRenewed(it)) => Kind::LeaseRenewed(stored::LeaseRenewed {
             r#loop: it.loop_id.to_string(),
             turn: it.turn.get(),
             lapses_ms: it.lapses.as_millis(),
@@ -162,24 +167,26 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
     };
     let kind = event.kind.ok_or(CodecError::Unknown("event"))?;
     Ok(match kind {
-        Kind::NodeRegistered(it) => Event::NodeRegistered(NodeRegistered {
-            node: id("node", &it.node)?,
-            epoch: it.epoch.into(),
-            roles: decode_roles(&it.roles)?,
-            software: it.software,
-            token: optional("token_id", &it.token_id)?,
-            replaces: optional("replaces", &it.replaces)?,
-        }),
-        Kind::LoopOpened(it) => Event::LoopOpened(LoopOpened {
+        Kind::NodeRegistered(it) => {
+            Event::Directory(directory::Event::NodeRegistered(NodeRegistered {
+                node: id("node", &it.node)?,
+                epoch: it.epoch.into(),
+                roles: decode_roles(&it.roles)?,
+                software: it.software,
+                token: optional("token_id", &it.token_id)?,
+                replaces: optional("replaces", &it.replaces)?,
+            }))
+        }
+        Kind::LoopOpened(it) => Event::Turn(turn::Event::LoopOpened(LoopOpened {
             loop_id: id("loop", &it.r#loop)?,
             participants: ids("participant", &it.participants)?,
-        }),
-        Kind::ParticipantsSet(it) => Event::ParticipantsSet(ParticipantsSet {
+        })),
+        Kind::ParticipantsSet(it) => Event::Turn(turn::Event::ParticipantsSet(ParticipantsSet {
             loop_id: id("loop", &it.r#loop)?,
             participants: ids("participant", &it.participants)?,
             is_chosen: it.is_chosen,
-        }),
-        Kind::HandedOver(it) => Event::HandedOver(HandedOver {
+        })),
+        Kind::HandedOver(it) => Event::Turn(turn::Event::HandedOver(HandedOver {
             loop_id: id("loop", &it.r#loop)?,
             round: it.round,
             entry: it.entry,
@@ -191,8 +198,8 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
                 to,
                 lapses: Timestamp::from_millis(it.lapses_ms),
             }),
-        }),
-        Kind::TurnReclaimed(it) => Event::TurnReclaimed(TurnReclaimed {
+        })),
+        Kind::TurnReclaimed(it) => Event::Turn(turn::Event::TurnReclaimed(TurnReclaimed {
             loop_id: id("loop", &it.r#loop)?,
             entry: it.entry,
             ended: it.ended_turn.into(),
@@ -200,24 +207,24 @@ fn decode_event(event: stored::Event) -> Result<Event, CodecError> {
             reason: it.reason,
             content: hash("content", &it.content)?,
             next: required_next(it.turn, &it.to, it.lapses_ms)?,
-        }),
-        Kind::RoundStarted(it) => Event::RoundStarted(RoundStarted {
+        })),
+        Kind::RoundStarted(it) => Event::Turn(turn::Event::RoundStarted(RoundStarted {
             loop_id: id("loop", &it.r#loop)?,
             round: it.round,
             entry: it.entry,
             content: hash("content", &it.content)?,
             has_text: it.has_text,
             next: required_next(it.turn, &it.to, it.lapses_ms)?,
-        }),
-        Kind::TurnHanded(it) => Event::TurnHanded(moment(&it.r#loop, it.turn)?),
-        Kind::TurnSeen(it) => Event::TurnSeen(moment(&it.r#loop, it.turn)?),
-        Kind::TurnLapsed(it) => Event::TurnLapsed(moment(&it.r#loop, it.turn)?),
-        Kind::LeaseRenewed(it) => Event::LeaseRenewed(LeaseRenewed {
+        })),
+        Kind::TurnHanded(it) => Event::Turn(turn::Event::TurnHanded(moment(&it.r#loop, it.turn)?)),
+        Kind::TurnSeen(it) => Event::Turn(turn::Event::TurnSeen(moment(&it.r#loop, it.turn)?)),
+        Kind::TurnLapsed(it) => Event::Turn(turn::Event::TurnLapsed(moment(&it.r#loop, it.turn)?)),
+        Kind::LeaseRenewed(it) => Event::Turn(turn::Event::LeaseRenewed(LeaseRenewed {
             loop_id: id("loop", &it.r#loop)?,
             turn: it.turn.into(),
             lapses: Timestamp::from_millis(it.lapses_ms),
             is_grace: it.is_grace,
-        }),
+        })),
         Kind::InvitationOpened(_)
         | Kind::InvitationWithdrawn(_)
         | Kind::InvitationMisused(_)
@@ -263,44 +270,60 @@ pub(super) fn decode_roles(roles: &[stored::RoleSpec]) -> Result<Vec<RoleSpec>, 
 pub(super) fn encode_reply(reply: &Reply) -> stored::Reply {
     use stored::reply::{self, Kind};
     let kind = match reply {
-        Reply::Registered { epoch } => Kind::Registered(reply::Registered { epoch: epoch.get() }),
-        Reply::Opened { loop_id } => Kind::Opened(reply::Opened { r#loop: loop_id.to_string() }),
-        Reply::Started { round, turn, holder } => Kind::Started(reply::Started {
-            round: *round,
-            turn: turn.get(),
-            holder: holder.to_string(),
-        }),
-        Reply::Handed { ended, next } => Kind::Handed(reply::Handed {
+        Reply::Directory(directory::Reply::Registered { epoch }) => {
+            Kind::Registered(reply::Registered { epoch: epoch.get() })
+        }
+        Reply::Turn(turn::Reply::Opened { loop_id }) => {
+            Kind::Opened(reply::Opened { r#loop: loop_id.to_string() })
+        }
+        Reply::Turn(turn::Reply::Started { round, turn, holder }) => {
+            Kind::Started(reply::Started {
+                round: *round,
+                turn: turn.get(),
+                holder: holder.to_string(),
+            })
+        }
+        Reply::Turn(turn::Reply::Handed { ended, next }) => Kind::Handed(reply::Handed {
             ended_turn: ended.get(),
             turn: next.as_ref().map_or(0, |(turn, _)| turn.get()),
             to: text(next.as_ref().map(|(_, to)| to)),
         }),
-        Reply::Reclaimed { ended, turn, from, to } => Kind::Reclaimed(reply::Reclaimed {
-            ended_turn: ended.get(),
-            turn: turn.get(),
-            from: from.to_string(),
-            to: to.to_string(),
-        }),
-        Reply::Invited { invitation, expires } => Kind::Invited(reply::Invited {
-            invitation_id: invitation.to_string(),
-            expires_ms: expires.as_millis(),
-        }),
-        Reply::Issued { token, expires, scope } => Kind::Issued(reply::Issued {
-            token_id: token.to_string(),
-            expires_ms: access::ms(*expires),
-            scope: Some(access::encode_scope(scope)),
-        }),
-        Reply::Rotated { token, old_until } => Kind::Rotated(reply::Rotated {
-            token_id: token.to_string(),
-            old_until_ms: old_until.as_millis(),
-        }),
-        Reply::Sent { thread, entry, kind } => Kind::Sent(reply::Sent {
+        Reply::Turn(turn::Reply::Reclaimed { ended, turn, from, to }) => {
+            Kind::Reclaimed(reply::Reclaimed {
+                ended_turn: ended.get(),
+                turn: turn.get(),
+                from: from.to_string(),
+                to: to.to_string(),
+            })
+        }
+        Reply::Access(any_access::Reply::Invited { invitation, expires }) => {
+            Kind::Invited(reply::Invited {
+                invitation_id: invitation.to_string(),
+                expires_ms: expires.as_millis(),
+            })
+        }
+        Reply::Access(any_access::Reply::Issued { token, expires, scope }) => {
+            Kind::Issued(reply::Issued {
+                token_id: token.to_string(),
+                expires_ms: access::ms(*expires),
+                scope: Some(access::encode_scope(scope)),
+            })
+        }
+        Reply::Access(any_access::Reply::Rotated { token, old_until }) => {
+            Kind::Rotated(reply::Rotated {
+                token_id: token.to_string(),
+                old_until_ms: old_until.as_millis(),
+            })
+        }
+        Reply::Mail(mailbox::Reply::Sent { thread, entry, kind }) => Kind::Sent(reply::Sent {
             thread: mail::id_bytes(*thread),
             entry: *entry,
             r#box: mail::box_code(*kind),
         }),
-        Reply::Moved { to, moved } => Kind::Moved(mail::encode_moved(*to, moved)),
-        Reply::Imported { thread, entries } => {
+        Reply::Mail(mailbox::Reply::Moved { to, moved }) => {
+            Kind::Moved(mail::encode_moved(*to, moved))
+        }
+        Reply::Mail(mailbox::Reply::Imported { thread, entries }) => {
             Kind::Imported(reply::Imported { thread: mail::id_bytes(*thread), entries: *entries })
         }
         Reply::Swarm(it) => Kind::Swarm(swarm::encode_reply(it)),
@@ -313,46 +336,51 @@ pub(super) fn decode_reply(reply: Option<stored::Reply>) -> Result<Reply, CodecE
     use stored::reply::Kind;
     let kind = reply.and_then(|reply| reply.kind).ok_or(CodecError::Unknown("reply"))?;
     Ok(match kind {
-        Kind::Registered(it) => Reply::Registered { epoch: it.epoch.into() },
-        Kind::Opened(it) => Reply::Opened { loop_id: id("loop", &it.r#loop)? },
-        Kind::Started(it) => Reply::Started {
+        Kind::Registered(it) => {
+            Reply::Directory(directory::Reply::Registered { epoch: it.epoch.into() })
+        }
+        Kind::Opened(it) => Reply::Turn(turn::Reply::Opened { loop_id: id("loop", &it.r#loop)? }),
+        Kind::Started(it) => Reply::Turn(turn::Reply::Started {
             round: it.round,
             turn: it.turn.into(),
             holder: id("holder", &it.holder)?,
-        },
-        Kind::Handed(it) => {
-            Reply::Handed { ended: it.ended_turn.into(), next: decode_next(it.turn, &it.to)? }
-        }
-        Kind::Reclaimed(it) => Reply::Reclaimed {
+        }),
+        Kind::Handed(it) => Reply::Turn(turn::Reply::Handed {
+            ended: it.ended_turn.into(),
+            next: decode_next(it.turn, &it.to)?,
+        }),
+        Kind::Reclaimed(it) => Reply::Turn(turn::Reply::Reclaimed {
             ended: it.ended_turn.into(),
             turn: it.turn.into(),
             from: id("from", &it.from)?,
             to: id("to", &it.to)?,
-        },
-        Kind::Invited(it) => Reply::Invited {
+        }),
+        Kind::Invited(it) => Reply::Access(any_access::Reply::Invited {
             invitation: id("invitation_id", &it.invitation_id)?,
             expires: Timestamp::from_millis(it.expires_ms),
-        },
-        Kind::Issued(it) => Reply::Issued {
+        }),
+        Kind::Issued(it) => Reply::Access(any_access::Reply::Issued {
             token: id("token_id", &it.token_id)?,
             expires: access::at(it.expires_ms),
             scope: access::decode_scope(it.scope)?,
-        },
-        Kind::Rotated(it) => Reply::Rotated {
+        }),
+        Kind::Rotated(it) => Reply::Access(any_access::Reply::Rotated {
             token: id("token_id", &it.token_id)?,
             old_until: Timestamp::from_millis(it.old_until_ms),
-        },
-        Kind::Sent(it) => Reply::Sent {
+        }),
+        Kind::Sent(it) => Reply::Mail(mailbox::Reply::Sent {
             thread: mail::thread(&it.thread)?,
             entry: it.entry,
             kind: mail::box_of(it.r#box)?,
-        },
-        Kind::Moved(it) => {
-            Reply::Moved { to: mail::box_of(it.to)?, moved: mail::decode_moved(it.moved)? }
-        }
-        Kind::Imported(it) => {
-            Reply::Imported { thread: mail::thread(&it.thread)?, entries: it.entries }
-        }
+        }),
+        Kind::Moved(it) => Reply::Mail(mailbox::Reply::Moved {
+            to: mail::box_of(it.to)?,
+            moved: mail::decode_moved(it.moved)?,
+        }),
+        Kind::Imported(it) => Reply::Mail(mailbox::Reply::Imported {
+            thread: mail::thread(&it.thread)?,
+            entries: it.entries,
+        }),
         Kind::Swarm(it) => Reply::Swarm(swarm::decode_reply(it)?),
         Kind::Done(_) => Reply::Done,
     })

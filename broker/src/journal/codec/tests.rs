@@ -11,12 +11,12 @@ use tasuki_proto::id::{IdempotencyKey, Sequence, Timestamp, Turn};
 
 use super::*;
 use crate::rules::{
-    Event, Principal, Record, Reply, TurnMoment, Workspace,
+    Event, Principal, Record, Reply, Workspace,
     clients::{Answer, Client, Clients, Retired},
-    directory::{Node, NodeRegistered, RoleSpec},
+    directory::{self, Node, NodeRegistered, RoleSpec},
     turn::{
-        Ended, HandedOver, Lease, LeaseRenewed, LoopOpened, Loops, NextTurn, ParticipantsSet,
-        RoundStarted, TurnReclaimed,
+        self, Ended, HandedOver, Lease, LeaseRenewed, LoopOpened, Loops, NextTurn, ParticipantsSet,
+        RoundStarted, TurnMoment, TurnReclaimed,
     },
 };
 
@@ -63,7 +63,7 @@ fn record() -> Record {
         },
         key: Some((IdempotencyKey { client: "c".parse().unwrap(), counter: 9 }, Hash([1; 16]))),
         events: vec![
-            Event::NodeRegistered(NodeRegistered {
+            Event::Directory(directory::Event::NodeRegistered(NodeRegistered {
                 node: "n1".parse().unwrap(),
                 epoch: 2.into(),
                 roles: vec![RoleSpec {
@@ -73,14 +73,17 @@ fn record() -> Record {
                 software: "tasuki".to_owned(),
                 token: None,
                 replaces: None,
-            }),
-            Event::LoopOpened(LoopOpened { loop_id: loop_id(), participants: participants() }),
-            Event::ParticipantsSet(ParticipantsSet {
+            })),
+            Event::Turn(turn::Event::LoopOpened(LoopOpened {
+                loop_id: loop_id(),
+                participants: participants(),
+            })),
+            Event::Turn(turn::Event::ParticipantsSet(ParticipantsSet {
                 loop_id: loop_id(),
                 participants: participants(),
                 is_chosen: true,
-            }),
-            Event::HandedOver(HandedOver {
+            })),
+            Event::Turn(turn::Event::HandedOver(HandedOver {
                 loop_id: loop_id(),
                 round: 1,
                 entry: 1,
@@ -88,8 +91,8 @@ fn record() -> Record {
                 from: "A".parse().unwrap(),
                 content,
                 next: Some(next(2)),
-            }),
-            Event::TurnReclaimed(TurnReclaimed {
+            })),
+            Event::Turn(turn::Event::TurnReclaimed(TurnReclaimed {
                 loop_id: loop_id(),
                 entry: 2,
                 ended: 2.into(),
@@ -97,26 +100,29 @@ fn record() -> Record {
                 reason: "away".to_owned(),
                 content,
                 next: next(3),
-            }),
-            Event::RoundStarted(RoundStarted {
+            })),
+            Event::Turn(turn::Event::RoundStarted(RoundStarted {
                 loop_id: loop_id(),
                 round: 2,
                 entry: 3,
                 content,
                 has_text: true,
                 next: next(4),
-            }),
-            Event::TurnHanded(moment(4)),
-            Event::TurnSeen(moment(4)),
-            Event::TurnLapsed(moment(4)),
-            Event::LeaseRenewed(LeaseRenewed {
+            })),
+            Event::Turn(turn::Event::TurnHanded(moment(4))),
+            Event::Turn(turn::Event::TurnSeen(moment(4))),
+            Event::Turn(turn::Event::TurnLapsed(moment(4))),
+            Event::Turn(turn::Event::LeaseRenewed(LeaseRenewed {
                 loop_id: loop_id(),
                 turn: 4.into(),
                 lapses: Timestamp::from_millis(950),
                 is_grace: true,
-            }),
+            })),
         ],
-        reply: Reply::Handed { ended: 1.into(), next: Some((2.into(), "B".parse().unwrap())) },
+        reply: Reply::Turn(turn::Reply::Handed {
+            ended: 1.into(),
+            next: Some((2.into(), "B".parse().unwrap())),
+        }),
         is_repeat: true,
     }
 }
@@ -139,16 +145,20 @@ fn the_bytes_of_a_record_are_unchanged() {
 #[test]
 fn the_bytes_of_every_reply_are_unchanged() {
     let replies = [
-        Reply::Registered { epoch: 2.into() },
-        Reply::Opened { loop_id: "main".parse().unwrap() },
-        Reply::Started { round: 2, turn: 3.into(), holder: "A".parse().unwrap() },
-        Reply::Handed { ended: 1.into(), next: None },
-        Reply::Reclaimed {
+        Reply::Directory(directory::Reply::Registered { epoch: 2.into() }),
+        Reply::Turn(turn::Reply::Opened { loop_id: "main".parse().unwrap() }),
+        Reply::Turn(turn::Reply::Started {
+            round: 2,
+            turn: 3.into(),
+            holder: "A".parse().unwrap(),
+        }),
+        Reply::Turn(turn::Reply::Handed { ended: 1.into(), next: None }),
+        Reply::Turn(turn::Reply::Reclaimed {
             ended: 1.into(),
             turn: 2.into(),
             from: "A".parse().unwrap(),
             to: "B".parse().unwrap(),
-        },
+        }),
         Reply::Done,
     ];
     let told: String = replies

@@ -3,9 +3,10 @@
 use tasuki_proto::id::Timestamp;
 
 use super::{Access, Event, INVITATIONS_MAX, Invitation, MISUSES_MAX, Misuse, TOKENS_MAX, Token};
+use crate::rules::Principal;
 
 impl Access {
-    pub(in crate::rules) fn apply(&mut self, now: Timestamp, event: &Event) {
+    pub(in crate::rules) fn apply(&mut self, now: Timestamp, _: &Principal, event: &Event) {
         match event {
             Event::InvitationOpened(it) => {
                 if INVITATIONS_MAX <= self.invitations.len()

@@ -8,14 +8,14 @@ use tasuki_proto::{
 
 use super::{
     Access, Command, ENDED_AT_ONCE_MAX, Event, INVITATIONS_MAX, Invitation, InvitationOpened,
-    Invite, Issue, Join, MISUSES_MAX, Roles, Rotate, Scope, TOKENS_MAX, Token, TokenIssued,
+    Invite, Issue, Join, MISUSES_MAX, Reply, Roles, Rotate, Scope, TOKENS_MAX, Token, TokenIssued,
 };
-use crate::rules::{Decision, Rejection, Reply};
+use crate::rules::{self, Asked, Decision, Rejection};
 
 impl Access {
     pub(in crate::rules) fn decide(
         &self,
-        now: Timestamp,
+        Asked { now, .. }: Asked<'_>,
         command: &Command,
     ) -> Result<Decision, Rejection> {
         match command {
@@ -92,7 +92,7 @@ impl Access {
             label: it.label.clone(),
         };
         let event = Event::InvitationOpened(opened);
-        Ok(Decision::new(vec![event.into()], Reply::Invited { invitation, expires }))
+        Ok(Decision::new([event], Reply::Invited { invitation, expires }))
     }
 
     fn decide_withdraw(&self, id: &InvitationId) -> Result<Decision, Rejection> {
@@ -189,7 +189,7 @@ impl Access {
             invitation: invitation.cloned(),
         };
         let reply = Reply::Issued { token, expires, scope: scope.clone() };
-        Ok(Decision::new(vec![Event::TokenIssued(issued).into()], reply))
+        Ok(Decision::new([Event::TokenIssued(issued)], reply))
     }
 
     /// R3. A secret that the token had before is refused: an old call that arrives late must not
@@ -214,7 +214,7 @@ impl Access {
         let old_until = now.plus_millis(it.overlap_ms.min(INVITATION_MS_MAX));
         let (token, secret) = (it.token.clone(), it.secret);
         let rotated = Event::TokenRotated { token: token.clone(), secret, old_until };
-        Ok(Decision::new(vec![rotated.into()], Reply::Rotated { token, old_until }))
+        Ok(Decision::new([rotated], Reply::Rotated { token, old_until }))
     }
 
     fn token(&self, id: &TokenId) -> Result<&Token, Rejection> {
@@ -284,5 +284,5 @@ fn issued_reply(id: &TokenId, it: &Token) -> Reply {
 
 /// A command that asks for what may be so already.
 fn done(events: impl IntoIterator<Item = Event>) -> Decision {
-    Decision::new(events.into_iter().map(Into::into).collect(), Reply::Done)
+    Decision::new(events, rules::Reply::Done)
 }

@@ -25,6 +25,8 @@ use tasuki_proto::{
     token::SecretHash,
 };
 
+use super::Acting;
+
 pub use self::scope::{Roles, Scope};
 
 /// Invitations remembered. Past it the one that is over for the longest is forgotten.
@@ -138,6 +140,8 @@ pub enum Command {
     EndExpired,
 }
 
+impl Acting for Command {}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invite {
     pub code: SecretHash,
@@ -179,6 +183,13 @@ pub enum Event {
     TokenRotated { token: TokenId, secret: SecretHash, old_until: Timestamp },
     OldSecretEnded { token: TokenId },
     TokenRevoked { token: TokenId },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    Invited { invitation: InvitationId, expires: Timestamp },
+    Issued { token: TokenId, expires: Option<Timestamp>, scope: Scope },
+    Rotated { token: TokenId, old_until: Timestamp },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

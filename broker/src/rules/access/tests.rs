@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::rules::{Decision, Event as AnyEvent, Rejection, Reply};
+use crate::rules::{
+    Caller, Decision, Event as AnyEvent, Principal, Rejection, Reply, Workspace, access, tests::ask,
+};
 
 struct Story {
     access: Access,
@@ -117,9 +119,14 @@ impl Story {
         said
     }
 
+    fn decide(&self, command: &Command) -> Result<Decision, Rejection> {
+        let (caller, around) = (Caller::default(), Workspace::default());
+        ask(self.now, &caller, &around, |asked| self.access.decide(asked, command))
+    }
+
     fn run(&mut self, command: &Command) -> Result<Decision, Rejection> {
         let before = self.access.clone();
-        let decided = self.access.decide(self.now, command);
+        let decided = self.decide(command);
         assert_eq!(before, self.access, "W4: deciding changed something");
         let decision = decided?;
         self.apply(&decision);
@@ -129,14 +136,14 @@ impl Story {
     /// Without the checks, which a story of thousands of steps cannot afford.
     fn just(&mut self, ms: u64, line: &str) {
         self.now = at(ms);
-        let decision = self.access.decide(self.now, &command(line)).unwrap();
+        let decision = self.decide(&command(line)).unwrap();
         self.apply(&decision);
     }
 
     fn apply(&mut self, decision: &Decision) {
         for event in &decision.events {
             let AnyEvent::Access(event) = event else { unreachable!("not of access: {event:?}") };
-            self.access.apply(self.now, event);
+            self.access.apply(self.now, &Principal::default(), event);
             self.happened.push((self.now, event.clone()));
             if let Event::TokenIssued(it) = event {
                 self.granted.insert(it.token.clone(), (it.scope.clone(), it.expires));
@@ -164,7 +171,7 @@ impl Story {
     fn replay(&self) {
         let mut replayed = Access::default();
         for (at, event) in &self.happened {
-            replayed.apply(*at, event);
+            replayed.apply(*at, &Principal::default(), event);
         }
         assert!(replayed == self.access, "W1: replay");
     }
@@ -172,8 +179,10 @@ impl Story {
 
 fn say(decision: &Decision) -> String {
     let mut said = match &decision.reply {
-        Reply::Invited { expires, .. } => format!("open until {}", expires.as_millis()),
-        Reply::Issued { expires, scope, .. } => {
+        Reply::Access(access::Reply::Invited { expires, .. }) => {
+            format!("open until {}", expires.as_millis())
+        }
+        Reply::Access(access::Reply::Issued { expires, scope, .. }) => {
             let roles = match &scope.roles {
                 Roles::Any => "all".to_owned(),
                 Roles::Only(roles) => {
@@ -185,7 +194,9 @@ fn say(decision: &Decision) -> String {
                 Some(expires) => format!("a token as {roles} until {}", expires.as_millis()),
             }
         }
-        Reply::Rotated { old_until, .. } => format!("old until {}", old_until.as_millis()),
+        Reply::Access(access::Reply::Rotated { old_until, .. }) => {
+            format!("old until {}", old_until.as_millis())
+        }
         Reply::Done => match &decision.events[..] {
             [] => "so already".to_owned(),
             [AnyEvent::Access(Event::InvitationWithdrawn { .. })] => "withdrawn".to_owned(),
@@ -194,15 +205,9 @@ fn say(decision: &Decision) -> String {
             [AnyEvent::Access(Event::TokenRevoked { .. })] => "revoked".to_owned(),
             other => unreachable!("these have replies of their own: {other:?}"),
         },
-        Reply::Sent { .. }
-        | Reply::Moved { .. }
-        | Reply::Imported { .. }
-        | Reply::Swarm(_)
-        | Reply::Registered { .. }
-        | Reply::Opened { .. }
-        | Reply::Started { .. }
-        | Reply::Handed { .. }
-        | Reply::Reclaimed { .. } => unreachable!("not of access: {:?}", decision.reply),
+        Reply::Directory(_) | Reply::Turn(_) | Reply::Mail(_) | Reply::Swarm(_) => {
+            unreachable!("not of access: {:?}", decision.reply)
+        }
     };
     if decision.is_repeat {
         said += " (said before)";

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use tasuki_proto::id::{Epoch, NodeId, RoleId, Timestamp, TokenId, Toolset};
 
-use super::{Caller, Context, Decision, Event, Rejection, Reply};
+use super::{Acting, Asked, Caller, Context, Decision, Principal, Rejection};
 
 /// Nodes of one workspace. Past it the oldest that is away and hosts no role is forgotten.
 pub const NODES_MAX: usize = 4096;
@@ -50,6 +50,13 @@ impl RoleSpec {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Register(Register),
+}
+
+impl Acting for Command {}
+
 /// Begin a new epoch of a node, with exactly these roles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Register {
@@ -59,6 +66,16 @@ pub struct Register {
     pub software: String,
     /// A token that is no longer good: its node may become another's.
     pub orphan_of: Option<TokenId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    NodeRegistered(NodeRegistered),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    Registered { epoch: Epoch },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,11 +121,10 @@ impl Directory {
 
     pub(super) fn decide(
         &self,
-        now: Timestamp,
-        context: &Context,
-        caller: &Caller,
-        register: &Register,
+        Asked { now, context, caller, workspace }: Asked<'_>,
+        command: &Command,
     ) -> Result<Decision, Rejection> {
+        let Command::Register(register) = command;
         if let Some(owner) = self.nodes.get(&register.node).and_then(|node| node.token.as_ref())
             && let Some(token) = &caller.token
             && token != owner
@@ -144,7 +160,11 @@ impl Directory {
             token: caller.token.clone(),
             replaces,
         };
-        Ok(Decision::new(vec![Event::NodeRegistered(registered)], Reply::Registered { epoch }))
+        let registered = Event::NodeRegistered(registered);
+        let mut decision = Decision::new([registered], Reply::Registered { epoch });
+        let seats = workspace.loops.decide_seats(self, register);
+        decision.events.extend(seats.map(Into::into));
+        Ok(decision)
     }
 
     /// The node to forget so that there is room for a new one; `None` where there is room.
@@ -173,7 +193,8 @@ impl Directory {
         Ok(None)
     }
 
-    pub(super) fn apply(&mut self, now: Timestamp, it: &NodeRegistered) {
+    pub(super) fn apply(&mut self, now: Timestamp, _: &Principal, event: &Event) {
+        let Event::NodeRegistered(it) = event;
         if let Some(gone) = it.replaces.as_ref().and_then(|gone| self.nodes.remove(gone)) {
             self.forgotten = self.forgotten.max(gone.epoch);
         }

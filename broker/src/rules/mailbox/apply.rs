@@ -13,6 +13,7 @@ use super::{
     Mark, MarkKind, Order, ThreadImported,
     thread::{Thread, ThreadNumber},
 };
+use crate::rules::Principal;
 
 /// Says in an [`Order`] that the thread is not urgent.
 const NOT_URGENT: u32 = 1 << 31;
@@ -36,7 +37,7 @@ impl Order {
 
 impl Mailboxes {
     /// Records that this happened at `now`.
-    pub fn apply(&mut self, now: Timestamp, event: &Event) {
+    pub fn apply(&mut self, now: Timestamp, _: &Principal, event: &Event) {
         match event {
             Event::Sent(it) => self.sent(now, it),
             Event::Moved(it) => self.change(it.thread, &it.role, |thread, copy, _| {

@@ -11,7 +11,7 @@ use super::ContentHash;
 use crate::{
     canonical::{canonical, write_item},
     hash::Hash,
-    rules::Mark,
+    rules::{Acting, Mark},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,9 +143,8 @@ pub struct Filter {
     pub sender: Option<RoleId>,
 }
 
-impl Command {
-    /// The role that acts, where one does.
-    pub fn role(&self) -> Option<&RoleId> {
+impl Acting for Command {
+    fn role(&self) -> Option<&RoleId> {
         match self {
             Self::Send(it) => Some(&it.role),
             Self::Move(it) => Some(&it.role),

@@ -7,7 +7,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    ContentHash,
+    ContentHash, Moved,
     command::{Attachment, Earlier},
 };
 use crate::hash::Hash;
@@ -24,6 +24,17 @@ pub enum Event {
     Opened(RoleId),
     Closed(RoleId),
     Kept(AttachmentKept),
+}
+
+/// What a command about mail answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// `kind` is where the sender's copy is.
+    Sent { thread: MessageId, entry: u32, kind: BoxKind },
+    /// In the order asked for.
+    Moved { to: BoxKind, moved: Vec<Moved> },
+    /// `entries` is the number of the newest.
+    Imported { thread: MessageId, entries: u32 },
 }
 
 /// An entry was added to a thread, or began it (entry 1).
@@ -150,12 +161,6 @@ pub struct EntryBody {
 pub struct Title {
     pub subject: String,
     pub file_name: String,
-}
-
-impl From<Event> for crate::rules::Event {
-    fn from(event: Event) -> Self {
-        Self::Mail(event)
-    }
 }
 
 impl Event {

@@ -7,10 +7,10 @@ use tasuki_proto::{
 };
 
 use super::{
-    EntryBody, EntryHead, Event, Import, Mailboxes, ThreadImported, event::Title, kind_code,
+    EntryBody, EntryHead, Event, Import, Mailboxes, Reply, ThreadImported, event::Title, kind_code,
     thread::Thread,
 };
-use crate::rules::{Body, Caller, Decision, Rejection, Reply};
+use crate::rules::{Body, Caller, Decision, Rejection};
 
 impl Mailboxes {
     pub(in crate::rules) fn decide_import(
@@ -88,6 +88,6 @@ impl Mailboxes {
         let last = known + u32::try_from(entries.len()).expect("at most THREAD_ENTRIES_MAX");
         let imported = ThreadImported { thread: it.thread, first: known + 1, entries, copies };
         let reply = Reply::Imported { thread: it.thread, entries: last };
-        Ok(Decision { bodies, ..Decision::new(vec![Event::Imported(imported).into()], reply) })
+        Ok(Decision { bodies, ..Decision::new([Event::Imported(imported)], reply) })
     }
 }

@@ -16,10 +16,7 @@ use super::{
 use crate::rules::{Body, Decision, Rejection, Reply};
 
 impl Mailboxes {
-    pub(in crate::rules) fn decide_keep(
-        &self,
-        it: &StoreAttachment,
-    ) -> Result<Decision, Rejection> {
+    pub(super) fn decide_keep(&self, it: &StoreAttachment) -> Result<Decision, Rejection> {
         if self.size_of_known(&it.role, &it.hash).is_some() {
             return Ok(Decision::repeat(Reply::Done));
         }
@@ -31,7 +28,7 @@ impl Mailboxes {
             return Err(Rejection::TooManyMailboxes);
         }
         let kept = AttachmentKept { hash: it.hash, size, role: Some(it.role.clone()) };
-        let mut decision = Decision::new(vec![Event::Kept(kept).into()], Reply::Done);
+        let mut decision = Decision::new([Event::Kept(kept)], Reply::Done);
         if !self.files.contains_key(&it.hash) {
             decision.bodies.push(Body::File(it.clone()));
         }

@@ -12,9 +12,9 @@ const LAPSES_MAX: usize = 1000;
 
 impl Mailboxes {
     /// What lapsed by `now`.
-    pub(in crate::rules) fn decide_lapses(&self, now: Timestamp) -> Vec<crate::rules::Event> {
-        let due = self.expiries.iter().take_while(|(at, ..)| *at <= now).take(LAPSES_MAX);
-        due.map(|(at, thread, entry)| self.lapsed(*at, *thread, *entry).into()).collect()
+    pub(in crate::rules) fn decide_lapses(&self, now: Timestamp) -> impl Iterator<Item = Event> {
+        let due = self.expiries.iter().take_while(move |(at, ..)| *at <= now).take(LAPSES_MAX);
+        due.map(|(at, thread, entry)| self.lapsed(*at, *thread, *entry))
     }
 
     fn lapsed(&self, at: Timestamp, number: ThreadNumber, entry: u32) -> Event {

@@ -8,10 +8,7 @@ use super::{Event, Mailboxes, MarkThread, ThreadHanded, ThreadSeen, thread::Thre
 use crate::rules::{Decision, Mark, Rejection, Reply};
 
 impl Mailboxes {
-    pub(in crate::rules) fn decide_mark_mail(
-        &self,
-        it: &MarkThread,
-    ) -> Result<Decision, Rejection> {
+    pub(super) fn decide_mark(&self, it: &MarkThread) -> Result<Decision, Rejection> {
         let (number, copy) = self.find(&it.role, it.thread)?;
         let thread = self.threads.get(number);
         let own = &thread.copies[copy];
@@ -37,7 +34,7 @@ impl Mailboxes {
             }
             Mark::Seen | Mark::Handed => None,
         };
-        Ok(Decision::new(happened.into_iter().map(Into::into).collect(), Reply::Done))
+        Ok(Decision::new(happened, Reply::Done))
     }
 
     /// Who sent what a copy has not seen, each with its newest entry.

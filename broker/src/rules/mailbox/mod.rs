@@ -44,7 +44,7 @@ pub use self::{
         StoreAttachment, Subject,
     },
     event::{
-        AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event,
+        AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event, Reply,
         ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
     },
     facts::{Answer, MailboxCounts, ThreadSummary},
@@ -54,7 +54,7 @@ pub use self::{
     thread::{Copy, CopyState, Head, Mark, MarkKind, Thread, ThreadNumber},
     thread_table::ThreadTable,
 };
-use super::{Rejection, directory::Directory, rejection::listed, turn::Loops};
+use super::{Asked, Decision, Rejection, directory::Directory, rejection::listed, turn::Loops};
 use crate::hash::Hash;
 
 /// Mailboxes of one workspace. A copy names its role by a 16-bit number.
@@ -211,6 +211,37 @@ impl Mailboxes {
         restored.attachment_bytes = files.values().map(|it| it.size).sum();
         restored.files = files;
         Ok(restored)
+    }
+
+    pub(super) fn decide(
+        &self,
+        Asked { now, caller, workspace, .. }: Asked<'_>,
+        command: &Command,
+    ) -> Result<Decision, Rejection> {
+        let around = Surroundings { directory: &workspace.directory, loops: &workspace.loops };
+        let privacy = &workspace.privacy;
+        match command {
+            Command::Send(it) => {
+                privacy.check_words(!it.sealed.is_empty())?;
+                if !it.attachments.is_empty() {
+                    privacy.check_files()?;
+                }
+                self.decide_send(now, caller, around, it)
+            }
+            Command::Move(it) => Ok(self.decide_move(it)),
+            Command::Mark(it) => self.decide_mark(it),
+            Command::Open(role) => self.decide_open(role),
+            Command::Close(role) => self.decide_close(around, role),
+            Command::HandAgain { role, thread } => self.decide_hand_again(role, *thread),
+            Command::Import(it) => {
+                privacy.check_words(false)?;
+                self.decide_import(now, caller, it)
+            }
+            Command::StoreAttachment(it) => {
+                privacy.check_files()?;
+                self.decide_keep(it)
+            }
+        }
     }
 
     /// Every mailbox, in the order in which they came to be.

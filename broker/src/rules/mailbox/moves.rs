@@ -28,13 +28,13 @@ pub enum MoveOutcome {
 }
 
 impl Mailboxes {
-    pub(in crate::rules) fn decide_move(&self, it: &Move) -> Decision {
+    pub(super) fn decide_move(&self, it: &Move) -> Decision {
         let (mut events, mut moved) = (Vec::new(), Vec::new());
         for id in &it.threads {
             let outcome = self.decide_one(&it.role, *id, it.to, &mut events);
             moved.push(Moved { thread: *id, outcome });
         }
-        Decision::new(events, Reply::Moved { to: it.to, moved })
+        Decision::new(events, super::Reply::Moved { to: it.to, moved })
     }
 
     fn decide_one(
@@ -42,7 +42,7 @@ impl Mailboxes {
         role: &RoleId,
         id: MessageId,
         to: BoxKind,
-        events: &mut Vec<crate::rules::Event>,
+        events: &mut Vec<Event>,
     ) -> MoveOutcome {
         let Ok((number, copy)) = self.find(role, id) else { return MoveOutcome::Unknown };
         let thread = self.threads.get(number);
@@ -59,15 +59,15 @@ impl Mailboxes {
         if own.handed != 0 && newer != 0 {
             return MoveOutcome::Unseen(u32::try_from(newer).expect("a thread's entries"));
         }
-        let is_first = |event: &crate::rules::Event| !matches!(event, crate::rules::Event::Mail(Event::Moved(it)) if it.thread == id);
+        let is_first = |event: &Event| !matches!(event, Event::Moved(it) if it.thread == id);
         if events.iter().all(is_first) {
             let moved = CopyMoved { thread: id, role: role.clone(), to, acted: thread.len() };
-            events.push(Event::Moved(moved).into());
+            events.push(Event::Moved(moved));
         }
         MoveOutcome::Moved
     }
 
-    pub(in crate::rules) fn decide_open(&self, role: &RoleId) -> Result<Decision, Rejection> {
+    pub(super) fn decide_open(&self, role: &RoleId) -> Result<Decision, Rejection> {
         match self.mailbox(role) {
             Some(mailbox) if !mailbox.is_closed => return Ok(Decision::repeat(Reply::Done)),
             Some(_) => {}
@@ -76,10 +76,10 @@ impl Mailboxes {
             }
             None => {}
         }
-        Ok(Decision::new(vec![Event::Opened(role.clone()).into()], Reply::Done))
+        Ok(Decision::new([Event::Opened(role.clone())], Reply::Done))
     }
 
-    pub(in crate::rules) fn decide_close(
+    pub(super) fn decide_close(
         &self,
         around: Surroundings<'_>,
         role: &RoleId,
@@ -93,10 +93,10 @@ impl Mailboxes {
                 return Err(Rejection::UnknownReceiver { role: role.clone(), known });
             }
         }
-        Ok(Decision::new(vec![Event::Closed(role.clone()).into()], Reply::Done))
+        Ok(Decision::new([Event::Closed(role.clone())], Reply::Done))
     }
 
-    pub(in crate::rules) fn decide_hand_again(
+    pub(super) fn decide_hand_again(
         &self,
         role: &RoleId,
         id: MessageId,
@@ -106,6 +106,6 @@ impl Mailboxes {
             return Ok(Decision::repeat(Reply::Done));
         }
         let revived = ThreadRevived { thread: id, role: role.clone() };
-        Ok(Decision::new(vec![Event::Revived(revived).into()], Reply::Done))
+        Ok(Decision::new([Event::Revived(revived)], Reply::Done))
     }
 }

@@ -7,12 +7,12 @@ use tasuki_proto::{
 };
 
 use super::{
-    EntryBody, EntrySent, Event, MAILBOXES_MAX, Mailboxes, Place, Send, Surroundings, event::Title,
-    kind_code, thread::Thread,
+    EntryBody, EntrySent, Event, MAILBOXES_MAX, Mailboxes, Place, Reply, Send, Surroundings,
+    event::Title, kind_code, thread::Thread,
 };
 use crate::{
     hash::Hash,
-    rules::{Body, Caller, Decision, Rejection, Reply},
+    rules::{Body, Caller, Decision, Rejection},
 };
 
 impl Mailboxes {
@@ -100,7 +100,7 @@ impl Mailboxes {
             title,
         };
         let reply = Reply::Sent { thread: sent.thread, entry: sent.entry, kind: sent.sender_box };
-        let mut decision = Decision::new(vec![Event::Sent(sent).into()], reply);
+        let mut decision = Decision::new([Event::Sent(sent)], reply);
         decision.bodies.push(Body::Mail(body));
         Ok(decision)
     }

@@ -191,24 +191,22 @@ impl Story {
 fn say(decision: &Decision) -> String {
     use crate::rules::Reply;
     let mut said = match &decision.reply {
-        Reply::Sent { thread, entry, .. } => format!("{}/{entry}", thread.bits() >> 96),
-        Reply::Moved { moved, .. } => {
+        Reply::Mail(super::Reply::Sent { thread, entry, .. }) => {
+            format!("{}/{entry}", thread.bits() >> 96)
+        }
+        Reply::Mail(super::Reply::Moved { moved, .. }) => {
             let outcomes: Vec<String> =
                 moved.iter().map(|it| format!("{:?}", it.outcome)).collect();
             outcomes.join(", ")
         }
-        Reply::Imported { thread, entries } => format!("{}/{entries}", thread.bits() >> 96),
+        Reply::Mail(super::Reply::Imported { thread, entries }) => {
+            format!("{}/{entries}", thread.bits() >> 96)
+        }
         Reply::Done if decision.events.is_empty() => "so already".to_owned(),
         Reply::Done => "done".to_owned(),
-        Reply::Registered { .. }
-        | Reply::Opened { .. }
-        | Reply::Started { .. }
-        | Reply::Handed { .. }
-        | Reply::Reclaimed { .. }
-        | Reply::Invited { .. }
-        | Reply::Issued { .. }
-        | Reply::Rotated { .. }
-        | Reply::Swarm(_) => unreachable!("these stories are about mail"),
+        Reply::Directory(_) | Reply::Turn(_) | Reply::Access(_) | Reply::Swarm(_) => {
+            unreachable!("these stories are about mail")
+        }
     };
     if decision.is_repeat {
         said += " (said before)";
@@ -503,7 +501,7 @@ fn names_lead_to_threads_of_ones_own_only() {
         let head = EntryHead { sender: role("A"), to: vec![role(to)], kind: 1 };
         let copies = vec![(role("A"), BoxKind::Outbox), (role(to), BoxKind::Inbox)];
         let imported = ThreadImported { thread: *id, first: 1, entries: vec![head], copies };
-        mail.apply(Timestamp::from_millis(1), &Event::Imported(imported));
+        mail.apply(Timestamp::from_millis(1), &Principal::default(), &Event::Imported(imported));
     }
     let found = |who: &str, digits: &str| mail.find_prefix(&role(who), digits, 9).len();
     assert_eq!([found("A", "aaaa"), found("A", "aaaa0002"), found("A", "a")], [2, 1, 3]);
@@ -555,7 +553,7 @@ fn a_file_is_written_and_counted_once() {
         let decision = mail.decide_keep(&keep(who, "log")).unwrap();
         for event in &decision.events {
             let crate::rules::Event::Mail(event) = event else { panic!("{event:?}") };
-            mail.apply(Timestamp::from_millis(1), event);
+            mail.apply(Timestamp::from_millis(1), &Principal::default(), event);
         }
         (decision.is_repeat, decision.bodies.len(), mail.attachment_bytes)
     };
@@ -575,10 +573,10 @@ fn a_file_of_an_older_journal_is_known_to_nobody_until_it_is_stored_again() {
     let Attachment { size, hash, .. } = file("log");
     let mut mail = Mailboxes::default();
     let old = Event::Kept(AttachmentKept { hash, size, role: None });
-    mail.apply(Timestamp::from_millis(1), &old);
+    mail.apply(Timestamp::from_millis(1), &Principal::default(), &old);
     assert_eq!((mail.size_of_known(&role("A"), &hash), mail.attachment_bytes), (None, 3));
     let again = Event::Kept(AttachmentKept { hash, size, role: Some(role("A")) });
-    mail.apply(Timestamp::from_millis(2), &again);
+    mail.apply(Timestamp::from_millis(2), &Principal::default(), &again);
     assert_eq!((mail.size_of_known(&role("A"), &hash), mail.attachment_bytes), (Some(3), 3));
     assert_eq!(mail.size_of_known(&role("B"), &hash), None);
 }

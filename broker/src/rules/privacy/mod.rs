@@ -21,7 +21,7 @@ use tasuki_proto::{
     private::{KeyId, NodeKey, Roster, SignedRoster},
 };
 
-use super::{Caller, Decision, Rejection, Reply, directory::Directory};
+use super::{Acting, Asked, Caller, Decision, Principal, Rejection, Reply, directory::Directory};
 
 /// What a workspace knows of private mail; nothing, where it never was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub enum Command {
     SetRoster(SignedRoster),
     Publish(NodeKey),
 }
+
+impl Acting for Command {}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -100,13 +102,12 @@ impl Privacy {
 
     pub(super) fn decide(
         &self,
-        directory: &Directory,
-        caller: &Caller,
+        Asked { caller, workspace, .. }: Asked<'_>,
         command: &Command,
     ) -> Result<Decision, Rejection> {
         match command {
             Command::SetRoster(it) => self.decide_roster(it),
-            Command::Publish(it) => self.decide_publish(directory, caller, it),
+            Command::Publish(it) => self.decide_publish(&workspace.directory, caller, it),
         }
     }
 
@@ -126,7 +127,7 @@ impl Privacy {
             None if !new.is_on => return Err(never_on()),
             Some(_) | None => {}
         }
-        Ok(Decision::new(vec![Event::RosterSet(signed.clone()).into()], Reply::Done))
+        Ok(Decision::new([Event::RosterSet(signed.clone())], Reply::Done))
     }
 
     fn decide_publish(
@@ -159,10 +160,10 @@ impl Privacy {
             }
         }
         let published = Published { key: key.clone(), token: caller.token.clone() };
-        Ok(Decision::new(vec![Event::KeyPublished(published).into()], Reply::Done))
+        Ok(Decision::new([Event::KeyPublished(published)], Reply::Done))
     }
 
-    pub(super) fn apply(&mut self, now: Timestamp, event: &Event) {
+    pub(super) fn apply(&mut self, now: Timestamp, _: &Principal, event: &Event) {
         match event {
             Event::RosterSet(signed) => {
                 let new = signed.roster();

@@ -9,8 +9,9 @@ use tasuki_proto::{
 
 use super::{Command, Event, Privacy};
 use crate::rules::{
-    Caller, Event as AnyEvent, Rejection,
-    directory::{Directory, NodeRegistered},
+    Caller, Event as AnyEvent, Principal, Rejection, Workspace,
+    directory::{self, Directory, NodeRegistered},
+    tests::ask,
 };
 
 fn secret(name: &str) -> SigningKey {
@@ -62,13 +63,15 @@ impl Story {
             ["file"] => return said(self.privacy.check_files()),
             _ => Command::SetRoster(roster(line)),
         };
-        let decision = match self.privacy.decide(&self.directory, &self.caller, &command) {
+        let around = Workspace { directory: self.directory.clone(), ..Workspace::default() };
+        let decided = ask(now, &self.caller, &around, |asked| self.privacy.decide(asked, &command));
+        let decision = match decided {
             Ok(decision) => decision,
             Err(rejection) => return said(Err(rejection)),
         };
         for event in &decision.events {
             let AnyEvent::Privacy(event) = event else { unreachable!("of privacy: {event:?}") };
-            self.privacy.apply(now, event);
+            self.privacy.apply(now, &Principal::default(), event);
             self.happened.push((now, event.clone()));
         }
         let nodes = self.privacy.pending.keys().map(ToString::to_string);
@@ -87,7 +90,7 @@ impl Story {
     fn replay(&self) {
         let mut again = Privacy::default();
         for (at, event) in &self.happened {
-            again.apply(*at, event);
+            again.apply(*at, &Principal::default(), event);
         }
         assert_eq!(again, self.privacy);
     }
@@ -163,7 +166,8 @@ fn nobody_speaks_for_the_node_of_another_token_or_fills_the_list() {
         token: Some("t1".parse().unwrap()),
         replaces: None,
     };
-    story.directory.apply(Timestamp::from_millis(1), &registered);
+    let registered = directory::Event::NodeRegistered(registered);
+    story.directory.apply(Timestamp::from_millis(1), &Principal::default(), &registered);
     story.caller.token = Some("t2".parse().unwrap());
     assert_eq!(story.step("n1 shows A"), "no: node_forbidden");
     for node in 0..PENDING_KEYS_PER_TOKEN_MAX {

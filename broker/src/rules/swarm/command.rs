@@ -15,13 +15,23 @@ use super::{
         VerdictWords, named,
     },
 };
-use crate::rules::turn::Actor;
+use crate::rules::{Acting, turn::Actor};
 
 /// Who asks what. Workers and acceptors are roles; what a lead does, a person may do too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     pub by: Actor,
     pub ask: CommandKind,
+}
+
+impl Acting for Command {
+    fn role(&self) -> Option<&RoleId> {
+        self.by.role()
+    }
+
+    fn person(&self) -> Option<&PersonId> {
+        self.by.person()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

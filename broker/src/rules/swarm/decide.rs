@@ -1,7 +1,6 @@
 //! What a command would do: which noun decides it, and what is decided in a line or two.
 
 use tasuki_proto::{
-    id::Timestamp,
     limits::{LASTING_MS_MAX, SWARM_LEASE_MS_MAX},
     swarm::IssueId,
 };
@@ -9,7 +8,7 @@ use tasuki_proto::{
 use super::{
     Command, CommandKind, Event, Rejection, Reply, Settings, Swarm, check::DecisionBuilder,
 };
-use crate::rules::{Body, Caller, Decision};
+use crate::rules::{Asked, Body, Decision};
 
 impl Swarm {
     /// Says what `it` would do at `now`. Changes nothing.
@@ -18,15 +17,13 @@ impl Swarm {
     /// A [`Rejection`] says why it would do nothing.
     pub(in crate::rules) fn decide(
         &self,
-        now: Timestamp,
-        caller: &Caller,
+        Asked { now, caller, .. }: Asked<'_>,
         it: &Command,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, crate::rules::Rejection> {
         let mut draft = DecisionBuilder::new(now, &it.by, self);
         let reply = self.decide_ask(&mut draft, &it.ask)?;
         let DecisionBuilder { mut events, bodies, is_repeat, .. } = draft;
         let audit = self.number(now, caller, Some(&it.by), &mut events);
-        let events = events.into_iter().map(Into::into).collect();
         let reply = reply.map_or(crate::rules::Reply::Done, Into::into);
         let bodies = bodies.into_iter().chain(audit).map(Body::Swarm).collect();
         Ok(Decision { bodies, is_repeat, ..Decision::new(events, reply) })

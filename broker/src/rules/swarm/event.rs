@@ -335,18 +335,6 @@ pub struct NextStep {
     pub lapses: Option<Timestamp>,
 }
 
-impl From<Event> for crate::rules::Event {
-    fn from(event: Event) -> Self {
-        Self::Swarm(event)
-    }
-}
-
-impl From<Reply> for crate::rules::Reply {
-    fn from(reply: Reply) -> Self {
-        Self::Swarm(reply)
-    }
-}
-
 impl Event {
     /// The issue it is about.
     pub fn issue(&self) -> Option<IssueId> {

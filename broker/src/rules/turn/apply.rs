@@ -3,14 +3,14 @@
 use tasuki_proto::id::{LoopId, RoleId, Timestamp, Turn};
 
 use super::{
-    Ended, EntryKind, EntryMeta, HandedOver, Lease, LeaseRenewed, Loop, Loops, NextTurn,
+    Ended, EntryKind, EntryMeta, Event, HandedOver, Lease, LeaseRenewed, Loop, Loops, NextTurn,
     ParticipantsSet, RECENT_MAX, Receipts, RoundStarted, TurnReclaimed,
 };
-use crate::rules::{Event, Principal};
+use crate::rules::Principal;
 
 impl Loops {
     pub(in crate::rules) fn apply(&mut self, now: Timestamp, by: &Principal, event: &Event) {
-        let Some(id) = event.loop_id() else { return };
+        let id = event.loop_id();
         if let Event::LoopOpened(it) = event {
             let opened = Loop::opened(it.participants.clone(), now, false);
             let earlier = self.by_id.insert(it.loop_id.clone(), opened);
@@ -24,14 +24,7 @@ impl Loops {
         self.lapsed.remove(id);
         self.graced.remove(id);
         match event {
-            Event::NodeRegistered(_)
-            | Event::Access(_)
-            | Event::Mail(_)
-            | Event::Privacy(_)
-            | Event::Swarm(_)
-            | Event::LoopOpened(_) => {
-                unreachable!("handled above")
-            }
+            Event::LoopOpened(_) => unreachable!("handled above"),
             Event::ParticipantsSet(it) => state.set_participants(it),
             Event::HandedOver(it) => state.handed_over(now, by, it),
             Event::TurnReclaimed(it) => state.reclaimed(now, by, it),

@@ -2,7 +2,39 @@
 
 use tasuki_proto::id::{LoopId, PersonId, RoleId, Turn};
 
-use crate::{hash::Hash, rules::Mark};
+use crate::{
+    hash::Hash,
+    rules::{Acting, Mark},
+};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    CreateLoop(CreateLoop),
+    StartRound(StartRound),
+    HandOver(HandOver),
+    Reclaim(Reclaim),
+    Mark(MarkTurn),
+}
+
+impl Acting for Command {
+    fn role(&self) -> Option<&RoleId> {
+        match self {
+            Self::CreateLoop(_) => None,
+            Self::StartRound(it) => it.by.role(),
+            Self::HandOver(it) => Some(&it.role),
+            Self::Reclaim(it) => it.by.role(),
+            Self::Mark(it) => Some(&it.role),
+        }
+    }
+
+    fn person(&self) -> Option<&PersonId> {
+        match self {
+            Self::StartRound(it) => it.by.person(),
+            Self::Reclaim(it) => it.by.person(),
+            Self::CreateLoop(_) | Self::HandOver(_) | Self::Mark(_) => None,
+        }
+    }
+}
 
 /// Who asks: a role, or a person who plays none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +111,12 @@ pub struct MarkTurn {
     pub role: RoleId,
     pub turn: Turn,
     pub mark: Mark,
+}
+
+impl MarkTurn {
+    pub fn new(loop_id: LoopId, role: RoleId, turn: Turn, mark: Mark) -> Self {
+        Self { loop_id, role, turn, mark }
+    }
 }
 
 impl HandOver {

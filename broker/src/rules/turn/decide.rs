@@ -9,18 +9,32 @@ use tasuki_proto::{
 };
 
 use super::{
-    Actor, CreateLoop, Ended, EntryBody, EntryMeta, HandOver, HandedOver, Loop, LoopOpened, Loops,
-    NextTurn, ParticipantsSet, Reclaim, RoundStarted, StartRound, TurnReclaimed,
-    default_participants,
+    Actor, Command, CreateLoop, Ended, EntryBody, EntryMeta, Event, HandOver, HandedOver, Loop,
+    LoopOpened, Loops, NextTurn, ParticipantsSet, Reclaim, Reply, RoundStarted, StartRound,
+    TurnReclaimed, default_participants,
 };
 use crate::rules::{
-    Body, Context, Decision, Event, Rejection, Reply,
+    Asked, Body, Context, Decision, Rejection,
     directory::{Directory, Register},
     rejection::listed,
 };
 
 impl Loops {
-    pub(in crate::rules) fn decide_create(&self, it: &CreateLoop) -> Result<Decision, Rejection> {
+    pub(in crate::rules) fn decide(
+        &self,
+        Asked { now, context, .. }: Asked<'_>,
+        command: &Command,
+    ) -> Result<Decision, Rejection> {
+        match command {
+            Command::CreateLoop(it) => self.decide_create(it),
+            Command::StartRound(it) => self.decide_start(now, context, it),
+            Command::HandOver(it) => self.decide_hand_over(now, context, it),
+            Command::Reclaim(it) => self.decide_reclaim(now, context, it),
+            Command::Mark(it) => self.decide_mark(now, context, it),
+        }
+    }
+
+    fn decide_create(&self, it: &CreateLoop) -> Result<Decision, Rejection> {
         let reply = Reply::Opened { loop_id: it.loop_id.clone() };
         let Some(existing) = self.by_id.get(&it.loop_id) else {
             if LOOPS_MAX <= self.by_id.len() {
@@ -28,7 +42,7 @@ impl Loops {
             }
             let opened =
                 LoopOpened { loop_id: it.loop_id.clone(), participants: it.participants.clone() };
-            return Ok(Decision::new(vec![Event::LoopOpened(opened)], reply));
+            return Ok(Decision::new([Event::LoopOpened(opened)], reply));
         };
         if existing.participants == it.participants && !existing.is_open_to_join {
             return Ok(Decision::repeat(reply));
@@ -39,7 +53,7 @@ impl Loops {
                 participants: it.participants.clone(),
                 is_chosen: true,
             };
-            return Ok(Decision::new(vec![Event::ParticipantsSet(set)], reply));
+            return Ok(Decision::new([Event::ParticipantsSet(set)], reply));
         }
         Err(Rejection::LoopExists {
             loop_id: it.loop_id.clone(),
@@ -96,7 +110,7 @@ impl Loops {
         }))
     }
 
-    pub(in crate::rules) fn decide_start(
+    fn decide_start(
         &self,
         now: Timestamp,
         context: &Context,
@@ -129,7 +143,7 @@ impl Loops {
             has_text,
             next,
         };
-        let mut decision = Decision::new(vec![Event::RoundStarted(started)], reply);
+        let mut decision = Decision::new([Event::RoundStarted(started)], reply);
         decision.bodies.push(Body::Entry(EntryBody {
             loop_id: it.loop_id.clone(),
             number: entry,
@@ -140,7 +154,7 @@ impl Loops {
         Ok(decision)
     }
 
-    pub(in crate::rules) fn decide_hand_over(
+    fn decide_hand_over(
         &self,
         now: Timestamp,
         context: &Context,
@@ -187,7 +201,7 @@ impl Loops {
             content,
             next,
         };
-        let mut decision = Decision::new(vec![Event::HandedOver(handed)], reply);
+        let mut decision = Decision::new([Event::HandedOver(handed)], reply);
         decision.bodies.push(Body::Entry(EntryBody {
             loop_id: it.loop_id.clone(),
             number: state.entries + 1,
@@ -198,7 +212,7 @@ impl Loops {
         Ok(decision)
     }
 
-    pub(in crate::rules) fn decide_reclaim(
+    fn decide_reclaim(
         &self,
         now: Timestamp,
         context: &Context,
@@ -255,7 +269,7 @@ impl Loops {
             content: it.content(),
             next,
         };
-        let mut decision = Decision::new(vec![Event::TurnReclaimed(reclaimed)], reply);
+        let mut decision = Decision::new([Event::TurnReclaimed(reclaimed)], reply);
         decision.bodies.push(Body::Entry(EntryBody {
             loop_id: it.loop_id.clone(),
             number: state.entries + 1,

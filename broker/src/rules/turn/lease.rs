@@ -8,14 +8,12 @@
 
 use tasuki_proto::id::{LoopId, RoleId, Timestamp};
 
-use super::{LeaseRenewed, Loop, Loops, MarkTurn};
-use crate::rules::{
-    Context, Decision, Event, Mark, Rejection, Reply, event::TurnMoment, presence::Presence,
-};
+use super::{Event, LeaseRenewed, Loop, Loops, MarkTurn, TurnMoment};
+use crate::rules::{Context, Decision, Mark, Rejection, Reply, presence::Presence};
 
 impl Loops {
     /// Tells how far a handover got. Marks of turns that are over have no effect.
-    pub(in crate::rules) fn decide_mark(
+    pub(super) fn decide_mark(
         &self,
         now: Timestamp,
         context: &Context,
@@ -42,7 +40,7 @@ impl Loops {
     }
 
     /// Renewals, graces and lapses that are due.
-    pub(in crate::rules) fn decide_tick(&self, now: Timestamp, context: &Context) -> Decision {
+    pub(in crate::rules) fn decide_tick(&self, now: Timestamp, context: &Context) -> Vec<Event> {
         let half = context.lease_ms / 2;
         let mut events = Vec::new();
         for id in &self.graced {
@@ -98,7 +96,7 @@ impl Loops {
                 events.push(state.renewal(id, lasts, false));
             }
         }
-        Decision::new(events, Reply::Done)
+        events
     }
 
     /// Whether this loop's lease lapsed.

@@ -22,10 +22,10 @@ use tasuki_proto::{
 };
 
 pub use self::{
-    command::{Actor, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound},
+    command::{Actor, Command, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound},
     event::{
-        HandedOver, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet, RoundStarted,
-        TurnReclaimed,
+        Event, HandedOver, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet, Reply,
+        RoundStarted, TurnMoment, TurnReclaimed,
     },
 };
 use super::{Rejection, rejection::listed};

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     journal::{Append, Outcome, Writer, codec},
-    rules::{Command, Context, Event, Principal, Record, Rejection, Request, Workspace},
+    rules::{Command, Context, Event, Principal, Record, Rejection, Request, Workspace, directory},
 };
 
 /// Records after which a snapshot is taken, at least: they bound what a restart replays and are
@@ -112,7 +112,7 @@ impl State {
             if let Some((node, _)) = &request.caller.node {
                 self.context.presence.node_seen(node, now);
             }
-            if let Command::Register(it) = &request.command {
+            if let Command::Directory(directory::Command::Register(it)) = &request.command {
                 self.context.presence.node_seen(&it.node, now);
             }
             if let Some(role) = request.command.role() {
@@ -163,7 +163,7 @@ impl State {
             are_bodies_new: true,
         });
         self.wake_for(&record.events);
-        if record.events.iter().any(|event| matches!(event, Event::NodeRegistered(_))) {
+        if record.events.iter().any(|event| matches!(event, Event::Directory(_))) {
             self.end_fenced_waits();
         }
         let executed = Executed {

@@ -77,7 +77,9 @@ impl State {
         let mut loops: BTreeSet<&LoopId> = BTreeSet::new();
         let mut mail: BTreeSet<&RoleId> = BTreeSet::new();
         for event in events {
-            loops.extend(event.loop_id());
+            if let Event::Turn(event) = event {
+                loops.insert(event.loop_id());
+            }
             if let Event::Mail(event) = event {
                 mail.extend(event.reaches());
             }

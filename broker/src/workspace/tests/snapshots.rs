@@ -15,7 +15,7 @@ use crate::{
         Append, BodyKey, JournalError, Listener, Opened, Snapshot, SnapshotLost, SnapshotWriter,
         StoredRecord, Writer,
     },
-    rules::turn::CreateLoop,
+    rules::turn::{self, CreateLoop},
     workspace::state::replay,
 };
 
@@ -154,10 +154,10 @@ impl Fixture {
     /// Opens loops whose names are as long as names are.
     async fn grow(&self, from: u64, to: u64) {
         for number in from..to {
-            let command = Command::CreateLoop(CreateLoop {
+            let command = Command::Turn(turn::Command::CreateLoop(CreateLoop {
                 loop_id: format!("{number:a>64}").parse().unwrap(),
                 participants: vec!["A".parse().unwrap(), "B".parse().unwrap()],
-            });
+            }));
             let request = Request { caller: Caller::default(), key: None, command };
             self.workspaces.execute(&self.id, request, 0).await.unwrap();
         }

@@ -1,7 +1,7 @@
 //! Agents that coding agents' own configuration connects.
 //!
-//! It is read from the files themselves: an entry that somebody wrote by hand is found as well, and
-//! one that was taken out is not. A file that cannot be read connects nobody as far as is known.
+//! Read from the files themselves: an entry that somebody wrote by hand is found as well, and one
+//! that was removed is not. A file that cannot be read counts as connecting nobody.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,28 +12,26 @@ use clap::ValueEnum as _;
 use tasuki_proto::id::{InstanceId, RoleId};
 
 use super::{
-    around,
-    book::Book,
     client::{Client, Scope},
-    document::Document,
-    entry, files,
+    config_paths, entry,
 };
+use crate::cli::client_files::{document::Document, file_io, install_log::InstallLog};
 
-/// The agents that are configured to play `role`: in the files of each client, for this user and for
-/// this directory, and in those that connecting changed, each with the first file that says so: a
-/// file in this directory may have come with a project. `None`: one without an id.
+/// The agents that are configured to play `role`, each with the first file that has it: in the files
+/// of each client, for this user and for this directory, and in those that were changed. A file in
+/// this directory may have come with a project. `None`: an agent without an id.
 pub(in crate::cli) fn agents(data: &Path, role: &RoleId) -> BTreeMap<Option<InstanceId>, PathBuf> {
     let mut paths = BTreeSet::new();
-    if let Ok(around) = around() {
+    if let Ok(all) = config_paths() {
         for client in Client::value_variants() {
             for scope in [Scope::User, Scope::Project] {
-                paths.extend(around.servers(*client, scope));
-                paths.extend(around.other_servers(*client, scope));
+                paths.extend(all.servers(*client, scope));
+                paths.extend(all.other_servers(*client, scope));
             }
         }
     }
-    match Book::read(data) {
-        Ok(book) => paths.extend(book.files().map(Path::to_owned)),
+    match InstallLog::read(data) {
+        Ok(log) => paths.extend(log.files().map(Path::to_owned)),
         Err(why) => tracing::debug!(why, "what was connected is not known"),
     }
     let mut agents = BTreeMap::new();
@@ -47,11 +45,11 @@ pub(in crate::cli) fn agents(data: &Path, role: &RoleId) -> BTreeMap<Option<Inst
 
 fn in_file(path: &Path, role: &RoleId) -> BTreeSet<Option<InstanceId>> {
     let mut agents = BTreeSet::new();
-    let Some(text) = files::read(path).ok().and_then(|found| found.text) else { return agents };
+    let Some(text) = file_io::read(path).ok().and_then(|file| file.text) else { return agents };
     // Which client's file it is does not matter: entries of ours are known by what they say.
     for client in Client::value_variants() {
-        let Ok(document) = Document::parse(client.format(), &text) else { continue };
-        let Ok(Some(servers)) = document.get(&[client.table().to_owned()]) else { continue };
+        let Ok(document) = Document::parse(client.row().format, &text) else { continue };
+        let Ok(Some(servers)) = document.get(&[client.row().table.to_owned()]) else { continue };
         for server in servers.as_object().into_iter().flat_map(|servers| servers.values()) {
             let Some(ours) = entry::ours(server) else { continue };
             if ours.role == role.as_str() {

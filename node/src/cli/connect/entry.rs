@@ -1,6 +1,6 @@
-//! Telling our entries in a client's configuration from others'.
+//! Tells our entries in a client's configuration from others'.
 
-use serde_json::Value as Read;
+use serde_json::Value as Json;
 
 /// An entry that leads to a node of Tasuki.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,16 +11,16 @@ pub(super) struct Ours {
 }
 
 /// `None`: the entry is somebody else's.
-pub(super) fn ours(entry: &Read) -> Option<Ours> {
+pub(super) fn ours(entry: &Json) -> Option<Ours> {
     let reached = entry.get("transport").filter(|inner| inner.is_object()).unwrap_or(entry);
-    let text = |key: &str| reached.get(key).and_then(Read::as_str);
+    let text = |key: &str| reached.get(key).and_then(Json::as_str);
     if let Some(url) = text("url").or_else(|| text("httpUrl")) {
         return in_url(url);
     }
     let words = |key: &str| match reached.get(key) {
-        Some(Read::String(word)) => vec![word.clone()],
-        Some(Read::Array(words)) => {
-            words.iter().filter_map(Read::as_str).map(str::to_owned).collect()
+        Some(Json::String(word)) => vec![word.clone()],
+        Some(Json::Array(words)) => {
+            words.iter().filter_map(Json::as_str).map(str::to_owned).collect()
         }
         _ => Vec::new(),
     };
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    fn role(entry: &Read) -> Option<String> {
+    fn role(entry: &Json) -> Option<String> {
         ours(entry).map(|ours| ours.role)
     }
 
@@ -91,8 +91,8 @@ mod tests {
             (json!({"url": "http://127.0.0.1:7421/mcp/A?hold=1"}), ""),
             (json!({"command": "tasuki", "args": ["mcp", "--role", "A"]}), ""),
         ] {
-            let said = ours(&entry).unwrap().instance;
-            assert_eq!(said.unwrap_or_default(), instance, "{entry}");
+            let ours = ours(&entry).unwrap().instance;
+            assert_eq!(ours.unwrap_or_default(), instance, "{entry}");
         }
     }
 

@@ -5,26 +5,33 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value as Read;
+use serde_json::Value as Json;
 
 use super::{
-    client::{self, AUTHORIZATION, Client, HEADERS, Scope, WAY_KEYS, Way},
-    document::{Document, Format, Keys, Unfit, Value},
+    client::{self, AUTHORIZATION, Client, ENDPOINT_KEYS, Endpoint, HEADERS, Scope},
+    config_paths::ConfigPaths,
     entry,
-    place::Around,
 };
-use crate::{cli::text::short, config::AGENT_TOKEN_VARIABLE};
+use crate::{
+    cli::{
+        client_files::{
+            document::{Document, EditError, Format, Keys, Value, keys},
+            install_log::{Added, Applied},
+        },
+        text::short,
+    },
+    config::AGENT_TOKEN_VARIABLE,
+};
 
 /// What is wanted.
 #[derive(Debug, Clone)]
-pub(super) struct Wish {
+pub(super) struct Connection {
     pub client: Client,
     pub scope: Scope,
     /// Of the server's entry.
     pub name: String,
     pub role: String,
-    pub way: Way,
+    pub endpoint: Endpoint,
     /// Whether the client shall run our tools without asking.
     pub allow: bool,
     /// The tools, for clients that allow each by its name.
@@ -51,19 +58,18 @@ pub(super) struct FilePlan {
     pub edits: Vec<Edit>,
 }
 
-fn keys<const N: usize>(keys: [&str; N]) -> Vec<String> {
-    keys.map(str::to_owned).into()
-}
-
 /// The files to change, the one with the server's entry first; and what a person must know of
 /// the permissions, where the client cannot be told or is told with a side effect.
-pub(super) fn plan(wish: &Wish, around: &Around) -> (Vec<FilePlan>, Option<&'static str>) {
-    let Wish { client, scope, name, tools, .. } = wish;
-    let mut pairs = client::entry(*client, &wish.way);
+pub(super) fn plan(
+    connection: &Connection,
+    paths: &ConfigPaths,
+) -> (Vec<FilePlan>, Option<&'static str>) {
+    let Connection { client, scope, name, tools, .. } = connection;
+    let mut pairs = client::entry(*client, &connection.endpoint);
     let mut rules = Vec::new();
     let mut items = Vec::new();
     let mut note = None;
-    if wish.allow {
+    if connection.allow {
         let mut key = |key: &str, value| pairs.push((key.to_owned(), value));
         match client {
             Client::ClaudeCode => {
@@ -72,7 +78,7 @@ pub(super) fn plan(wish: &Wish, around: &Around) -> (Vec<FilePlan>, Option<&'sta
             Client::Codex => key("default_tools_approval_mode", Value::text("approve")),
             Client::Gemini => key("trust", Value::Yes),
             Client::Cline => {
-                key("autoApprove", Value::Texts(tools.clone()));
+                key("autoApprove", Value::texts(tools));
                 note = Some(CLINE_NOTE);
             }
             Client::Opencode => {
@@ -95,15 +101,19 @@ pub(super) fn plan(wish: &Wish, around: &Around) -> (Vec<FilePlan>, Option<&'sta
             Client::Jetbrains => note = Some(JETBRAINS_NOTE),
         }
     }
-    let entry = Edit::Entry { keys: keys([client.table(), name]), role: wish.role.clone(), pairs };
+    let entry = Edit::Entry {
+        keys: keys([client.row().table, name]),
+        role: connection.role.clone(),
+        pairs,
+    };
     let rules = rules.into_iter().map(|(keys, value)| Edit::Rule { keys, value });
     let items = items.into_iter().map(|(keys, item)| Edit::Item { keys, item });
     let mut edits = vec![entry];
     let mut apart = Vec::new();
-    let permissions = around.permissions(*client, *scope);
+    let permissions = paths.permissions(*client, *scope);
     if permissions.is_some() { &mut apart } else { &mut edits }.extend(rules.chain(items));
     let servers =
-        FilePlan { path: around.servers(*client, *scope), format: client.format(), edits };
+        FilePlan { path: paths.servers(*client, *scope), format: client.row().format, edits };
     let permissions = (!apart.is_empty()).then_some(FilePlan {
         path: permissions,
         format: Format::Json,
@@ -123,30 +133,10 @@ const JUNIE_NOTE: &str = "Junie keeps its approvals in Settings | Tools | Junie 
 const JETBRAINS_NOTE: &str = "AI Assistant keeps its approvals to itself: allow the tools at the \
                               first call.";
 
-/// What an edit put there that was not there before, other than the entry itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Added {
-    Item { keys: Vec<String>, item: String },
-    Rule { keys: Vec<String> },
-}
-
-/// What applying a plan did to a file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Applied {
-    /// The keys that changed, for people.
-    pub changed: Vec<String>,
-    /// Tables and lists that were made on the way, the outermost first.
-    pub made: Vec<Vec<String>>,
-    pub added: Vec<Added>,
-    /// What was left alone, and why.
-    pub notes: Vec<String>,
-}
-
 /// Why a plan is not applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refused {
-    Unfit(Unfit),
+    Edit(EditError),
     /// The entry is not ours.
     Theirs {
         keys: String,
@@ -158,9 +148,9 @@ pub(super) enum Refused {
     },
 }
 
-impl From<Unfit> for Refused {
-    fn from(why: Unfit) -> Self {
-        Self::Unfit(why)
+impl From<EditError> for Refused {
+    fn from(why: EditError) -> Self {
+        Self::Edit(why)
     }
 }
 
@@ -180,11 +170,10 @@ pub(super) fn apply(
                 set_entry(document, keys, pairs, is_noted, &mut applied)?;
             }
             Edit::Item { keys, item } => {
-                let there = document.get(keys)?;
-                let has =
-                    |list: &Read| list.as_array().is_some_and(|l| l.contains(&item[..].into()));
-                if !there.as_ref().is_some_and(has) {
-                    applied.made.extend(document.include(keys, item)?);
+                let items = document.list(keys)?;
+                if !items.contains(&item[..].into()) {
+                    let item_value = Value::text(item);
+                    applied.made.extend(document.insert(keys, items.len(), &item_value)?);
                     applied.changed.push(format!("{} has \"{item}\"", keys.join(".")));
                     applied.added.push(Added::Item { keys: keys.clone(), item: item.clone() });
                 }
@@ -222,13 +211,13 @@ fn set_entry(
     };
     let inside = |key: &str| [keys, &[key.to_owned()]].concat();
     let is_wanted = |key: &str| pairs.iter().any(|(wanted, _)| wanted == key);
-    let ways = WAY_KEYS.iter().copied().filter(|key| there.get(*key).is_some());
+    let endpoint = ENDPOINT_KEYS.iter().copied().filter(|key| there.get(*key).is_some());
     // What else stands in an entry that was not written here came with the project, say: its
     // variables lead the command elsewhere.
     let is_kept = |key: &str| is_noted && !STEERING_KEYS.contains(&key);
     let others = there.as_object().into_iter().flat_map(|all| all.keys());
-    let others = others.map(String::as_str).filter(|key| !is_way(key) && !is_kept(key));
-    for key in ways.chain(others).filter(|key| !is_wanted(key)) {
+    let others = others.map(String::as_str).filter(|key| !is_endpoint(key) && !is_kept(key));
+    for key in endpoint.chain(others).filter(|key| !is_wanted(key)) {
         document.remove(&inside(key))?;
         let key = short(key, NAME_CELLS_MAX);
         applied.changed.push(format!("{} without {key}", keys.join(".")));
@@ -239,7 +228,7 @@ fn set_entry(
         drop_variables(document, keys, there, applied)?;
     }
     for (key, value) in pairs {
-        if let (true, HEADERS, Some(Read::Object(old)), Value::Table(headers)) =
+        if let (true, HEADERS, Some(Json::Object(old)), Value::Table(headers)) =
             (is_noted, key.as_str(), there.get(key), value)
         {
             // Others' headers stay.
@@ -292,11 +281,11 @@ const STEERING_NAMES: &[&str] = &["HOME", "GCONV_PATH"];
 fn drop_variables(
     document: &mut Document,
     keys: &Keys,
-    there: &Read,
+    there: &Json,
     applied: &mut Applied,
 ) -> Result<(), Refused> {
     for table in VARIABLES {
-        let Some(all) = there.get(*table).and_then(Read::as_object) else { continue };
+        let Some(all) = there.get(*table).and_then(Json::as_object) else { continue };
         let steers = |name: &str| {
             let name = name.to_ascii_uppercase();
             STEERING.iter().any(|start| name.starts_with(start))
@@ -324,12 +313,12 @@ const NAME_CELLS_MAX: usize = 40;
 const NAMES_MAX: usize = 8;
 
 /// Whether a field of an entry says how the client reaches the node.
-fn is_way(key: &str) -> bool {
-    WAY_KEYS.contains(&key)
+fn is_endpoint(key: &str) -> bool {
+    ENDPOINT_KEYS.contains(&key)
 }
 
 /// What an entry has besides what is wanted, for people. `None`: nothing.
-fn extras(entry: &Read, pairs: &[(String, Value)]) -> Option<String> {
+fn extras(entry: &Json, pairs: &[(String, Value)]) -> Option<String> {
     let mut names = Vec::new();
     for (key, value) in entry.as_object()? {
         let wanted = pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.to_json());
@@ -337,11 +326,12 @@ fn extras(entry: &Read, pairs: &[(String, Value)]) -> Option<String> {
             Some(inner) if !inner.is_empty() => {
                 let is_wanted =
                     |name: &str| wanted.as_ref().is_some_and(|it| it.get(name).is_some());
-                let is_ours = |name: &str| is_wanted(name) || (is_way(key) && is_way(name));
+                let is_ours =
+                    |name: &str| is_wanted(name) || (is_endpoint(key) && is_endpoint(name));
                 let inner = inner.keys().filter(|name| !is_ours(name));
                 names.extend(inner.map(|name| format!("{key}.{name}")));
             }
-            Some(_) | None if wanted.is_some() || is_way(key) => {}
+            Some(_) | None if wanted.is_some() || is_endpoint(key) => {}
             Some(_) | None => names.push(key.clone()),
         }
     }
@@ -362,11 +352,11 @@ fn extras(entry: &Read, pairs: &[(String, Value)]) -> Option<String> {
 fn drop_reference(
     document: &mut Document,
     keys: &Keys,
-    headers: Option<&Read>,
+    headers: Option<&Json>,
     applied: &mut Applied,
 ) -> Result<(), Refused> {
-    let Some(headers) = headers.and_then(Read::as_object) else { return Ok(()) };
-    let shown = headers.get(AUTHORIZATION).and_then(Read::as_str);
+    let Some(headers) = headers.and_then(Json::as_object) else { return Ok(()) };
+    let shown = headers.get(AUTHORIZATION).and_then(Json::as_str);
     if !shown.is_some_and(|shown| shown.contains(AGENT_TOKEN_VARIABLE)) {
         return Ok(());
     }
@@ -387,7 +377,7 @@ fn set_rule(
 ) -> Result<(), Refused> {
     let there = match document.get(keys) {
         // One word for all tools, say. Whoever wrote it decides.
-        Err(Unfit::Taken { keys, .. }) => {
+        Err(EditError::WrongType { keys, .. }) => {
             applied
                 .notes
                 .push(format!("`{keys}` was left alone: it says one thing for all tools."));
@@ -429,9 +419,10 @@ pub(super) fn withdraw(
         match added {
             Added::Item { keys, item } => {
                 let there = document.get(keys)?;
-                let list = there.as_ref().and_then(Read::as_array);
-                if list.is_some_and(|list| list.contains(&item[..].into())) {
-                    document.exclude(keys, item)?;
+                let list = there.as_ref().and_then(Json::as_array);
+                let index = list.and_then(|list| list.iter().position(|it| it == item));
+                if let Some(index) = index {
+                    document.remove(&[keys, &[index.to_string()][..]].concat())?;
                     changed.push(format!("{} had \"{item}\"", keys.join(".")));
                 }
             }

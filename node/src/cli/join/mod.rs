@@ -39,7 +39,7 @@ use super::{
     hosting::data_flag,
     text::line,
 };
-use crate::{config::Config, credentials::Joined, link::retry::is_lost, paths, paths::NodeFile};
+use crate::{client::retry::is_lost, config::Config, credentials::Joined, paths, paths::NodeFile};
 
 /// How often the broker is asked before its answer is called lost.
 const ATTEMPTS: u32 = 4;

@@ -17,7 +17,7 @@ use super::Failure;
 use crate::{
     cli::{
         access::roles_not_allowed,
-        connect::files::{self, Unwritten},
+        client_files::file_io::{self, NewMode, Snapshot, WriteError},
     },
     config::{Config, FILE, Key, Source, Sourced},
     credentials::Joined,
@@ -33,7 +33,7 @@ pub(super) struct Written {
 
 /// Whether the file can be changed at all; asked before anything is sent.
 pub(super) fn check(data: &Path) -> Result<(), Failure> {
-    let found = files::read(&data.join(FILE)).map_err(Failure::local)?;
+    let found = file_io::read(&data.join(FILE)).map_err(Failure::local)?;
     parse(&found).map(drop)
 }
 
@@ -48,15 +48,15 @@ pub(super) fn write(data: &Path, joined: &Joined) -> Result<Written, Failure> {
     };
     // Somebody else may write in between; that is what reading again is for.
     for _ in 0..3 {
-        let found = files::read(&path).map_err(by_hand)?;
+        let found = file_io::read(&path).map_err(by_hand)?;
         let document = parse(&found)?;
         let is_new = found.text.is_none();
         let (text, dropped) = edit(document, joined);
         if found.text.as_ref() != Some(&text) {
-            match files::replace(&found, &text, true) {
+            match file_io::replace(&found, &text, NewMode::Private) {
                 Ok(()) => {}
-                Err(Unwritten::Changed) => continue,
-                Err(Unwritten::Failed(why)) => return Err(by_hand(why)),
+                Err(WriteError::Changed) => continue,
+                Err(WriteError::Failed(why)) => return Err(by_hand(why)),
             }
         }
         let mut notes = Vec::new();
@@ -100,7 +100,7 @@ fn trust(data: &Path, before: Option<&str>, after: &str) -> io::Result<()> {
     if is_own { trusted.trust(data, [(FILE, after.as_bytes())]) } else { Ok(()) }
 }
 
-fn parse(found: &files::Found) -> Result<DocumentMut, Failure> {
+fn parse(found: &Snapshot) -> Result<DocumentMut, Failure> {
     let text = found.text.as_deref().unwrap_or_default();
     text.parse().map_err(|why| {
         Failure::usage(format!("{} is not TOML; mend it first: {why}", found.path.display()))

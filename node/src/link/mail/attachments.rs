@@ -18,14 +18,13 @@ use tokio::{sync::Notify, time};
 use tonic::{Response, Status};
 
 use crate::{
-    link::{
-        Link,
+    client::{
         channel::{self, ATTEMPT_MS_MAX, Channel},
         retry::{Backoff, Failure, chance},
-        state::turned_away,
     },
+    link::{Link, state::turned_away},
     private::Unsealable,
-    role::Refusal,
+    refusal::Refusal,
 };
 
 /// Transfers of a node under way: each has a file of at most 16 MiB in memory.
@@ -48,6 +47,7 @@ impl Link {
         attachment: &wire::Attachment,
         content: Bytes,
     ) -> Result<(), Refusal> {
+        let _permit = self.calls.acquire(role).await?;
         check_size(attachment.size)?;
         check(attachment, &content).map_err(|what| Refusal {
             reason: Reason::InvalidArgument,
@@ -77,6 +77,7 @@ impl Link {
         message: &str,
         attachment: &wire::Attachment,
     ) -> Result<Bytes, Refusal> {
+        let _permit = self.calls.acquire(role).await?;
         check_size(attachment.size)?;
         let get = |channel, caller, pulse: Pulse| {
             let request = wire::GetAttachmentRequest {
@@ -125,7 +126,7 @@ impl Link {
                 shared.ready().await?;
                 let epoch = shared.epoch();
                 let pulse = Pulse::default();
-                let attempt = call(shared.channel.clone(), shared.caller(), pulse.clone());
+                let attempt = call(shared.client.channel(), shared.caller(), pulse.clone());
                 let failure = match moving(attempt, &pulse).await {
                     Ok(done) => return Ok(done),
                     Err(failure) => failure,

@@ -8,14 +8,11 @@ use tokio::time;
 
 use super::{forward::Done, keys};
 use crate::{
+    client::retry::{Backoff, chance},
     clock,
-    link::{
-        Link, LinkState,
-        call::GivenUp,
-        retry::{Backoff, chance},
-    },
-    outbox::{Counts, Entry, Failed, Outbox, Summary, Untold, What},
-    role::{Refusal, Settling},
+    link::{Link, LinkState, call::GivenUp},
+    outbox::{Counts, Entry, Failed, Outbox, Settling, Summary, Untold, What},
+    refusal::Refusal,
 };
 
 /// Said of a letter whose key the broker no longer remembers.

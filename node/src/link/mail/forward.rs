@@ -23,20 +23,44 @@ use tokio::time;
 
 use super::keys;
 use crate::{
+    client::{
+        any::send_as,
+        retry::{Attempts, UNREACHED_MS_MAX},
+    },
     clock,
     link::{
         Link,
-        call::{GivenUp, from_this_node, is_away},
+        call::{GivenUp, is_away},
         keys as command_keys,
-        retry::{Attempts, UNREACHED_MS_MAX},
     },
     outbox::{Before, New, Summarised, Summary, What},
     private::Fresh,
-    role::{
-        Refusal,
-        mail::{Moving, Sent},
-    },
+    refusal::Refusal,
 };
+
+/// What became of mail handed in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sent {
+    /// Durable at the broker.
+    Stored(wire::SendResponse),
+    /// In this node's outbox, durable: the broker is out of reach and gets it when it is back.
+    Queued {
+        /// Of the thread it begins, or as the sender named the thread it answers.
+        message: String,
+        /// Its place in the outbox, from 1.
+        number: u64,
+    },
+}
+
+/// What became of threads to be moved.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Moving {
+    Moved(wire::MoveResponse),
+    /// As with [`Sent::Queued`].
+    Queued {
+        number: u64,
+    },
+}
 
 /// What became of a letter or a move.
 pub(super) enum Done {
@@ -47,8 +71,8 @@ pub(super) enum Done {
 }
 
 impl Link {
-    /// Sends a letter of `role`. As with [`Link::hand_over`], whoever needs it carried through
-    /// spawns it.
+    /// Sends a letter of `role`. As with [`Link::call`], whoever needs it carried through spawns
+    /// it.
     pub async fn send_mail(
         &self,
         role: &RoleId,
@@ -138,7 +162,7 @@ impl Link {
         key: IdempotencyKey,
         what: What,
     ) -> Result<Done, Refusal> {
-        let _room = self.room().await?;
+        let _permit = self.calls.acquire(role).await?;
         // Said once more, by somebody who did not hear that it waits.
         if let Some(summary) = self.outbox.find(role, &key) {
             return Ok(Done::Queued(Box::new(summary)));
@@ -277,13 +301,13 @@ impl Link {
         match what {
             What::Send(request) => {
                 let request = wire::SendRequest { key, ..(**request).clone() };
-                let sent = self.try_send(Attempts::default(), from_this_node(request));
-                sent.await.map(Done::Sent)
+                let sent = |channel, caller| send_as(&request, channel, caller);
+                self.try_send(Attempts::default(), sent).await.map(Done::Sent)
             }
             What::Move(request) => {
                 let request = wire::MoveRequest { key, ..request.clone() };
-                let moved = self.try_send(Attempts::default(), from_this_node(request));
-                moved.await.map(Done::Moved)
+                let moved = |channel, caller| send_as(&request, channel, caller);
+                self.try_send(Attempts::default(), moved).await.map(Done::Moved)
             }
         }
     }

@@ -18,7 +18,7 @@ use tasuki_proto::{
     reason::Reason,
 };
 
-use crate::role::Refusal;
+use crate::refusal::Refusal;
 
 #[derive(Debug, Clone, Default)]
 pub(in crate::link) struct MailKeys(Arc<Mutex<BTreeMap<RoleId, (ClientId, u64)>>>);

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tasuki_proto::{
     id::RoleId,
+    limits::BOX_PAGE_MAX,
     mail::{BoxKind, MessageId},
     reason::Reason,
     wire,
@@ -18,12 +19,12 @@ use tokio::{
 
 use super::super::{Link, stopping};
 use crate::{
-    mirror::source::Source,
+    client::any::AnyResponse,
     private::{
         Ask, Fresh, Sealer, Unsealable,
         finding::{self, Own, own::Limits},
     },
-    role::Refusal,
+    refusal::Refusal,
 };
 
 impl Link {
@@ -36,34 +37,26 @@ impl Link {
         self.sealer().check_plain(self, what, Fresh::IfPrivate).await
     }
 
-    pub(super) async fn opened_box(&self, mut it: wire::ListBoxResponse) -> wire::ListBoxResponse {
-        self.sealer().open_threads(self, &mut it.threads).await;
-        it
-    }
-
-    pub(in crate::link) async fn opened_thread(
-        &self,
-        mut it: wire::ReadThreadResponse,
-    ) -> wire::ReadThreadResponse {
-        if let Some(thread) = &mut it.thread {
-            self.sealer().open_thread(self, thread, &mut it.entries).await;
+    /// Opens what a response shows of mail, where it is sealed.
+    pub(in crate::link) async fn open(&self, response: &mut AnyResponse) {
+        if let Some(it) = response.downcast_mut::<wire::ListBoxResponse>() {
+            self.sealer().open_threads(self, &mut it.threads).await;
+        } else if let Some(it) = response.downcast_mut::<wire::ListDeadLettersResponse>() {
+            self.sealer().open_threads(self, &mut it.threads).await;
+        } else if let Some(it) = response.downcast_mut::<wire::ReadThreadResponse>() {
+            self.open_entries(it.thread.as_mut(), &mut it.entries).await;
         }
-        it
     }
 
-    pub(super) async fn opened_answer(&self, mut it: wire::MailAnswer) -> wire::MailAnswer {
-        if let Some(thread) = &mut it.thread {
-            self.sealer().open_thread(self, thread, &mut it.entries).await;
-        }
-        it
-    }
-
-    pub(super) async fn opened_dead_letters(
+    /// The same of a thread's entries.
+    pub(crate) async fn open_entries(
         &self,
-        mut it: wire::ListDeadLettersResponse,
-    ) -> wire::ListDeadLettersResponse {
-        self.sealer().open_threads(self, &mut it.threads).await;
-        it
+        thread: Option<&mut wire::MailThread>,
+        entries: &mut [wire::MailEntry],
+    ) {
+        if let Some(thread) = thread {
+            self.sealer().open_thread(self, thread, entries).await;
+        }
     }
 }
 
@@ -98,13 +91,13 @@ impl Found {
 
 impl Link {
     /// Whether `role` may have mail that only this node can look through.
-    pub(super) async fn searches_itself(&self) -> Result<bool, Refusal> {
+    pub(in crate::link) async fn searches_itself(&self) -> Result<bool, Refusal> {
         self.sealer().has_sealed(self).await
     }
 
     /// Looks through what this node can open. What was begun is ended even when nobody waits for
     /// it any more: whoever asks again finds it done.
-    pub(super) async fn search_sealed(
+    pub(in crate::link) async fn search_sealed(
         &self,
         role: &RoleId,
         request: wire::SearchMailRequest,
@@ -151,7 +144,14 @@ impl finding::Mail for Link {
         kind: BoxKind,
         after: &str,
     ) -> Result<wire::ListBoxResponse, Refusal> {
-        Source::list(self, role, kind, after).await
+        let request = wire::ListBoxRequest {
+            role: role.to_string(),
+            r#box: kind.to_wire().into(),
+            limit: BOX_PAGE_MAX,
+            after: after.to_owned(),
+            ..Default::default()
+        };
+        self.query(request).await
     }
 
     async fn read(
@@ -160,11 +160,20 @@ impl finding::Mail for Link {
         id: MessageId,
         from: u32,
     ) -> Result<wire::ReadThreadResponse, Refusal> {
-        Source::read(self, role, id, from).await
+        let request = wire::ReadThreadRequest {
+            role: role.to_string(),
+            message: id.to_string(),
+            from,
+            mark: wire::MailMark::None.into(),
+            ..Default::default()
+        };
+        let mut read = self.query(request).await?;
+        self.open_entries(read.thread.as_mut(), &mut read.entries).await;
+        Ok(read)
     }
 
     async fn follow(&self, from: u64) -> Result<finding::Items, finding::Ended> {
-        Source::follow(self, from).await
+        self.subscribe(from).await
     }
 }
 

@@ -2,19 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tasuki_proto::{id::RoleId, wire};
+use tasuki_proto::{id::RoleId, reason::Reason, wire};
 use tokio::{
-    sync::OwnedSemaphorePermit,
+    sync::oneshot,
     time::{Duration, Instant},
 };
 
-use super::{GRACE_MS, question::Question};
+use super::GRACE_MS;
+use crate::{
+    limiter::Permit,
+    refusal::Refusal,
+    wait::{Answer, Question},
+};
 
 /// One wait until it is answered.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) role: RoleId,
     pub(super) question: Question,
+    /// Nobody may be left to hear the answer; a wait consumes nothing, so nothing is lost.
+    pub(super) reply: oneshot::Sender<Result<Answer, Refusal>>,
     /// When the broker is to answer.
     pub(super) hold_ends: Instant,
     /// When this node answers in its place.
@@ -23,7 +30,7 @@ pub(super) struct Open {
     pub(super) is_look: bool,
     /// The broker was asked, or may have been.
     pub(super) is_parked: bool,
-    pub(super) _room: OwnedSemaphorePermit,
+    pub(super) _permit: Permit,
 }
 
 impl Open {
@@ -33,6 +40,25 @@ impl Open {
             self.is_parked = true;
             self.deadline = self.deadline.max(self.hold_ends + Duration::from_millis(GRACE_MS));
         }
+    }
+
+    pub(super) fn answer(self, answer: Answer) {
+        if self.question.is_answered_by(&answer) {
+            drop(self.reply.send(Ok(answer)));
+        } else {
+            self.refuse(Refusal {
+                reason: Reason::Unavailable,
+                message: "The broker answered another question. Ask again.".to_owned(),
+            });
+        }
+    }
+
+    pub(super) fn still_waiting(self) {
+        drop(self.reply.send(Ok(self.question.still_waiting())));
+    }
+
+    pub(super) fn refuse(self, refusal: Refusal) {
+        drop(self.reply.send(Err(refusal)));
     }
 }
 

@@ -16,10 +16,12 @@ use tasuki_proto::{
 };
 use tokio::sync::{broadcast, watch};
 
-use super::super::source::{Ended, Items, Source};
+use super::super::source::Source;
 use crate::{
+    client::feed::{Ended, Items},
     filebox::Document,
-    role::{Refusal, mail::Sent},
+    link::Sent,
+    refusal::Refusal,
 };
 
 #[derive(Debug)]

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     clock,
     private::sealer::{NO_SUBJECT, NOT_SEALED},
-    role::Refusal,
+    refusal::Refusal,
 };
 
 /// Words of one role that are looked through, in bytes: they are kept in memory, beside the index

@@ -15,8 +15,8 @@ use tasuki_proto::{
 };
 use tokio::time;
 
-pub use crate::mirror::source::{Ended, Items};
-use crate::role::Refusal;
+pub use crate::client::feed::{Ended, Items};
+use crate::refusal::Refusal;
 
 /// Threads that are read at once: each may be as large as an answer may be.
 const READS: usize = 8;

@@ -15,7 +15,7 @@ use tasuki_proto::{
 };
 
 use super::{Ended, Items, Mail, Own, own::Limits};
-use crate::{private::sealer::NOT_SEALED, role::Refusal};
+use crate::{private::sealer::NOT_SEALED, refusal::Refusal};
 
 #[derive(Default)]
 struct Broker {

@@ -5,7 +5,7 @@ use tasuki_proto::{id::RoleId, reason::Reason};
 use super::TRUST;
 use crate::{
     private::{keys::NodeKeys, store::StoreError},
-    role::Refusal,
+    refusal::Refusal,
 };
 
 pub(super) fn not_vouched(keys: &NodeKeys, role: &RoleId) -> Refusal {

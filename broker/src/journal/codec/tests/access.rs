@@ -80,7 +80,7 @@ fn record() -> Record {
         access::Event::TokenRevoked { token: "t1".parse().unwrap() },
     ];
     let mut events: Vec<Event> = events.into_iter().map(Event::from).collect();
-    events.push(Event::NodeRegistered(node));
+    events.push(Event::Directory(directory::Event::NodeRegistered(node)));
     Record {
         sequence: Sequence::from(5),
         time: at(300),
@@ -102,11 +102,18 @@ fn the_bytes_of_a_record_about_access_are_unchanged() {
 #[test]
 fn the_bytes_of_every_reply_about_access_are_unchanged() {
     let mut replies = vec![
-        Reply::Invited { invitation: "i1".parse().unwrap(), expires: at(900) },
-        Reply::Rotated { token: "t1".parse().unwrap(), old_until: at(960) },
+        Reply::Access(access::Reply::Invited {
+            invitation: "i1".parse().unwrap(),
+            expires: at(900),
+        }),
+        Reply::Access(access::Reply::Rotated { token: "t1".parse().unwrap(), old_until: at(960) }),
     ];
     for (scope, expires) in scopes().into_iter().zip([Some(at(950)), None, None]) {
-        replies.push(Reply::Issued { token: "t1".parse().unwrap(), expires, scope });
+        replies.push(Reply::Access(access::Reply::Issued {
+            token: "t1".parse().unwrap(),
+            expires,
+            scope,
+        }));
     }
     let mut told = String::new();
     for reply in replies {

@@ -3,9 +3,13 @@
 use tasuki_proto::mail::{BoxKind, MessageId};
 
 use super::*;
-use crate::rules::mailbox::{
-    self, Attachment, AttachmentKept, CopyMoved, Earlier, EntryHead, EntryLapsed, EntrySent,
-    Mailboxes, MoveOutcome, Moved, ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
+use crate::rules::{
+    Principal,
+    mailbox::{
+        self, Attachment, AttachmentKept, CopyMoved, Earlier, EntryHead, EntryLapsed, EntrySent,
+        Mailboxes, MoveOutcome, Moved, ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen,
+        Title,
+    },
 };
 
 fn at(ms: u64) -> Timestamp {
@@ -101,7 +105,7 @@ fn record() -> Record {
         principal: Principal { role: Some(role("A")), ..Principal::default() },
         key: Some((IdempotencyKey { client: "c".parse().unwrap(), counter: 9 }, Hash([1; 16]))),
         events: events.map(Event::Mail).collect(),
-        reply: Reply::Moved {
+        reply: Reply::Mail(mailbox::Reply::Moved {
             to: BoxKind::Done,
             moved: vec![
                 moved(1, MoveOutcome::Moved),
@@ -110,7 +114,7 @@ fn record() -> Record {
                 moved(4, MoveOutcome::Unseen(3)),
                 moved(5, MoveOutcome::Unknown),
             ],
-        },
+        }),
         is_repeat: false,
     }
 }
@@ -118,7 +122,7 @@ fn record() -> Record {
 fn state() -> Workspace {
     let mut mail = Mailboxes::default();
     for (ms, event) in (1..).zip(events()) {
-        mail.apply(at(ms), &event);
+        mail.apply(at(ms), &Principal::default(), &event);
     }
     // One that waits for its time.
     let open = EntrySent {
@@ -135,7 +139,7 @@ fn state() -> Workspace {
         files: Vec::new(),
         earlier: Earlier::Unknown,
     };
-    mail.apply(at(50), &mailbox::Event::Sent(open));
+    mail.apply(at(50), &Principal::default(), &mailbox::Event::Sent(open));
     Workspace { sequence: Sequence::from(9), time: at(800), mail, ..Workspace::default() }
 }
 
@@ -149,8 +153,8 @@ fn the_bytes_of_a_record_about_mail_are_unchanged() {
 #[test]
 fn the_bytes_of_replies_about_mail_are_unchanged() {
     let replies = [
-        Reply::Sent { thread: thread(1), entry: 2, kind: BoxKind::Inbox },
-        Reply::Imported { thread: thread(1), entries: 3 },
+        Reply::Mail(mailbox::Reply::Sent { thread: thread(1), entry: 2, kind: BoxKind::Inbox }),
+        Reply::Mail(mailbox::Reply::Imported { thread: thread(1), entries: 3 }),
     ];
     let mut bytes = String::new();
     for reply in replies {
@@ -224,7 +228,7 @@ fn the_bytes_that_say_who_stored_a_file_are_unchanged() {
 
     let mut state = state();
     for event in &kept {
-        state.mail.apply(at(60), event);
+        state.mail.apply(at(60), &Principal::default(), event);
     }
     let stored = encode_snapshot(&state);
     bytes += &hex(&stored);
@@ -265,7 +269,7 @@ fn the_bytes_that_say_what_a_file_is_attached_to_are_unchanged() {
 
     let mut state = state();
     for event in &events {
-        state.mail.apply(at(60), event);
+        state.mail.apply(at(60), &Principal::default(), event);
     }
     assert_eq!(state.mail.size_of_known(&role("B"), &[9; 32]), Some(77));
     let stored = encode_snapshot(&state);
@@ -323,7 +327,7 @@ fn letters_that_were_under_way_together_are_known_from_a_snapshot() {
             earlier,
         };
         let event = mailbox::Event::Sent(sent);
-        mail.apply(at(50), &event);
+        mail.apply(at(50), &Principal::default(), &event);
         let record = Record { events: vec![Event::Mail(event)], ..record() };
         let stored = encode_record(&record, &[3; 16]);
         told += &hex(&stored);

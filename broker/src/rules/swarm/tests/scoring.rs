@@ -1,6 +1,7 @@
 //! Which task a worker's points lead to.
 
 use super::*;
+use crate::rules::tests::ask;
 
 /// A worker with these points and low scores, whose next submission is of a task worth nothing,
 /// among these open tasks; where it is led with this score.
@@ -22,10 +23,10 @@ fn led(points: u32, low_scores: u32, score: u32, tasks: &str) -> (Difficulty, Op
     };
     let lead = Actor::Role(role("L"));
     let command = Command { by: lead, ask: CommandKind::MintNextStep(mint) };
-    let decision = story
-        .swarm()
-        .decide(Timestamp::from_millis(6), &Caller::default(), &command)
-        .expect("it is minted");
+    let (now, caller) = (Timestamp::from_millis(6), Caller::default());
+    let decided =
+        ask(now, &caller, &story.workspace, |asked| story.swarm().decide(asked, &command));
+    let decision = decided.expect("it is minted");
     let AnyReply::Swarm(Reply::NextStep(it)) = decision.reply else { panic!("no next step") };
     (it.difficulty, it.task.map(|it| it.0))
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tasuki_proto::wire::{self, DeliveryStatus, IssueStatus, SortBy, TaskStage, TaskStatus};
+use tasuki_proto::wire::{
+    self, DeliveryStatus, IssueStatus, SortBy, TaskStage, TaskStatus, event::Kind,
+};
 
 use super::{
     super::{issue::get_issue, task::list::list_tasks, who::Acting},
@@ -35,7 +37,9 @@ impl Stale {
         !matches!(self, Self::Nothing)
     }
 
-    pub(super) fn add(&mut self, more: Self) {
+    /// Adds more, and tells whether it is anything.
+    pub(super) fn add(&mut self, more: Self) -> bool {
+        let is_more = more.is_any();
         *self = match (std::mem::take(self), more) {
             (Self::All, _) | (_, Self::All) => Self::All,
             (Self::Nothing, it) | (it, Self::Nothing) => it,
@@ -44,7 +48,49 @@ impl Stale {
                 Self::Of(issues)
             }
         };
+        is_more
     }
+}
+
+/// What has to be asked for again after these events.
+pub(super) fn touched<'a>(events: impl Iterator<Item = &'a Kind>) -> Stale {
+    let mut issues = BTreeSet::new();
+    let mut is_any = false;
+    for event in events {
+        match event {
+            Kind::IssueChanged(it) => drop(issues.insert(it.issue_id.clone())),
+            Kind::FilesLocked(_)
+            | Kind::FilesUnlocked(_)
+            | Kind::WorkerRegistered(_)
+            | Kind::ItemsHanded(_)
+            | Kind::NodeRegistered(_)
+            | Kind::SwarmSettingsSet(_) => is_any = true,
+            Kind::SharedDocWritten(_)
+            | Kind::LoopOpened(_)
+            | Kind::ParticipantsSet(_)
+            | Kind::HandedOver(_)
+            | Kind::TurnReclaimed(_)
+            | Kind::RoundStarted(_)
+            | Kind::TurnMarked(_)
+            | Kind::TurnLapsed(_)
+            | Kind::LeaseRenewed(_)
+            | Kind::MailSent(_)
+            | Kind::MailMoved(_)
+            | Kind::MailMarked(_)
+            | Kind::MailLapsed(_)
+            | Kind::MailDied(_)
+            | Kind::MailImported(_)
+            | Kind::MailboxOpened(_)
+            | Kind::MailboxClosed(_)
+            | Kind::RosterSet(_)
+            | Kind::KeyPublished(_) => {}
+        }
+        // The stage of a task follows from what its lead was given.
+        if let Kind::ItemsHanded(it) = event {
+            issues.insert(it.issue_id.clone());
+        }
+    }
+    if issues.is_empty() && !is_any { Stale::Nothing } else { Stale::Of(issues) }
 }
 
 /// Whoever asks the broker, and what it knows.

@@ -1,13 +1,13 @@
 //! What a board shows.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use tasuki_proto::wire;
 
 /// What is known of a workspace's issues. Lists are bounded; what they leave out is counted.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct State {
     pub(super) workspace: String,
-    /// What time it is at the broker.
+    /// What time it was at the broker.
     pub(super) now_ms: u64,
     /// Those that are open, the one that changed last first.
     pub(super) issues: Vec<wire::Issue>,
@@ -22,21 +22,6 @@ pub(super) struct State {
     pub(super) deliveries: Vec<wire::Delivery>,
     pub(super) deliveries_total: u64,
     /// Why this may be old; empty where it is not.
+    #[serde(skip)]
     pub(super) trouble: String,
-}
-
-pub(super) fn json(of: &State) -> Value {
-    json!({
-        "workspace": of.workspace,
-        "now_ms": of.now_ms,
-        "issues": of.issues,
-        "issues_total": of.issues_total,
-        "tasks": of.tasks,
-        "tasks_total": of.tasks_total,
-        "workers": of.workers,
-        "locks": of.locks,
-        "locks_total": of.locks_total,
-        "deliveries": of.deliveries,
-        "deliveries_total": of.deliveries_total,
-    })
 }

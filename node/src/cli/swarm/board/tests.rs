@@ -1,11 +1,13 @@
 //! A board of fixed data, at two sizes and within its bounds at all.
 
+use ratatui::{Terminal, backend::TestBackend};
 use tasuki_proto::wire::{self, DeliveryStatus, Difficulty, IssueStatus, TaskStage};
 
 use super::{
-    frame::{Line, frame, plain, printed, wide},
     gather::Stale,
+    print,
     state::State,
+    view::{ansi, view},
 };
 
 /// 2026-11-21 23:10:00.
@@ -119,18 +121,25 @@ fn state() -> State {
     }
 }
 
-fn text(lines: &[Line]) -> String {
-    lines.iter().map(|it| format!("{}\n", plain(it).trim_end())).collect()
+/// What stands on a terminal of this size, without colours.
+fn drawn(state: &State, (width, height): (u16, u16)) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| view(state, state.now_ms, frame.area(), frame.buffer_mut())).unwrap();
+    bare(&ansi(terminal.backend().buffer()))
+}
+
+fn bare(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
 }
 
 #[test]
 fn a_board_looks_like_this() {
     let goldens = [
-        ((40, 24), include_str!("frame-40x24.golden.txt")),
-        ((80, 24), include_str!("frame-80x24.golden.txt")),
-        ((200, 60), include_str!("frame-200x60.golden.txt")),
+        ((40, 24), include_str!("view-40x24.golden.txt")),
+        ((80, 24), include_str!("view-80x24.golden.txt")),
+        ((200, 60), include_str!("view-200x60.golden.txt")),
     ];
-    let drawn = goldens.map(|(size, golden)| (text(&frame(&state(), size.0, size.1)), golden));
+    let drawn = goldens.map(|(size, golden)| (drawn(&state(), size), golden));
     let differ: Vec<&str> =
         drawn.iter().filter(|(drawn, golden)| drawn != golden).map(|(it, _)| it.as_str()).collect();
     assert!(differ.is_empty(), "drawn otherwise:\n{}", differ.join("----\n"));
@@ -138,39 +147,50 @@ fn a_board_looks_like_this() {
 
 #[test]
 fn a_board_that_is_printed_ends_with_what_it_shows() {
-    let drawn = text(&frame(&state(), 200, 60));
+    let drawn = drawn(&state(), (200, 60));
     let shown = drawn.strip_suffix("q ends\n").expect("a foot").trim_end();
-    assert_eq!(text(&printed(&state(), 200, 60)).trim_end(), shown);
+    assert_eq!(bare(&print(&state(), (200, 60))).trim_end(), shown);
     for (state, most) in [(state(), 23), (State::default(), 23)] {
-        let told = text(&printed(&state, 80, 24));
+        let told = bare(&print(&state, (80, 24)));
         assert!(!told.contains("q ends") && told.lines().count() <= most, "{told}");
         assert_eq!(told.trim_end().lines().count(), told.lines().count(), "{told}");
     }
 }
 
 #[test]
-fn a_board_is_never_larger_than_its_screen() {
+fn a_board_that_is_printed_has_the_colours_that_are_drawn() {
+    let told = print(&state(), (80, 24));
+    for (text, coloured) in
+        [("ISSUES", "\u{1b}[1mISSUES\u{1b}[0m"), ("40s", "\u{1b}[38;5;3m40s\u{1b}[39m")]
+    {
+        assert!(told.contains(coloured), "{text}: {told:?}");
+    }
+}
+
+#[test]
+fn a_board_of_any_size_shows_its_head_and_foot() {
     let (full, empty) = (state(), State::default());
     for state in [&full, &empty] {
-        for (width, height) in (0..=210)
-            .flat_map(|width| [1, 2, 3, 7, 24, 31, 32, 60, 200].map(|height| (width, height)))
+        for (width, height) in [0, 1, 2, 7, 24, 39, 80, 139, 140, 210]
+            .into_iter()
+            .flat_map(|width| [1, 2, 3, 7, 24, 32, 60].map(|height| (width, height)))
         {
-            let lines = frame(state, width, height);
-            let expected = if width == 0 { 0 } else { height };
-            assert_eq!(lines.len(), expected, "{width}x{height}");
-            for line in &lines {
-                assert!(wide(line) <= width, "{width}x{height}: {:?}", plain(line));
+            let drawn = drawn(state, (width, height));
+            let lines: Vec<&str> = drawn.lines().collect();
+            assert_eq!(lines.len(), usize::from(height), "{width}x{height}");
+            if 24 <= width {
+                assert!(lines[0].starts_with("tasuki board") || lines[0].ends_with('Z'), "{drawn}");
+                assert_eq!(*lines.last().unwrap() == "q ends", 1 < height, "{drawn}");
             }
         }
     }
-    assert!(frame(&full, 80, 0).is_empty());
+    assert!(drawn(&full, (80, 0)).is_empty());
 }
 
 #[test]
 fn a_board_says_why_it_may_be_old() {
     let old = State { trouble: "No broker\u{1b}[2J answers".to_owned(), ..state() };
-    let lines = frame(&old, 80, 24);
-    assert_eq!(plain(lines.last().unwrap()), "No broker answers");
+    assert!(drawn(&old, (80, 24)).ends_with("\nNo broker answers\n"));
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! The HTTP/2 connection itself: where to, and when it counts as dead.
+
+use std::{net::IpAddr, time::Duration};
+
+use tasuki_proto::{
+    limits::MESSAGE_BYTES_MAX,
+    wire::{feed_client::FeedClient, mailbox_client::MailboxClient, waits_client::WaitsClient},
+};
+use tonic::{codegen::http::Uri, service::interceptor::InterceptedService, transport::Endpoint};
+
+use super::{
+    auth::ClientAuth,
+    connection::{Connections, Connector},
+};
+
+/// What every client calls through.
+pub type Channel = InterceptedService<tonic::transport::Channel, ClientAuth>;
+
+/// Between two pings on the connection, in milliseconds: how soon a broker that vanished without
+/// a word is missed.
+const PING_MS: u64 = 5_000;
+
+/// The answer to a ping, in milliseconds: a busy machine is not a dead one.
+const PONG_MS_MAX: u64 = 5_000;
+
+/// One attempt at one call, in milliseconds: longer than any durable write should take, and short
+/// enough that a command is tried more than once.
+pub const ATTEMPT_MS_MAX: u64 = 5_000;
+
+/// Why an address is no broker's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{address:?} is not the address of a broker: {why}; it looks like http://127.0.0.1:7420")]
+pub struct BadAddress {
+    address: String,
+    why: String,
+}
+
+/// Connects once somebody calls.
+pub(super) fn open(endpoint: &Endpoint, auth: ClientAuth, connections: Connections) -> Channel {
+    let channel = endpoint.connect_with_connector_lazy(Connector::new(connections, auth.clone()));
+    InterceptedService::new(channel, auth)
+}
+
+/// Where to connect. Nothing travels in the open over a network.
+pub(super) fn endpoint(address: &str) -> Result<Endpoint, BadAddress> {
+    let bad = |why: &str| BadAddress { address: address.to_owned(), why: why.to_owned() };
+    let endpoint =
+        Endpoint::from_shared(address.to_owned()).map_err(|why| bad(&why.to_string()))?;
+    match endpoint.uri().scheme_str() {
+        Some("https") => {}
+        Some("http") if is_loopback(endpoint.uri()) => {}
+        Some("http") => {
+            return Err(bad(
+                "http:// would carry everything in the open over a network, so it is for this \
+                 machine alone; a broker elsewhere is at https://, and the line that \
+                 `tasuki-broker invite` prints there makes this machine known to it",
+            ));
+        }
+        Some(other) => return Err(bad(&format!("this node does not speak {other}"))),
+        None => return Err(bad("it has no http:// in front")),
+    }
+    Ok(endpoint
+        .http2_keep_alive_interval(Duration::from_millis(PING_MS))
+        .keep_alive_timeout(Duration::from_millis(PONG_MS_MAX))
+        .keep_alive_while_idle(true))
+}
+
+/// Whether a call to this address stays on this machine.
+fn is_loopback(address: &Uri) -> bool {
+    let host = address.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
+    bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(is_loopback)
+}
+
+pub fn mailbox(channel: Channel) -> MailboxClient<Channel> {
+    MailboxClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+pub fn waits(channel: Channel) -> WaitsClient<Channel> {
+    WaitsClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+pub fn feed(channel: Channel) -> FeedClient<Channel> {
+    FeedClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_addresses_are_a_brokers() {
+        for good in
+            ["http://127.0.0.1:7420", "http://[::1]:7420", "http://LOCALHOST:1", "https://host:1"]
+        {
+            assert!(endpoint(good).is_ok(), "{good}");
+        }
+        for bad in ["", "127.0.0.1:7420", "ftp://x", "http://a b"] {
+            assert!(endpoint(bad).is_err(), "{bad}");
+        }
+        for elsewhere in ["http://host:1", "http://10.0.0.1:1", "http://[fe80::1]:1"] {
+            let said = endpoint(elsewhere).expect_err(elsewhere).to_string();
+            assert!(said.contains("tasuki-broker invite"), "{said}");
+        }
+    }
+}
